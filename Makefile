@@ -1,0 +1,59 @@
+# blkreel: build, test, demo. Each target installs what it needs first.
+#   make demo   from a real application to a comparison report, on scratch drives
+#   make test   all tests
+#   make        the command alone, at .venv/bin/blkreel
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := .stamps
+SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+# What the build needs, what the demo runs, and what the tests look through.
+APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
+APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
+APT_TEST  := fio blktrace chromium
+
+SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
+             meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/')
+
+.PHONY: all install test demo bench lint clean
+all: install
+
+install: $(STAMPS)/install
+
+$(STAMPS)/apt-%: Makefile | $(STAMPS)
+	@./cli/apt-install $(APT_$(shell echo $* | tr a-z A-Z))
+	@touch $@
+
+$(STAMPS):
+	@mkdir -p $@
+
+$(STAMPS)/venv: constraints.txt pyproject.toml | $(STAMPS) $(STAMPS)/apt-build
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  meson-python meson ninja altair click jinja2 numpy pandas pyarrow rich vl-convert-python
+	@touch $@
+
+$(STAMPS)/venv-dev: $(STAMPS)/venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  hypothesis playwright pytest pytest-timeout ruff
+	@touch $@
+
+$(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --force-reinstall -Cbuild-dir=build .
+	@touch $@
+
+test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test lint
+	PATH="$(abspath $(BIN)):$$PATH" meson test -C build --print-errorlogs
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMPS)/venv-dev
+	$(BIN)/ruff check .
+
+demo: $(STAMPS)/install $(STAMPS)/apt-demo
+	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS)
+
+clean:
+	rm -rf $(VENV) build $(STAMPS) demo-out

@@ -1,0 +1,1 @@
+"""What a trace or a run says: metrics, comparison, charts, reports."""

@@ -1,0 +1,1 @@
+"""Watching a workload: from the kernel to a trace."""

@@ -1,0 +1,1 @@
+"""The `blkreel` command: one file a subcommand."""

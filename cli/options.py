@@ -1,0 +1,26 @@
+"""Option types and decorators that several subcommands share."""
+
+import click
+
+from blkreel.traces.errors import UsageError
+from blkreel.traces.units import parse_size_bytes, parse_time_ns
+
+
+class _Unit(click.ParamType):
+    def __init__(self, name, parse):
+        self.name, self._parse = name, parse
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+SIZE_BYTES = _Unit("size", parse_size_bytes)
+TIME_NS = _Unit("time", parse_time_ns)
+
+force = click.option("--force", is_flag=True, help="Overwrite an output that exists.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")

@@ -1,0 +1,54 @@
+"""Progress on stderr: a live line on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_LINE_EVERY_S = 5.0
+
+
+class Task:
+    """What a step reports to. `update` is cheap enough to be called for every block of rows."""
+
+    def __init__(self, step, total, show):
+        self.step, self.total, self._show = step, total, show
+
+    def update(self, done: float, detail: str = "") -> None:
+        """done: absolute, in the unit of the total. detail: rate, lateness, losses, as text."""
+        self._show(done, detail)
+
+
+@contextmanager
+def progress(step: str, total: float | None = None):
+    """`with progress("replaying", total=seconds) as task: task.update(done, "12,345 I/Os")`."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_task(step, total)
+        return
+    columns = [SpinnerColumn(), TextColumn("{task.description}")]
+    columns += [BarColumn(), TimeRemainingColumn()] if total else [TimeElapsedColumn()]
+    with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=True) as bar:
+        handle = bar.add_task(step, total=total, detail="")
+        yield Task(step, total, lambda done, detail: bar.update(handle, completed=done, detail=detail))
+
+
+def _line_task(step, total):
+    started = last = time.monotonic()
+
+    def show(done, detail):
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _LINE_EVERY_S:
+            return
+        last = now
+        parts = [step]
+        if total:
+            parts.append(f"{min(100, 100 * done / total):.0f} %")
+            if done > 0:
+                parts.append(f"{(now - started) * max(0, total - done) / done:.0f} s left")
+        print(": ".join(parts[:1]) + ": " + ", ".join(parts[1:] + ([detail] if detail else [])), file=sys.stderr)
+
+    return Task(step, total, show)

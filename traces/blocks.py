@@ -1,0 +1,153 @@
+"""Columns crossing between Python and a helper, in blocks over a pipe.
+
+A stream is: one layout block, then rows and notes in any order, then one end block. A stream without
+its end block was cut off: its writer died. traces/native/blocks.h is the same contract in C.
+
+    header   24 bytes, little endian: magic u32, kind u16, zero u16, rows u32, zero u32, payload_bytes u64
+    layout   JSON {"stream": name, "version": 1, "columns": [[name, "i8"], ...]}
+    rows     one array per column in the order of the layout, each padded with zeros to 8 bytes
+    note     JSON object with a "note" key that says what it is
+    end      JSON object: the writer's totals
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from .errors import BlkreelError
+
+VERSION = 1
+MAGIC = 0x314B4C42  # "BLK1"
+LAYOUT, ROWS, NOTE, END = 1, 2, 3, 4
+MAX_PAYLOAD_BYTES = 1 << 30  # a length beyond it is a desynchronised pipe, not a block
+_HEADER = struct.Struct("<IHHIIQ")
+
+
+class BlockStreamError(BlkreelError):
+    """The other end broke the block contract, or died in the middle of a block."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One block of rows. columns: name to 1-D array of `count` values, views into one buffer."""
+
+    columns: dict[str, np.ndarray]
+    count: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """A message beside the rows: progress, thread names, losses."""
+
+    fields: dict
+
+
+@dataclass(frozen=True)
+class End:
+    """The last block: the writer's totals."""
+
+    fields: dict
+
+
+class BlockReader:
+    """Iterates over a helper's blocks: Rows, Note, and End as the last one.
+
+    Raises BlockStreamError where the layout is not `stream` with exactly `columns`, where a block is
+    damaged, and where the pipe ends without an End block.
+    """
+
+    def __init__(self, file: BinaryIO, stream: str, columns: list[tuple[str, str]]):
+        self._file = file
+        self._stream = stream
+        self._columns = columns
+        self._types = [(name, np.dtype("<" + code)) for name, code in columns]
+
+    def __iter__(self):
+        kind, _, payload = self._block()
+        if kind != LAYOUT:
+            raise BlockStreamError(f"{self._stream} stream starts with block kind {kind}, not a layout")
+        self._check_layout(json.loads(payload))
+        while True:
+            kind, rows, payload = self._block()
+            if kind == ROWS:
+                yield Rows(self._split(rows, payload), rows)
+            elif kind == NOTE:
+                yield Note(json.loads(payload))
+            elif kind == END:
+                yield End(json.loads(payload))
+                return
+            else:
+                raise BlockStreamError(f"{self._stream} stream holds a block of unknown kind {kind}")
+
+    def _check_layout(self, layout):
+        wanted = {"stream": self._stream, "version": VERSION, "columns": [list(c) for c in self._columns]}
+        if layout != wanted:
+            raise BlockStreamError(
+                f"the helper speaks another {self._stream} layout than this version of blkreel",
+                "install helper and command from one build: make install")
+
+    def _block(self):
+        header = self._exactly(_HEADER.size, at_boundary=True)
+        magic, kind, _, rows, _, length = _HEADER.unpack(header)
+        if magic != MAGIC or length > MAX_PAYLOAD_BYTES:
+            raise BlockStreamError(f"{self._stream} stream is out of step (magic {magic:#x}, length {length})")
+        return kind, rows, self._exactly(length)
+
+    def _exactly(self, count, at_boundary=False):
+        data = self._file.read(count)
+        if len(data) != count:
+            where = "between two blocks, without its end block" if at_boundary and not data else "inside a block"
+            raise BlockStreamError(f"{self._stream} stream ended {where}: its writer died")
+        return data
+
+    def _split(self, rows, payload):
+        columns, start = {}, 0
+        for name, dtype in self._types:
+            columns[name] = np.frombuffer(payload, dtype, rows, start)
+            start += _padded(rows * dtype.itemsize)
+        if start != len(payload):
+            raise BlockStreamError(f"{self._stream} block of {rows} rows has {len(payload)} bytes, not {start}")
+        return columns
+
+
+class BlockWriter:
+    """Writes a block stream to a helper. `file` is unbuffered or flushed by the caller."""
+
+    def __init__(self, file: BinaryIO, stream: str, columns: list[tuple[str, str]]):
+        self._file = file
+        self._types = [(name, np.dtype("<" + code)) for name, code in columns]
+        self._json(LAYOUT, {"stream": stream, "version": VERSION, "columns": [list(c) for c in columns]})
+
+    def rows(self, columns: dict[str, np.ndarray]) -> None:
+        """Write one block; every column of the layout must be there, all of one length."""
+        count = len(columns[self._types[0][0]])
+        parts = []
+        for name, dtype in self._types:
+            data = np.ascontiguousarray(columns[name], dtype)
+            if len(data) != count:
+                raise ValueError(f"column {name} has {len(data)} rows, not {count}")
+            parts.append(data.tobytes())
+            parts.append(bytes(_padded(data.nbytes) - data.nbytes))
+        self._write(ROWS, count, b"".join(parts))
+
+    def note(self, fields: dict) -> None:
+        self._json(NOTE, fields)
+
+    def end(self, fields: dict | None = None) -> None:
+        self._json(END, fields or {})
+
+    def _json(self, kind, fields):
+        self._write(kind, 0, json.dumps(fields).encode())
+
+    def _write(self, kind, rows, payload):
+        # An unbuffered pipe may take a part only.
+        view = memoryview(_HEADER.pack(MAGIC, kind, 0, rows, 0, len(payload)) + payload)
+        while view:
+            view = view[self._file.write(view):]
+
+
+def _padded(nbytes: int) -> int:
+    return (nbytes + 7) & ~7

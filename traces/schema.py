@@ -1,0 +1,69 @@
+"""The columns of a trace, version 1: names, types, codes and encodings. docs/trace-format.md is their contract."""
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+KEY_PREFIX = "blkreel."
+
+OPS = {"read": 0, "write": 1, "flush": 2, "discard": 3, "write_zeroes": 4}
+OP_NAMES = {code: name for name, code in OPS.items()}
+FLAGS = {
+    "sync": 1 << 0,
+    "metadata": 1 << 1,
+    "read_ahead": 1 << 2,
+    "fua": 1 << 3,
+    "preflush": 1 << 4,
+    "background": 1 << 5,
+    "idle": 1 << 6,
+    "priority_realtime": 1 << 8,
+    "priority_best_effort": 1 << 9,
+    "priority_idle": 1 << 10,
+    # A run only: this I/O was late because the replay's queue was full, so the drive made it wait.
+    "queue_full": 1 << 16,
+}
+
+_TRACE_COLUMNS = [
+    ("submit_ns", pa.int64()),
+    ("latency_ns", pa.int64()),
+    ("queue_ns", pa.int64()),
+    ("offset_bytes", pa.int64()),
+    ("length_bytes", pa.int64()),
+    ("op", pa.int8()),
+    ("flags", pa.int32()),
+    ("device", pa.int16()),
+    ("cpu", pa.int16()),
+    ("status", pa.int16()),
+    ("tid", pa.int32()),
+    ("waited_on", pa.int64()),
+    ("think_ns", pa.int64()),
+]
+_RUN_COLUMNS = [
+    ("due_ns", pa.int64()),
+    ("stream", pa.int16()),
+    ("burst", pa.int32()),
+    ("source_row", pa.int64()),
+]
+_OPTIONAL_COLUMNS = [("inode", pa.int64()), ("cgroup", pa.int64()), ("stream", pa.int16())]
+
+DICTIONARY_COLUMNS = ["op", "flags", "device", "cpu", "status", "tid", "stream", "burst"]
+DELTA_COLUMNS = ["submit_ns", "latency_ns", "queue_ns", "waited_on", "think_ns", "due_ns", "source_row"]
+
+# What a column holds where nothing is known. The other columns have no unknown: they must be given.
+UNKNOWN = {"latency_ns": -1, "queue_ns": -1, "waited_on": -1, "think_ns": 0, "cpu": -1, "tid": -1,
+           "flags": 0, "device": 0, "status": 0, "due_ns": -1, "stream": 0, "burst": -1, "source_row": -1}
+
+LAYOUT_NAMES = {pa.int8(): "i1", pa.int16(): "i2", pa.int32(): "i4", pa.int64(): "i8"}
+
+
+def _schema(columns) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+
+
+TRACE_SCHEMA = _schema(_TRACE_COLUMNS)
+RUN_SCHEMA = _schema(_TRACE_COLUMNS + _RUN_COLUMNS)
+COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _OPTIONAL_COLUMNS)
+
+
+def layout_of(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The columns of `schema` as blocks.py names them: (name, numpy type without byte order)."""
+    return [(field.name, LAYOUT_NAMES[field.type]) for field in schema]
