@@ -1,0 +1,89 @@
+"""Fixtures that all tests share: scratch drives, the installed command, and traces to read."""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def require_root():
+    if os.geteuid() != 0:
+        pytest.skip("needs root: run `sudo make test`")
+
+
+@pytest.fixture
+def loop_drive(require_root, tmp_path):
+    """A factory of scratch drives: loop_drive(size_bytes, where="memory"|"disk") is a path like /dev/loop3."""
+    with ExitStack() as stack:
+        def make(size_bytes=64 << 20, where="memory", direct_io=True, read_only=False, partscan=False):
+            directory = MEMORY if where == "memory" else tmp_path
+            image = directory / f"blkreel-test-{os.getpid()}-{len(made)}.img"
+            image.touch()
+            stack.callback(image.unlink)
+            os.truncate(image, size_bytes)
+            flags = ["--direct-io=on"] if direct_io else []
+            flags += ["--read-only"] if read_only else []
+            flags += ["--partscan"] if partscan else []
+            result = subprocess.run(["losetup", "--find", "--show", *flags, image], capture_output=True, text=True)
+            if result.returncode:
+                pytest.skip(f"needs a loop device: {result.stderr.strip()}")
+            path = result.stdout.strip()
+            stack.callback(subprocess.run, ["losetup", "--detach", path], check=True)
+            made[path] = image
+            return path
+
+        made = {}
+        make.image_of = made.__getitem__
+        yield make
+
+
+@pytest.fixture
+def blkreel(tmp_path):
+    """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output.
+
+    State that a drive's preparation leaves behind goes to the test's own directory.
+    """
+    command = Path(sys.executable).with_name("blkreel")
+    environment = {**os.environ, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
+
+    def run(*arguments, check=True, timeout=120, **options):
+        environment_here = {**environment, **options.pop("env", {})}
+        result = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True,
+                                timeout=timeout, env=environment_here, **options)
+        if check and result.returncode:
+            raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
+                                 f"{result.stdout}\n{result.stderr}")
+        return result
+
+    run.command = command
+    run.environment = environment
+    return run
+
+
+@pytest.fixture
+def tiny_filesystem(require_root, tmp_path):
+    """A directory that is full after 1 MiB."""
+    directory = tmp_path / "tiny"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+@pytest.fixture
+def program():
+    """Finds a program that a test looks through, or skips with the package that brings it."""
+    def find(name, package=None):
+        path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+        if not path:
+            pytest.skip(f"needs {name}: apt-get install {package or name}")
+        return path
+
+    return find

@@ -1,0 +1,123 @@
+"""Reading a trace or a run, and saying what is wrong with a file that is neither."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .errors import TraceError
+from .schema import COLUMN_TYPES, KEY_PREFIX, SCHEMA_VERSION, TRACE_SCHEMA
+
+RUN_RECORDS = "records.parquet"
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix."""
+
+    path: Path
+    metadata: dict
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, page_checksum_verification=True)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._file.schema_arrow
+
+    @property
+    def rows(self) -> int:
+        return self._file.metadata.num_rows
+
+    @property
+    def is_run(self) -> bool:
+        """Whether these are the records of a replay, with due times and the run's account."""
+        return "run" in self.metadata
+
+    def batches(self, columns: list[str] | None = None, rows: int = 131_072) -> Iterator[pa.RecordBatch]:
+        """The rows in submit order, at most `rows` at once. Raises TraceError at a damaged page."""
+        try:
+            yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(self.path, error) from error
+
+    def table(self, columns: list[str] | None = None) -> pa.Table:
+        """All rows at once: about 80 bytes each. Raises TraceError at a damaged page."""
+        try:
+            return self._file.read(columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(self.path, error) from error
+
+
+def open_trace(path) -> Trace:
+    """Open a trace file, or the records of a run directory.
+
+    Raises TraceError, with the remedy, for a path that does not exist, is empty, is not Parquet, was cut off,
+    is a Parquet file of something else, is damaged, or was written by a later version.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if not (path / RUN_RECORDS).is_file():
+            raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
+                             "name a trace file, or a directory that `blkreel replay -o` made")
+        path = path / RUN_RECORDS
+    _check_envelope(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, raw = file.schema_arrow, file.metadata.metadata or {}
+        metadata = {key.decode().removeprefix(KEY_PREFIX): json.loads(value)
+                    for key, value in raw.items() if key.startswith(KEY_PREFIX.encode())}
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _damaged(path, error) from error
+    _check_schema(path, schema, metadata)
+    return Trace(path, metadata)
+
+
+def _check_envelope(path):
+    """What the first and last bytes tell: pyarrow's own words for these do not help a user."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4)
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 4))
+            tail = file.read(4)
+    except FileNotFoundError:
+        raise TraceError(f"{path} does not exist", "record one with `blkreel capture -o FILE`") from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    if size == 0:
+        raise TraceError(f"{path} is empty: its writer never finished", "record it again")
+    if head != _MAGIC:
+        raise TraceError(f"{path} is not a Parquet file", "name a trace made by `blkreel capture`")
+    if tail != _MAGIC or size < 12:
+        raise TraceError(f"{path} is cut off: its last bytes are missing",
+                         "copy it again from where it was whole, or record it again")
+
+
+def _check_schema(path, schema, metadata):
+    version = metadata.get("schema_version")
+    if version is None:
+        raise TraceError(f"{path} is a Parquet file, but not a trace (no {KEY_PREFIX}schema_version)",
+                         "name a trace made by `blkreel capture`")
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise TraceError(f"{path} has trace version {version}; this blkreel reads up to {SCHEMA_VERSION}",
+                         "update blkreel")
+    missing = [name for name in TRACE_SCHEMA.names if name not in schema.names]
+    if missing:
+        raise TraceError(f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+                         "it was changed after it was written: record it again")
+    wrong = [f.name for f in schema if f.name in COLUMN_TYPES and f.type != COLUMN_TYPES[f.name]]
+    if wrong:
+        raise TraceError(f"{path} has column {wrong[0]} as {schema.field(wrong[0]).type}, "
+                         f"not {COLUMN_TYPES[wrong[0]]}", "it was changed after it was written: record it again")
+
+
+def _damaged(path, error) -> TraceError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return TraceError(f"{path} is damaged ({reason})", "copy it again from where it was whole, or record it again")
