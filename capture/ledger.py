@@ -20,16 +20,14 @@ def metadata_of(end: dict, drives) -> dict:
     }
 
 
-def doubts(metadata: dict) -> list[str]:
-    """Why the trace is not complete, in words; empty where it is."""
+def missing(metadata: dict) -> list[str]:
+    """I/Os that happened and are not in the trace, in words; empty where it holds all."""
     lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
     found = []
     if lost["total"]:
         found.append(f"{lost['total']:,} I/Os were lost because the ring was full: give a larger one with --ring-size")
-    if ledger["reused"]:
-        found.append(f"the completion of {ledger['reused']:,} I/Os was not seen")
     if ledger["unmatched"]:
-        found.append(f"{ledger['unmatched']:,} completions came without their issue")
+        found.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
     if ledger["out_of_range"]:
         found.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
     difference = diskstats["difference"]
@@ -37,6 +35,15 @@ def doubts(metadata: dict) -> list[str]:
         found.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
                      f"{diskstats['issued'] - difference:,}")
     return found
+
+
+def incomplete(metadata: dict) -> list[str]:
+    """What the trace holds, but not whole, in words.
+
+    An I/O whose completion was not seen has no latency; for a replay it is as good as any.
+    """
+    unseen = metadata["ledger"]["reused"]
+    return [f"{unseen:,} I/Os have no latency: their completion was not seen"] if unseen else []
 
 
 def _reconciled(end, drives):

@@ -48,14 +48,15 @@ class CaptureOptions:
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """What came out. doubts: why the trace is not complete, empty where it is."""
+    """What came out. missing: which I/Os the trace lacks, incomplete: what it knows in part; both empty at best."""
 
     path: Path
     metadata: dict
     ios: dict[str, int]
     bytes: dict[str, int]
     duration_ns: int
-    doubts: list[str]
+    missing: list[str]
+    incomplete: list[str]
     command_exit_code: int | None
     interrupted: bool
 
@@ -154,8 +155,12 @@ class _Session:
             path=path, metadata=metadata, interrupted=self.interrupted,
             ios=dict(zip(OPS, self.helper.ios.tolist(), strict=True)),
             bytes=dict(zip(OPS, self.helper.bytes.tolist(), strict=True)),
-            duration_ns=metadata["duration_ns"], doubts=metadata["import_warnings"],
+            duration_ns=metadata["duration_ns"], missing=self._missing(metadata),
+            incomplete=ledger.incomplete(metadata) if self.helper.end else [],
             command_exit_code=self.workload.exit_code if self.workload else None)
+
+    def _missing(self, metadata):
+        return ledger.missing(metadata) if self.helper.end else metadata["import_warnings"]
 
     def _abandon(self):
         if self.helper:
@@ -183,7 +188,7 @@ class _Session:
         pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
         return {**metadata, "threads": threads, "duration_ns": end["stopped_ns"],
                 "clock_pairs": [*self.spool_metadata["clock_pairs"], pair],
-                "import_warnings": ledger.doubts(metadata)}
+                "import_warnings": ledger.incomplete(metadata)}
 
     def _command_ended(self):
         return self.workload is not None and self.workload.exit_code is not None

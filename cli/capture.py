@@ -72,7 +72,7 @@ def command(ctx, devices, output, path, duration_ns, cold, user, ring_bytes, pro
         _show(document)
     if result.command_exit_code and not result.interrupted:
         return result.command_exit_code
-    return _NOT_TRUSTWORTHY if result.doubts else 0
+    return _NOT_TRUSTWORTHY if result.missing else 0
 
 
 class _Monitor:
@@ -105,11 +105,11 @@ def _document(result):
             "in_flight_at_start": metadata.get("in_flight_at_start"),
             "in_flight_at_end": metadata.get("in_flight_at_end"), "ledger": metadata.get("ledger"),
             "diskstats": metadata.get("diskstats"), "helper_cpu_ns": metadata.get("helper_cpu_ns"),
-            "command_exit_code": result.command_exit_code, "doubts": result.doubts}
+            "command_exit_code": result.command_exit_code, "missing": result.missing, "incomplete": result.incomplete}
 
 
 def _show(document):
-    """A few lines on stdout; what makes the trace incomplete on stderr."""
+    """A few lines on stdout; what the trace lacks on stderr."""
     per_io = f", {document['bytes_per_io']} bytes per I/O" if document["rows"] else ""
     print(f"{document['path']}: {format_count(document['rows'])} I/Os of {', '.join(document['devices'])} in "
           f"{format_ns(document['duration_ns'])}, {format_bytes(document['file_bytes'])}{per_io}")
@@ -119,5 +119,5 @@ def _show(document):
     if document["in_flight_at_end"]:
         parts.append(f"in flight at the end {format_count(document['in_flight_at_end'])}")
     print("  " + ", ".join(parts))
-    for doubt in document["doubts"]:
-        print(f"blkreel: not complete: {doubt}", file=sys.stderr)
+    for line in document["missing"] + document["incomplete"]:
+        print(f"blkreel: not complete: {line}", file=sys.stderr)

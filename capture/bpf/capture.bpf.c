@@ -354,6 +354,8 @@ static __always_inline int on_start(struct request *rq, bool from_insert)
 		return 0;
 	if (slot->state == SLOT_ISSUED)
 		give_up(slot, now_ns);
+	else if (slot->state == SLOT_STARTED)
+		COUNT(unissued);
 	enter(slot, rq, &place, from_insert ? READ(rq, start_time_ns) : now_ns);
 	return 0;
 }
