@@ -37,7 +37,7 @@ $(STAMPS)/venv: constraints.txt pyproject.toml | $(STAMPS) $(STAMPS)/apt-build
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  hypothesis playwright pytest pytest-timeout ruff
+	  duckdb hypothesis playwright pytest pytest-timeout ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
