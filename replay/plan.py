@@ -15,8 +15,8 @@ from .streams import plan_batch
 from .survey import CHANGING, COLUMNS, Survey, choose_device, select, survey
 from .target import Target
 
-# The first I/O waits so long after the start: the engine's threads must be at their posts.
-LEAD_NS = 10_000_000
+# The first I/O waits so long after the start: the engine must have found its stride.
+LEAD_NS = 1_000_000
 
 
 @dataclass(frozen=True)

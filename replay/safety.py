@@ -20,6 +20,7 @@ from .target import Target, find_target, is_block_device
 from .usage import Kernel, uses_of
 
 _LOCK_WAIT_S = 10.0
+_RELEASE_WAIT_S = 3.0
 
 
 def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None) -> None:
@@ -75,19 +76,38 @@ def confirmed_command(argv: list[str], words: str) -> str:
 
 def _check_exclusive(target, argv) -> None:
     """Ask the kernel: mounts of other namespaces and other programs show up nowhere else."""
-    if target.block is None:
-        return
     node = target.drive.path
     try:
-        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        released = wait_released(target)
     except OSError as error:
-        if error.errno == errno.EBUSY:
-            raise SafetyError(f"{node} is held exclusively by another program or in another mount namespace",
-                              f"find it with: lsof {node}") from None
         if error.errno in (errno.EACCES, errno.EPERM):
             raise BlkreelError(f"{node} cannot be opened: {error.strerror}",
                                f"run as root: sudo {shlex.join(argv)}") from None
         raise BlkreelError(f"{node} cannot be opened: {error.strerror}", "list drives with: blkreel drives") from None
+    if not released:
+        raise SafetyError(f"{node} is held exclusively by another program or in another mount namespace",
+                          f"find it with: lsof {node}")
+
+
+def wait_released(target: Target, wait_s: float = _RELEASE_WAIT_S) -> bool:
+    """Whether nobody claims the drive, now or soon. Raises OSError where it cannot be opened at all.
+
+    A process that used io_uring is gone some milliseconds before the kernel lets go of its files: the end of
+    one step of ours would otherwise bar the next.
+    """
+    if target.block is None:
+        return True
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            os.close(os.open(target.drive.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+            return True
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
 
 
 @contextmanager

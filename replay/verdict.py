@@ -25,10 +25,10 @@ def _invalid(run) -> Iterator[str]:
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
         yield f"{run['error_ops']:,} I/Os failed{first}"
-    missing = run["planned_ops"] - run["completed_ops"]
+    missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
     if missing:
         yield f"{missing:,} of {run['planned_ops']:,} planned I/Os are missing"
-    elif not run["as_planned"]:
+    elif not run["dropped"] and not run["as_planned"]:
         yield "the I/Os that were issued are not those of the plan"
     for name, count in run["dropped"].items():
         yield f"{count:,} I/Os could not be issued on this drive: {name}"

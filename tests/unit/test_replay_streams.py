@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from blkreel.replay.extents import Extents
 from blkreel.replay.states import STATES, state_for
-from blkreel.replay.streams import Permutation, permutation, ranges, with_replacement
+from blkreel.replay.streams import Permutation, ranges, with_replacement
 from blkreel.traces.errors import UsageError
 from blkreel.traces.schema import OPS
 
