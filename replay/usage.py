@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def _mounts(kernel, nodes):
         # btrfs gives its mounts a number of their own; there the source names the device.
         name = nodes.get(number) or _named(source, nodes)
         if name:
-            yield Use(f"/dev/{name}", f"mounted at {where}", f"umount {where}")
+            yield Use(f"/dev/{name}", f"mounted at {where}", f"umount {shlex.quote(where)}")
 
 
 def _swap(kernel, nodes, file):
@@ -68,9 +69,9 @@ def _swap(kernel, nodes, file):
         path = _unescaped(line.split()[0])
         name = _named(path, nodes)
         if name:
-            yield Use(f"/dev/{name}", "used as swap", f"swapoff {path}")
+            yield Use(f"/dev/{name}", "used as swap", f"swapoff {shlex.quote(path)}")
         elif file and _same(path, file):
-            yield Use(str(file), "used as swap", f"swapoff {path}")
+            yield Use(str(file), "used as swap", f"swapoff {shlex.quote(path)}")
 
 
 def _holders(disk, nodes):
