@@ -50,6 +50,11 @@ static const char *null_features(struct issuer *issuer)
 	return "{\"null\": true}";
 }
 
+static void null_release(struct issuer *issuer)
+{
+	(void)issuer;
+}
+
 struct issuer *null_issuer(const struct issuer_options *options)
 {
 	struct null *null = calloc(1, sizeof(*null));
@@ -58,7 +63,7 @@ struct issuer *null_issuer(const struct issuer_options *options)
 		complain("no memory for the null target");
 		return NULL;
 	}
-	null->issuer = (struct issuer){ null_queue, null_submit, null_reap, null_features };
+	null->issuer = (struct issuer){ null_queue, null_submit, null_reap, null_features, null_release };
 	null->fail_row = options->null_fail_row;
 	null->fail_errno = options->null_fail_errno;
 	return &null->issuer;

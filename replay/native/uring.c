@@ -243,6 +243,19 @@ static const char *uring_features(struct issuer *issuer)
 	return uring->features;
 }
 
+/*
+ * The kernel takes a ring apart some time after its process has ended, and a
+ * registered file stays open, and claimed, until then: the next run on this
+ * drive would find it in use.
+ */
+static void uring_release(struct issuer *issuer)
+{
+	struct uring *uring = (struct uring *)issuer;
+
+	if (uring->fixed_file)
+		io_uring_unregister_files(&uring->ring);
+}
+
 static int make_ring(struct uring *uring, unsigned depth, bool plain)
 {
 	static const unsigned ways[] = {
@@ -336,7 +349,7 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 			 strerror(-err));
 		return NULL;
 	}
-	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features };
+	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features, uring_release };
 	uring->target = target;
 	uring->payload = options->payload;
 	uring->fd = target->fd;
