@@ -104,12 +104,14 @@ class BlockReader:
         return data
 
     def _split(self, rows, payload):
+        expected = sum(_padded(rows * dtype.itemsize) for _, dtype in self._types)
+        if expected != len(payload):
+            raise BlockStreamError(
+                f"{self._stream} block of {rows} rows has {len(payload)} bytes, not {expected}")
         columns, start = {}, 0
         for name, dtype in self._types:
             columns[name] = np.frombuffer(payload, dtype, rows, start)
             start += _padded(rows * dtype.itemsize)
-        if start != len(payload):
-            raise BlockStreamError(f"{self._stream} block of {rows} rows has {len(payload)} bytes, not {start}")
         return columns
 
 

@@ -131,7 +131,7 @@ def recover(output, *, force: bool = False) -> Path:
 
 def _finish(directory, output, metadata, force):
     with TraceWriter(output, _spool_schema(directory), force=force) as writer:
-        for table in in_submit_order(lambda: _spooled(directory)):
+        for table in in_submit_order(lambda: spooled_batches(directory)):
             writer.write({name: table[name].to_numpy() for name in table.column_names})
         writer.close(metadata)
     shutil.rmtree(directory)
@@ -146,8 +146,8 @@ def _spool_schema(directory) -> pa.Schema:
         raise TraceError(f"{directory} holds no rows: its writer died before the first", "record it again") from error
 
 
-def _spooled(directory) -> Iterator[pa.RecordBatch]:
-    """The batches up to the last whole one."""
+def spooled_batches(directory) -> Iterator[pa.RecordBatch]:
+    """What a spool holds, up to the last whole batch."""
     with pa.OSFile(str(directory / _ROWS_FILE)) as file:
         stream = pa.ipc.open_stream(file)
         while True:

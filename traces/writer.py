@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,9 @@ class TraceWriter:
     def abandon(self) -> None:
         """Remove the unfinished file. Does nothing after close()."""
         self._temporary.unlink(missing_ok=True)
+        # Closed first, or its destructor complains of the closed file.
+        with suppress(OSError):
+            self._parquet.close()
         self._file.close()
 
     def _write_group(self, count):

@@ -1,0 +1,221 @@
+"""Writing, spooling and reading traces: order, atomic names, what other tools see."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blkreel.traces import reorder, writer
+from blkreel.traces.check import check
+from blkreel.traces.errors import BlkreelError, OutputExists, TraceError
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.spool import Spool, recover, spool_of, spooled_batches
+from blkreel.traces.writer import TraceWriter
+
+
+def columns(submit_ns, latency_ns=1000, offset_bytes=0):
+    submit_ns = np.asarray(submit_ns, np.int64)
+    fill = np.full(len(submit_ns), 0, np.int64)
+    return {"submit_ns": submit_ns, "latency_ns": fill + latency_ns, "offset_bytes": fill + offset_bytes,
+            "length_bytes": fill + 4096, "op": fill}
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.lists(st.integers(0, 30 * 10**9), min_size=1, max_size=30), min_size=1, max_size=8),
+       st.integers(1, 40))
+def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
+    output = tmp_path_factory.mktemp("spool") / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    number = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reorder, "_SORT_ROWS", sort_rows)
+        for batch in batches:
+            spool.append(columns(batch, offset_bytes=np.arange(number, number + len(batch)) * 4096))
+            spool.flush()
+            number += len(batch)
+        spool.finish({})
+    table = open_trace(output).table().to_pandas()
+    assert table["submit_ns"].is_monotonic_increasing
+    arrived = zip(np.concatenate(batches), np.arange(number) * 4096, strict=True)
+    assert sorted(zip(table["submit_ns"], table["offset_bytes"], strict=True)) == sorted(arrived)
+    assert not spool_of(output).exists()
+
+
+def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
+    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
+    for start in range(200):
+        spool.append(columns(start * 10**9 + np.arange(10)))
+        spool.flush()
+    spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
+    spool.flush()
+    tables = list(reorder.in_submit_order(lambda: spooled_batches(spool.directory)))
+    assert sum(table.num_rows for table in tables) == 2001
+    assert max(table.num_rows for table in tables) < 300
+    assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
+    spool.discard()
+
+
+def test_a_trace_reads_in_plain_pandas_and_duckdb(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns(np.arange(1000) * 1000))
+        out.close({"clock": "monotonic", "devices": [{"name": "x"}]})
+    frame = pd.read_parquet(path)
+    assert list(frame.columns) == TRACE_SCHEMA.names
+    assert not frame.isna().any().any()
+    assert (frame["waited_on"] == -1).all()
+    total = duckdb.sql(f"select sum(length_bytes), min(submit_ns), max(submit_ns) from '{path}'").fetchall()
+    assert total == [(4096 * 1000, 0, 999_000)]
+
+
+def test_the_file_is_encoded_as_the_format_says(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path, RUN_SCHEMA) as out:
+        out.write(columns(np.arange(5000) * 1000))
+        out.close({})
+    metadata = pq.ParquetFile(path).metadata
+    for index in range(metadata.num_columns):
+        column = metadata.row_group(0).column(index)
+        assert column.compression == "ZSTD", column.path_in_schema
+        if column.path_in_schema.endswith("_ns") or column.path_in_schema in ("waited_on", "source_row"):
+            assert "DELTA_BINARY_PACKED" in column.encodings, column.path_in_schema
+        assert pq.ParquetFile(path).schema.column(index).max_definition_level == 0, "columns are required, not nullable"
+    keys = {key.decode() for key in metadata.metadata}
+    assert {"blkreel.schema_version", "blkreel.op_names", "blkreel.flag_names", "blkreel.boundary"} <= keys
+
+
+def test_each_row_group_knows_what_was_outstanding_at_its_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([0, 10, 20, 30, 40, 50, 60], latency_ns=np.array([100, 5, 5, 15, 1, 1, 1])))
+        out.close({})
+    boundary = open_trace(path).metadata["boundary"]
+    assert boundary == [{"row": 0, "outstanding_complete_ns": []},
+                        {"row": 3, "outstanding_complete_ns": [100]},
+                        {"row": 6, "outstanding_complete_ns": [100]}]
+
+
+def test_nothing_stands_under_the_name_before_close(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([1, 2]))
+        assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_out_of_order_are_refused(tmp_path):
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write(columns([5, 6]))
+        with pytest.raises(TraceError, match="order"):
+            out.write(columns([4]))
+
+
+def test_an_output_that_exists_is_kept(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_text("precious")
+    for make in (lambda: TraceWriter(path), lambda: Spool(path, TRACE_SCHEMA, {})):
+        with pytest.raises(OutputExists, match="--force"):
+            make()
+    assert path.read_text() == "precious"
+
+
+def test_an_output_that_appears_meanwhile_is_kept(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([1]))
+        path.write_text("precious")
+        with pytest.raises(OutputExists):
+            out.close({})
+    assert path.read_text() == "precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_force_overwrites(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_text("old")
+    with TraceWriter(path, force=True) as out:
+        out.write(columns([1]))
+        out.close({})
+    assert open_trace(path).rows == 1
+
+
+def test_an_empty_trace_is_a_trace(tmp_path):
+    Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {}).finish({})
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 0 and check(trace).errors == []
+
+
+def test_a_killed_writer_loses_at_most_what_was_not_flushed(tmp_path):
+    output = tmp_path / "t.parquet"
+    script = ("import sys, time, numpy as np\n"
+              "from blkreel.traces.spool import Spool\nfrom blkreel.traces.schema import TRACE_SCHEMA\n"
+              "spool = Spool(sys.argv[1], TRACE_SCHEMA, {'command': ['game']})\n"
+              "z = np.zeros(1000, np.int64)\n"
+              "for i in range(100000):\n"
+              "    spool.append(dict(submit_ns=z + i, latency_ns=z, offset_bytes=z, length_bytes=z + 4096, op=z))\n"
+              "    if i == 200: print('on', flush=True)\n"
+              "    time.sleep(0.0005)\n")
+    child = subprocess.Popen([sys.executable, "-c", script, output], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    with pytest.raises(TraceError, match="still being written"):
+        recover(output)
+    child.kill()
+    child.wait()
+    assert not output.exists()
+    with pytest.raises(BlkreelError, match="blkreel recover"):
+        Spool(output, TRACE_SCHEMA, {})
+    trace = open_trace(recover(output))
+    assert trace.rows >= 130_000
+    assert trace.metadata["command"] == ["game"] and trace.metadata["recovered"]
+    assert check(trace).errors == []
+    assert not spool_of(output).exists()
+
+
+def test_a_half_written_batch_does_not_spoil_the_rest(tmp_path):
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    for start in (0, 100, 200):
+        spool.append(columns(start + np.arange(100)))
+        spool.flush()
+    rows_file = spool.directory / "rows.arrows"
+    os.truncate(rows_file, rows_file.stat().st_size - 50)
+    metadata_file = spool.directory / "metadata.json"
+    metadata_file.write_text(json.dumps({"spool_pid": 2**22 - 1}))
+    assert open_trace(recover(output)).rows == 200
+
+
+@pytest.mark.kernel
+def test_a_full_disk_leaves_the_rows_recoverable(tiny_filesystem, tmp_path):
+    output = tiny_filesystem / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    noise = np.random.default_rng(1)
+    with pytest.raises(BlkreelError, match="no space left .*name another output"):
+        for start in range(100):
+            spool.append(columns(start * 10**6 + np.arange(2000), offset_bytes=noise.integers(0, 2**40, 2000)))
+            time.sleep(0)
+            spool.flush()
+    assert not output.exists()
+    assert spool.directory.is_dir()
+
+
+@pytest.mark.kernel
+def test_a_full_disk_leaves_no_half_trace(tiny_filesystem):
+    path = tiny_filesystem / "t.parquet"
+    noise = np.random.default_rng(1)
+    with pytest.raises(BlkreelError, match="no space left"), TraceWriter(path) as out:
+        for start in range(20):
+            out.write(columns(start * 10**6 + np.arange(20_000), offset_bytes=noise.integers(0, 2**40, 20_000)))
+        out.close({})
+    assert list(tiny_filesystem.iterdir()) == []
