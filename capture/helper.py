@@ -19,21 +19,21 @@ COLUMNS = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offs
 
 
 class Helper:
-    """A running helper. Its rows go to `append` in a thread of its own.
+    """A running helper. Its rows go to `append` in a thread of its own; `flush` is called there twice a second.
 
     attached, end: what it said when it began and ended, None before. error: why the stream ended early;
     died: by the end of the helper itself, and not because `append` failed.
     on_change is called, in that thread, after each of these changes; it must not block.
     """
 
-    def __init__(self, arguments: list[str], append, on_change):
+    def __init__(self, arguments: list[str], append, flush, on_change):
         self.attached = self.end = self.error = None
         self.died = False
         self.events = self.lost = 0
         self.threads: dict[int, dict] = {}
         self.ios = np.zeros(len(OPS), np.int64)
         self.bytes = np.zeros(len(OPS), np.int64)
-        self._append, self._on_change = append, on_change
+        self._append, self._flush, self._on_change = append, flush, on_change
         self._stderr = tempfile.TemporaryFile()
         # A session of its own: Ctrl-C is for the command and for us, and must not end the helper in mid-stream.
         self.process = subprocess.Popen([HELPER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -81,6 +81,8 @@ class Helper:
                 self._take_thread(tid, pid, _text(comm), _text(process))
         elif fields["note"] == "progress":
             self.lost = fields["lost"]
+            # On an idle drive no further row would push the last ones out.
+            self._flush()
         elif fields["note"] == "attached":
             self.attached = fields
             self._on_change()
