@@ -16,6 +16,7 @@ HELPER = Path(__file__).with_name("blkreel-capture")
 COLUMNS = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offset_bytes", "i8"),
            ("length_bytes", "i8"), ("flags", "i4"), ("tid", "i4"), ("device", "i2"), ("cpu", "i2"),
            ("status", "i2"), ("op", "i1")]
+_DEATH_TIMEOUT_S = 5
 
 
 class Helper:
@@ -61,7 +62,7 @@ class Helper:
                     self.events, self.lost = item.fields["events"], item.fields["lost"]["total"]
         except BlockStreamError as error:
             self.died = True
-            self.error = self._own_words() if self.process.poll() != 0 else error
+            self.error = self._own_words() or error
         except Exception as error:  # noqa: BLE001 - whatever stops this thread must reach the user
             self.error = error
             # Nobody reads on: an end of its pipe stops the helper where a full one would hold it.
@@ -94,9 +95,15 @@ class Helper:
             entry["names"].append(comm)
 
     def _own_words(self):
-        self.process.wait()
+        """Why the helper died, None where it did not: then it was the stream that broke."""
+        self.process.stdin.close()
+        try:
+            code = self.process.wait(timeout=_DEATH_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return None
         self._stderr.seek(0)
-        return _error_of(self._stderr.read().decode(errors="replace"), self.process.returncode)
+        return _error_of(self._stderr.read().decode(errors="replace"), code) if code else None
 
 
 def probe(kind: str = "auto") -> dict:
