@@ -204,6 +204,27 @@ def test_skipping_the_writes_beforehand_makes_it_invalid(blkreel, loop_drive, ra
     assert sha256(loop_drive.image_of(drive)) == before
 
 
+def test_io_of_others_is_noticed(blkreel, loop_drive, make_trace, tmp_path):
+    drive = loop_drive(DRIVE_BYTES)
+    trace = make_trace(submit_ns=np.arange(300) * 10**7, offset_bytes=np.zeros(300, np.int64), op=np.full(300, WRITE))
+    process = subprocess.Popen([blkreel.command, "replay", trace, "--on", drive, "-o", tmp_path / "run"],
+                               env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_rows(tmp_path / "run", size_bytes=1000)
+    subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4096", "count=5", "iflag=direct"], check=True,
+                   capture_output=True)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert account(tmp_path / "run")["foreign_ios"] == 5
+    assert "5 I/Os on the drive were not ours" in out
+
+
+def test_a_loop_device_through_the_page_cache_is_no_drive(blkreel, loop_drive, random_trace, tmp_path):
+    drive = loop_drive(DRIVE_BYTES, where="disk", direct_io=False)
+    result = blkreel("replay", random_trace(count=100), "--on", drive, "-o", tmp_path / "run", check=False)
+    assert result.returncode == 3
+    assert "losetup --direct-io=on" in result.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_replay_leaves_a_readable_partial_run(blkreel, loop_drive, make_trace, tmp_path, number):
     drive = loop_drive(DRIVE_BYTES)
@@ -240,10 +261,10 @@ def test_a_killed_replay_can_be_recovered(blkreel, loop_drive, make_trace, tmp_p
     assert run.metadata["run"]["verdict"]["level"] == "invalid"
 
 
-def wait_for_rows(run):
+def wait_for_rows(run, size_bytes=10_000):
     """Until rows of the replay have reached its spool."""
     spool = spool_of(run / "records.parquet") / "rows.arrows"
     deadline = time.monotonic() + 60
-    while not spool.exists() or spool.stat().st_size < 10_000:
+    while not spool.exists() or spool.stat().st_size < size_bytes:
         assert time.monotonic() < deadline, "no rows came"
         time.sleep(0.05)

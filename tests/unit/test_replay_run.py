@@ -276,6 +276,32 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
     assert "refused" in prepared.notes[0]
 
 
+def test_rounds_go_on_until_they_are_steady(target):
+    """The fake drive slows down with every round of the settling step up to the sixth."""
+    def spoil(call, rows):
+        slower = min(max(call - 3, 0), 6)
+        rows["submit_ns"] = rows["submit_ns"] * (1 + slower)
+        rows["complete_ns"] = rows["submit_ns"] + 5000
+
+    engine = FakeEngine(spoil)
+    state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
+    prepared = Preparation(target, state, 1, progress, engine).run()
+    assert len(engine.calls) == 3 + 10
+    assert prepared.notes[0].startswith("steady after 10 rounds")
+    assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
+
+
+def test_rounds_end_where_a_drive_never_settles(target):
+    def spoil(call, rows):
+        rows["submit_ns"] = rows["submit_ns"] * (1 + call % 2)
+        rows["complete_ns"] = rows["submit_ns"] + 5000
+
+    engine = FakeEngine(spoil)
+    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine).run()
+    assert len(engine.calls) == 3 + 25
+    assert prepared.notes[0].startswith("not steady after 25 rounds")
+
+
 def test_a_damaged_state_file_is_an_unknown_state(target, tmp_path):
     drive_state.save(target, DriveState(name="full"))
     (file,) = (tmp_path / "state").iterdir()
