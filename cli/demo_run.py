@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError
+from blkreel.traces.reader import open_trace
 from blkreel.traces.units import format_bytes
 
 from .demo_drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
@@ -101,7 +102,9 @@ def _capture(place, steps, trace, mount, memory, size):
                     "--torrent", seeded.torrent, "--bytes-per-s", size.download_bytes_per_s,
                     "--pause-s", size.pause_s, "--result", result]
         workload += [word for launch in size.launches for word in ("--launch", launch)]
-        steps.blkreel("capture", "--path", mount, "--cold", "-o", trace, "--", *workload)
+        # As root even under sudo: the workload drops the page cache before each launch.
+        steps.blkreel("capture", "--path", mount, "--cold", "--user", "root", "-o", trace, "--", *workload,
+                      why_doubted=lambda: "; ".join(open_trace(trace).metadata["import_warnings"]))
     # The room is needed by the image in memory, which fills when its drive is prepared.
     shutil.rmtree(directory)
     if not result.exists():
@@ -117,8 +120,13 @@ def _replay(steps, trace: Path, name: str, drive: LoopDrive, runs: Path):
         steps.begin(f"replaying on the {name} image, {words}")
         run = runs / f"{name}-{pace}"
         steps.blkreel("replay", trace, "--on", drive.device, "--pace", "original", *arguments,
-                      "--label", f"{name} image", "-o", run)
+                      "--label", f"{name} image", "-o", run, why_doubted=lambda run=run: _verdict(run))
         yield run
+
+
+def _verdict(run: Path) -> str:
+    verdict = open_trace(run).metadata["run"]["verdict"]
+    return f"{verdict['level']}: " + "; ".join(reason["text"] for reason in verdict["reasons"])
 
 
 def _check_programs():

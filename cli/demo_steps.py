@@ -32,8 +32,8 @@ class Steps:
     def say(self, line: str) -> None:
         print(f"    {line}", file=sys.stderr, flush=True)
 
-    def blkreel(self, *arguments, stdout=None) -> int:
-        """Run `blkreel ARGUMENTS`; 0, or 3 for done but not trustworthy. Any other end is a BlkreelError.
+    def blkreel(self, *arguments, stdout=None, why_doubted=lambda: "done, but not trustworthy") -> None:
+        """Run `blkreel ARGUMENTS`. Done but not trustworthy is a warning, any other failure a BlkreelError.
 
         What the command says is shown indented, its results too unless `stdout` takes them.
         """
@@ -59,8 +59,7 @@ class Steps:
             raise BlkreelError(f"the demo failed at step {self._heading}: `blkreel {' '.join(map(str, arguments))}` "
                                f"ended with {process.returncode}:\n    " + "\n    ".join(last_lines))
         if process.returncode == NOT_TRUSTWORTHY:
-            self.warn(last_lines[-1] if last_lines else "done, but not trustworthy")
-        return process.returncode
+            self.warn(why_doubted())
 
     def warn(self, text: str) -> None:
         self.warnings.append(f"{self._heading}: {text}")
