@@ -1,11 +1,13 @@
 """Running the demo's steps: a heading for each, and the `blkreel` command of this very installation for most."""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 
 from blkreel.traces.errors import BlkreelError
 
@@ -73,7 +75,9 @@ class Steps:
 def _end(process):
     if process.poll() is not None:
         return
-    process.send_signal(signal.SIGINT)
+    # To all of its group, as a terminal does: a capture leaves it to the terminal to reach its command.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     end = time.monotonic() + _STOP_S
     while process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
