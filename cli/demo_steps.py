@@ -14,6 +14,8 @@ from blkreel.traces.errors import BlkreelError
 from .demo_place import Place
 
 NOT_TRUSTWORTHY = 3
+# -P: a directory `blkreel` where the user stands must not be taken for the package.
+_BLKREEL = [sys.executable, "-P", "-c", "from blkreel.cli.main import main; main()"]
 _STOP_S = 10.0
 _KEPT_LINES = 12
 
@@ -39,8 +41,7 @@ class Steps:
 
         What the command says is shown indented, its results too unless `stdout` takes them.
         """
-        # -P: a directory `blkreel` where the user stands must not be taken for the package.
-        command = [sys.executable, "-P", "-c", "from blkreel.cli.main import main; main()", *map(str, arguments)]
+        command = [*_BLKREEL, *map(str, arguments)]
         last_lines = deque(maxlen=_KEPT_LINES)
         # A session of its own: Ctrl-C reaches the demo alone, which ends its step in order.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
