@@ -314,6 +314,10 @@ void engine_run(struct engine *engine)
 	drain(engine);
 	getrusage(RUSAGE_THREAD, &after);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;
+	if (totals->issued[OP_WRITE_ZEROES] && target_lost_write_zeroes(engine->target))
+		totals->altered[ALTERED_WRITE_ZEROES] = totals->issued[OP_WRITE_ZEROES];
+	if (!outstanding(engine))
+		engine->issuer->release(engine->issuer);
 	if (totals->min_lateness_ns == INT64_MAX)
 		totals->min_lateness_ns = totals->max_lateness_ns = 0;
 	if (totals->max_host_lateness_ns == INT64_MIN)

@@ -42,6 +42,8 @@ struct issuer {
 	unsigned (*reap)(struct issuer *issuer, struct io *ios, uint32_t *slots, unsigned room);
 	/* What of the kernel's help is in use, as a JSON object. */
 	const char *(*features)(struct issuer *issuer);
+	/* Lets go of the target, once nothing is outstanding. */
+	void (*release)(struct issuer *issuer);
 };
 
 struct issuer_options {

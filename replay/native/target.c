@@ -96,10 +96,15 @@ static int refuse_open(const char *path, int err)
 static int learn_block_device(struct target *target, dev_t device)
 {
 	uint64_t size_bytes;
-	int logical;
+	int logical, read_only;
 
-	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical))
+	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical) ||
+	    ioctl(target->fd, BLKROGET, &read_only))
 		return -errno;
+	/* Opening it for writing succeeds all the same; each write would fail. */
+	if (read_only && target->may_write)
+		return -EROFS;
+	target->device = device;
 	target->size_bytes = size_bytes;
 	target->logical_block_bytes = logical;
 	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
@@ -170,6 +175,12 @@ int target_open(struct target *target, const struct target_options *options)
 		target->max_io_bytes = 0;
 	}
 	return 0;
+}
+
+bool target_lost_write_zeroes(const struct target *target)
+{
+	return target->fd >= 0 && target->block_device && target->write_zeroes_max_bytes &&
+	       !queue_limit(target->device, "write_zeroes_max_bytes");
 }
 
 enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags)

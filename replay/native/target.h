@@ -51,6 +51,7 @@ struct target {
 	bool may_write;
 	bool direct;
 	bool realtime_priority; /* this process may ask for the real-time I/O class */
+	uint64_t device;         /* dev_t of a block device */
 	int64_t size_bytes;
 	int64_t logical_block_bytes;
 	/* Of a block device's queue; 0 where the drive has no such command. */
@@ -69,6 +70,12 @@ struct target_options {
 
 /* Opens it read-only unless may_write. Returns 0 or an exit code, having said why on stderr. */
 int target_open(struct target *target, const struct target_options *options);
+
+/*
+ * Whether the drive turned out not to have the write-zeroes command: the kernel
+ * learns that from the first one, clears the limit, and writes zeros instead.
+ */
+bool target_lost_write_zeroes(const struct target *target);
 
 enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags);
 

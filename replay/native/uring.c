@@ -243,6 +243,19 @@ static const char *uring_features(struct issuer *issuer)
 	return uring->features;
 }
 
+/*
+ * The kernel takes a ring apart some time after its process has ended, and a
+ * registered file stays open, and claimed, until then: the next run on this
+ * drive would find it in use.
+ */
+static void uring_release(struct issuer *issuer)
+{
+	struct uring *uring = (struct uring *)issuer;
+
+	if (uring->fixed_file)
+		io_uring_unregister_files(&uring->ring);
+}
+
 static int make_ring(struct uring *uring, unsigned depth, bool plain)
 {
 	static const unsigned ways[] = {
@@ -332,11 +345,12 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 	int err = uring ? make_ring(uring, options->depth, options->plain) : -ENOMEM;
 
 	if (err) {
-		complain("io_uring is not available: %s; it needs Linux 5.11 or newer and sysctl kernel.io_uring_disabled=0",
-			 strerror(-err));
+		complain("io_uring is not available: %s; %s", strerror(-err),
+			 err == -ENOMEM ? "raise the limit of locked memory (ulimit -l)" :
+					  "it needs Linux 5.11 or newer and sysctl kernel.io_uring_disabled=0");
 		return NULL;
 	}
-	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features };
+	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features, uring_release };
 	uring->target = target;
 	uring->payload = options->payload;
 	uring->fd = target->fd;
