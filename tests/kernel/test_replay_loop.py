@@ -101,6 +101,7 @@ def test_the_account_adds_up_with_the_records(blkreel, loop_drive, random_trace,
     assert run["completed_ops"] == run["planned_ops"] == len(records) == 2000
     assert run["foreign_ios"] == 0
     assert run["as_planned"]
+    assert run["engine"]["direct"] is True
     assert run["altered"] == run["dropped"] == {}
     late_ns = np.sort((records["submit_ns"] - records["due_ns"]).to_numpy().clip(0))
     assert run["lateness"]["max_ns"] == late_ns[-1]

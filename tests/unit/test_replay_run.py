@@ -214,6 +214,11 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
         RunDirectory(tmp_path / "run", False).check()
     assert replay(plan, tmp_path / "run", FakeEngine(), force=True)["completed_ops"] == ROWS
 
+    (tmp_path / "died/.records.parquet.spool").mkdir(parents=True)
+    with pytest.raises(BlkreelError, match="blkreel recover .*died/records.parquet"):
+        RunDirectory(tmp_path / "died", False).check()
+    RunDirectory(tmp_path / "died", True).check()
+
     (tmp_path / "other").mkdir()
     RunDirectory(tmp_path / "other", False).check()
     (tmp_path / "other/letter").write_text("dear")
