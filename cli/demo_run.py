@@ -126,7 +126,9 @@ def _replay(steps, trace: Path, name: str, drive: LoopDrive, runs: Path):
 
 def _verdict(run: Path) -> str:
     verdict = open_trace(run).metadata["run"]["verdict"]
-    return f"{verdict['level']}: " + "; ".join(reason["text"] for reason in verdict["reasons"])
+    # Only what made it so: that power was not measured is said beside each run already.
+    reasons = [reason["text"] for reason in verdict["reasons"] if reason["level"] == verdict["level"]]
+    return f"{verdict['level']}: " + "; ".join(reasons)
 
 
 def _check_programs():
