@@ -132,21 +132,6 @@ def consistency(seconds: np.ndarray) -> dict:
     }
 
 
-def headline(numbers: dict) -> dict:
-    """The figures that a comparison leads with."""
-    read, write = numbers["read"], numbers["write"]
-    return {
-        "read_throughput_mb_s": read["bursts"]["throughput_mb_s"],
-        "wait_ns": read["bursts"]["makespan_ns"] if read["ops"] else None,
-        "read_service_ns": read["service_ns"] if read["ops"] else None,
-        "read_latency_p50_ns": read["latency"]["p50_ns"],
-        "read_latency_p99_ns": read["latency"]["p99_ns"],
-        "read_response_p99_ns": read["response"]["p99_ns"],
-        "write_throughput_mb_s": write["bursts"]["throughput_mb_s"],
-        "lateness_p99_ns": numbers["lateness"]["p99_ns"],
-    }
-
-
 def ratio(numerator, denominator) -> float | None:
     return numerator / denominator if denominator else None
 

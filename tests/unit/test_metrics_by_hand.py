@@ -18,7 +18,8 @@ def rows(intervals, op=0, length=4096, **columns):
     latency = np.array([end - start for start, end in intervals], np.int64)
     count = len(submit)
     return {"submit_ns": submit, "latency_ns": latency, "queue_ns": np.full(count, -1),
-            "op": np.full(count, op, np.int8), "length_bytes": np.full(count, length), "flags": np.zeros(count, np.int32),
+            "op": np.full(count, op, np.int8), "length_bytes": np.full(count, length),
+            "flags": np.zeros(count, np.int32),
             "status": np.zeros(count, np.int16), **{name: np.asarray(values) for name, values in columns.items()}}
 
 
