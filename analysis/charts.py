@@ -11,6 +11,7 @@ import altair as alt
 from . import numbers
 from .document import Entry
 from .theme import DASHES, SHAPES
+from .timeline import MAX_BINS
 
 TAIL_POINTS = 120
 _TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '~r') + ' {unit}' : "
@@ -239,6 +240,36 @@ def heat(entry: Entry, kind: int) -> dict | None:
         tooltip=[alt.Tooltip("text:N", title="moved"), alt.Tooltip("t:Q", title="from s", format=".3f"),
                  alt.Tooltip("gb:Q", title="from GB", format=".3f")])
     return _finish(chart, height=190, description="Bytes by place on the drive and time")
+
+
+def places(entry: Entry, kind: int) -> list[tuple[float, float, int]]:
+    """(from GB, to GB, bytes) of the places on the drive that were touched."""
+    grid = entry.measured[0].heat
+    step = grid.height_bytes / 1e9
+    totals = grid.cells[kind].sum(axis=1)
+    return [(row * step, (row + 1) * step, int(total)) for row, total in enumerate(totals) if total]
+
+
+def iops_rows(entry: Entry) -> list[dict]:
+    """Mean IOPS of each second, reads and writes; of several seconds together where there are more than MAX_BINS."""
+    (reads, _), (writes, _) = (part.seconds.runs[0] for part in (entry.partial.read, entry.partial.write))
+    together = -(-len(reads) // MAX_BINS) or 1
+    return [{"t": start, "reads": float(reads[start:start + together].mean()),
+             "writes": float(writes[start:start + together].mean())} for start in range(0, len(reads), together)]
+
+
+def iops(entry: Entry) -> dict | None:
+    """Completions per second over time."""
+    rows = iops_rows(entry)
+    if len(rows) < 2:
+        return None
+    values = [*rows, {**rows[-1], "t": 2 * rows[-1]["t"] - rows[-2]["t"]}]
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X("t:Q", title="seconds since the first I/O").scale(nice=False).axis(grid=False))
+    layers = [base.mark_line(interpolate="step-after", strokeWidth=1.6, style=op, strokeDash=dash).encode(
+        y=alt.Y(f"{op}:Q", title="completions per second").axis(tickCount=4, format="~s"))
+        for op, dash in (("writes", [4, 2]), ("reads", [1, 0]))]
+    return _finish(alt.layer(*layers), height=190, description="Completions per second of reads and writes")
 
 
 def _set_initial_domain(spec, length):

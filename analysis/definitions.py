@@ -95,7 +95,7 @@ FIGURES = [
                "(lambda l: l[l.cumsum() >= -(-l.sum() // 2)].iloc[0])(reads.latency_ns.sort_values())"),
     Definition("lateness.host.p99_ns", "Lateness by the host, p99", "time",
                "submit − due of I/Os that found room in the queue (flag 65536 not set)",
-               "percentile((t.submit_ns - t.due_ns)[(t.due_ns >= 0) & (t.flags & 65536 == 0)], 990)"),
+               "percentile((t.submit_ns - t.due_ns)[(t.due_ns >= 0) & (t[\"flags\"] & 65536 == 0)], 990)"),
 ]
 
 DECISIONS = [

@@ -47,8 +47,9 @@ def comparison(measured: list[Measured]) -> tuple[dict, list[Section]]:
     for groups in sections.values():
         entries = _distinct([entry(runs) for runs in groups.values()])
         first = next(iter(groups.values()))[0]
-        shown = {"title": pace_title(first), "claim": claim(first), "source": source(first), "pace": _account(first, "pace"),
-                 "idle": _account(first, "idle"), "entries": [each.shown for each in entries]}
+        shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
+                 "pace": _account(first, "pace"), "idle": _account(first, "idle"),
+                 "entries": [each.shown for each in entries]}
         if several_sources:
             shown["title"] += f" ({shown['source']['path'] or first.path})"
         built.append(Section(shown, entries))
@@ -187,10 +188,10 @@ def claim(each: Measured) -> str:
         return "These are the times of the captured drive itself, as its application used it."
     pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
     if pace in ("asap", "depth"):
-        return "Each I/O was issued as soon as there was room: this shows throughput, not how an application would feel."
-    said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the drive "
-            "responds under this pattern; it does not show how long the application would take to load, since a faster "
-            "drive merely idles more.")
+        return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
+    said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
+            "drive responds under this pattern; it does not show how long the application would take to load, since "
+            "a faster drive merely idles more.")
     if idle not in (None, "original"):
         said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
     return said

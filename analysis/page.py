@@ -12,7 +12,7 @@ import vl_convert
 
 from blkreel.traces.writer import output_error, publish, refuse_existing
 
-from . import charts, columns, definitions, document, numbers, table
+from . import charts, classes, columns, definitions, document, numbers
 from .theme import COLOURS, THEMES
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -48,10 +48,11 @@ def report_page(doc: dict, section: document.Section) -> str:
     entry = section.entries[0]
     view = _section_view(drawing, "s0", section, [entry.shown["label"]])
     view["sizes"] = {"chart": drawing.add("sizes", charts.sizes(entry)), "rows": charts.size_rows(entry)}
-    view["heat"] = [(name, drawing.add(f"heat-{name}", charts.heat(entry, kind)))
+    view["heat"] = [(name, drawing.add(f"heat-{name}", charts.heat(entry, kind)), charts.places(entry, kind))
                     for kind, name in enumerate(("reads", "writes"))]
+    view["iops"] = {"chart": drawing.add("iops", charts.iops(entry)), "rows": charts.iops_rows(entry)}
     return _render("report.html.j2", drawing, doc=doc, title=entry.shown["label"], section=view, entry=entry.shown,
-                   columns=columns.columns_of([entry.shown]), rows=table.class_rows(entry.shown["figures"]),
+                   columns=columns.columns_of([entry.shown]), rows=classes.class_rows(entry.shown["figures"]),
                    threads=doc["threads"], sections_drawn=[section])
 
 
@@ -75,11 +76,13 @@ def _section_view(drawing, prefix, section, domain):
     entries = section.entries
     rankings = []
     for name, higher in HEADLINE_CHARTS:
-        title = definitions.HEADLINE[name].title
+        definition = definitions.HEADLINE[name]
+        title = definition.title
         if name == "read_throughput_mb_s" and any(entry.shown["writer"] != "none" for entry in entries):
             title = "Read throughput under background writes"
         spec = charts.ranking(entries, name, title, domain, higher)
-        rankings.append({"title": title, "better": "higher" if higher else "lower",
+        rankings.append({"title": title, "definition": definition, "figure": name,
+                         "better": "higher" if higher else "lower",
                          "chart": drawing.add(f"{prefix}-{name}", spec)})
     tails = []
     for key, kind, measure, what in (

@@ -6,8 +6,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from . import numbers
+from .classes import class_rows
 from .columns import columns_of, drive_words, idle_words, state_words
-from .summary import PERCENTILES
 
 WIDE = 4  # so many drives fit beside each other in 80 columns
 _LEVEL_STYLE = {"valid": "green", "qualified": "yellow", "invalid": "bold red"}
@@ -37,47 +37,6 @@ def show_report(document: dict, console: Console) -> None:
                   f"{numbers.digits(figures['all']['data_rate_by_wall_mb_s'])} MB/s over "
                   f"{numbers.duration(figures['all']['makespan_ns'])}")
     _show_reasons([entry], console)
-
-
-def class_rows(figures: dict) -> list[tuple[str, list[dict]]]:
-    """(label, a cell each for reads, writes, other) of the figures of one run; the page shows the same rows."""
-    classes = [figures[name] for name in ("read", "write", "other")]
-
-    def row(label, pick, text, note=lambda one: ""):
-        return label, [{"value": pick(one), "note": note(one),
-                        "text": note(one) or (text(pick(one)) if one["ops"] else numbers.MISSING)} for one in classes]
-
-    def rate(value):
-        return numbers.MISSING if value is None else f"{numbers.digits(value)} MB/s"
-
-    rows = [
-        row("I/Os", lambda one: one["ops"], lambda value: f"{value:,}"),
-        row("Bytes", lambda one: one["bytes"], numbers.size),
-        row("Burst throughput", lambda one: one["bursts"]["throughput_mb_s"], rate),
-        row("Throughput by busy time", lambda one: one["throughput_by_busy_mb_s"], rate),
-        row("Total service time", lambda one: one["service_ns"], numbers.duration),
-        row("Busy time", lambda one: one["busy_ns"], numbers.duration),
-        row("Makespan", lambda one: one["makespan_ns"], numbers.duration),
-        row("Mean busy depth", lambda one: one["mean_busy_depth"], numbers.digits),
-        row("Bursts", lambda one: one["bursts"]["count"], lambda value: f"{value:,}"),
-        row("… of these strays", lambda one: one["bursts"]["strays"]["count"], lambda value: f"{value:,}"),
-        row("Wait: sum of burst makespans", lambda one: one["bursts"]["makespan_ns"], numbers.duration),
-    ]
-    for kind, title in (("latency", "Latency"), ("response", "Response"), ("queue", "In scheduler")):
-        if not any(one[kind]["n"] for one in classes):
-            continue
-        for name in PERCENTILES:
-            rows.append(row(f"{title} {name.replace('_', '.')}", lambda one, k=kind, p=name: one[k][f"{p}_ns"],
-                            numbers.duration, lambda one, k=kind, p=name: _too_small(one[k], p)))
-        rows.append(row(f"{title} max", lambda one, k=kind: one[k]["max_ns"], numbers.duration))
-    for label, key in (("I/Os without completion", "unseen_ops"), ("I/Os failed", "error_ops")):
-        if any(one[key] for one in classes):
-            rows.append((label, [{"value": one[key], "note": "", "text": f"{one[key]:,}"} for one in classes]))
-    return rows
-
-
-def _too_small(shown, name):
-    return f"n too small (n={shown['n']:,})" if shown["n"] and name in shown["too_small"] else ""
 
 
 def _by_figure(title, entries, columns):
