@@ -12,7 +12,7 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the build needs, what the demo runs, and what the tests look through.
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
-APT_TEST  := fio blktrace chromium
+APT_TEST  := fio blktrace chromium fdisk zstd
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
              meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/')

@@ -7,7 +7,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
 
@@ -87,3 +90,32 @@ def program():
         return path
 
     return find
+
+
+@pytest.fixture
+def a_plan():
+    """Makes a plan for the engine: a_plan(offset_bytes=[...], due_ns=..., op=...), single values repeated."""
+    def make(offset_bytes, due_ns=-1, length_bytes=4096, op=0, flags=0, stream=0, burst=-1):
+        count = len(offset_bytes)
+        given = {"due_ns": due_ns, "offset_bytes": offset_bytes, "length_bytes": length_bytes, "op": op,
+                 "flags": flags, "stream": stream, "burst": burst, "source_row": np.arange(count)}
+        return {name: np.broadcast_to(np.asarray(value, "i8"), count) for name, value in given.items()}
+
+    return make
+
+
+@pytest.fixture
+def issue():
+    """Runs plan blocks through the engine: issue(block, ..., target=...) is (totals, records by column)."""
+    def run(*blocks, on_rows=None, on_note=None, **options):
+        parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
+
+        def keep(columns):
+            parts.append({name: column.copy() for name, column in columns.items()})
+            if on_rows:
+                on_rows(columns)
+
+        totals = run_engine(EngineOptions(**options), blocks, keep, on_note or (lambda note: None))
+        return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
+
+    return run

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The few kernel types that the programs read, with the fields they read. The
+ * loader finds each field by name in the running kernel's BTF, so neither
+ * order nor size matter here, and neither the build host's kernel nor a
+ * generated vmlinux.h is needed. A suffix behind ___ names an older shape.
+ */
+#ifndef BLKREEL_KERNEL_H
+#define BLKREEL_KERNEL_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+
+typedef __u64 sector_t;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk; /* since 5.17 */
+};
+
+struct blk_mq_hw_ctx {
+	unsigned int queue_num;
+};
+
+struct bio {
+	unsigned short bi_ioprio;
+};
+
+struct request {
+	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
+	unsigned int cmd_flags;
+	int tag;
+	int internal_tag;
+	unsigned int __data_len;
+	sector_t __sector;
+	struct bio *bio;
+	__u64 start_time_ns;
+};
+
+struct request___rq_disk {
+	struct gendisk *rq_disk; /* to 5.16 */
+};
+
+struct request___ioprio {
+	unsigned short ioprio; /* moved to the bio in 6.14 */
+};
+
+struct task_struct {
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+#pragma clang attribute pop
+
+/* Values are the running kernel's: the numbers written here are not used. */
+enum req_flag_bits {
+	__REQ_SYNC = 1,
+	__REQ_META,
+	__REQ_IDLE,
+	__REQ_FUA,
+	__REQ_PREFLUSH,
+	__REQ_RAHEAD,
+	__REQ_BACKGROUND,
+};
+
+enum req_op {
+	REQ_OP_READ = 1,
+	REQ_OP_WRITE,
+	REQ_OP_FLUSH,
+	REQ_OP_DISCARD,
+	REQ_OP_WRITE_ZEROES,
+};
+
+/* The name of the same before 6.0. */
+enum req_opf {
+	REQ_OP_READ___opf = 1,
+	REQ_OP_WRITE___opf,
+	REQ_OP_FLUSH___opf,
+	REQ_OP_DISCARD___opf,
+	REQ_OP_WRITE_ZEROES___opf,
+};
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "drain.h"
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_EVERY_MS 10
+#define HAND_OVER_EVERY_NS 100000000ull
+
+uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+void print_json_text(FILE *file, const char *text, size_t max_bytes)
+{
+	for (size_t i = 0; i < max_bytes && text[i]; i++) {
+		unsigned char byte = text[i];
+
+		if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\')
+			fprintf(file, "\\u%04x", byte);
+		else
+			fputc(byte, file);
+	}
+}
+
+static void flush_threads(struct drain *drain)
+{
+	char *json = NULL;
+	size_t length;
+	FILE *file;
+
+	if (!drain->thread_count)
+		return;
+	file = open_memstream(&json, &length);
+	fputs("{\"note\": \"threads\", \"threads\": [", file);
+	for (size_t i = 0; i < drain->thread_count; i++) {
+		const struct thread_record *thread = &drain->threads[i];
+
+		fprintf(file, "%s[%d, %d, \"", i ? ", " : "", thread->tid, thread->pid);
+		print_json_text(file, thread->comm, sizeof(thread->comm));
+		fputs("\", \"", file);
+		print_json_text(file, thread->process, sizeof(thread->process));
+		fputs("\"]", file);
+	}
+	fputs("]}", file);
+	fclose(file);
+	outbox_post_json(drain->outbox, BLOCK_NOTE, json);
+	drain->thread_count = 0;
+}
+
+static void add_thread(struct drain *drain, const struct thread_record *record)
+{
+	/* Two threads that share an entry of the kernel's cache are told at every I/O. */
+	for (size_t i = 0; i < drain->thread_count; i++)
+		if (!memcmp(&drain->threads[i], record, sizeof(*record)))
+			return;
+	if (drain->thread_count == THREADS_PER_NOTE)
+		flush_threads(drain);
+	drain->threads[drain->thread_count++] = *record;
+}
+
+void drain_add(struct drain *drain, const struct io_record *record)
+{
+	row_append(drain->block, record, drain->epoch_ns);
+	atomic_fetch_add_explicit(&drain->rows, 1, memory_order_relaxed);
+	if (record->complete_ns && record->complete_ns <= atomic_load_explicit(&drain->stopped_ns, memory_order_relaxed) &&
+	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER)
+		drain->seen[record->device].by_op[record->op]++;
+	if (drain->block->rows == ROWS_PER_BLOCK) {
+		outbox_post_rows(drain->outbox, drain->block);
+		drain->block = outbox_take(drain->outbox);
+		drain->handed_over_ns = monotonic_ns();
+	}
+}
+
+void drain_flush(struct drain *drain)
+{
+	flush_threads(drain);
+	if (drain->block->rows) {
+		outbox_post_rows(drain->outbox, drain->block);
+		drain->block = outbox_take(drain->outbox);
+	}
+	drain->handed_over_ns = monotonic_ns();
+}
+
+static int on_record(void *context, void *data, size_t size)
+{
+	struct drain *drain = context;
+
+	if (*(uint8_t *)data == RECORD_IO && size >= sizeof(struct io_record))
+		drain_add(drain, data);
+	else if (*(uint8_t *)data == RECORD_THREAD && size >= sizeof(struct thread_record))
+		add_thread(drain, data);
+	return 0;
+}
+
+static void *empty_ring(void *argument)
+{
+	struct drain *drain = argument;
+	uint64_t stop = 0;
+
+	while (!stop) {
+		struct epoll_event event;
+
+		/* Edge-triggered: a ring that is never empty must not turn this into a busy loop. */
+		epoll_wait(drain->epoll_fd, &event, 1, LOOK_EVERY_MS);
+		if (read(drain->stop_fd, &stop, sizeof(stop)) < 0)
+			stop = 0;
+		ring_buffer__consume(drain->ring);
+		if (monotonic_ns() - drain->handed_over_ns >= HAND_OVER_EVERY_NS)
+			drain_flush(drain);
+	}
+	return NULL;
+}
+
+static int watch(int epoll_fd, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int drain_start(struct drain *drain, struct outbox *outbox, int ring_fd, uint64_t epoch_ns)
+{
+	int err;
+
+	memset(drain, 0, sizeof(*drain));
+	drain->outbox = outbox;
+	drain->epoch_ns = epoch_ns;
+	atomic_store(&drain->stopped_ns, UINT64_MAX);
+	drain->ring = ring_buffer__new(ring_fd, on_record, drain, NULL);
+	if (!drain->ring)
+		return -errno;
+	drain->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	drain->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (drain->epoll_fd < 0 || drain->stop_fd < 0)
+		return -errno;
+	err = watch(drain->epoll_fd, ring_fd);
+	if (!err)
+		err = watch(drain->epoll_fd, drain->stop_fd);
+	if (err)
+		return err;
+	drain->block = outbox_take(outbox);
+	return -pthread_create(&drain->thread, NULL, empty_ring, drain);
+}
+
+void drain_stop(struct drain *drain)
+{
+	uint64_t one = 1;
+
+	if (write(drain->stop_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd of our own takes a one */
+	pthread_join(drain->thread, NULL);
+	ring_buffer__free(drain->ring);
+	close(drain->epoll_fd);
+	close(drain->stop_fd);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What sysfs says about a captured drive: how many requests it can hold, and how many it has served. */
+#ifndef BLKREEL_DRIVES_H
+#define BLKREEL_DRIVES_H
+
+#include "records.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* I/Os completed since boot, by op of the trace; the kernel counts no write-zeroes apart. */
+struct disk_counts {
+	uint64_t reads;
+	uint64_t writes;
+	uint64_t discards;
+	uint64_t flushes;
+};
+
+struct drive {
+	unsigned int major;
+	unsigned int minor;
+	uint32_t queues;
+	uint32_t depth; /* highest tag that a queue may give out, with room for a change of scheduler */
+	struct disk_counts at_start;
+	struct disk_counts at_stop;
+};
+
+/* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where it has no request queues. */
+int drive_open(struct drive *drive, const char *number);
+
+/* Returns 0 or a negative errno. */
+int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
+
+/* Lays the drives' slots one behind the other. Returns the number of slots. */
+size_t drives_lay_out(const struct drive *drives, size_t count, struct device_config *config);
+
+#endif

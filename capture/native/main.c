@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* blkreel-capture: the privileged half of `blkreel capture`. Blocks of rows on stdout; ends with stdin. */
+#include "failure.h"
+#include "session.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN_RING_BYTES (64u << 10)
+#define MAX_RING_BYTES (1u << 30)
+
+static const char usage[] =
+	"usage: blkreel-capture --device MAJOR:MINOR ... [--programs tp_btf|raw_tp] [--ring-bytes N]\n"
+	"                       [--without-io-start] [--probe] [--verbose]\n";
+
+enum option_code { DEVICE = 1, PROGRAMS, RING_BYTES, WITHOUT_IO_START, PROBE, VERBOSE };
+
+static const struct option options_known[] = {
+	{ "device", required_argument, NULL, DEVICE },
+	{ "programs", required_argument, NULL, PROGRAMS },
+	{ "ring-bytes", required_argument, NULL, RING_BYTES },
+	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
+	{ "probe", no_argument, NULL, PROBE },
+	{ "verbose", no_argument, NULL, VERBOSE },
+	{ 0 },
+};
+
+static int add_drive(struct session_options *options, const char *number)
+{
+	if (options->drive_count == MAX_DEVICES)
+		return fail(NULL, "at most %d drives in one capture", MAX_DEVICES);
+	return drive_open(&options->drives[options->drive_count++], number);
+}
+
+/* The ring must be a power of two: rounded up. */
+static int set_ring_bytes(struct session_options *options, const char *text)
+{
+	unsigned long long wanted = strtoull(text, NULL, 10);
+	uint32_t bytes = MIN_RING_BYTES;
+
+	if (wanted > MAX_RING_BYTES)
+		return fail("give at most 1G", "a ring of %llu bytes is too large", wanted);
+	while (bytes < wanted)
+		bytes *= 2;
+	options->ring_bytes = bytes;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct session_options options = { .ring_bytes = 16u << 20 };
+	bool probe = false;
+	int option, err = 0;
+
+	while (!err && (option = getopt_long(argc, argv, "", options_known, NULL)) != -1) {
+		switch (option) {
+		case DEVICE:
+			err = add_drive(&options, optarg);
+			break;
+		case PROGRAMS:
+			options.kind = strcmp(optarg, "auto") ? optarg : NULL;
+			break;
+		case RING_BYTES:
+			err = set_ring_bytes(&options, optarg);
+			break;
+		case WITHOUT_IO_START:
+			options.without_io_start = true;
+			break;
+		case PROBE:
+			probe = true;
+			break;
+		case VERBOSE:
+			programs_be_verbose();
+			break;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (err)
+		return 1;
+	if (!probe && !options.drive_count) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	return probe ? session_probe(&options) : session_run(&options);
+}

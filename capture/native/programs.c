@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "programs.h"
+#include "failure.h"
+
+#include "raw_tp.skel.h"
+#include "tp_btf.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LOST_INTERVAL_GAP_NS 100000000ull
+
+static bool verbose;
+
+void programs_be_verbose(void)
+{
+	verbose = true;
+}
+
+static int print_if_verbose(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	return verbose ? vfprintf(stderr, format, args) : 0;
+}
+
+/* What differs between kernels, asked of the running one. */
+struct features {
+	bool io_start; /* since 6.5 */
+	bool request_is_second; /* before 5.11: (queue, request) */
+};
+
+/* The number of arguments of a tracepoint, -1 where this kernel does not have it. */
+static int tracepoint_arguments(const struct btf *btf, const char *name)
+{
+	char type_name[64];
+	const struct btf_type *type;
+	int id;
+
+	snprintf(type_name, sizeof(type_name), "btf_trace_%s", name);
+	id = btf__find_by_name_kind(btf, type_name, BTF_KIND_TYPEDEF);
+	if (id < 0)
+		return -1;
+	type = btf__type_by_id(btf, btf__type_by_id(btf, id)->type);
+	if (!btf_is_ptr(type))
+		return -1;
+	type = btf__type_by_id(btf, type->type);
+	return btf_is_func_proto(type) ? btf_vlen(type) - 1 : -1;
+}
+
+static int probe_features(struct features *features)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+
+	if (!btf)
+		return fail("use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and SUSE are",
+			    "this kernel does not describe its types (/sys/kernel/btf/vmlinux: %s)", strerror(errno));
+	features->io_start = tracepoint_arguments(btf, "block_io_start") >= 0;
+	features->request_is_second = tracepoint_arguments(btf, "block_rq_issue") == 2;
+	btf__free(btf);
+	return 0;
+}
+
+static struct bpf_object *open_kind(const char *kind)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "blkreel");
+	size_t size = 0;
+	const void *bytes = strcmp(kind, "tp_btf") ? raw_tp__elf_bytes(&size) : tp_btf__elf_bytes(&size);
+
+	return bpf_object__open_mem(bytes, size, &options);
+}
+
+static int configure(struct bpf_object *object, const struct programs_options *options,
+		     const struct features *features)
+{
+	struct bpf_map *config_map = bpf_object__find_map_by_name(object, ".rodata.config");
+	struct capture_config config = {
+		.device_count = options->device_count,
+		.has_io_start = features->io_start,
+		.request_is_second = features->request_is_second,
+		.wakeup_bytes = options->ring_bytes / 4,
+		.interval_gap_ns = LOST_INTERVAL_GAP_NS,
+	};
+	struct bpf_program *program;
+	int err;
+
+	memcpy(config.devices, options->devices, options->device_count * sizeof(config.devices[0]));
+	err = bpf_map__set_initial_value(config_map, &config, sizeof(config));
+	if (!err)
+		err = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), options->ring_bytes);
+	if (!err)
+		err = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "slots"),
+					       options->slot_count ? options->slot_count : 1);
+	program = bpf_object__find_program_by_name(object, features->io_start ? "rq_insert" : "io_start");
+	if (!err)
+		err = bpf_program__set_autoload(program, false);
+	return err;
+}
+
+static void *map_memory(struct bpf_object *object, const char *name, size_t bytes, int protection)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	int fd = bpf_object__find_map_fd_by_name(object, name);
+
+	return mmap(NULL, (bytes + page - 1) / page * page, protection, MAP_SHARED, fd, 0);
+}
+
+static int attach_all(struct programs *programs)
+{
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, programs->object) {
+		struct bpf_link *link;
+
+		if (!bpf_program__autoload(program))
+			continue;
+		link = bpf_program__attach(program);
+		if (!link)
+			return -errno;
+		programs->links[programs->link_count++] = link;
+	}
+	return 0;
+}
+
+static int try_kind(struct programs *programs, const struct programs_options *options,
+		    const struct features *features, const char *kind)
+{
+	int err;
+
+	memset(programs, 0, sizeof(*programs));
+	programs->kind = kind;
+	programs->has_io_start = features->io_start;
+	programs->slot_count = options->slot_count;
+	programs->object = open_kind(kind);
+	if (!programs->object)
+		return -errno;
+	err = configure(programs->object, options, features);
+	if (!err)
+		err = bpf_object__load(programs->object);
+	if (err)
+		goto out_close;
+	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
+	programs->ledger_fd = bpf_object__find_map_fd_by_name(programs->object, "ledger");
+	programs->control = map_memory(programs->object, ".data.control", sizeof(struct capture_control),
+				       PROT_READ | PROT_WRITE);
+	programs->slots = map_memory(programs->object, "slots",
+				    (options->slot_count ? options->slot_count : 1) * sizeof(struct slot), PROT_READ);
+	if (programs->control == MAP_FAILED || programs->slots == MAP_FAILED) {
+		err = -errno;
+		goto out_close;
+	}
+	err = attach_all(programs);
+	if (!err)
+		return 0;
+out_close:
+	programs_close(programs);
+	return err;
+}
+
+int programs_attach(struct programs *programs, const struct programs_options *options)
+{
+	static const char *const kinds[] = { "tp_btf", "raw_tp" };
+	struct features features;
+	int err = -EINVAL;
+
+	libbpf_set_print(print_if_verbose);
+	if (probe_features(&features))
+		return -1;
+	if (options->without_io_start)
+		features.io_start = false;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (options->kind && strcmp(options->kind, kinds[i]))
+			continue;
+		err = try_kind(programs, options, &features, kinds[i]);
+		if (!err)
+			return 0;
+	}
+	if (err == -EPERM || err == -EACCES)
+		return fail("run it as root, as in: sudo blkreel capture ...; as root, see: blkreel doctor",
+			    "no permission to load BPF programs");
+	return fail("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
+}
+
+void programs_detach(struct programs *programs)
+{
+	for (size_t i = 0; i < programs->link_count; i++)
+		bpf_link__destroy(programs->links[i]);
+	programs->link_count = 0;
+}
+
+void programs_close(struct programs *programs)
+{
+	programs_detach(programs);
+	bpf_object__close(programs->object);
+	programs->object = NULL;
+}
+
+uint64_t programs_recursion_misses(const struct programs *programs)
+{
+	struct bpf_program *program;
+	uint64_t misses = 0;
+
+	bpf_object__for_each_program(program, programs->object) {
+		struct bpf_prog_info info = { 0 };
+		__u32 length = sizeof(info);
+
+		if (bpf_program__fd(program) >= 0 && !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &length))
+			misses += info.recursion_misses;
+	}
+	return misses;
+}

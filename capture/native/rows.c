@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "rows.h"
+
+#include <errno.h>
+
+#define SECTOR_BYTES 512 /* of the kernel, whatever the drive's block size */
+
+static const struct block_column columns[ROW_COLUMNS] = {
+	{ "submit_ns", 8 }, { "latency_ns", 8 }, { "queue_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 },
+	{ "flags", 4 }, { "tid", 4 }, { "device", 2 }, { "cpu", 2 }, { "status", 2 }, { "op", 1 },
+};
+
+const struct block_layout row_layout = {
+	.stream = "capture",
+	.columns = columns,
+	.column_count = ROW_COLUMNS,
+};
+
+int16_t status_errno(int16_t error)
+{
+	/* include/linux/blk_types.h; the codes behind AGAIN have moved between kernels, so all of them are EIO. */
+	static const int16_t errno_of[] = {
+		0, EOPNOTSUPP, ETIMEDOUT, ENOSPC, ENOLINK, EREMOTEIO, EBADE, ENODATA, EILSEQ, ENOMEM, EIO, EREMCHG, EAGAIN,
+	};
+
+	if (error <= 0)
+		return error;
+	return error < (int16_t)(sizeof(errno_of) / sizeof(errno_of[0])) ? -errno_of[error] : -EIO;
+}
+
+void row_append(struct row_block *block, const struct io_record *record, uint64_t epoch_ns)
+{
+	uint32_t at = block->rows++;
+
+	block->submit_ns[at] = (int64_t)(record->submit_ns - epoch_ns);
+	block->latency_ns[at] = record->complete_ns ? (int64_t)(record->complete_ns - record->submit_ns) : -1;
+	block->queue_ns[at] = record->start_ns && record->start_ns <= record->submit_ns ?
+			      (int64_t)(record->submit_ns - record->start_ns) : -1;
+	block->offset_bytes[at] = (int64_t)record->sector * SECTOR_BYTES;
+	block->length_bytes[at] = record->length_bytes;
+	block->flags[at] = (int32_t)record->flags;
+	block->tid[at] = record->tid;
+	block->device[at] = record->device;
+	block->cpu[at] = record->cpu;
+	block->status[at] = status_errno(record->error);
+	block->op[at] = (int8_t)record->op;
+}
+
+void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])
+{
+	const void *const all[ROW_COLUMNS] = {
+		block->submit_ns, block->latency_ns, block->queue_ns, block->offset_bytes, block->length_bytes,
+		block->flags, block->tid, block->device, block->cpu, block->status, block->op,
+	};
+
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		pointers[i] = all[i];
+}

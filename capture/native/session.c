@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "session.h"
+#include "drain.h"
+#include "failure.h"
+#include "ledger.h"
+#include "outbox.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRESS_EVERY_MS 500
+#define CLOSING_NS 250000000ull /* for what is in flight when the capture is stopped */
+
+struct session {
+	struct session_options *options;
+	struct programs programs;
+	struct outbox outbox;
+	struct drain drain;
+	struct ledger ledger;
+	uint64_t epoch_ns;
+	uint64_t stopped_ns;
+	uint64_t in_flight_at_end;
+	uint64_t queued_at_end;
+};
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static int attach(struct session_options *options, struct programs *programs)
+{
+	struct device_config devices[MAX_DEVICES];
+	struct programs_options wanted = {
+		.kind = options->kind,
+		.without_io_start = options->without_io_start,
+		.ring_bytes = options->ring_bytes,
+		.devices = devices,
+		.device_count = options->drive_count,
+	};
+
+	wanted.slot_count = drives_lay_out(options->drives, options->drive_count, devices);
+	return programs_attach(programs, &wanted);
+}
+
+int session_probe(struct session_options *options)
+{
+	struct programs programs;
+
+	if (attach(options, &programs))
+		return 1;
+	printf("{\"programs\": \"%s\", \"io_start\": %s}\n", programs.kind, programs.has_io_start ? "true" : "false");
+	programs_close(&programs);
+	return 0;
+}
+
+static void post_attached(struct session *session)
+{
+	char *json = NULL;
+	size_t length;
+	FILE *file = open_memstream(&json, &length);
+
+	fprintf(file, "{\"note\": \"attached\", \"programs\": \"%s\", \"io_start\": %s, \"epoch_ns\": %" PRIu64
+		", \"realtime_ns\": %" PRIu64 "}", session->programs.kind, session->programs.has_io_start ? "true" : "false",
+		session->epoch_ns, realtime_ns());
+	fclose(file);
+	outbox_post_json(&session->outbox, BLOCK_NOTE, json);
+}
+
+static void post_progress(struct session *session)
+{
+	char *json = NULL;
+	size_t length;
+	FILE *file;
+
+	if (ledger_read(&session->ledger, session->programs.ledger_fd))
+		return;
+	file = open_memstream(&json, &length);
+	fprintf(file, "{\"note\": \"progress\", \"events\": %" PRIu64 ", \"lost\": %" PRIu64 "}",
+		(uint64_t)atomic_load(&session->drain.rows), ledger_lost(&session->ledger));
+	fclose(file);
+	outbox_post_json(&session->outbox, BLOCK_NOTE, json);
+}
+
+/* Until stdin ends, a signal comes or nobody reads the output any more. */
+static void wait_for_end(struct session *session, int signal_fd)
+{
+	struct pollfd watched[] = {
+		{ .fd = STDIN_FILENO, .events = POLLIN },
+		{ .fd = signal_fd, .events = POLLIN },
+		{ .fd = session->outbox.failed_fd, .events = POLLIN },
+	};
+	uint64_t next_ns = monotonic_ns() + PROGRESS_EVERY_MS * 1000000ull;
+
+	for (;;) {
+		uint64_t now_ns = monotonic_ns();
+		char ignored[64];
+
+		if (now_ns >= next_ns) {
+			post_progress(session);
+			next_ns = now_ns + PROGRESS_EVERY_MS * 1000000ull;
+		}
+		if (poll(watched, 3, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
+			return;
+		if (watched[1].revents || watched[2].revents)
+			return;
+		if (watched[0].revents && read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0)
+			return;
+	}
+}
+
+static uint64_t count_slots(const struct session *session, enum slot_state state)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < session->programs.slot_count; i++)
+		count += session->programs.slots[i].state == state;
+	return count;
+}
+
+static void set_phase(struct session *session, enum phase phase)
+{
+	__atomic_store_n(&session->programs.control->phase, phase, __ATOMIC_SEQ_CST);
+}
+
+static void read_counts(struct session *session, bool at_start)
+{
+	for (size_t i = 0; i < session->options->drive_count; i++) {
+		struct drive *drive = &session->options->drives[i];
+
+		/* Without its counters a drive has no second witness; the rows are as good as before. */
+		drive_read_counts(drive, at_start ? &drive->at_start : &drive->at_stop);
+	}
+}
+
+/* Nothing new from here on; what is in flight may still complete. */
+static void stop_recording(struct session *session)
+{
+	uint64_t deadline_ns;
+
+	set_phase(session, PHASE_CLOSING);
+	session->stopped_ns = monotonic_ns();
+	atomic_store(&session->drain.stopped_ns, session->stopped_ns);
+	read_counts(session, false);
+	deadline_ns = session->stopped_ns + CLOSING_NS;
+	while (count_slots(session, SLOT_ISSUED) && monotonic_ns() < deadline_ns)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	set_phase(session, PHASE_OFF);
+	programs_detach(&session->programs);
+}
+
+/* What was issued and has not completed is part of the trace, without a latency. */
+static void add_in_flight(struct session *session)
+{
+	for (size_t i = 0; i < session->programs.slot_count; i++) {
+		const volatile struct slot *slot = &session->programs.slots[i];
+		struct io_record record = {
+			.kind = RECORD_IO,
+			.op = slot->op,
+			.device = slot->device,
+			.cpu = slot->cpu,
+			.start_ns = slot->start_ns,
+			.submit_ns = slot->submit_ns,
+			.sector = slot->sector,
+			.length_bytes = slot->length_bytes,
+			.flags = slot->flags,
+			.tid = slot->tid,
+		};
+
+		if (slot->state == SLOT_ISSUED) {
+			session->in_flight_at_end++;
+			drain_add(&session->drain, &record);
+		}
+	}
+	session->queued_at_end = count_slots(session, SLOT_STARTED);
+}
+
+static uint64_t own_cpu_ns(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000ull +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000ull;
+}
+
+static void print_counts(FILE *file, const struct drive *drive, const struct seen_counts *seen)
+{
+	fprintf(file, "{\"device\": \"%u:%u\", \"diskstats\": {\"read\": %" PRIu64 ", \"write\": %" PRIu64
+		", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}", drive->major, drive->minor,
+		drive->at_stop.reads - drive->at_start.reads, drive->at_stop.writes - drive->at_start.writes,
+		drive->at_stop.discards - drive->at_start.discards, drive->at_stop.flushes - drive->at_start.flushes);
+	/* The kernel's counters take write-zeroes for writes. */
+	fprintf(file, ", \"seen\": {\"read\": %" PRIu64 ", \"write\": %" PRIu64 ", \"discard\": %" PRIu64
+		", \"flush\": %" PRIu64 "}}", seen->by_op[OP_READ], seen->by_op[OP_WRITE] + seen->by_op[OP_WRITE_ZEROES],
+		seen->by_op[OP_DISCARD], seen->by_op[OP_FLUSH]);
+}
+
+static void post_end(struct session *session)
+{
+	const struct session_options *options = session->options;
+	char *json = NULL;
+	size_t length;
+	FILE *file = open_memstream(&json, &length);
+
+	fprintf(file, "{\"events\": %" PRIu64 ", \"stopped_ns\": %" PRIu64 ", \"monotonic_ns\": %" PRIu64
+		", \"realtime_ns\": %" PRIu64 ", \"cpu_ns\": %" PRIu64 ", ", (uint64_t)atomic_load(&session->drain.rows),
+		session->stopped_ns - session->epoch_ns, monotonic_ns(), realtime_ns(), own_cpu_ns());
+	ledger_print(&session->ledger, file, session->epoch_ns);
+	fprintf(file, ", \"recursion_misses\": %" PRIu64 ", \"in_flight_at_end\": %" PRIu64
+		", \"queued_at_end\": %" PRIu64 ", \"drives\": [", programs_recursion_misses(&session->programs),
+		session->in_flight_at_end, session->queued_at_end);
+	for (size_t i = 0; i < options->drive_count; i++) {
+		fputs(i ? ", " : "", file);
+		print_counts(file, &options->drives[i], &session->drain.seen[i]);
+	}
+	fputs("]}", file);
+	fclose(file);
+	outbox_post_json(&session->outbox, BLOCK_END, json);
+}
+
+static int capture(struct session *session, int signal_fd)
+{
+	int err;
+
+	read_counts(session, true);
+	session->epoch_ns = monotonic_ns();
+	err = drain_start(&session->drain, &session->outbox, session->programs.ring_fd, session->epoch_ns);
+	if (err)
+		return fail(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
+	set_phase(session, PHASE_RUNNING);
+	post_attached(session);
+	wait_for_end(session, signal_fd);
+	stop_recording(session);
+	drain_stop(&session->drain);
+	add_in_flight(session);
+	drain_flush(&session->drain);
+	err = ledger_read(&session->ledger, session->programs.ledger_fd);
+	if (err)
+		return fail(NULL, "cannot read the ledger of the BPF programs: %s", strerror(-err));
+	post_end(session);
+	return 0;
+}
+
+static int open_signals(void)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int session_run(struct session_options *options)
+{
+	struct session session = { .options = options };
+	int signal_fd = open_signals();
+	int failed, err;
+
+	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs))
+		return 1;
+	err = block_write_layout(STDOUT_FILENO, &row_layout);
+	if (!err)
+		err = outbox_open(&session.outbox, STDOUT_FILENO);
+	if (err)
+		return fail(NULL, "cannot write the capture stream: %s", strerror(-err)), 1;
+	failed = capture(&session, signal_fd);
+	err = outbox_close(&session.outbox);
+	programs_close(&session.programs);
+	ledger_close(&session.ledger);
+	if (err)
+		return fail(NULL, "cannot write the capture stream: %s", strerror(-err)), 1;
+	return failed ? 1 : 0;
+}

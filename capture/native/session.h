@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* One capture, from attach to the end block. */
+#ifndef BLKREEL_SESSION_H
+#define BLKREEL_SESSION_H
+
+#include "drives.h"
+#include "programs.h"
+
+#include <stdint.h>
+
+struct session_options {
+	const char *kind;
+	bool without_io_start;
+	uint32_t ring_bytes;
+	struct drive drives[MAX_DEVICES];
+	size_t drive_count;
+};
+
+/* Loads the programs, says which kind as JSON on stdout, and leaves. Returns the exit code. */
+int session_probe(struct session_options *options);
+
+/* Captures until stdin ends or a signal comes; blocks go to stdout. Returns the exit code. */
+int session_run(struct session_options *options);
+
+#endif

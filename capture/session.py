@@ -1,0 +1,261 @@
+"""One capture, from the first check to the finished trace."""
+
+import os
+import platform
+import queue
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blkreel import __version__
+from blkreel.traces.device import Drive, describe, drives_under
+from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.schema import OPS, TRACE_SCHEMA
+from blkreel.traces.spool import Spool
+
+from . import ledger
+from .drives import drives_to_watch
+from .helper import Helper
+from .workload import Workload, give_to_caller, refuse_missing, user_of_command
+
+_TICK_S = 0.25
+_ATTACH_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """devices, path: what to watch; with neither and a command, the drive under the current directory.
+
+    duration_ns: end after that time at the latest; None: when the command ends, or at Ctrl-C.
+    programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
+    block_io_start.
+    """
+
+    output: Path
+    devices: list[str] = field(default_factory=list)
+    path: str | None = None
+    command: list[str] = field(default_factory=list)
+    user: str | None = None
+    duration_ns: int | None = None
+    cold: bool = False
+    force: bool = False
+    ring_bytes: int = 16 << 20
+    programs: str = "auto"
+    io_start: bool = True
+
+
+@dataclass(frozen=True)
+class CaptureResult:
+    """What came out. missing: which I/Os the trace lacks, incomplete: what it knows in part; both empty at best."""
+
+    path: Path
+    metadata: dict
+    ios: dict[str, int]
+    bytes: dict[str, int]
+    duration_ns: int
+    missing: list[str]
+    incomplete: list[str]
+    command_exit_code: int | None
+    interrupted: bool
+
+
+class _NoMonitor:
+    """Who listens to a capture: notice(line) for facts the user should know, progress(seconds, events, lost)."""
+
+    def notice(self, line: str) -> None:
+        pass
+
+    def progress(self, seconds: float, events: int, lost: int) -> None:
+        pass
+
+
+def run_capture(options: CaptureOptions, monitor=None) -> CaptureResult:
+    """Capture until the command ends, the time is over or Ctrl-C. The trace stands under its name when this returns.
+
+    Raises BlkreelError where it cannot begin, with nothing left behind, and where the disk is full, with what
+    was recorded kept for `blkreel recover`.
+    """
+    monitor = monitor or _NoMonitor()
+    if options.command:
+        refuse_missing(options.command)
+    user = user_of_command(options.user) if options.command else None
+    drives = _drives(options, monitor)
+    spool = Spool(options.output, TRACE_SCHEMA, _begun(options, drives), force=options.force)
+    return _Session(options, drives, user, spool, monitor).run()
+
+
+class _Session:
+    def __init__(self, options, drives, user, spool, monitor):
+        self.options, self.drives, self.user, self.spool, self.monitor = options, drives, user, spool, monitor
+        # Its put() may be called from a signal handler, which an Event's set() may not.
+        self.changes = queue.SimpleQueue()
+        self.interrupted = False
+        self.signal = None
+        self.helper = self.workload = None
+        self.spool_metadata: dict = {}
+
+    def run(self):
+        with _signals(self._on_signal):
+            try:
+                self._begin()
+            except BaseException:
+                self._abandon()
+                raise
+            self._watch()
+            self.helper.stop()
+            if self.workload and self.workload.exit_code is None:
+                self._wait_for_command()
+            return self._finish()
+
+    def _begin(self):
+        """Everything that may fail before there is anything to keep."""
+        if self.options.cold:
+            _drop_caches()
+            self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
+        self.helper = Helper(self._helper_arguments(), self.spool.append, lambda: self.changes.put("helper"))
+        deadline = time.monotonic() + _ATTACH_TIMEOUT_S
+        while not (self.helper.attached or self.helper.error or self.interrupted):
+            if time.monotonic() > deadline:
+                raise BlkreelError("the capture helper does not attach its programs", "see: blkreel doctor")
+            self._wait_for_change(_TICK_S)
+        if self.helper.error:
+            raise self.helper.error
+        self.spool.note(self._attached())
+        if self.options.command and not self.interrupted:
+            self.workload = Workload(self.options.command, self.user, lambda: self.changes.put("command"))
+
+    def _watch(self):
+        began = time.monotonic()
+        end = began + self.options.duration_ns / 1e9 if self.options.duration_ns else float("inf")
+        while not (self.interrupted or self.helper.error or self._command_ended()):
+            now = time.monotonic()
+            if now >= end:
+                return
+            self.monitor.progress(now - began, self.helper.events, self.helper.lost)
+            self._wait_for_change(min(_TICK_S, end - now))
+
+    def _wait_for_command(self):
+        """The capture has ended before its command: by time, by Ctrl-C or because the disk is full."""
+        if self.helper.error:
+            self.monitor.notice(f"the capture has ended early ({self.helper.error}); the command goes on")
+        while not (self.interrupted or self._command_ended()):
+            self._wait_for_change(None)
+        if self.interrupted:
+            self.workload.end(self.signal)
+
+    def _finish(self):
+        if self.helper.error and not self.helper.died:
+            raise self.helper.error
+        metadata = {**self.spool_metadata, **self._ended()}
+        path = self.spool.finish(metadata)
+        give_to_caller(path)
+        return CaptureResult(
+            path=path, metadata=metadata, interrupted=self.interrupted,
+            ios=dict(zip(OPS, self.helper.ios.tolist(), strict=True)),
+            bytes=dict(zip(OPS, self.helper.bytes.tolist(), strict=True)),
+            duration_ns=metadata["duration_ns"], missing=self._missing(metadata),
+            incomplete=ledger.incomplete(metadata) if self.helper.end else [],
+            command_exit_code=self.workload.exit_code if self.workload else None)
+
+    def _missing(self, metadata):
+        return ledger.missing(metadata) if self.helper.end else metadata["import_warnings"]
+
+    def _abandon(self):
+        if self.helper:
+            self.helper.stop()
+        self.spool.discard()
+
+    def _attached(self):
+        attached = self.helper.attached
+        self.spool_metadata = {
+            **_begun(self.options, self.drives),
+            "source_format": f"bpf:{attached['programs']}", "epoch_ns": attached["epoch_ns"],
+            "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}],
+            "queue_time_source": "block_io_start" if attached["io_start"] else "request",
+        }
+        return self.spool_metadata
+
+    def _ended(self):
+        """What is known only at the end. A helper that died leaves its rows and no ledger, and the trace says so."""
+        end = self.helper.end
+        threads = {str(tid): entry for tid, entry in sorted(self.helper.threads.items())}
+        if end is None:
+            return {"threads": threads, "duration_ns": time.monotonic_ns() - self.helper.attached["epoch_ns"],
+                    "import_warnings": [f"the capture broke off: {self.helper.error}"]}
+        metadata = ledger.metadata_of(end, self.drives)
+        pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
+        return {**metadata, "threads": threads, "duration_ns": end["stopped_ns"],
+                "clock_pairs": [*self.spool_metadata["clock_pairs"], pair],
+                "import_warnings": ledger.incomplete(metadata)}
+
+    def _command_ended(self):
+        return self.workload is not None and self.workload.exit_code is not None
+
+    def _wait_for_change(self, timeout_s):
+        try:
+            self.changes.get(timeout=timeout_s)
+        except queue.Empty:
+            pass
+
+    def _on_signal(self, number, frame):
+        self.interrupted = True
+        self.signal = number
+        self.changes.put("signal")
+
+    def _helper_arguments(self):
+        arguments = ["--programs", self.options.programs, "--ring-bytes", str(self.options.ring_bytes)]
+        if not self.options.io_start:
+            arguments.append("--without-io-start")
+        for drive in self.drives:
+            arguments += ["--device", f"{drive.major}:{drive.minor}"]
+        return arguments
+
+
+def _drives(options, monitor) -> list[Drive]:
+    path = options.path
+    if not options.devices and path is None:
+        if not options.command:
+            raise UsageError("nothing to capture is named", "name a device, --path DIR or a command behind --")
+        path = "."
+    drives = drives_to_watch(options.devices, path, monitor.notice)
+    try:
+        own = {drive.name for drive in drives_under(options.output.resolve().parent)}
+    except UsageError:
+        own = set()
+    for drive in drives:
+        if drive.name in own:
+            monitor.notice(f"{options.output} is on {drive.path}: writing it becomes part of the trace; "
+                           "a directory on another drive avoids that")
+    return drives
+
+
+def _begun(options, drives) -> dict:
+    host = platform.uname()
+    return {
+        "writer": f"blkreel {__version__}", "clock": "monotonic", "clock_resolution_ns": 1,
+        "capture_layer": "request", "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
+        "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
+        "cpu_count": os.cpu_count(), "devices": [describe(drive) for drive in drives],
+    }
+
+
+def _drop_caches():
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except PermissionError:
+        raise BlkreelError("no permission to drop the page cache",
+                           "run it as root, as in: sudo blkreel capture ...") from None
+
+
+@contextmanager
+def _signals(handler):
+    """Ctrl-C and its kin end the capture instead of the process, until the trace is whole."""
+    kept = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, old in kept.items():
+            signal.signal(number, old)

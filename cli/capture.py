@@ -1,0 +1,123 @@
+"""`blkreel capture`: record what an application does to a drive."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from blkreel.capture.session import CaptureOptions, run_capture
+from blkreel.cli.options import SIZE_BYTES, TIME_NS, as_json, force
+from blkreel.cli.progress import progress
+from blkreel.traces.units import format_bytes, format_count, format_ns
+
+_NOT_TRUSTWORTHY = 3
+
+
+class _WithCommand(click.Command):
+    """Keeps what stands behind `--` apart: it is the command to run, and its options are its own."""
+
+    def parse_args(self, ctx, args):
+        ctx.meta["blkreel.command"] = []
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta["blkreel.command"] = args[:at], args[at + 1:]
+            if not ctx.meta["blkreel.command"]:
+                raise click.UsageError("no command behind --", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_WithCommand, options_metavar="[OPTIONS]",
+               short_help="Record what an application does to a drive.")
+@click.argument("devices", metavar="[DEVICE]... [-- COMMAND ...]", nargs=-1)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The trace to write.")
+@click.option("--path", type=click.Path(), help="Record the drive that holds this directory or file.")
+@click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="End after this time, like 60s or 5min.")
+@click.option("--cold", is_flag=True, help="Drop the page cache first, so that reads reach the drive.")
+@click.option("--user", help="Run the command as this user. Default: whoever called sudo.")
+@click.option("--ring-size", "ring_bytes", type=SIZE_BYTES, default="16M", show_default=True, metavar="SIZE",
+              help="Memory between kernel and helper; more where I/Os are lost.")
+@click.option("--programs", type=click.Choice(["auto", "tp_btf", "raw_tp"]), default="auto", show_default=True,
+              help="Kind of BPF programs.")
+@click.option("--without-io-start", is_flag=True, hidden=True)
+@force
+@as_json
+@click.pass_context
+def command(ctx, devices, output, path, duration_ns, cold, user, ring_bytes, programs, without_io_start, force,
+            as_json):
+    """Record each I/O of one or more drives into a trace: when, where, how long, and by which thread.
+
+    With a COMMAND, the capture lasts as long as it runs, and its exit code is passed on; without, until
+    Ctrl-C or for the time of --for. The whole drive is recorded, other programs' I/O included. With neither
+    DEVICE nor --path it is the drive under the current directory. Needs root.
+
+    \b
+    sudo blkreel capture -o game.parquet --path ~/Games --cold -- ./start-game
+    sudo blkreel capture /dev/nvme0n1 -o minute.parquet --for 60s
+    sudo blkreel capture /dev/sda /dev/sdb -o both.parquet
+    """
+    options = CaptureOptions(
+        output=output, devices=list(devices), path=path, command=ctx.meta["blkreel.command"], user=user,
+        duration_ns=duration_ns, cold=cold, force=force, ring_bytes=ring_bytes, programs=programs,
+        io_start=not without_io_start)
+    # A command has the terminal for itself.
+    shown = nullcontext() if options.command else progress("capturing", duration_ns / 1e9 if duration_ns else None)
+    with shown as task:
+        result = run_capture(options, _Monitor(task))
+    document = _document(result)
+    if as_json:
+        print(json.dumps(document))
+    else:
+        _show(document)
+    if result.command_exit_code and not result.interrupted:
+        return result.command_exit_code
+    return _NOT_TRUSTWORTHY if result.missing else 0
+
+
+class _Monitor:
+    """Shows progress, where there is a task to show it, and notices."""
+
+    def __init__(self, task):
+        self._task = task
+        self._seconds = self._events = 0
+
+    def notice(self, line):
+        print(f"blkreel: {line}", file=sys.stderr)
+
+    def progress(self, seconds, events, lost):
+        if self._task is None:
+            return
+        rate = (events - self._events) / (seconds - self._seconds) if seconds > self._seconds else 0
+        self._seconds, self._events = seconds, events
+        self._task.update(seconds, f"{format_count(events)} I/Os, {rate:,.0f}/s, {format_count(lost)} lost")
+
+
+def _document(result):
+    rows = sum(result.ios.values())
+    file_bytes = result.path.stat().st_size
+    metadata = result.metadata
+    return {"version": 1, "path": str(result.path), "rows": rows, "ios": result.ios, "bytes": result.bytes,
+            "duration_ns": result.duration_ns, "file_bytes": file_bytes,
+            "bytes_per_io": round(file_bytes / rows, 2) if rows else None,
+            "devices": [device["path"] for device in metadata["devices"]],
+            "source_format": metadata["source_format"], "lost": metadata.get("lost", {}).get("total"),
+            "in_flight_at_start": metadata.get("in_flight_at_start"),
+            "in_flight_at_end": metadata.get("in_flight_at_end"), "ledger": metadata.get("ledger"),
+            "diskstats": metadata.get("diskstats"), "helper_cpu_ns": metadata.get("helper_cpu_ns"),
+            "command_exit_code": result.command_exit_code, "missing": result.missing, "incomplete": result.incomplete}
+
+
+def _show(document):
+    """A few lines on stdout; what the trace lacks on stderr."""
+    per_io = f", {document['bytes_per_io']} bytes per I/O" if document["rows"] else ""
+    print(f"{document['path']}: {format_count(document['rows'])} I/Os of {', '.join(document['devices'])} in "
+          f"{format_ns(document['duration_ns'])}, {format_bytes(document['file_bytes'])}{per_io}")
+    parts = [f"{op} {format_count(count)} ({format_bytes(document['bytes'][op])})"
+             for op, count in document["ios"].items() if count]
+    parts.append("lost unknown" if document["lost"] is None else f"lost {format_count(document['lost'])}")
+    if document["in_flight_at_end"]:
+        parts.append(f"in flight at the end {format_count(document['in_flight_at_end'])}")
+    print("  " + ", ".join(parts))
+    for line in document["missing"] + document["incomplete"]:
+        print(f"blkreel: not complete: {line}", file=sys.stderr)

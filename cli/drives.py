@@ -1,0 +1,54 @@
+"""`blkreel drives`: which drives there are, and which can be replayed on."""
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from blkreel.cli.options import as_json
+from blkreel.replay import drive_state
+from blkreel.replay.safety import confirmation, endangered_drive
+from blkreel.replay.target import Target
+from blkreel.replay.usage import Kernel, uses_of
+from blkreel.traces.device import block_directory, list_drives
+from blkreel.traces.units import format_bytes
+
+
+@click.command()
+@as_json
+def command(as_json):
+    """List drives: what they are, who uses them, the words that --destroy wants, and the state they are in.
+
+    \b
+    blkreel drives
+    blkreel drives --json | jq '.drives[] | select(.uses == [])'
+    """
+    kernel = Kernel()
+    entries = [_entry(drive, kernel) for drive in list_drives()]
+    if as_json:
+        print(json.dumps({"version": 1, "drives": entries}))
+    else:
+        _show(entries)
+
+
+def _entry(drive, kernel):
+    target = Target(drive.path, drive, drive.size_bytes, drive.logical_block_bytes, "", block_directory(drive))
+    uses = [str(use) for use in uses_of(target, kernel)]
+    owner = endangered_drive(target, kernel)
+    return {"path": drive.path, "kind": drive.kind, "model": drive.model, "size_bytes": drive.size_bytes,
+            "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
+            "read_only": drive.read_only, "uses": uses, "state": drive_state.load(target).account()}
+
+
+def _show(entries):
+    columns = ("drive", "model", "size", "in use", "--destroy", "state")
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for entry in entries:
+        state = entry["state"]
+        since = f", {format_bytes(state['written_since_bytes'])} written since" if state["name"] else ""
+        table.add_row(
+            entry["path"], entry["model"] or entry["image"] or entry["kind"], format_bytes(entry["size_bytes"]),
+            "; ".join(entry["uses"]) or ("read-only" if entry["read_only"] else "no"),
+            entry["destroy"] or "not needed", f"{state['name']}{since}" if state["name"] else "unknown")
+    Console().print(table)

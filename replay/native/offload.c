@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "offload.h"
+
+#include <errno.h>
+#include <linux/fs.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define WORKERS 4
+
+struct request {
+	uint32_t slot;
+	uint64_t range[2];
+};
+
+struct offload {
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	int target_fd;
+	int event_fd;
+	unsigned depth;
+	/* Rings of `depth` entries; the counts only grow. */
+	struct request *requests;
+	unsigned requests_put, requests_taken;
+	struct offload_result *results;
+	unsigned results_put, results_taken;
+};
+
+static void *discard_forever(void *argument)
+{
+	struct offload *offload = argument;
+	const uint64_t one = 1;
+
+	for (;;) {
+		struct request request;
+		int status;
+
+		pthread_mutex_lock(&offload->lock);
+		while (offload->requests_put == offload->requests_taken)
+			pthread_cond_wait(&offload->work, &offload->lock);
+		request = offload->requests[offload->requests_taken++ % offload->depth];
+		pthread_mutex_unlock(&offload->lock);
+
+		status = ioctl(offload->target_fd, BLKDISCARD, request.range) ? -errno : 0;
+
+		pthread_mutex_lock(&offload->lock);
+		offload->results[offload->results_put++ % offload->depth] =
+			(struct offload_result){ request.slot, status };
+		pthread_mutex_unlock(&offload->lock);
+		while (write(offload->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+	}
+	return NULL;
+}
+
+struct offload *offload_start(int target_fd, unsigned depth)
+{
+	struct offload *offload = calloc(1, sizeof(*offload));
+
+	if (!offload)
+		return NULL;
+	pthread_mutex_init(&offload->lock, NULL);
+	pthread_cond_init(&offload->work, NULL);
+	offload->target_fd = target_fd;
+	offload->depth = depth;
+	offload->event_fd = eventfd(0, EFD_CLOEXEC);
+	offload->requests = calloc(depth, sizeof(*offload->requests));
+	offload->results = calloc(depth, sizeof(*offload->results));
+	if (offload->event_fd < 0 || !offload->requests || !offload->results)
+		return NULL;
+	for (int i = 0; i < WORKERS; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, discard_forever, offload))
+			return NULL;
+		pthread_detach(thread);
+	}
+	return offload;
+}
+
+int offload_event_fd(struct offload *offload)
+{
+	return offload->event_fd;
+}
+
+void offload_discard(struct offload *offload, uint32_t slot, int64_t offset_bytes, int64_t length_bytes)
+{
+	pthread_mutex_lock(&offload->lock);
+	offload->requests[offload->requests_put++ % offload->depth] =
+		(struct request){ slot, { offset_bytes, length_bytes } };
+	pthread_cond_signal(&offload->work);
+	pthread_mutex_unlock(&offload->lock);
+}
+
+unsigned offload_reap(struct offload *offload, struct offload_result *results, unsigned room)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&offload->lock);
+	while (count < room && offload->results_put != offload->results_taken)
+		results[count++] = offload->results[offload->results_taken++ % offload->depth];
+	pthread_mutex_unlock(&offload->lock);
+	return count;
+}

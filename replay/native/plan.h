@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The plan as it comes from stdin: a thread reads and checks blocks of rows a
+ * bounded number of blocks ahead of the issuing thread, so memory does not
+ * grow with the trace and the issuing thread sees arrays only.
+ */
+#ifndef BLKREEL_PLAN_H
+#define BLKREEL_PLAN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spsc.h"
+#include "stop.h"
+#include "target.h"
+
+#define PLAN_AHEAD_BLOCKS 8u
+#define PLAN_MAX_ROWS (1u << 17) /* of one block; bounds what is read ahead */
+
+struct plan_block {
+	uint32_t rows;
+	const int64_t *due_ns;
+	const int64_t *offset_bytes;
+	const int64_t *length_bytes;
+	const int8_t *op;
+	const int32_t *flags;
+	const int16_t *stream;
+	const int32_t *burst;
+	const int64_t *source_row;
+	void *payload;
+	size_t payload_size;
+};
+
+struct plan {
+	struct spsc ready; /* to the issuing thread */
+	struct spsc free;  /* back to the reader */
+	struct plan_block blocks[PLAN_AHEAD_BLOCKS];
+	const struct target *target;
+	struct stop *stop;
+	atomic_bool whole; /* the end block was read: what is ready is all there is */
+	int64_t rows_read;
+	int64_t last_due_ns;
+	char refusal[256]; /* why, once stop says STOP_PLAN_REFUSED */
+	int fd;
+	/* The issuing thread's place. */
+	struct plan_block *current;
+	uint32_t next;
+};
+
+/* Starts the reader. */
+int plan_start(struct plan *plan, int fd, const struct target *target, struct stop *stop);
+
+/* Waits until the blocks ahead are full or the plan is whole. */
+void plan_wait_loaded(struct plan *plan);
+
+/* Moves to the next block where the current one is used up. False: no row is there at the moment. */
+bool plan_advance(struct plan *plan);
+
+static inline bool plan_has_row(struct plan *plan)
+{
+	return (plan->current && plan->next < plan->current->rows) || plan_advance(plan);
+}
+
+/* No row is left and none will come. */
+bool plan_exhausted(struct plan *plan);
+
+/*
+ * Whether a target can carry out every row of the block, checked before any of
+ * it is issued: 0, or a negative errno with the reason in `why`. last_due_ns is
+ * the last deadline before the block and is moved on.
+ */
+int plan_check(const struct plan_block *block, const struct target *target, int64_t first_row,
+	       int64_t *last_due_ns, char *why, size_t why_size);
+
+#endif

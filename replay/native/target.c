@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/ioprio.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "message.h"
+
+const char *const op_names[OP_COUNT] = {
+	[OP_READ] = "read",
+	[OP_WRITE] = "write",
+	[OP_FLUSH] = "flush",
+	[OP_DISCARD] = "discard",
+	[OP_WRITE_ZEROES] = "write_zeroes",
+};
+
+const char *const fidelity_names[FIDELITY_COUNT] = {
+	[AS_PLANNED] = "as_planned",
+	[ALTERED_FUA] = "fua",
+	[ALTERED_PREFLUSH] = "preflush",
+	[ALTERED_FLUSH] = "flush",
+	[ALTERED_DISCARD] = "discard",
+	[ALTERED_WRITE_ZEROES] = "write_zeroes",
+	[ALTERED_PRIORITY] = "priority",
+	[DROPPED] = "dropped",
+};
+
+/* A number from the queue directory in sysfs; a partition has its drive's. 0 where there is none. */
+static int64_t queue_limit(dev_t device, const char *name)
+{
+	static const char *const places[] = { "queue", "../queue" };
+	char path[128];
+	long long value = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/%s", major(device), minor(device), places[i],
+			 name);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fscanf(file, "%lld", &value) != 1)
+			value = 0;
+		fclose(file);
+		break;
+	}
+	return value;
+}
+
+/* The kernel refuses this class without CAP_SYS_ADMIN or CAP_SYS_NICE, so ask for it and give it back. */
+static bool realtime_priority_allowed(void)
+{
+	int ours = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+
+	if (syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 4)))
+		return false;
+	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, ours < 0 ? 0 : ours);
+	return true;
+}
+
+static int refuse_open(const char *path, int err)
+{
+	switch (err) {
+	case EBUSY:
+		complain("%s is in use; unmount it, or stop the dm, md, swap or program that holds it", path);
+		return EXIT_REFUSED;
+	case EACCES:
+	case EPERM:
+		complain("no permission to open %s; run it with sudo", path);
+		return EXIT_FAILED;
+	case EROFS:
+		complain("%s is read-only; choose a target that can be written, or a trace without writes", path);
+		return EXIT_FAILED;
+	case ENOENT:
+		complain("%s does not exist; `blkreel drives` lists the drives", path);
+		return EXIT_WRONG_USAGE;
+	case EINVAL:
+		complain("%s does not take direct I/O; choose a block device, or a file on ext4, xfs or tmpfs", path);
+		return EXIT_FAILED;
+	default:
+		complain("cannot open %s: %s", path, strerror(err));
+		return EXIT_FAILED;
+	}
+}
+
+static int learn_block_device(struct target *target, dev_t device)
+{
+	uint64_t size_bytes;
+	int logical;
+
+	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical))
+		return -errno;
+	target->device = device;
+	target->size_bytes = size_bytes;
+	target->logical_block_bytes = logical;
+	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
+	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
+	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
+	return 0;
+}
+
+/* What offset and length of a direct I/O on a file must be a multiple of. */
+static int64_t file_alignment(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) && (st.stx_mask & STATX_DIOALIGN) &&
+	    st.stx_dio_offset_align)
+		return st.stx_dio_offset_align;
+#endif
+	(void)fd;
+	return 512;
+}
+
+int target_open(struct target *target, const struct target_options *options)
+{
+	int flags = options->may_write ? O_RDWR : O_RDONLY;
+	struct stat st;
+	int err;
+
+	*target = (struct target){
+		.path = options->path ? options->path : "the null target",
+		.fd = -1,
+		.may_write = options->may_write,
+		.direct = options->direct,
+		.realtime_priority = realtime_priority_allowed(),
+		.size_bytes = options->null_size_bytes,
+		.logical_block_bytes = 512,
+		.block_device = true,
+		.discard_max_bytes = INT64_MAX,
+		.write_zeroes_max_bytes = INT64_MAX,
+	};
+	if (!options->path)
+		return 0;
+
+	if (stat(options->path, &st))
+		return refuse_open(options->path, errno);
+	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode)) {
+		complain("%s is neither a block device nor a regular file", options->path);
+		return EXIT_WRONG_USAGE;
+	}
+	/* O_EXCL on a block device fails while a file system, swap, dm, md or another O_EXCL opener holds it. */
+	if (options->exclusive && S_ISBLK(st.st_mode))
+		flags |= O_EXCL;
+	if (options->direct)
+		flags |= O_DIRECT;
+	target->fd = open(options->path, flags | O_CLOEXEC);
+	if (target->fd < 0)
+		return refuse_open(options->path, errno);
+	if (fstat(target->fd, &st))
+		return refuse_open(options->path, errno);
+	target->block_device = S_ISBLK(st.st_mode);
+	if (target->block_device) {
+		err = learn_block_device(target, st.st_rdev);
+		if (err)
+			return refuse_open(options->path, -err);
+	} else {
+		target->size_bytes = st.st_size;
+		target->logical_block_bytes = file_alignment(target->fd);
+		target->max_io_bytes = 0;
+	}
+	return 0;
+}
+
+bool target_lost_write_zeroes(const struct target *target)
+{
+	return target->fd >= 0 && target->block_device && target->write_zeroes_max_bytes &&
+	       !queue_limit(target->device, "write_zeroes_max_bytes");
+}
+
+enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags)
+{
+	/* A file system turns these into its own transactions, and cached writes go out when it likes. */
+	bool through_cache = !target->block_device || !target->direct;
+
+	switch (op) {
+	case OP_FLUSH:
+		if (through_cache)
+			return ALTERED_FLUSH;
+		break;
+	case OP_DISCARD:
+		if (!target->block_device)
+			return ALTERED_DISCARD;
+		if (!target->discard_max_bytes)
+			return DROPPED;
+		break;
+	case OP_WRITE_ZEROES:
+		/* Without the command the kernel writes pages of zeros. */
+		if (!target->block_device || !target->write_zeroes_max_bytes)
+			return ALTERED_WRITE_ZEROES;
+		break;
+	case OP_WRITE:
+		if (through_cache && (flags & FLAG_FUA))
+			return ALTERED_FUA;
+		if (through_cache && (flags & FLAG_PREFLUSH))
+			return ALTERED_PREFLUSH;
+		break;
+	default:
+		break;
+	}
+	/* io_uring gives no way to say these for other ops than a write. */
+	if (op != OP_WRITE && op != OP_FLUSH && (flags & FLAG_FUA))
+		return ALTERED_FUA;
+	if (op != OP_WRITE && op != OP_FLUSH && (flags & FLAG_PREFLUSH))
+		return ALTERED_PREFLUSH;
+	if ((flags & FLAG_PRIORITY_REALTIME) && !target->realtime_priority)
+		return ALTERED_PRIORITY;
+	return AS_PLANNED;
+}

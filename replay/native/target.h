@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the I/O goes to: a block device, a regular file, or nothing at all. */
+#ifndef BLKREEL_TARGET_H
+#define BLKREEL_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The codes of traces/schema.py. */
+enum op {
+	OP_READ = 0,
+	OP_WRITE = 1,
+	OP_FLUSH = 2,
+	OP_DISCARD = 3,
+	OP_WRITE_ZEROES = 4,
+	OP_COUNT = 5,
+};
+
+enum io_flag {
+	FLAG_FUA = 1 << 3,
+	FLAG_PREFLUSH = 1 << 4,
+	FLAG_PRIORITY_REALTIME = 1 << 8,
+	FLAG_PRIORITY_BEST_EFFORT = 1 << 9,
+	FLAG_PRIORITY_IDLE = 1 << 10,
+	FLAG_QUEUE_FULL = 1 << 16,
+};
+
+/* What becomes of one row on this target. */
+enum fidelity {
+	AS_PLANNED,
+	ALTERED_FUA,
+	ALTERED_PREFLUSH,
+	ALTERED_FLUSH,
+	ALTERED_DISCARD,
+	ALTERED_WRITE_ZEROES,
+	ALTERED_PRIORITY,
+	DROPPED,
+	FIDELITY_COUNT,
+};
+
+extern const char *const op_names[OP_COUNT];
+extern const char *const fidelity_names[FIDELITY_COUNT];
+
+/* A read or write holds no more: buffers of this size are ready before the first deadline. */
+#define MAX_IO_BYTES (16ll << 20)
+
+struct target {
+	const char *path;
+	int fd; /* -1 for the null target */
+	bool block_device;
+	bool may_write;
+	bool direct;
+	bool realtime_priority; /* this process may ask for the real-time I/O class */
+	uint64_t device;         /* dev_t of a block device */
+	int64_t size_bytes;
+	int64_t logical_block_bytes;
+	/* Of a block device's queue; 0 where the drive has no such command. */
+	int64_t discard_max_bytes;
+	int64_t write_zeroes_max_bytes;
+	int64_t max_io_bytes; /* the kernel splits what is longer; 0: unknown */
+};
+
+struct target_options {
+	const char *path; /* NULL: the null target */
+	int64_t null_size_bytes;
+	bool may_write;
+	bool direct;
+	bool exclusive;
+};
+
+/* Opens it read-only unless may_write. Returns 0 or an exit code, having said why on stderr. */
+int target_open(struct target *target, const struct target_options *options);
+
+/*
+ * Whether the drive turned out not to have the write-zeroes command: the kernel
+ * learns that from the first one, clears the limit, and writes zeros instead.
+ */
+bool target_lost_write_zeroes(const struct target *target);
+
+enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What a run came to, told in its end block. */
+#ifndef BLKREEL_TOTALS_H
+#define BLKREEL_TOTALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "target.h"
+
+struct totals {
+	int64_t issued[OP_COUNT];
+	int64_t completed[OP_COUNT];
+	int64_t dropped[OP_COUNT];
+	int64_t bytes[OP_COUNT]; /* of rows completed without an error */
+	int64_t altered[FIDELITY_COUNT];
+	int64_t errors;
+	int64_t split;     /* longer than the kernel sends in one request */
+	int64_t abandoned; /* never completed: the run gave up on them */
+	int64_t queue_full;
+	int64_t underruns;
+	int64_t record_stalls;
+	int64_t involuntary_switches;
+	int64_t max_outstanding;
+	int64_t min_lateness_ns, max_lateness_ns;
+	int64_t max_host_lateness_ns; /* of rows that no full queue held back */
+	int64_t plan_ns; /* the last deadline that was issued */
+	int64_t wall_ns; /* from the start to the last completion */
+	int64_t start_monotonic_ns, start_realtime_ns;
+	int first_error;
+	int64_t first_error_row;
+};
+
+int64_t totals_sum(const int64_t *by_op);
+
+/* How the run was carried out; beside the totals in the end block. */
+struct circumstances {
+	const struct target *target;
+	const char *features; /* a JSON object */
+	const char *stopped;  /* NULL: the whole plan was issued */
+	int64_t planned;      /* rows read */
+	unsigned depth;
+	int cpu;
+	bool memory_locked;
+	bool realtime;
+	uint64_t seed;
+};
+
+/* The end block's JSON; to be freed. NULL: no memory. */
+char *totals_json(const struct totals *totals, const struct circumstances *how);
+
+#endif

@@ -1,0 +1,102 @@
+"""What comes back from the engine during a replay: into the run's file, and added up as it passes."""
+
+import errno
+import os
+
+import numpy as np
+
+from blkreel.traces.schema import OP_NAMES, OPS
+from blkreel.traces.spool import Spool
+
+from .lateness import Lateness
+
+_PLANNED = ("source_row", "offset_bytes", "length_bytes", "op")
+_KEPT = ("due_ns", "submit_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status", "stream", "burst",
+         "source_row")
+
+
+class Fingerprint:
+    """Tells whether two sets of I/Os are the same, whatever their order: the sum of a hash of each."""
+
+    def __init__(self):
+        self.ios = 0
+        self.sum = 0
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        value = np.zeros(len(columns["op"]), np.uint64)
+        for name in _PLANNED:
+            # Odd constants and a shift: any changed column changes the product in all its high bits.
+            value = (value ^ columns[name].astype(np.int64).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            value ^= value >> np.uint64(29)
+        self.ios += len(value)
+        self.sum = (self.sum + int(value.sum(dtype=np.uint64))) % 2**64
+
+    def watch(self, batches):
+        """The batches, added up as they pass."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Fingerprint) and (self.ios, self.sum) == (other.ios, other.sum)
+
+
+class RunRecords:
+    """Takes the engine's rows. What it adds up is read by the account of the run."""
+
+    def __init__(self, spool: Spool):
+        self.issued = Fingerprint()
+        self.completed_ops = 0
+        self.error_ops = 0
+        self.first_error: str | None = None
+        self.first_submit_ns: int | None = None
+        self.last_submit_ns = 0
+        self.last_complete_ns = 0
+        self.lateness = Lateness()
+        self.ios: dict[str, int] = dict.fromkeys(OPS, 0)
+        self.bytes: dict[str, int] = dict.fromkeys(OPS, 0)
+        self._spool = spool
+
+    def take(self, rows: dict[str, np.ndarray]) -> None:
+        """Rows in the order of completion. Raises BlkreelError when the disk of the output is full."""
+        submit_ns, complete_ns = rows["submit_ns"], rows["complete_ns"]
+        if not len(submit_ns):
+            return
+        finished = complete_ns >= submit_ns
+        latency_ns = np.where(finished, complete_ns - submit_ns, -1)
+        self.issued.add(rows)
+        self.completed_ops += int(finished.sum())
+        first_ns = int(submit_ns.min())
+        self.first_submit_ns = first_ns if self.first_submit_ns is None else min(self.first_submit_ns, first_ns)
+        self.last_submit_ns = max(self.last_submit_ns, int(submit_ns.max()))
+        self.last_complete_ns = max(self.last_complete_ns, int(complete_ns.max()))
+        self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
+        self._count(rows)
+        self._spool.append({**{name: rows[name] for name in _KEPT}, "latency_ns": latency_ns})
+
+    @property
+    def wall_ns(self) -> int:
+        """From the first submit to the last completion."""
+        return self.last_complete_ns - self.first_submit_ns if self.first_submit_ns is not None else 0
+
+    @property
+    def changed_bytes(self) -> int:
+        return self.bytes["write"] + self.bytes["write_zeroes"]
+
+    def _count(self, rows):
+        wrong = np.flatnonzero(rows["status"] != 0)
+        if len(wrong):
+            self.error_ops += len(wrong)
+            if self.first_error is None:
+                self.first_error = error_text(rows, int(wrong[0]))
+        for code, name in OP_NAMES.items():
+            here = rows["op"] == code
+            self.ios[name] += int(here.sum())
+            self.bytes[name] += int(rows["length_bytes"][here].sum())
+
+
+def error_text(rows: dict[str, np.ndarray], index: int) -> str:
+    """`write of 4,096 bytes at 1,048,576: Input/output error (EIO)`."""
+    code = -int(rows["status"][index])
+    return (f"{OP_NAMES[int(rows['op'][index])]} of {int(rows['length_bytes'][index]):,} bytes at "
+            f"{int(rows['offset_bytes'][index]):,}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")

@@ -1,0 +1,67 @@
+"""What a replay goes to: a whole drive, a partition, or a regular file that stands in for a drive."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from blkreel.traces.device import SYS, Drive, drive_of
+from blkreel.traces.errors import UsageError
+
+_SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's block size
+
+
+@dataclass(frozen=True)
+class Target:
+    """path: the real node or file, links resolved. drive: the whole drive it lies on.
+
+    partition: the name of the partition, "" for a whole drive. block: its sysfs directory, None for a file.
+    """
+
+    path: Path
+    drive: Drive
+    size_bytes: int
+    block_bytes: int
+    partition: str = ""
+    block: Path | None = None
+
+    @property
+    def disk_block(self) -> Path | None:
+        """The sysfs directory of the whole drive."""
+        return self.block.parent if self.partition else self.block
+
+    @property
+    def can_discard(self) -> bool:
+        """Whether the drive unmaps blocks when asked; a file is punched by its file system."""
+        if self.disk_block is None:
+            return True
+        try:
+            return int((self.disk_block / "queue/discard_max_bytes").read_text()) > 0
+        except (OSError, ValueError):
+            return False
+
+
+def find_target(path, sys_root: Path = SYS) -> Target:
+    """The target of that name. Raises UsageError where it does not exist, is of a wrong kind, or has no size."""
+    drive = drive_of(path, sys_root)
+    real = Path(os.path.realpath(path))
+    if drive.kind == "file":
+        size_bytes = drive.size_bytes // drive.logical_block_bytes * drive.logical_block_bytes
+        if not size_bytes:
+            raise UsageError(f"{path} is an empty file", f"give it the size of a drive: truncate -s 8GiB {path}")
+        return Target(real, drive, size_bytes, drive.logical_block_bytes)
+    number = real.stat().st_rdev
+    block = (sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}").resolve()
+    partition = block.name if (block / "partition").exists() else ""
+    size_bytes = int((block / "size").read_text()) * _SECTOR_BYTES
+    if not size_bytes:
+        raise UsageError(f"{path} has no size: nothing is attached to it", f"losetup {path} IMAGE" if
+                         drive.kind == "loop" else "list drives with: blkreel drives")
+    return Target(real, drive, size_bytes, drive.logical_block_bytes, partition, block)
+
+
+def is_block_device(path) -> bool:
+    try:
+        return stat.S_ISBLK(Path(path).stat().st_mode)
+    except OSError:
+        return False

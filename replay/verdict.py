@@ -1,0 +1,82 @@
+"""Whether a run may be published, and what speaks against it (docs/methodology.md, section 3).
+
+Works on the account of a run, the metadata key `run`, alone: so whoever has the file can judge again.
+"""
+
+from collections.abc import Iterator
+
+from blkreel.traces.units import format_bytes, format_ns
+
+from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS
+
+LEVELS = ("valid", "qualified", "invalid")
+
+
+def judge(run: dict) -> dict:
+    """The verdict: its level is the worst of its reasons."""
+    reasons = [{"level": "invalid", "text": text} for text in _invalid(run)]
+    reasons += [{"level": "qualified", "text": text} for text in _qualified(run)]
+    return {"level": reasons[0]["level"] if reasons else "valid", "reasons": reasons}
+
+
+def _invalid(run) -> Iterator[str]:
+    if run["partial"]:
+        yield f"the run is partial: {run['partial']}"
+    if run["error_ops"]:
+        first = f", the first: {run['first_error']}" if run.get("first_error") else ""
+        yield f"{run['error_ops']:,} I/Os failed{first}"
+    missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
+    if missing:
+        yield f"{missing:,} of {run['planned_ops']:,} planned I/Os are missing"
+    elif not run["dropped"] and not run["as_planned"]:
+        yield "the I/Os that were issued are not those of the plan"
+    for name, count in run["dropped"].items():
+        yield f"{count:,} I/Os could not be issued on this drive: {name}"
+    if run["unwritten_bytes"]:
+        yield (f"{format_bytes(run['unwritten_bytes'])} were read that nothing had written, and a drive answers "
+               "such reads without its flash: replay without --no-prefill")
+    if run["foreign_ios"]:
+        yield f"{run['foreign_ios']:,} I/Os on the drive were not ours"
+    if run["page_cache"]:
+        yield "I/O went through the page cache: attach the image with losetup --direct-io=on"
+    yield from _link(run["environment"].get("link"))
+    yield from _late(run)
+
+
+def _late(run):
+    late = run["lateness"]
+    if late:
+        if late["host_p99_ns"] > HOST_P99_LIMIT_NS:
+            yield (f"this machine issued 1 % of the I/Os more than {format_ns(late['host_p99_ns'])} late "
+                   f"(limit {format_ns(HOST_P99_LIMIT_NS)})")
+        if late["host_max_ns"] > HOST_MAX_LIMIT_NS:
+            yield (f"this machine issued an I/O {format_ns(late['host_max_ns'])} late "
+                   f"(limit {format_ns(HOST_MAX_LIMIT_NS)})")
+    if run["drift_ns"] > DRIFT_LIMIT_NS:
+        yield f"the replay ended {format_ns(run['drift_ns'])} behind its plan (limit {format_ns(DRIFT_LIMIT_NS)})"
+
+
+def _link(link):
+    if not link:
+        return
+    for name, best, unit in (("speed_gts", "best_speed_gts", " GT/s"), ("width", "best_width", " lanes")):
+        if link[name] and link[best] and link[name] < link[best]:
+            yield f"the drive's link runs at {link[name]:g}{unit}; drive and slot support {link[best]:g}{unit}"
+
+
+def _qualified(run) -> Iterator[str]:
+    idle = run["idle"]
+    if idle["removed_ns"]:
+        cap = f"capped at {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else "removed"
+        yield f"idle time {cap}: {format_ns(idle['removed_ns'])} taken out"
+    lost = (run["source"].get("lost") or {}).get("total")
+    if lost:
+        yield f"the capture lost {lost:,} events"
+    for name, count in run["altered"].items():
+        if count:
+            yield f"{count:,} I/Os were altered: {name}"
+    if run["underruns"]:
+        yield f"the plan came too late {run['underruns']:,} times"
+    if run["foreign_ios"] is None:
+        yield "foreign I/O could not be counted on this kind of target"
+    yield "power was not measured"

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the engine refuses by itself, whoever made the plan; and what a target makes of an op. */
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "plan.h"
+
+static const int64_t size_bytes = 1 << 20;
+
+static struct target a_target(bool may_write)
+{
+	return (struct target){
+		.fd = 3,
+		.block_device = true,
+		.may_write = may_write,
+		.direct = true,
+		.realtime_priority = true,
+		.size_bytes = size_bytes,
+		.logical_block_bytes = 4096,
+		.discard_max_bytes = 1 << 30,
+		.write_zeroes_max_bytes = 1 << 30,
+	};
+}
+
+/* Checks a block whose second row is the one asked about: the first is always sound. */
+static int check_row(const struct target *target, int64_t due, int op, int64_t offset, int64_t length, const char *says)
+{
+	int64_t dues[] = { 500, due }, offsets[] = { 0, offset }, lengths[] = { 4096, length };
+	int8_t ops[] = { OP_READ, op };
+	struct plan_block block = {
+		.rows = 2, .due_ns = dues, .offset_bytes = offsets, .length_bytes = lengths, .op = ops,
+	};
+	int64_t last_due_ns = 0;
+	char why[256] = "";
+	int err = plan_check(&block, target, 100, &last_due_ns, why, sizeof(why));
+
+	if (err) {
+		CHECK(strstr(why, "row 101 "));
+		CHECK_EQUAL(last_due_ns, 0);
+	}
+	if (says && !strstr(why, says)) {
+		fprintf(stderr, "%s\n", why);
+		CHECK(!"the reason names what is wrong");
+	}
+	return err;
+}
+
+static void test_rows(void)
+{
+	struct target reads = a_target(false), writes = a_target(true);
+
+	CHECK_EQUAL(check_row(&reads, 500, OP_READ, size_bytes - 4096, 4096, NULL), 0);
+	CHECK_EQUAL(check_row(&reads, -1, OP_READ, 0, size_bytes, NULL), 0);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, size_bytes - 4096, 8192, "outside"), -ERANGE);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, INT64_MAX - 4095, 4096, "outside"), -ERANGE);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, 0, INT64_MAX, "outside"), -ERANGE);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, -4096, 4096, "outside"), -ERANGE);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, 0, 0, "outside"), -ERANGE);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, 512, 4096, "aligned"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, 600, OP_READ, 0, 512, "aligned"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, 499, OP_READ, 0, 4096, "before the row ahead"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, -2, OP_READ, 0, 4096, "due"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, 600, 5, 0, 4096, "unknown op"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, 600, -1, 0, 4096, "unknown op"), -EINVAL);
+	for (int op = OP_WRITE; op < OP_COUNT; op++) {
+		CHECK_EQUAL(check_row(&reads, 600, op, 0, 4096, "reading only"), -EROFS);
+		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, NULL), 0);
+	}
+	/* A flush has no place; a discard may be longer than any transfer. */
+	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
+	writes.size_bytes = 1ll << 40;
+	CHECK_EQUAL(check_row(&writes, 600, OP_DISCARD, 0, 1ll << 39, NULL), 0);
+	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES, NULL), 0);
+	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES + 4096, "longer"), -E2BIG);
+}
+
+static void test_fidelity(void)
+{
+	struct target drive = a_target(true), file = a_target(true);
+
+	file.block_device = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA | FLAG_PREFLUSH), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&file, OP_WRITE, FLAG_FUA), ALTERED_FUA);
+	CHECK_EQUAL(target_fidelity(&file, OP_WRITE, FLAG_PREFLUSH), ALTERED_PREFLUSH);
+	CHECK_EQUAL(target_fidelity(&file, OP_WRITE, 0), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_FUA), ALTERED_FUA);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PREFLUSH), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&file, OP_FLUSH, 0), ALTERED_FLUSH);
+	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, 0), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&file, OP_DISCARD, 0), ALTERED_DISCARD);
+	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), AS_PLANNED);
+	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 0;
+	drive.realtime_priority = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, 0), DROPPED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE_ZEROES, 0), ALTERED_WRITE_ZEROES);
+	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
+}
+
+int main(void)
+{
+	test_rows();
+	test_fidelity();
+	return 0;
+}

@@ -1,0 +1,96 @@
+"""Generated I/O: every block where it belongs, and as often."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blkreel.replay.extents import Extents
+from blkreel.replay.states import STATES, state_for
+from blkreel.replay.streams import Permutation, ranges, with_replacement
+from blkreel.traces.errors import UsageError
+from blkreel.traces.schema import OPS
+
+GIB = 1 << 30
+
+
+def whole(batches):
+    batches = list(batches)
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+@given(st.integers(1, 5000), st.integers(0, 1000))
+def test_a_permutation_has_every_number_once(count, seed):
+    assert np.sort(Permutation(count, seed)(np.arange(count))).tolist() == list(range(count))
+
+
+def test_a_permutation_is_not_the_identity_and_follows_its_seed():
+    index = np.arange(100_000)
+    one, other = Permutation(100_000, 1)(index), Permutation(100_000, 2)(index)
+    assert (one != other).mean() > 0.99
+    assert (np.diff(one) == 1).mean() < 0.01
+    assert abs(np.corrcoef(index, one)[0, 1]) < 0.02
+    assert (one == Permutation(100_000, 1)(index)).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 50)), min_size=1, max_size=10), st.integers(1, 20))
+def test_ranges_cover_their_extents_once_and_in_order(pairs, chunk):
+    start = np.array([p[0] for p in pairs]) * 512
+    extents = Extents.of(start, start + np.array([p[1] for p in pairs]) * 512)
+    plan = whole(ranges(extents, "write", chunk * 512))
+    assert (np.diff(plan["offset_bytes"]) > 0).all()
+    assert plan["length_bytes"].max() <= chunk * 512
+    assert plan["length_bytes"].sum() == extents.bytes
+    end = plan["offset_bytes"] + plan["length_bytes"]
+    assert Extents.of(plan["offset_bytes"], end).start.tolist() == extents.start.tolist()
+    assert set(plan["op"]) == {OPS["write"]}
+    assert set(plan["due_ns"]) == {-1}
+
+
+def test_random_writes_with_replacement_have_their_volume():
+    plan = whole(with_replacement(1 << 20, 4096, "write", 8 << 20, 5))
+    assert plan["length_bytes"].sum() == 8 << 20
+    assert plan["offset_bytes"].max() < 1 << 20
+    assert len(np.unique(plan["offset_bytes"])) == 256
+
+
+@pytest.mark.parametrize("capacity", [64 << 20, GIB, 256 * GIB, 4096 * GIB])
+def test_the_client_state_has_the_fractions_of_the_method(capacity):
+    state = state_for("client", capacity, 512, seed=1)
+    erase, fill, random, rest = state.steps
+    assert erase.total_bytes == capacity
+    assert erase.erases
+    assert 0.949 < fill.total_bytes / capacity <= 0.95
+    assert random.total_bytes == min(8 * GIB, capacity // 32)
+    assert rest.rest_ns == int(300e9 * min(1, capacity / (256 * GIB)))
+    assert state.scale == min(1, capacity / (256 * GIB))
+
+
+def test_the_random_part_is_one_pass_over_its_region():
+    state = state_for("client", GIB, 512, seed=9)
+    plan = whole(state.steps[2].plan())
+    assert np.sort(plan["offset_bytes"]).tolist() == list(range(0, GIB // 32, 4096))
+
+
+@pytest.mark.parametrize(("name", "steps", "written"), [
+    ("fresh", ["erasing"], 0),
+    ("full", ["erasing", "filling"], GIB),
+    ("enterprise", ["erasing", "filling", "writing at random"], 2 * GIB),
+    ("op25", ["erasing", "filling"], GIB * 3 // 4),
+    ("enterprise+op25", ["erasing", "filling", "writing at random"], GIB * 3 // 2),
+])
+def test_the_other_states(name, steps, written):
+    state = state_for(name, GIB, 512, seed=1)
+    assert [step.what for step in state.steps] == steps
+    assert state.written_bytes == written
+    for step in state.steps[1:]:
+        plan = whole(step.plan())
+        assert plan["length_bytes"].sum() == step.total_bytes
+        assert (plan["offset_bytes"] + plan["length_bytes"]).max() <= state.filled_bytes
+
+
+@pytest.mark.parametrize("name", ["pts", "", "fresh+op25", "client+x", "op25+op25"])
+def test_a_state_that_is_none(name):
+    with pytest.raises(UsageError) as error:
+        state_for(name, GIB, 512, seed=1)
+    assert all(known in error.value.remedy for known in STATES)
