@@ -55,10 +55,10 @@ def run_demo(output: Path, work: Path, size: Size) -> int:
             table = _run_steps(place, steps, output, size)
         finally:
             _give_to_caller(output)
-    sys.stdout.write(table)
     for warning in steps.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"report: {(output / _REPORT).resolve()}")
+    # Last, so that what the whole was for, and the path of the report below it, is what stays on the screen.
+    sys.stdout.write(table)
     return NOT_TRUSTWORTHY if steps.warnings else 0
 
 
@@ -85,7 +85,7 @@ def _run_steps(place: Place, steps: Steps, output: Path, size: Size) -> str:
     steps.begin("comparing")
     # A file instead of a pipe: the table comes last, after everything has been given back.
     with (place.path / "table").open("w+") as table:
-        steps.blkreel("compare", *runs, "-o", output / _REPORT, stdout=table)
+        steps.blkreel("compare", *runs, "-o", (output / _REPORT).resolve(), stdout=table)
         table.seek(0)
         return table.read()
 
@@ -126,7 +126,9 @@ def _replay(steps, trace: Path, name: str, drive: LoopDrive, runs: Path):
 
 def _verdict(run: Path) -> str:
     verdict = open_trace(run).metadata["run"]["verdict"]
-    return f"{verdict['level']}: " + "; ".join(reason["text"] for reason in verdict["reasons"])
+    # Only what made it so: that power was not measured is said beside each run already.
+    reasons = [reason["text"] for reason in verdict["reasons"] if reason["level"] == verdict["level"]]
+    return f"{verdict['level']}: " + "; ".join(reasons)
 
 
 def _check_programs():

@@ -92,3 +92,17 @@ def test_too_little_room_is_said_before_anything_is_made(tmp_path):
             demo_drives.check_room(place, disk_bytes=1 << 60, memory_bytes=0)
         with pytest.raises(BlkreelError, match="memory are free"):
             demo_drives.check_room(place, disk_bytes=0, memory_bytes=1 << 60)
+
+
+@needs_root
+def test_under_sudo_the_output_belongs_to_who_called_it(tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    demo_run._make_output(output)
+    (output / "outside").symlink_to(tmp_path / "foreign")
+    (tmp_path / "foreign").touch()
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65533")
+    demo_run._give_to_caller(output)
+    for path in (output, output / "runs", output / demo_place.MARK, output / "outside"):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == (65534, 65533), path
+    assert (tmp_path / "foreign").stat().st_uid == 0
