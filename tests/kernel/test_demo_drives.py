@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from blkreel.cli import demo_drives, demo_place
+from blkreel.cli.demo import drives as demo_drives
+from blkreel.cli.demo import place as demo_place
 from blkreel.traces.errors import BlkreelError
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("require_root")]
@@ -83,7 +84,7 @@ CHILD = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from test_demo_drives import make_all
-from blkreel.cli import demo_place
+from blkreel.cli.demo import place as demo_place
 from pathlib import Path
 with demo_place.place_below(Path({work!r})) as place:
     make_all(place)

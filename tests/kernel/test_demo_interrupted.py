@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from blkreel.cli import demo_place
+from blkreel.cli.demo import place as demo_place
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("require_root")]
 

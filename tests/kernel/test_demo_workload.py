@@ -7,7 +7,11 @@ import sys
 
 import pytest
 
-from blkreel.cli import demo_drives, demo_place, demo_source, demo_torrent, demo_workload
+from blkreel.cli.demo import drives as demo_drives
+from blkreel.cli.demo import place as demo_place
+from blkreel.cli.demo import source as demo_source
+from blkreel.cli.demo import torrent as demo_torrent
+from blkreel.cli.demo import workload as demo_workload
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("require_root")]
 
@@ -67,7 +71,7 @@ def test_launches_read_from_the_drive_while_the_download_writes_to_it(place, mou
     before = demo_workload.drive_bytes(mount)
     result = place.path / "workload.json"
     # 24 MiB at 2 MiB/s outlive two launches on any machine this test ends on.
-    command = [sys.executable, "-m", "blkreel.cli.demo_workload", "--drive", mount, "--torrent", seeded.torrent,
+    command = [sys.executable, "-m", "blkreel.cli.demo.workload", "--drive", mount, "--torrent", seeded.torrent,
                "--bytes-per-s", 2 * MIB, "--pause-s", "0.5", "--result", result,
                "--launch", "dataframes", "--launch", "dataframes", "--launch", "scan"]
     outcome = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=200,
@@ -95,7 +99,7 @@ def is_download(process, mount):
 def test_a_launch_that_fails_ends_the_workload_with_its_words(place, mount, seeded):
     (mount / demo_workload.LIBRARIES / "pandas/__init__.py").write_text("raise ImportError('broken on purpose')")
     result = place.path / "workload.json"
-    command = [sys.executable, "-m", "blkreel.cli.demo_workload", "--drive", mount, "--torrent", seeded.torrent,
+    command = [sys.executable, "-m", "blkreel.cli.demo.workload", "--drive", mount, "--torrent", seeded.torrent,
                "--bytes-per-s", 16 * MIB, "--pause-s", "0", "--result", result, "--launch", "dataframes"]
     outcome = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=200,
                              env=place.environment)

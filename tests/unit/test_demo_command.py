@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-from blkreel.cli import demo_drives, demo_place, demo_run
+from blkreel.cli.demo import drives as demo_drives
+from blkreel.cli.demo import place as demo_place
+from blkreel.cli.demo import run as demo_run
 from blkreel.traces.errors import BlkreelError, SafetyError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run `sudo make test`")

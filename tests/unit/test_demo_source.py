@@ -6,8 +6,8 @@ import sys
 import pyarrow.dataset as ds
 import pytest
 
-from blkreel.cli import demo_application
-from blkreel.cli.demo_source import copy_application, make_dataset
+from blkreel.cli.demo import application as demo_application
+from blkreel.cli.demo.source import copy_application, make_dataset
 
 
 @pytest.fixture(scope="module")

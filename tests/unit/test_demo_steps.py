@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from blkreel.cli import demo_steps
-from blkreel.cli.demo_place import Place
+from blkreel.cli.demo import steps as demo_steps
+from blkreel.cli.demo.place import Place
 from blkreel.traces.errors import BlkreelError
 
 

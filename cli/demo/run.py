@@ -11,12 +11,12 @@ from blkreel.traces.errors import BlkreelError
 from blkreel.traces.reader import open_trace
 from blkreel.traces.units import format_bytes
 
-from .demo_drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
-from .demo_place import MARK, PLACE_NAME, Place, place_below
-from .demo_source import copy_application, make_dataset
-from .demo_steps import NOT_TRUSTWORTHY, Steps
-from .demo_torrent import make_payload, swarm
-from .demo_workload import DATASET, LIBRARIES
+from .drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
+from .place import MARK, PLACE_NAME, Place, place_below
+from .source import copy_application, make_dataset
+from .steps import NOT_TRUSTWORTHY, Steps
+from .torrent import make_payload, swarm
+from .workload import DATASET, LIBRARIES
 
 _MIB = 1 << 20
 # What a demo writes into its output, and so all that the next one may remove.
@@ -98,7 +98,7 @@ def _capture(place, steps, trace, mount, memory, size):
     make_payload(directory / "download.bin", size.payload_bytes)
     result = place.path / "workload.json"
     with swarm(directory / "download.bin", directory, place.environment) as seeded:
-        workload = [sys.executable, "-P", "-m", "blkreel.cli.demo_workload", "--drive", mount,
+        workload = [sys.executable, "-P", "-m", "blkreel.cli.demo.workload", "--drive", mount,
                     "--torrent", seeded.torrent, "--bytes-per-s", size.download_bytes_per_s,
                     "--pause-s", size.pause_s, "--result", result]
         workload += [word for launch in size.launches for word in ("--launch", launch)]

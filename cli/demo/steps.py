@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from blkreel.traces.errors import BlkreelError
 
-from .demo_place import Place
+from .place import Place
 
 NOT_TRUSTWORTHY = 3
 # -P: a directory `blkreel` where the user stands must not be taken for the package.

@@ -1,6 +1,6 @@
 """What the demo captures: an application launched from a cold cache, again and again, while a download goes on.
 
-`blkreel capture` starts it as its command: python -m blkreel.cli.demo_workload --drive MOUNT --torrent FILE ...
+`blkreel capture` starts it as its command: python -m blkreel.cli.demo.workload --drive MOUNT --torrent FILE ...
 It ends with 1, saying why, where the download or a launch failed. What happened goes to --result as JSON.
 """
 
@@ -15,10 +15,11 @@ from pathlib import Path
 
 import click
 
-from blkreel.cli import demo_application
-from blkreel.cli.demo_torrent import last_words, start_download, stop
+from blkreel.cli.demo.torrent import last_words, start_download, stop
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.units import format_bytes
+
+from . import application
 
 LIBRARIES = "application"
 DATASET = "dataset"
@@ -76,7 +77,7 @@ def launch(mount: Path, name: str) -> dict:
     before = drive_bytes(mount)
     started = time.monotonic()
     # -I and -S leave the standard library alone on the path, -B keeps a launch from writing to the drive it reads.
-    arguments = ["-I", "-S", "-B", demo_application.__file__, mount / LIBRARIES, name, mount / DATASET]
+    arguments = ["-I", "-S", "-B", application.__file__, mount / LIBRARIES, name, mount / DATASET]
     outcome = subprocess.run([_interpreter(), *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
                              text=True, timeout=_LAUNCH_S)
     if outcome.returncode:

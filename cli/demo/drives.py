@@ -9,7 +9,7 @@ from pathlib import Path
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.units import format_bytes
 
-from .demo_place import Place
+from .place import Place
 
 _SPARE_BYTES = 256 << 20
 _IN_MEMORY = ("tmpfs", "ramfs")

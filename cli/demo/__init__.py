@@ -26,6 +26,6 @@ def command(output, quick, work):
     sudo blkreel demo --quick -o /tmp/demo-out
     """
     # Here and not above: `blkreel demo --help` must not wait for pyarrow.
-    from blkreel.cli.demo_run import FULL, QUICK, run_demo
+    from blkreel.cli.demo.run import FULL, QUICK, run_demo
 
     return run_demo(output, work, QUICK if quick else FULL)

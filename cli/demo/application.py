@@ -1,4 +1,4 @@
-"""The application that the demo launches: `python3 -I -S -B demo_application.py LIBRARIES LAUNCH [DATASET]`.
+"""The application that the demo launches: `python3 -I -S -B application.py LIBRARIES LAUNCH [DATASET]`.
 
 Run as a file by an interpreter that sees no library but those below LIBRARIES, so that what it loads is read from the
 drive under capture. It imports nothing of blkreel.
