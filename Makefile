@@ -52,8 +52,9 @@ test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test
 lint: $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
 
+# 3 is "done, but not trustworthy": the demo has said of which step and why, and its report stands.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
-	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS)
+	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out

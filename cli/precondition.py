@@ -41,26 +41,30 @@ def command(device, name, destroy, idle, seed, dry_run, as_json):
         _show_steps(target, state, as_json)
         return
     safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    prepared = Preparation(target, state, seed, progress).run()
+    preparation = Preparation(target, state, seed, progress)
+    prepared = preparation.run()
     if as_json:
         print(json.dumps({"version": 1, "device": str(target.path), "state": asdict(prepared)}))
         return
     print(f"{target.path} is now in the state {prepared.name}: {STATES.get(name, 'as asked')}")
-    print(f"  {format_bytes(state.written_bytes)} written, rested for {format_ns(state.rest_ns)}{_scaled(state)}")
+    print(f"  {format_bytes(preparation.written_bytes)} written, rested for {format_ns(state.rest_ns)}{_scaled(state)}")
     for note in prepared.notes:
         print(f"  {note}")
 
 
 def _show_steps(target, state, as_json):
     if as_json:
-        steps = [{"what": step.what, "bytes": step.total_bytes, "depth": step.depth, "rest_ns": step.rest_ns}
+        steps = [{"what": step.what, "bytes": step.total_bytes, "depth": step.depth, "rounds": step.rounds,
+                  "rest_ns": step.rest_ns}
                  for step in state.steps]
         print(json.dumps({"version": 1, "dry_run": True, "device": str(target.path), "state": state.name,
                           "scale": state.scale, "steps": steps}))
         return
     print(f"would put {target.path} into the state {state.name}{_scaled(state)}; nothing touched")
     for step in state.steps:
-        print(f"  {step.what:<22} {format_ns(step.rest_ns) if step.plan is None else format_bytes(step.total_bytes)}")
+        rounds = f", up to {step.rounds} times" if step.rounds > 1 else ""
+        size = format_ns(step.rest_ns) if step.plan is None else format_bytes(step.total_bytes)
+        print(f"  {step.what:<22} {size}{rounds}")
 
 
 def _scaled(state) -> str:

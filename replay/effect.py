@@ -30,6 +30,7 @@ class Effect:
 
     def __init__(self, target: Target, what: str, task, total_bytes: int):
         self.done_bytes = self.written_bytes = self.discarded_bytes = self.refused_discards = 0
+        self._first_ns = self._last_ns = None
         self._target, self._what, self._task, self._total_bytes = target, what, task, total_bytes
         self._started = time.monotonic()
 
@@ -46,9 +47,17 @@ class Effect:
         self.done_bytes += int(length.sum())
         self.discarded_bytes += int(length[is_discard & ~refused].sum())
         self.written_bytes += int(length[(rows["op"] == OPS["write"]) | (rows["op"] == OPS["write_zeroes"])].sum())
+        first_ns, last_ns = int(rows["submit_ns"].min()), int(rows["complete_ns"].max())
+        self._first_ns = first_ns if self._first_ns is None else min(self._first_ns, first_ns)
+        self._last_ns = last_ns if self._last_ns is None else max(self._last_ns, last_ns)
         elapsed_s = max(time.monotonic() - self._started, 1e-9)
         self._task.update(self.done_bytes, f"{format_bytes(self.done_bytes)} of {format_bytes(self._total_bytes)}, "
                                            f"{format_bytes(self.done_bytes / elapsed_s)}/s")
+
+    @property
+    def bytes_per_s(self) -> float:
+        """From the first submit to the last completion."""
+        return self.done_bytes * 1e9 / max(self._last_ns - self._first_ns, 1) if self._first_ns is not None else 0.0
 
     def _remedy(self, status) -> str:
         if status == -errno.ENOSPC and self._target.drive.backing_file:

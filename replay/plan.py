@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import Trace
 
 from .extents import Extents
@@ -84,6 +85,8 @@ def plan_trace(trace: Trace, target: Target, *, pace: Pace, idle: IdlePolicy, wa
 
     Raises TraceError, UsageError, or BlkreelError where the trace does not fit.
     """
+    if target.block is None and target.path.samefile(trace.path):
+        raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
     found = survey(trace, choose_device(trace, device), idle, target.block_bytes, on_rows)
     mapping = choose_mapping(wanted_map, found.touched, target, trace.path)
     read_first = mapping.move_extents(found.read_first).aligned(target.block_bytes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError
-from blkreel.traces.units import format_ns
+from blkreel.traces.units import format_bytes, format_ns
 
 from . import drive_state
 from .drive_state import DriveState
@@ -13,6 +13,7 @@ from .effect import carry_out
 from .engine import run_engine
 from .safety import held
 from .states import State
+from .steady import ROUNDS, is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
 
@@ -28,6 +29,10 @@ class Preparation:
     seed: int
     progress: object
     engine: object = run_engine
+    written_bytes: int = 0
+
+    def __post_init__(self):
+        self._used_seeds = 0
 
     def run(self) -> DriveState:
         """The new state, which is remembered for replays. Raises BlkreelError where an I/O fails.
@@ -46,15 +51,32 @@ class Preparation:
                 elif step.erases and not self.target.can_discard:
                     notes.append("not erased: the drive has no discard")
                 else:
-                    effect = carry_out(self.target, step.plan(), what=step.what, total_bytes=step.total_bytes,
-                                       depth=step.depth, seed=self.seed, progress=self.progress, engine=self.engine)
-                    if effect.refused_discards:
-                        notes.append(f"not erased: the drive refused {effect.refused_discards} discards")
+                    notes += self._issue(step)
         prepared = DriveState(
             name=self.state.name, prepared_at=datetime.now(UTC).isoformat(timespec="seconds"), scale=self.state.scale,
             seed=self.seed, idle_ns=self.state.rest_ns, filled_bytes=self.state.filled_bytes, notes=notes)
         drive_state.save(self.target, prepared)
         return prepared
+
+    def _issue(self, step) -> list[str]:
+        """The step, or its rounds until they are steady. What there is to note about it."""
+        rates: list[float] = []
+        while len(rates) < step.rounds and not is_steady(rates):
+            number = len(rates)
+            what = step.what if step.rounds == 1 else f"{step.what}, round {number + 1}"
+            # Another seed each time: the same data again could be found to be there already.
+            effect = carry_out(self.target, step.plan(number), what=what, total_bytes=step.total_bytes,
+                               depth=step.depth, seed=self.seed + self._used_seeds, progress=self.progress,
+                               engine=self.engine)
+            self._used_seeds += 1
+            self.written_bytes += effect.written_bytes
+            rates.append(effect.bytes_per_s)
+            if effect.refused_discards:
+                return ["not erased: the drive refused its discards"]
+        if step.rounds == 1:
+            return []
+        last = ", ".join(format_bytes(rate) for rate in rates[-ROUNDS:])
+        return [f"{'steady' if is_steady(rates) else 'not steady'} after {len(rates)} rounds (last ones: {last} per s)"]
 
     def _rest(self, step) -> None:
         """Time for the drive to tidy up. The clock, not a count of ticks: a suspended machine has rested too."""

@@ -29,6 +29,9 @@ class RunDirectory:
             raise BlkreelError(f"{self.path} is a file, and a run is a directory", "name another output")
         if not any(self.path.iterdir()):
             return
+        if not self._force and spool_of(self.records).is_dir():
+            raise BlkreelError(f"{self.path} holds the rest of a replay that died",
+                               f"finish it with: blkreel recover {self.records}, or add --force to discard it")
         if not self._force:
             raise OutputExists(self.path)
         if not self._is_run():

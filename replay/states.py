@@ -18,6 +18,7 @@ STATES = {
     "client": "erased, 95 % filled, a part overwritten at random, rested",
     "full": "erased, all of it filled",
     "enterprise": "full, then one capacity of random 4K writes",
+    "pts": "erased, filled twice, then random 4K writes in rounds until their rate is steady",
     "op25": "full, but a quarter left erased as spare; also client+op25, enterprise+op25",
 }
 
@@ -26,20 +27,27 @@ _RANDOM_BYTES = 8 << 30
 _REST_NS = 300 * 10**9
 _FILL_BYTES = 128 << 10
 _FILL_DEPTH = 32
+_PTS_ROUNDS = 25
+_PTS_ROUND_SHARE = 16  # a round writes one part in so many of the capacity
 _ERASE_BYTES = 1 << 30
 _ERASE_DEPTH = 4
 
 
 @dataclass(frozen=True)
 class Step:
-    """One stretch of I/O of a kind, or (plan None) a rest. total_bytes: what it issues, for progress."""
+    """One stretch of I/O of a kind, or (plan None) a rest.
+
+    total_bytes: what it issues, for progress. rounds: how often it is repeated at most, until its rate is
+    steady; plan is then called with the number of the round.
+    """
 
     what: str
     total_bytes: int = 0
     depth: int = 1
-    plan: Callable[[], Iterator[dict]] | None = None
+    plan: Callable[[int], Iterator[dict]] | None = None
     rest_ns: int = 0
     erases: bool = False
+    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,6 @@ class State:
     steps: list[Step]
     filled_bytes: int
     scale: float
-
-    @property
-    def written_bytes(self) -> int:
-        return sum(step.total_bytes for step in self.steps if not step.erases)
 
     @property
     def rest_ns(self) -> int:
@@ -81,25 +85,31 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
         steps += [
             _fill(filled_bytes),
             Step("overwriting at random", random_bytes, _FILL_DEPTH,
-                 lambda: permutation(random_bytes, block_bytes, "write", seed)),
+                 lambda _: permutation(random_bytes, block_bytes, "write", seed)),
             Step("resting", rest_ns=int(_REST_NS * scale) if rest_ns is None else rest_ns)]
     elif base != "fresh":
         filled_bytes = span_bytes
         steps.append(_fill(filled_bytes))
+    if base == "pts":
+        round_bytes = _whole(span_bytes // _PTS_ROUND_SHARE, block_bytes) or block_bytes
+        steps += [
+            _fill(filled_bytes),
+            Step("settling", round_bytes, _FILL_DEPTH, rounds=_PTS_ROUNDS, plan=lambda number: with_replacement(
+                span_bytes, block_bytes, "write", round_bytes, seed + number))]
     if base == "enterprise":
         steps.append(Step("writing at random", span_bytes, 128,
-                          lambda: with_replacement(span_bytes, block_bytes, "write", span_bytes, seed)))
+                          lambda _: with_replacement(span_bytes, block_bytes, "write", span_bytes, seed)))
     return State(name, steps, filled_bytes, scale)
 
 
 def _erase(capacity_bytes) -> Step:
     whole = Extents(np.array([0]), np.array([capacity_bytes]))
-    return Step("erasing", capacity_bytes, _ERASE_DEPTH, lambda: ranges(whole, "discard", _ERASE_BYTES), erases=True)
+    return Step("erasing", capacity_bytes, _ERASE_DEPTH, lambda _: ranges(whole, "discard", _ERASE_BYTES), erases=True)
 
 
 def _fill(span_bytes) -> Step:
     span = Extents(np.array([0]), np.array([span_bytes]))
-    return Step("filling", span_bytes, _FILL_DEPTH, lambda: ranges(span, "write", _FILL_BYTES))
+    return Step("filling", span_bytes, _FILL_DEPTH, lambda _: ranges(span, "write", _FILL_BYTES))
 
 
 def _whole(count, unit) -> int:

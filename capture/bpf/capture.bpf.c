@@ -207,27 +207,28 @@ static __always_inline void count_lost(__u64 now_ns)
 {
 	struct cpu_ledger *own = own_ledger();
 	struct lost_interval *interval;
-	__u64 last;
+	__u32 last;
 
 	if (!own)
 		return;
 	own->lost++;
-	last = own->interval_count - 1;
-	if (own->interval_count == 0 || last >= MAX_LOST_INTERVALS) {
-		own->interval_count = 1;
-		last = 0;
-		own->intervals[0].first_ns = now_ns;
-	} else if (now_ns - own->intervals[last].last_ns > config.interval_gap_ns && last + 1 < MAX_LOST_INTERVALS) {
-		/* With all intervals in use the last one widens. */
+	last = own->interval_count;
+	if (last > 0)
+		last--;
+	/* Masked where the verifier can see it: older ones (6.1) forget a bound found by comparison. */
+	last &= MAX_LOST_INTERVALS - 1;
+	asm volatile("" : "+r"(last));
+	interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
+	/* With all intervals in use the last one widens. */
+	if (interval->count && now_ns - interval->last_ns > config.interval_gap_ns && last < MAX_LOST_INTERVALS - 1) {
 		last++;
-		own->interval_count = last + 1;
-		own->intervals[last].first_ns = now_ns;
+		interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
 	}
-	if (last < MAX_LOST_INTERVALS) {
-		interval = &own->intervals[last];
-		interval->last_ns = now_ns;
-		interval->count++;
-	}
+	if (!interval->count)
+		interval->first_ns = now_ns;
+	interval->last_ns = now_ns;
+	interval->count++;
+	own->interval_count = last + 1;
 }
 
 /*

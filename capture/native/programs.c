@@ -149,7 +149,8 @@ static int try_kind(struct programs *programs, const struct programs_options *op
 	programs->ledger_fd = bpf_object__find_map_fd_by_name(programs->object, "ledger");
 	programs->control = map_memory(programs->object, ".data.control", sizeof(struct capture_control),
 				       PROT_READ | PROT_WRITE);
-	programs->slots = map_memory(programs->object, "slots", options->slot_count * sizeof(struct slot) + 1, PROT_READ);
+	programs->slots = map_memory(programs->object, "slots",
+				    (options->slot_count ? options->slot_count : 1) * sizeof(struct slot), PROT_READ);
 	if (programs->control == MAP_FAILED || programs->slots == MAP_FAILED) {
 		err = -errno;
 		goto out_close;

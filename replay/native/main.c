@@ -135,7 +135,7 @@ static bool parse_option(struct options *options, int option)
 
 static bool parse_options(struct options *options, int argc, char **argv)
 {
-	int option;
+	int option, which;
 
 	*options = (struct options){
 		.target = { .direct = true, .exclusive = true },
@@ -145,13 +145,19 @@ static bool parse_options(struct options *options, int argc, char **argv)
 		.cpu = -1,
 		.null_fail_row = -1,
 	};
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) >= 0)
-		if (!parse_option(options, option))
+	while ((option = getopt_long(argc, argv, "", long_options, &which)) >= 0) {
+		if (option == '?') /* getopt has said it */
 			return false;
-	if (options->null_target)
-		return optind == argc;
-	if (argc - optind != 1)
+		if (!parse_option(options, option)) {
+			complain("--%s does not take %s; it is used by `blkreel replay`, which gives it what it takes",
+				 long_options[which].name, optarg);
+			return false;
+		}
+	}
+	if (argc - optind != !options->null_target) {
+		fputs(usage, stderr);
 		return false;
+	}
 	options->target.path = argv[optind];
 	return true;
 }
@@ -305,10 +311,8 @@ int main(int argc, char **argv)
 	struct target target;
 	int cpu, code;
 
-	if (!parse_options(&options, argc, argv)) {
-		fputs(usage, stderr);
+	if (!parse_options(&options, argc, argv))
 		return EXIT_WRONG_USAGE;
-	}
 	cpu = host_choose_cpu(options.cpu);
 	if (cpu < 0) {
 		complain("processor %d is not one this process may use; leave --cpu out", options.cpu);

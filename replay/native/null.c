@@ -11,7 +11,7 @@ struct null {
 	int64_t fail_row;
 	int fail_errno;
 	unsigned count;
-	uint32_t done[2 * BATCH_ROWS];
+	uint32_t *done; /* room for every row that may be outstanding */
 };
 
 static void null_queue(struct issuer *issuer, struct io *io, uint32_t slot)
@@ -59,7 +59,9 @@ struct issuer *null_issuer(const struct issuer_options *options)
 {
 	struct null *null = calloc(1, sizeof(*null));
 
-	if (!null) {
+	if (null)
+		null->done = calloc(options->depth, sizeof(*null->done));
+	if (!null || !null->done) {
 		complain("no memory for the null target");
 		return NULL;
 	}

@@ -96,10 +96,14 @@ static int refuse_open(const char *path, int err)
 static int learn_block_device(struct target *target, dev_t device)
 {
 	uint64_t size_bytes;
-	int logical;
+	int logical, read_only;
 
-	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical))
+	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical) ||
+	    ioctl(target->fd, BLKROGET, &read_only))
 		return -errno;
+	/* Opening it for writing succeeds all the same; each write would fail. */
+	if (read_only && target->may_write)
+		return -EROFS;
 	target->device = device;
 	target->size_bytes = size_bytes;
 	target->logical_block_bytes = logical;

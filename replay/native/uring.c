@@ -345,8 +345,9 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 	int err = uring ? make_ring(uring, options->depth, options->plain) : -ENOMEM;
 
 	if (err) {
-		complain("io_uring is not available: %s; it needs Linux 5.11 or newer and sysctl kernel.io_uring_disabled=0",
-			 strerror(-err));
+		complain("io_uring is not available: %s; %s", strerror(-err),
+			 err == -ENOMEM ? "raise the limit of locked memory (ulimit -l)" :
+					  "it needs Linux 5.11 or newer and sysctl kernel.io_uring_disabled=0");
 		return NULL;
 	}
 	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features, uring_release };

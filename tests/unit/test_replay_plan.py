@@ -142,6 +142,14 @@ def test_a_trace_without_io(trace, target, tmp_path):
         make_plan(open_trace(tmp_path / "empty.parquet"), target)
 
 
+def test_the_trace_is_not_its_own_target(trace, tmp_path):
+    opened = trace((0, 0, 512, WRITE))
+    before = opened.path.read_bytes()
+    with pytest.raises(UsageError, match="the trace itself"):
+        make_plan(opened, find_target(opened.path))
+    assert opened.path.read_bytes() == before
+
+
 def test_one_device_is_chosen_of_several(trace, target):
     opened = trace((0, 0, 512, READ, {"device": 0}), (7, 512, 512, READ, {"device": 1}),
                    (9, 1024, 512, READ, {"device": 1}), devices=({"name": "nvme0n1"}, {"name": "sda"}))

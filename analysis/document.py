@@ -1,0 +1,227 @@
+"""What a report or a comparison says, as one versioned document: the page, the table and --json show this.
+
+A comparison is cut into sections, one per trace and pace: figures of different traces, or with and without
+compressed idle time, never stand in one chart. In a section there is one entry per drive and state.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from blkreel import __version__
+from blkreel.traces.errors import UsageError
+from blkreel.traces.reader import RUN_RECORDS
+
+from . import verdict as verdicts
+from .definitions import headline
+from .measure import Measured
+from .numbers import setting
+from .summary import figures
+
+VERSION = 1
+POOLED = {"read_latency_p50_ns", "read_latency_p99_ns", "read_response_p99_ns", "lateness_p99_ns"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The runs of one drive, state and pace: `shown` is what the document holds of them, the rest is drawn."""
+
+    shown: dict
+    measured: list[Measured]
+    partial: object
+
+
+@dataclass(frozen=True)
+class Section:
+    shown: dict
+    entries: list[Entry]
+
+
+def comparison(measured: list[Measured]) -> tuple[dict, list[Section]]:
+    """(the document, its sections with what charts need)."""
+    sections = {}
+    for each in sorted(measured, key=_pace_order):
+        sections.setdefault(_section_key(each), {}).setdefault(_entry_key(each), []).append(each)
+    several_sources = len({key[0] for key in sections}) > 1
+    built = []
+    for groups in sections.values():
+        entries = _distinct([entry(runs) for runs in groups.values()])
+        first = next(iter(groups.values()))[0]
+        shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
+                 "pace": _account(first, "pace"), "idle": _account(first, "idle"),
+                 "entries": [each.shown for each in entries]}
+        if several_sources:
+            shown["title"] += f" ({shown['source']['path'] or first.path})"
+        built.append(Section(shown, entries))
+    notes = []
+    if several_sources:
+        notes.append("These runs do not replay one trace: compare figures within a section only.")
+    return _document("compare", measured, {"notes": notes, "sections": [each.shown for each in built]}), built
+
+
+def report(measured: Measured) -> tuple[dict, Section]:
+    """(the document of one trace or run, the section with what charts need)."""
+    one = entry([measured])
+    threads = measured.threads.named(measured.metadata.get("threads") or {})
+    section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
+                       "entries": [one.shown]}, [one])
+    shown = {"entry": one.shown, "source": source(measured), "threads": threads}
+    return _document("report", [measured], shown), section
+
+
+def entry(runs: list[Measured]) -> Entry:
+    """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
+    partial = runs[0].partial
+    for each in runs[1:]:
+        partial = partial + each.partial
+    per_run = [figures(each.partial) for each in runs]
+    pooled = figures(partial) if len(runs) > 1 else per_run[0]
+    judged = [verdicts.verdict(each.metadata, numbers) for each, numbers in zip(runs, per_run, strict=True)]
+    first = runs[0]
+    shown = {
+        "label": label(first),
+        "drive": drive(first),
+        "state": _account(first, "state"),
+        "pace": _account(first, "pace"),
+        "idle": _account(first, "idle"),
+        "n": len(runs),
+        "verdict": verdicts.of_runs(judged) if first.run else judged[0],
+        "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
+        "headline": _headlines(headline(pooled), [headline(numbers) for numbers in per_run]),
+        "figures": pooled,
+        "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
+                 for each, one, numbers in zip(runs, judged, per_run, strict=True)],
+    }
+    return Entry(shown, runs, partial)
+
+
+def _headlines(pooled, per_run):
+    """name -> value, and the smallest and largest run of a set. No interval is made up from few runs."""
+    shown = {}
+    for name, value in pooled.items():
+        values = [each[name] for each in per_run]
+        known = [each for each in values if each is not None]
+        if name not in POOLED and len(values) > 1:
+            value = _geometric_mean(values)
+        several = len(known) > 1
+        shown[name] = {"value": value, "smallest": min(known) if several else None,
+                       "largest": max(known) if several else None}
+    return shown
+
+
+def _geometric_mean(values):
+    if any(value is None or value <= 0 for value in values):
+        return None
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _worst_writer(states):
+    return next(state for state in ("fell behind", "unplanned", "kept up", "none") if state in states)
+
+
+def _distinct(entries):
+    """Labels that tell the entries of a section apart, whatever labels the runs were given."""
+    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: shown["drive"].get("name"),
+                     lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
+    for name_of in told_apart_by:
+        labels = [each.shown["label"] for each in entries]
+        for each in entries:
+            if labels.count(each.shown["label"]) > 1 and name_of(each.shown):
+                each.shown["label"] += f", {name_of(each.shown)}"
+    return entries
+
+
+def refuse_repeated(paths) -> None:
+    """One run is not two repetitions, under whatever path it is named."""
+    seen = set()
+    for path in paths:
+        where = Path(path).resolve()
+        where = where.parent if where.name == RUN_RECORDS else where
+        if where in seen:
+            raise UsageError(f"{path} is named twice", "name each run once: one run is not two repetitions")
+        seen.add(where)
+
+
+def label(each: Measured) -> str:
+    return (each.run or {}).get("label") or each.path.stem
+
+
+def drive(each: Measured) -> dict:
+    devices = each.metadata.get("devices") or []
+    if isinstance(devices, dict):
+        devices = list(devices.values())
+    return (each.run or {}).get("drive") or (devices[0] if devices else {})
+
+
+def source(each: Measured) -> dict:
+    """The trace that was replayed, or the captured trace itself."""
+    told = {"path": str(each.path), "rows": each.rows, "duration_ns": each.partial.makespan_ns}
+    if each.run:
+        told = each.run.get("source") or {}
+    return {**{key: told.get(key) for key in ("path", "sha256", "rows", "duration_ns")},
+            "lost_events": verdicts.lost_events(each.metadata),
+            "command": told.get("command") or each.metadata.get("command"),
+            "threads": len(each.metadata.get("threads") or {}) or None}
+
+
+def pace_title(each: Measured) -> str:
+    """How the I/Os were timed, in words."""
+    if not each.run:
+        return "As captured"
+    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
+    name = pace.get("name", "original")
+    if name == "depth":
+        return f"As fast as possible, {pace.get('depth')} outstanding"
+    if name == "asap":
+        return "As fast as possible"
+    title = "Original timing" if name == "original" else f"Pace {name}"
+    if idle.get("name") == "cap":
+        return f"{title}, idle capped at {setting(idle.get('cap_ns') or 0)}"
+    if idle.get("name") == "none":
+        return f"{title}, idle removed"
+    return title
+
+
+def claim(each: Measured) -> str:
+    """What a run of this pace may claim (methodology.md, section 2)."""
+    if not each.run:
+        return "These are the times of the captured drive itself, as its application used it."
+    pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
+    if pace in ("asap", "depth"):
+        return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
+    said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
+            "drive responds under this pattern; it does not show how long the application would take to load, since "
+            "a faster drive merely idles more.")
+    if idle not in (None, "original"):
+        said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
+    return said
+
+
+def _account(each, key):
+    return (each.run or {}).get(key)
+
+
+def _section_key(each):
+    told = (each.run or {}).get("source") or {}
+    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
+    return (told.get("sha256") or told.get("path") or ("" if each.run else str(each.path)), bool(each.run),
+            pace.get("name"), pace.get("depth"), idle.get("name"), idle.get("cap_ns"))
+
+
+def _pace_order(each):
+    """Captured, original timing, then what changes it more and more; runs of one pace stay in the order named."""
+    pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
+    order = [bool(each.run), pace not in (None, "original"), pace == "depth", idle not in (None, "original"),
+             idle == "none", (_account(each, "idle") or {}).get("cap_ns") or 0]
+    order[-1] = -order[-1]
+    return order
+
+
+def _entry_key(each):
+    disk = drive(each)
+    return label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name")
+
+
+def _document(kind, measured, content):
+    return {"version": VERSION, "kind": kind, "blkreel": __version__,
+            "parameters": {"burst_gap_ns": measured[0].partial.gap_ns}, **content}

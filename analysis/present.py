@@ -1,0 +1,47 @@
+"""From files to a document and its page: what `blkreel report`, `blkreel compare` and the demo call."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from blkreel.traces.writer import refuse_existing
+
+from . import document
+from .bursts import DEFAULT_GAP_NS
+from .measure import measure
+
+
+def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
+            on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
+    """The comparison of runs and traces as a document; with `output`, also its page.
+
+    Raises OutputExists before anything is read, TraceError for a file that is no trace, UsageError for a run named
+    twice. on_rows(path, done, total) is told of progress.
+    """
+    _check(output, force)
+    document.refuse_repeated(paths)
+    measured = [_measure(path, gap_ns, on_rows) for path in paths]
+    shown, sections = document.comparison(measured)
+    if output:
+        from . import page  # the chart library takes a second to load, and figures alone don't need it
+        page.write_page(output, page.comparison_page(shown, sections), force)
+    return shown
+
+
+def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
+           on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
+    """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
+    _check(output, force)
+    shown, section = document.report(_measure(path, gap_ns, on_rows))
+    if output:
+        from . import page
+        page.write_page(output, page.report_page(shown, section), force)
+    return shown
+
+
+def _check(output, force):
+    if output:
+        refuse_existing(Path(output), force)
+
+
+def _measure(path, gap_ns, on_rows):
+    return measure(path, gap_ns, lambda done, total: on_rows(str(path), done, total))

@@ -1,0 +1,271 @@
+"""What bars a replay: each with its words, and with not one byte of the drive changed."""
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.traces.schema import OPS
+from blkreel.traces.writer import TraceWriter
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "t.parquet"
+    count = 100
+    with TraceWriter(path) as out:
+        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": np.full(count, 100),
+                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
+                   "op": np.arange(count) % 2 * OPS["write"]})
+        out.close({"devices": [{"name": "src", "size_bytes": MIB}]})
+    return path
+
+
+@pytest.fixture
+def refused(blkreel, trace, tmp_path, loop_drive):
+    """Replays and prepares in vain: refused(drive, image, words) checks the exit, the words, and the image."""
+    def check(drive, image, *words, exit_code=5, arguments=()):
+        before = hashlib.sha256(image.read_bytes()).hexdigest()
+        for command in (["replay", trace, "--on", drive, "-o", tmp_path / "run", *arguments],
+                        ["precondition", drive, "--state", "full"]):
+            result = blkreel(*command, check=False)
+            assert result.returncode == exit_code, result.stderr
+            assert len(result.stderr.strip().splitlines()) == 1
+            for word in words:
+                assert word in result.stderr
+            assert not (tmp_path / "run").exists()
+        assert hashlib.sha256(image.read_bytes()).hexdigest() == before
+
+    return check
+
+
+def partition(drive):
+    """One partition, from 1 MiB to the end."""
+    table = "label: dos\nstart=2048, type=83\n"
+    subprocess.run(["sfdisk", "--quiet", "--no-reread", drive], input=table, text=True, check=True)
+    subprocess.run(["partx", "--update", drive], check=False, capture_output=True)
+    if not Path(f"{drive}p1").exists():
+        subprocess.run(["partx", "--add", drive], check=True, capture_output=True)
+    return f"{drive}p1"
+
+
+@pytest.fixture
+def mounted(require_root, tmp_path):
+    points = []
+
+    def mount(node):
+        point = tmp_path / "mnt point"
+        point.mkdir()
+        subprocess.run(["mount", node, point], check=True)
+        points.append(point)
+        subprocess.run(["sync", "-f", point], check=True)
+        return point
+
+    yield mount
+    for point in points:
+        subprocess.run(["umount", point], check=True)
+
+
+def test_a_mounted_drive(loop_drive, refused, mounted):
+    drive = loop_drive(16 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    point = mounted(drive)
+    refused(drive, loop_drive.image_of(drive), f"{drive} is mounted at {point}", f"umount '{point}'")
+
+
+def test_a_drive_with_a_mounted_partition_and_that_partition(loop_drive, refused, mounted):
+    drive = loop_drive(16 * MIB, partscan=True)
+    node = partition(drive)
+    subprocess.run(["mkfs.ext4", "-q", node], check=True)
+    mounted(node)
+    refused(drive, loop_drive.image_of(drive), f"{node} is mounted at")
+    refused(node, loop_drive.image_of(drive), f"{node} is mounted at")
+
+
+def test_a_partition_is_a_target_while_its_drive_is_free(blkreel, loop_drive, trace, tmp_path):
+    drive = loop_drive(16 * MIB, partscan=True)
+    node = partition(drive)
+    image = loop_drive.image_of(drive)
+    head = image.read_bytes()[:MIB]
+    assert blkreel("replay", trace, "--on", node, "-o", tmp_path / "run", check=False).returncode in (0, 3)
+    data = image.read_bytes()
+    assert data[:MIB] == head, "the partition table is still there"
+    assert any(data[MIB:MIB + 4096]), "and the partition was written"
+
+
+def test_swap(loop_drive, refused, program):
+    drive = loop_drive(16 * MIB)
+    subprocess.run([program("mkswap", "util-linux"), drive], check=True, capture_output=True)
+    on = subprocess.run([program("swapon", "util-linux"), drive], capture_output=True, text=True)
+    if on.returncode:
+        pytest.skip(f"needs swapon: {on.stderr.strip()}")
+    try:
+        refused(drive, loop_drive.image_of(drive), f"{drive} is used as swap", f"swapoff {drive}")
+    finally:
+        subprocess.run([program("swapoff", "util-linux"), drive], check=True)
+
+
+def test_a_drive_that_another_program_claims(loop_drive, refused):
+    drive = loop_drive(16 * MIB)
+    claim = os.open(drive, os.O_RDONLY | os.O_EXCL)
+    try:
+        refused(drive, loop_drive.image_of(drive), "held exclusively", f"lsof {drive}")
+    finally:
+        os.close(claim)
+
+
+def test_a_read_only_drive(blkreel, loop_drive, refused, trace, tmp_path):
+    drive = loop_drive(16 * MIB, read_only=True)
+    refused(drive, loop_drive.image_of(drive), f"{drive} is read-only", "--setrw")
+
+
+def test_the_image_of_a_loop_device(loop_drive, refused):
+    drive = loop_drive(16 * MIB)
+    image = loop_drive.image_of(drive)
+    refused(image, image, f"is the image of {drive}", f"losetup -d {drive}")
+
+
+def test_a_drive_that_is_the_image_of_a_loop_device(loop_drive, refused):
+    drive = loop_drive(16 * MIB)
+    attach = subprocess.run(["losetup", "--find", "--show", drive], capture_output=True, text=True)
+    if attach.returncode:
+        pytest.skip(f"needs another loop device: {attach.stderr.strip()}")
+    upper = attach.stdout.strip()
+    try:
+        refused(drive, loop_drive.image_of(drive), f"{drive} is the image of {upper}")
+    finally:
+        subprocess.run(["losetup", "--detach", upper], check=True)
+
+
+def test_a_loop_device_over_a_mounted_drive(loop_drive, refused, mounted):
+    drive = loop_drive(16 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    attach = subprocess.run(["losetup", "--find", "--show", drive], capture_output=True, text=True)
+    if attach.returncode:
+        pytest.skip(f"needs another loop device: {attach.stderr.strip()}")
+    upper = attach.stdout.strip()
+    try:
+        mounted(drive)
+        refused(upper, loop_drive.image_of(drive), f"{drive} is mounted at")
+    finally:
+        subprocess.run(["losetup", "--detach", upper], check=True)
+
+
+@pytest.fixture
+def real_drive(require_root):
+    """A drive that is neither a file nor a loop device: memory that the kernel compresses."""
+    control = Path("/sys/class/zram-control")
+    try:
+        number = (control / "hot_add").read_text().strip()
+    except OSError as error:
+        pytest.skip(f"needs zram: {error.strerror}")
+    try:
+        Path(f"/sys/block/zram{number}/disksize").write_text("16M")
+        yield Path(f"/dev/zram{number}")
+    finally:
+        # The kernel lets go of the node some time after its last user has ended.
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                (control / "hot_remove").write_text(number)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+
+def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, real_drive, trace, tmp_path):
+    before = hashlib.sha256(real_drive.read_bytes()).hexdigest()
+    words = f"{real_drive.name}:{16 * MIB}"
+    replay = ["replay", trace, "--on", real_drive, "-o", tmp_path / "run"]
+    prepare = ["precondition", real_drive, "--state", "full"]
+    for command in (replay, prepare):
+        for destroy in ([], ["--destroy", "yes"], ["--destroy", real_drive.name]):
+            result = blkreel(*command, *destroy, check=False)
+            assert result.returncode == 5
+            assert f"--destroy {words}" in result.stderr
+            assert "all data on it would be lost" in result.stderr
+    assert not (tmp_path / "run").exists()
+    assert hashlib.sha256(real_drive.read_bytes()).hexdigest() == before
+    assert blkreel(*replay, "--destroy", words, check=False).returncode in (0, 3)
+    assert blkreel(*prepare, "--destroy", words).returncode == 0
+    assert any(real_drive.read_bytes()[-4096:])
+
+
+@pytest.mark.parametrize(("where", "words"), [
+    ("/dev/null", "not a block device"), ("/tmp", "not a block device"), ("/dev/nosuchdrive", "no such device")])
+def test_what_is_no_drive(blkreel, trace, tmp_path, where, words):
+    result = blkreel("replay", trace, "--on", where, "-o", tmp_path / "run", check=False)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "blkreel drives" in result.stderr
+
+
+def test_an_output_that_exists(blkreel, loop_drive, trace, tmp_path):
+    drive = loop_drive(16 * MIB)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.txt").write_text("years of work")
+    before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
+    for arguments in ([], ["--force"]):
+        result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", *arguments, check=False)
+        assert result.returncode == 1
+        assert str(tmp_path / "run") in result.stderr
+    assert (tmp_path / "run/thesis.txt").read_text() == "years of work"
+    assert hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest() == before
+
+
+def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path):
+    random = np.random.default_rng(4)
+    count = 100_000
+    with TraceWriter(tmp_path / "many.parquet") as out:
+        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": random.integers(0, 10**6, count),
+                   "offset_bytes": random.integers(0, 4096, count) * 4096, "length_bytes": np.full(count, 4096),
+                   "op": np.zeros(count)})
+        out.close({"devices": []})
+    result = blkreel("replay", tmp_path / "many.parquet", "--on", loop_drive(16 * MIB), "--pace", "depth=32",
+                     "-o", tiny_filesystem / "run", check=False)
+    assert result.returncode == 1
+    assert "no space left" in result.stderr
+    assert f"blkreel recover {tiny_filesystem}/run/records.parquet" in result.stderr
+    assert not (tiny_filesystem / "run/records.parquet").exists()
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--idle", "cap=25 fortnights"], "unknown unit"), (["--idle", "cap=25"], "no unit"),
+    (["--idle", "lots"], "cap=25ms"), (["--pace", "quick"], "depth=N"), (["--map", "origami"], "compact")])
+def test_words_that_are_none_of_the_choices(blkreel, loop_drive, trace, tmp_path, arguments, words):
+    result = blkreel("replay", trace, "--on", loop_drive(16 * MIB), "-o", tmp_path / "run", *arguments, check=False)
+    assert result.returncode == 2
+    assert words in result.stderr
+
+
+def test_a_damaged_trace(blkreel, loop_drive, trace, tmp_path, refused):
+    data = trace.read_bytes()
+    trace.write_bytes(data[:len(data) // 2])
+    drive = loop_drive(16 * MIB)
+    result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", check=False)
+    assert result.returncode == 1
+    assert "is cut off" in result.stderr
+
+
+def test_drives_tells_what_can_be_replayed_on(blkreel, loop_drive, mounted):
+    free, used = loop_drive(16 * MIB), loop_drive(16 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", used], check=True)
+    point = mounted(used)
+    drives = {entry["path"]: entry for entry in json.loads(blkreel("drives", "--json").stdout)["drives"]}
+    assert drives[free]["uses"] == []
+    assert drives[free]["destroy"] is None
+    assert drives[used]["uses"] == [f"{used} is mounted at {point}"]
+    text = blkreel("drives").stdout
+    assert free in text
+    assert "mounted" in text

@@ -1,0 +1,321 @@
+"""A run from its plan to its file, with an engine that stands in for the helper."""
+
+import errno
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from blkreel.replay import drive_state
+from blkreel.replay.drive_state import DriveState
+from blkreel.replay.effect import Interrupted
+from blkreel.replay.idle import ORIGINAL as ALL_IDLE
+from blkreel.replay.pace import ORIGINAL
+from blkreel.replay.plan import plan_trace
+from blkreel.replay.precondition import Preparation
+from blkreel.replay.run import Replay
+from blkreel.replay.run_directory import RunDirectory
+from blkreel.replay.states import state_for
+from blkreel.replay.target import find_target
+from blkreel.traces.errors import BlkreelError, OutputExists
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import RUN_SCHEMA
+from blkreel.traces.writer import TraceWriter
+
+ROWS = 600
+
+
+class Task:
+    def update(self, done, detail=""):
+        pass
+
+
+@contextmanager
+def progress(step, total=None):
+    yield Task()
+
+
+class FakeEngine:
+    """Completes what it is given in an order of its own. calls: options and rows of each use.
+
+    spoil(call, rows) may change a batch, or raise. stopped: what the totals say.
+    """
+
+    def __init__(self, spoil=None, stopped=None):
+        self.calls = []
+        self._spoil, self._stopped = spoil, stopped
+
+    def __call__(self, options, plan, on_rows, on_note):
+        seen = []
+        self.calls.append((options, seen))
+        for batch in plan:
+            seen.append(batch)
+            count = len(batch["op"])
+            due_ns = batch["due_ns"]
+            submit_ns = np.where(due_ns < 0, np.arange(count) * 1000, due_ns + 200)
+            rows = {**batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
+                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16)}
+            rows = {name: values[::-1].copy() for name, values in rows.items()}
+            if self._spoil:
+                rows = self._spoil(len(self.calls), rows) or rows
+            on_rows(rows)
+        return {"stopped": self._stopped, "start_monotonic_ns": 1000, "start_realtime_ns": 2000, "underruns": 0,
+                "record_stalls": 0, "altered": {}, "dropped": {}}
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def target(tmp_path):
+    with open(tmp_path / "image", "wb") as file:
+        file.truncate(8 << 20)
+    return find_target(tmp_path / "image")
+
+
+@pytest.fixture
+def plan(tmp_path, target):
+    random = np.random.default_rng(2)
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(ROWS) * 10_000, "latency_ns": np.full(ROWS, 900),
+                   "offset_bytes": random.integers(0, 2048, ROWS) * 4096, "length_bytes": np.full(ROWS, 4096),
+                   "op": random.integers(0, 2, ROWS)})
+        out.close({"devices": [{"name": "src"}], "lost": {"total": 0}})
+    return plan_trace(open_trace(tmp_path / "t.parquet"), target, pace=ORIGINAL, idle=ALL_IDLE)
+
+
+def replay(plan, path, engine, force=False):
+    output = RunDirectory(path, force)
+    output.check()
+    return Replay(plan, output, "label", 1, progress, force, engine).run()
+
+
+def test_a_run_is_a_trace_that_names_its_source(plan, tmp_path):
+    account = replay(plan, tmp_path / "run", FakeEngine())
+    run = open_trace(tmp_path / "run")
+    assert run.is_run
+    assert run.schema.names == RUN_SCHEMA.names
+    assert run.metadata["run"] == account
+    rows, source = run.table().to_pandas(), plan.trace.table().to_pandas()
+    assert len(rows) == ROWS
+    joined = rows.merge(source, left_on="source_row", right_index=True, suffixes=("", "_source"))
+    assert len(joined) == ROWS
+    assert (joined["offset_bytes"] == joined["offset_bytes_source"]).all()
+    assert (joined["op"] == joined["op_source"]).all()
+    assert (rows["submit_ns"] - rows["due_ns"] == 200).all()
+    assert (rows["latency_ns"] == 5000).all()
+    assert account["completed_ops"] == account["planned_ops"] == account["issued_ops"] == ROWS
+    assert account["lateness"]["p50_ns"] == 200
+    assert account["as_planned"]
+    assert account["partial"] is None
+    assert account["wall_ns"] == (ROWS - 1) * 10_000 + 5000
+    assert account["plan_ns"] == (ROWS - 1) * 10_000
+    assert account["source"]["sha256"]
+    assert account["verdict"]["level"] == "qualified", account["verdict"]
+
+
+def test_a_run_can_be_replayed_itself(plan, tmp_path, target):
+    replay(plan, tmp_path / "run", FakeEngine())
+    again = plan_trace(open_trace(tmp_path / "run"), target, pace=ORIGINAL, idle=ALL_IDLE)
+    account = replay(again, tmp_path / "run2", FakeEngine())
+    assert account["completed_ops"] == ROWS
+    assert account["plan_ns"] == (ROWS - 1) * 10_000
+
+
+def test_first_what_is_read_then_the_trace(plan, tmp_path):
+    engine = FakeEngine()
+    account = replay(plan, tmp_path / "run", engine)
+    (first, filled), (second, issued) = engine.calls
+    assert first.may_write
+    assert second.may_write
+    assert sum(batch["length_bytes"].sum() for batch in filled) == plan.prefill.bytes == account["prefill"]["bytes"]
+    assert sum(len(batch["op"]) for batch in issued) == ROWS
+
+
+@pytest.mark.parametrize(("column", "value"), [("offset_bytes", 512), ("length_bytes", 512), ("op", 4),
+                                               ("source_row", 0)])
+def test_a_changed_io_is_noticed(plan, tmp_path, column, value):
+    def spoil(call, rows):
+        if call == 2:
+            rows[column][7] = value
+
+    account = replay(plan, tmp_path / "run", FakeEngine(spoil))
+    assert not account["as_planned"]
+    assert account["verdict"]["level"] == "invalid"
+
+
+def test_a_failed_io_is_counted_and_kept(plan, tmp_path):
+    def spoil(call, rows):
+        if call == 2:
+            rows["status"][3] = -errno.EIO
+
+    account = replay(plan, tmp_path / "run", FakeEngine(spoil))
+    assert account["error_ops"] == 1
+    assert "EIO" in account["verdict"]["reasons"][0]["text"]
+    assert (open_trace(tmp_path / "run").table()["status"].to_numpy() == -errno.EIO).sum() == 1
+
+
+def test_a_missing_io_is_noticed(plan, tmp_path):
+    account = replay(plan, tmp_path / "run", FakeEngine(
+        lambda call, rows: {name: values[:-5] for name, values in rows.items()}))
+    assert "5 of 600 planned I/Os are missing" in str(account["verdict"])
+
+
+def test_an_interrupted_run_is_readable_and_partial(plan, tmp_path):
+    engine = FakeEngine(lambda call, rows: {n: v[-100:] for n, v in rows.items()} if call == 2 else rows)
+    engine_stopped = FakeEngine(stopped="interrupted")
+
+    def first_whole(options, batches, on_rows, on_note):
+        totals = engine(options, batches, on_rows, on_note)
+        return totals | {"stopped": "interrupted"} if len(engine.calls) == 2 else totals
+
+    account = replay(plan, tmp_path / "run", first_whole)
+    run = open_trace(tmp_path / "run")
+    assert run.rows == 100
+    assert account["partial"] == "interrupted"
+    assert account["verdict"]["level"] == "invalid"
+    with pytest.raises(Interrupted) as error:
+        replay(plan, tmp_path / "run2", engine_stopped)
+    assert error.value.exit_code == 130
+    assert not (tmp_path / "run2").exists()
+
+
+def test_an_error_before_the_first_io_leaves_nothing(plan, tmp_path):
+    def spoil(call, rows):
+        if call == 2:
+            raise BlkreelError("the helper broke")
+
+    with pytest.raises(BlkreelError, match="the helper broke"):
+        replay(plan, tmp_path / "run", FakeEngine(spoil))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_later_keeps_what_there_is(plan, tmp_path):
+    engine = FakeEngine()
+
+    def breaks(options, batches, on_rows, on_note):
+        totals = engine(options, batches, on_rows, on_note)
+        if len(engine.calls) == 2:
+            raise BlkreelError("the helper broke")
+        return totals
+
+    with pytest.raises(BlkreelError, match="marked as partial"):
+        replay(plan, tmp_path / "run", breaks)
+    run = open_trace(tmp_path / "run")
+    assert run.rows == ROWS
+    assert run.metadata["run"]["partial"] == "the helper broke"
+
+
+def test_outputs_that_are_in_the_way(plan, tmp_path):
+    replay(plan, tmp_path / "run", FakeEngine())
+    with pytest.raises(OutputExists):
+        RunDirectory(tmp_path / "run", False).check()
+    assert replay(plan, tmp_path / "run", FakeEngine(), force=True)["completed_ops"] == ROWS
+
+    (tmp_path / "died/.records.parquet.spool").mkdir(parents=True)
+    with pytest.raises(BlkreelError, match="blkreel recover .*died/records.parquet"):
+        RunDirectory(tmp_path / "died", False).check()
+    RunDirectory(tmp_path / "died", True).check()
+
+    (tmp_path / "other").mkdir()
+    RunDirectory(tmp_path / "other", False).check()
+    (tmp_path / "other/letter").write_text("dear")
+    for force, error in ((False, OutputExists), (True, BlkreelError)):
+        with pytest.raises(error) as raised:
+            RunDirectory(tmp_path / "other", force).check()
+        assert raised.value.remedy
+    with pytest.raises(BlkreelError, match="is a file"):
+        RunDirectory(tmp_path / "image", True).check()
+    with pytest.raises(BlkreelError, match="mkdir -p"):
+        RunDirectory(tmp_path / "no/run", False).check()
+
+
+def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
+    engine = FakeEngine()
+    state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
+    Preparation(target, state, 1, progress, engine).run()
+    assert [sum(int(batch["length_bytes"].sum()) for batch in rows) for _, rows in engine.calls] == [8 << 20, 8 << 20]
+    remembered = drive_state.load(target)
+    assert (remembered.name, remembered.filled_bytes) == ("full", 8 << 20)
+    assert remembered.scale < 1
+    account = replay(plan, tmp_path / "run", FakeEngine())
+    assert account["state"]["name"] == "full"
+    assert account["state"]["written_since_bytes"] == 0
+    assert drive_state.load(target).written_since_bytes == plan.prefill.bytes + plan.changed_bytes
+
+
+def test_a_filled_drive_has_no_unwritten_blocks(plan, tmp_path, target):
+    bare = plan_trace(plan.trace, target, pace=ORIGINAL, idle=ALL_IDLE, prefill=False)
+    account = replay(bare, tmp_path / "run", FakeEngine())
+    assert account["unwritten_bytes"] == bare.unwritten.bytes > 0
+    assert account["verdict"]["level"] == "invalid"
+    drive_state.save(target, DriveState(name="full", filled_bytes=target.size_bytes))
+    assert replay(bare, tmp_path / "run2", FakeEngine())["unwritten_bytes"] == 0
+    drive_state.remember_writes(target, 0, 4096)
+    assert replay(bare, tmp_path / "run3", FakeEngine())["unwritten_bytes"] > 0
+
+
+def test_a_preparation_that_fails_leaves_the_state_unknown(target):
+    drive_state.save(target, DriveState(name="full"))
+
+    def spoil(call, rows):
+        if call == 2:
+            rows["status"][0] = -errno.ENOSPC
+
+    state = state_for("client", target.size_bytes, target.block_bytes, seed=1, rest_ns=0)
+    with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
+        Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+    assert drive_state.load(target).name is None
+
+
+def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
+    def spoil(call, rows):
+        if call == 1:
+            rows["status"][:] = -errno.EOPNOTSUPP
+
+    state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
+    prepared = Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+    assert prepared.name == "full"
+    assert "refused" in prepared.notes[0]
+
+
+def test_rounds_go_on_until_they_are_steady(target):
+    """The fake drive slows down with every round of the settling step up to the sixth."""
+    def spoil(call, rows):
+        slower = min(max(call - 3, 0), 6)
+        rows["submit_ns"] = rows["submit_ns"] * (1 + slower)
+        rows["complete_ns"] = rows["submit_ns"] + 5000
+
+    engine = FakeEngine(spoil)
+    state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
+    prepared = Preparation(target, state, 1, progress, engine).run()
+    assert len(engine.calls) == 3 + 10
+    assert prepared.notes[0].startswith("steady after 10 rounds")
+    assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
+
+
+def test_rounds_end_where_a_drive_never_settles(target):
+    def spoil(call, rows):
+        rows["submit_ns"] = rows["submit_ns"] * (1 + call % 2)
+        rows["complete_ns"] = rows["submit_ns"] + 5000
+
+    engine = FakeEngine(spoil)
+    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine).run()
+    assert len(engine.calls) == 3 + 25
+    assert prepared.notes[0].startswith("not steady after 25 rounds")
+
+
+def test_a_damaged_state_file_is_an_unknown_state(target, tmp_path):
+    drive_state.save(target, DriveState(name="full"))
+    (file,) = (tmp_path / "state").iterdir()
+    for text in ("", "{}", '{"state": {"name": "full"}}', "[1]"):
+        file.write_text(text)
+        assert drive_state.load(target).name is None
+
+
+def test_a_state_that_cannot_be_remembered(target, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", "/proc/nowhere")
+    with pytest.raises(BlkreelError, match="BLKREEL_STATE_DIR"):
+        drive_state.save(target, DriveState(name="full"))

@@ -1,0 +1,245 @@
+"""What a report and a comparison say, before anything is drawn: every shown figure recomputed, runs grouped soundly."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from blkreel.analysis import charts, columns, definitions, numbers, present
+from blkreel.traces.errors import BlkreelError, OutputExists, TraceError, UsageError
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from synthetic_runs import MS, write_four_runs, write_run, write_trace  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return write_four_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def compared(runs):
+    return present.compare(runs)
+
+
+def test_every_published_recipe_gives_the_figure_of_the_report(runs, compared):
+    """The page tells a reader how to recompute each figure; this reader does."""
+    entries = {entry["runs"][0]["path"]: entry for section in compared["sections"] for entry in section["entries"]}
+    for run in runs:
+        names = {"pd": pd}
+        exec(definitions.PREAMBLE.replace("RUN/records.parquet", str(run / "records.parquet")), names)
+        entry = entries[str(run)]
+        for definition in definitions.FIGURES:
+            expected = eval(definition.recompute, names)
+            shown = definitions.figure_at(entry["figures"], definition.key)
+            assert shown == pytest.approx(float(expected), rel=1e-12), definition.key
+        for name, definition in definitions.HEADLINE.items():
+            assert entry["headline"][name]["value"] == definitions.figure_at(entry["figures"], definition.key)
+
+
+def test_paces_stand_apart_in_a_fixed_order(runs, compared):
+    assert [section["title"] for section in compared["sections"]] == ["Original timing",
+                                                                     "Original timing, idle capped at 3 ms"]
+    assert [[entry["label"] for entry in section["entries"]] for section in compared["sections"]] == 2 * [
+        ["In memory", "On disk"]]
+    backwards = present.compare(runs[::-1])
+    assert [section["title"] for section in backwards["sections"]] == [s["title"] for s in compared["sections"]]
+
+
+def test_document_is_json_and_says_its_version(compared):
+    assert json.loads(json.dumps(compared)) == compared
+    assert compared["version"] == 1 and compared["parameters"] == {"burst_gap_ns": 100 * MS}
+
+
+def test_verdicts_add_what_the_analysis_sees(compared):
+    original, capped = compared["sections"]
+    levels = [[entry["verdict"]["level"] for entry in section["entries"]] for section in (original, capped)]
+    assert levels == [["qualified", "qualified"], ["qualified", "invalid"]]
+    texts = [reason["text"] for reason in capped["entries"][1]["verdict"]["reasons"]]
+    assert any("180 µs" in text for text in texts)
+    assert any("idle" in text for text in texts)
+    assert any("n=1" in text and "no interval" in text for text in texts)
+
+
+def test_one_run_has_no_interval(compared):
+    for section in compared["sections"]:
+        for entry in section["entries"]:
+            assert all(figure["smallest"] is None and figure["largest"] is None
+                       for figure in entry["headline"].values())
+
+
+def test_repetitions_are_pooled_and_shown_as_one_entry(tmp_path):
+    paths = [write_run(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
+    document = present.compare(paths)
+    (entry,) = document["sections"][0]["entries"]
+    each = [run["figures"] for run in entry["runs"]]
+    assert entry["n"] == 2 and entry["figures"]["read"]["ops"] == sum(one["read"]["ops"] for one in each)
+    service = entry["headline"]["read_service_ns"]
+    assert service["value"] == pytest.approx((each[0]["read"]["service_ns"] * each[1]["read"]["service_ns"]) ** 0.5)
+    assert service["smallest"] == min(one["read"]["service_ns"] for one in each)
+    # A percentile of both is a read of one of them, not a mean.
+    latencies = pd.concat(pd.read_parquet(path / "records.parquet").query("op == 0").latency_ns for path in paths)
+    p99 = entry["headline"]["read_latency_p99_ns"]["value"]
+    assert p99 == latencies.sort_values().iloc[-(-len(latencies) * 99 // 100) - 1]
+
+
+def test_other_states_and_drives_are_other_entries(tmp_path):
+    paths = [write_run(tmp_path / "a", state="client"), write_run(tmp_path / "b", state="full"),
+             write_run(tmp_path / "c", label="other")]
+    labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
+    assert labels == ["fast drive, client", "fast drive, full", "other"]
+
+
+def test_different_traces_never_share_a_section(tmp_path, runs):
+    trace = write_trace(tmp_path / "game.parquet")
+    document = present.compare([*runs[:1], trace])
+    assert len(document["sections"]) == 2
+    assert document["notes"] and all("(" in section["title"] for section in document["sections"])
+
+
+def test_a_run_named_twice_is_refused(runs):
+    with pytest.raises(UsageError, match="named twice"):
+        present.compare([runs[0], runs[0] / "records.parquet"])
+
+
+def test_report_of_a_trace_names_threads_and_losses(tmp_path):
+    document = present.report(write_trace(tmp_path / "game.parquet", lost=7))
+    assert document["threads"][0]["name"] == "aria2c"
+    assert document["threads"][0]["write_ops"] == document["entry"]["figures"]["write"]["ops"]
+    assert sum(row["read_ops"] for row in document["threads"]) == document["entry"]["figures"]["read"]["ops"]
+    assert document["entry"]["verdict"]["level"] == "qualified"
+    assert "lost 7 events" in document["entry"]["verdict"]["reasons"][0]["text"]
+    assert document["source"]["command"] == ["./start-game"]
+
+
+def test_page_is_whole_or_not_there(tmp_path, runs, monkeypatch):
+    output = tmp_path / "compare.html"
+    output.write_text("mine")
+    with pytest.raises(OutputExists):
+        present.compare(runs[:1], output)
+    assert output.read_text() == "mine"
+    present.compare(runs[:1], output, force=True)
+    assert output.read_text().startswith("<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_page_in_a_missing_directory_names_it(tmp_path, runs):
+    with pytest.raises(BlkreelError, match="mkdir -p"):
+        present.compare(runs[:1], tmp_path / "nowhere" / "compare.html")
+
+
+def test_foreign_input_leaves_no_page(tmp_path, runs):
+    foreign = tmp_path / "foreign.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(foreign)
+    with pytest.raises(TraceError, match="not a trace"):
+        present.compare([*runs, foreign], tmp_path / "compare.html")
+    assert not (tmp_path / "compare.html").exists()
+
+
+def test_a_trace_without_rows_still_gives_a_page(tmp_path):
+    from blkreel.traces.schema import TRACE_SCHEMA
+    from blkreel.traces.writer import TraceWriter
+    with TraceWriter(tmp_path / "empty.parquet", TRACE_SCHEMA) as writer:
+        writer.close({})
+    document = present.report(tmp_path / "empty.parquet", tmp_path / "report.html")
+    assert document["entry"]["headline"]["read_throughput_mb_s"]["value"] is None
+    assert "no reads" in {columns.missing(document["entry"], key) for key in columns.TITLES}
+
+
+def test_text_in_the_input_cannot_become_markup(tmp_path):
+    label = "<script>alert(1)</script></script><!--"
+    run = write_run(tmp_path / "run", label=label)
+    present.compare([run], tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+
+
+def test_page_asks_for_nothing_and_is_small(tmp_path, runs):
+    present.compare(runs, tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    assert len(page.encode()) < 3_000_000
+    assert page.count("window.vegaEmbed=") == 1
+    # The library names its own schema addresses; the page itself refers to nothing outside.
+    assert "<link" not in page and "src=" not in page.split("<script", 1)[0] and "@import" not in page
+
+
+def test_no_chart_carries_more_than_a_few_thousand_marks(tmp_path):
+    run = write_run(tmp_path / "run", seconds=60)
+    measured = present.measure(run)
+    _, section = present.document.report(measured)
+    (entry,) = section.entries
+    specs = [charts.timeline([entry]), charts.heat(entry, 0), charts.iops(entry), charts.sizes(entry),
+             charts.tail([(entry, entry.partial.read.latency)], [entry.shown["label"]], "read latency")]
+    for spec in specs:
+        text = json.dumps(spec)
+        values = sum(len(part) for part in _values(json.loads(text)))
+        assert 0 < values < 4000
+
+
+def _values(node):
+    if isinstance(node, dict):
+        if isinstance(node.get("values"), list) and node["values"] and isinstance(node["values"][0], dict):
+            yield node["values"]
+        for value in node.values():
+            yield from _values(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _values(value)
+
+
+def test_timeline_steps_hold_every_byte(tmp_path):
+    measured = present.measure(write_run(tmp_path / "run"))
+    steps = charts.timeline_steps(measured.timeline)
+    total = {"read": 0.0, "write": 0.0}
+    for step, following in zip(steps, steps[1:], strict=False):
+        for key in total:
+            total[key] += step[key] * 1e6 * (following["t"] - step["t"])
+    assert total["read"] == pytest.approx(measured.partial.read.bytes, rel=1e-4)
+    assert total["write"] == pytest.approx(measured.partial.write.bytes, rel=1e-4)
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (None, "–"), (0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (9.996, "10.0"), (99.96, "100"), (12345.6, "12,346"),
+    (0.9996, "1.00"), (-3.14159, "-3.14")])
+def test_three_digits(value, text):
+    assert numbers.digits(value) == text
+
+
+def test_a_column_has_one_unit_that_keeps_its_small_values_readable():
+    assert numbers.time_unit([1_500_000_000, 1_200_000_000]) == (10**9, "s")
+    assert numbers.time_unit([45_000, 960_000]) == (1000, "µs")
+    assert numbers.time_unit([None]) == (1_000_000, "ms")
+    assert numbers.setting(25 * MS) == "25 ms" and numbers.setting(100 * MS) == "100 ms"
+
+
+# The installed command.
+
+def test_commands_print_figures_and_the_path_of_the_page(blkreel, tmp_path, runs):
+    output = tmp_path / "compare.html"
+    shown = blkreel("compare", *runs, "-o", output)
+    assert f"Page: {output}" in shown.stdout and "Wait, s" in shown.stdout and "invalid" in shown.stdout
+    again = blkreel("compare", *runs, "-o", output, check=False)
+    assert again.returncode == 1 and "--force" in again.stderr and "exists" in again.stderr
+    assert blkreel("compare", *runs, "-o", output, "--force").returncode == 0
+    document = json.loads(blkreel("compare", *runs, "--json").stdout)
+    assert document == present.compare(runs)
+
+
+def test_report_command(blkreel, tmp_path):
+    trace = write_trace(tmp_path / "game.parquet")
+    shown = blkreel("report", trace, "-o", tmp_path / "report.html")
+    assert "Burst throughput" in shown.stdout and "n too small (n=" in shown.stdout
+    assert json.loads(blkreel("report", trace, "--json", "--gap", "5ms").stdout)["parameters"]["burst_gap_ns"] == 5 * MS
+    assert blkreel("report", trace, "--gap", "5", check=False).returncode == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"hello, this is no trace at all"])
+def test_command_refuses_what_is_no_trace(blkreel, tmp_path, content):
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(content)
+    for command in ("report", "compare"):
+        result = blkreel(command, path, "-o", tmp_path / "out.html", check=False)
+        assert result.returncode == 1 and "Traceback" not in result.stderr and str(path) in result.stderr
+        assert not (tmp_path / "out.html").exists()
