@@ -43,7 +43,10 @@ def _entry(drive, kernel):
 
 def _show(entries):
     columns = ("drive", "model", "size", "in use", "--destroy", "state")
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        # Whole, however narrow the terminal: it is there to be copied.
+        table.add_column(name, no_wrap=name in ("drive", "--destroy"), overflow="fold")
     for entry in entries:
         state = entry["state"]
         since = f", {format_bytes(state['written_since_bytes'])} written since" if state["name"] else ""

@@ -11,7 +11,7 @@ _EXACT_BITS = 20
 _SUB_BITS = 10
 _OCTAVES = 42
 
-# What a run may not exceed (docs/methodology.md, section 3).
+# What a run may not exceed (docs/method.md, "Verdict on a run").
 HOST_P99_LIMIT_NS = 100_000
 HOST_MAX_LIMIT_NS = 10_000_000
 DRIFT_LIMIT_NS = 1_000_000

@@ -72,7 +72,7 @@ class Preparation:
             self.written_bytes += effect.written_bytes
             rates.append(effect.bytes_per_s)
             if effect.refused_discards:
-                return [f"not erased: the drive refused {effect.refused_discards} discards"]
+                return ["not erased: the drive refused its discards"]
         if step.rounds == 1:
             return []
         last = ", ".join(format_bytes(rate) for rate in rates[-ROUNDS:])

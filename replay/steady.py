@@ -1,4 +1,4 @@
-"""Whether a series of rounds has settled (docs/methodology.md, section 1)."""
+"""Whether a series of rounds has settled (docs/replay.md, "States")."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Whether a run may be published, and what speaks against it (docs/methodology.md, section 3).
+"""Whether a run may be published, and what speaks against it (docs/method.md, "Verdict on a run").
 
 Works on the account of a run, the metadata key `run`, alone: so whoever has the file can judge again.
 """
