@@ -16,24 +16,25 @@ HELPER = Path(__file__).with_name("blkreel-capture")
 COLUMNS = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offset_bytes", "i8"),
            ("length_bytes", "i8"), ("flags", "i4"), ("tid", "i4"), ("device", "i2"), ("cpu", "i2"),
            ("status", "i2"), ("op", "i1")]
+_DEATH_TIMEOUT_S = 5
 
 
 class Helper:
-    """A running helper. Its rows go to `append` in a thread of its own.
+    """A running helper. Its rows go to `append` in a thread of its own; `flush` is called there twice a second.
 
     attached, end: what it said when it began and ended, None before. error: why the stream ended early;
     died: by the end of the helper itself, and not because `append` failed.
     on_change is called, in that thread, after each of these changes; it must not block.
     """
 
-    def __init__(self, arguments: list[str], append, on_change):
+    def __init__(self, arguments: list[str], append, flush, on_change):
         self.attached = self.end = self.error = None
         self.died = False
         self.events = self.lost = 0
         self.threads: dict[int, dict] = {}
         self.ios = np.zeros(len(OPS), np.int64)
         self.bytes = np.zeros(len(OPS), np.int64)
-        self._append, self._on_change = append, on_change
+        self._append, self._flush, self._on_change = append, flush, on_change
         self._stderr = tempfile.TemporaryFile()
         # A session of its own: Ctrl-C is for the command and for us, and must not end the helper in mid-stream.
         self.process = subprocess.Popen([HELPER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -61,7 +62,7 @@ class Helper:
                     self.events, self.lost = item.fields["events"], item.fields["lost"]["total"]
         except BlockStreamError as error:
             self.died = True
-            self.error = self._own_words() if self.process.poll() != 0 else error
+            self.error = self._own_words() or error
         except Exception as error:  # noqa: BLE001 - whatever stops this thread must reach the user
             self.error = error
             # Nobody reads on: an end of its pipe stops the helper where a full one would hold it.
@@ -81,6 +82,8 @@ class Helper:
                 self._take_thread(tid, pid, _text(comm), _text(process))
         elif fields["note"] == "progress":
             self.lost = fields["lost"]
+            # On an idle drive no further row would push the last ones out.
+            self._flush()
         elif fields["note"] == "attached":
             self.attached = fields
             self._on_change()
@@ -92,9 +95,15 @@ class Helper:
             entry["names"].append(comm)
 
     def _own_words(self):
-        self.process.wait()
+        """Why the helper died, None where it did not: then it was the stream that broke."""
+        self.process.stdin.close()
+        try:
+            code = self.process.wait(timeout=_DEATH_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return None
         self._stderr.seek(0)
-        return _error_of(self._stderr.read().decode(errors="replace"), self.process.returncode)
+        return _error_of(self._stderr.read().decode(errors="replace"), code) if code else None
 
 
 def probe(kind: str = "auto") -> dict:

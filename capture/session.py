@@ -114,7 +114,8 @@ class _Session:
         if self.options.cold:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
-        self.helper = Helper(self._helper_arguments(), self.spool.append, lambda: self.changes.put("helper"))
+        self.helper = Helper(self._helper_arguments(), self.spool.append, self.spool.flush,
+                             lambda: self.changes.put("helper"))
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (self.helper.attached or self.helper.error or self.interrupted):
             if time.monotonic() > deadline:

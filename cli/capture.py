@@ -70,6 +70,8 @@ def command(ctx, devices, output, path, duration_ns, cold, user, ring_bytes, pro
         print(json.dumps(document))
     else:
         _show(document)
+    for line in result.missing + result.incomplete:
+        print(f"blkreel: not complete: {line}", file=sys.stderr)
     if result.command_exit_code and not result.interrupted:
         return result.command_exit_code
     return _NOT_TRUSTWORTHY if result.missing else 0
@@ -109,7 +111,7 @@ def _document(result):
 
 
 def _show(document):
-    """A few lines on stdout; what the trace lacks on stderr."""
+    """A few lines on stdout."""
     per_io = f", {document['bytes_per_io']} bytes per I/O" if document["rows"] else ""
     print(f"{document['path']}: {format_count(document['rows'])} I/Os of {', '.join(document['devices'])} in "
           f"{format_ns(document['duration_ns'])}, {format_bytes(document['file_bytes'])}{per_io}")
@@ -119,5 +121,3 @@ def _show(document):
     if document["in_flight_at_end"]:
         parts.append(f"in flight at the end {format_count(document['in_flight_at_end'])}")
     print("  " + ", ".join(parts))
-    for line in document["missing"] + document["incomplete"]:
-        print(f"blkreel: not complete: {line}", file=sys.stderr)

@@ -1,0 +1,182 @@
+"""However a capture ends, the trace is whole or nothing stands under its name."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pyarrow as pa
+import pytest
+
+from blkreel.traces.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+READ = "dd if={drive} of=/dev/null bs=4k count={count} iflag=direct status=none"
+
+
+@pytest.fixture
+def started(blkreel, tmp_path):
+    """Start a capture in a session of its own, as a terminal would, and wait until it records."""
+    running = []
+
+    def start(*arguments):
+        process = subprocess.Popen([blkreel.command, "capture", "-o", tmp_path / "t.parquet", *map(str, arguments)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   env=blkreel.environment)
+        running.append(process)
+        wait_until(lambda: "epoch_ns" in spooled(tmp_path / ".t.parquet.spool/metadata.json"), process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def spooled(path):
+    try:
+        return json.loads(path.read_text())
+    except OSError:
+        return {}
+
+
+def wait_until(holds, process=None, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        assert process is None or process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+
+
+def helpers_of(pid):
+    result = subprocess.run(["pgrep", "-P", str(pid), "-x", "blkreel-capture"], capture_output=True, text=True)
+    return [int(line) for line in result.stdout.split()]
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def read(drive, count):
+    subprocess.run(READ.format(drive=drive, count=count), shell=True, check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
+    drive = loop_drive()
+    process = started(drive)
+    read(drive, 500)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "500 I/Os" in stdout
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 500
+    assert trace.metadata["lost"]["total"] == 0 and trace.metadata["unmatched"] == 0
+    assert not (tmp_path / ".t.parquet.spool").exists()
+
+
+def test_ctrl_c_reaches_the_command_and_keeps_the_trace(started, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; touch read; exec sleep 1000")
+    wait_until(lambda: open_rows(tmp_path) >= 100, process)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert open_trace(tmp_path / "t.parquet").rows == 100
+
+
+def open_rows(directory):
+    """Rows that have reached the disk."""
+    path, count = directory / ".t.parquet.spool/rows.arrows", 0
+    try:
+        with pa.OSFile(str(path)) as file:
+            for batch in pa.ipc.open_stream(file):
+                count += batch.num_rows
+    except (OSError, pa.ArrowException):
+        pass
+    return count
+
+
+def test_a_killed_capture_takes_its_helper_along_and_can_be_recovered(started, blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive)
+    helper, = helpers_of(process.pid)
+    read(drive, 2000)
+    wait_until(lambda: open_rows(tmp_path) >= 2000, process)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not lives(helper))
+    assert not (tmp_path / "t.parquet").exists()
+    blkreel("recover", tmp_path / "t.parquet")
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 2000
+    assert trace.metadata["recovered"] and trace.metadata["devices"][0]["path"] == drive
+
+
+def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive)
+    read(drive, 1000)
+    wait_until(lambda: open_rows(tmp_path) >= 1000, process)
+    os.kill(*helpers_of(process.pid), signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "broke off" in stderr and "signal 9" in stderr
+    assert open_trace(tmp_path / "t.parquet").rows == 1000
+
+
+def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):
+    result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", "--for", "500ms", "--json")
+    summary = json.loads(result.stdout)
+    assert summary["rows"] == 0
+    assert 0.5e9 <= summary["duration_ns"] < 20e9
+    assert open_trace(tmp_path / "t.parquet").rows == 0
+
+
+@pytest.mark.parametrize("script, code", [("exit 7", 7), ("kill -9 $$", 137)])
+def test_the_exit_code_of_the_command_is_passed_on(blkreel, loop_drive, tmp_path, script, code):
+    drive = loop_drive()
+    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c",
+                     f"{READ.format(drive=drive, count=3)}; {script}", check=False)
+    assert result.returncode == code
+    assert open_trace(tmp_path / "t.parquet").rows == 3
+
+
+def test_what_is_in_flight_at_the_end_has_a_row_without_latency(started, loop_drive, tmp_path):
+    """A request that is issued and does not complete: its backing file system is frozen."""
+    image_fs, mount = loop_drive(64 << 20), tmp_path / "below"
+    subprocess.run(["mkfs.ext4", "-q", image_fs], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", image_fs, mount], check=True)
+    upper = None
+    try:
+        with open(mount / "image", "wb") as image:
+            image.truncate(16 << 20)
+        upper = subprocess.run(["losetup", "--find", "--show", mount / "image"], capture_output=True, text=True,
+                               check=True).stdout.strip()
+        process = started(upper)
+        subprocess.run(["fsfreeze", "--freeze", mount], check=True)
+        writer = subprocess.Popen(["dd", "if=/dev/zero", f"of={upper}", "bs=4k", "count=1", "oflag=direct",
+                                   "status=none"])
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+        subprocess.run(["fsfreeze", "--unfreeze", mount], check=True)
+        writer.wait(timeout=60)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", mount], check=False, stderr=subprocess.DEVNULL)
+        if upper:
+            subprocess.run(["losetup", "--detach", upper], check=True)
+        wait_until(lambda: subprocess.run(["umount", mount], stderr=subprocess.DEVNULL).returncode == 0)
+    trace = open_trace(tmp_path / "t.parquet")
+    rows = trace.table().to_pandas()
+    assert rows[["latency_ns", "offset_bytes", "length_bytes", "op"]].values.tolist() == [[-1, 0, 4096, 1]]
+    assert trace.metadata["in_flight_at_end"] == 1

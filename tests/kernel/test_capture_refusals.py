@@ -1,0 +1,147 @@
+"""A capture that cannot begin says why and what mends it, and leaves nothing behind."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from blkreel.traces.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def refused(blkreel, tmp_path):
+    """Run a capture that must fail with `code`; its one line of error. Nothing may be left in the directory."""
+    def run(*arguments, code, trace=tmp_path / "t.parquet", **options):
+        before = sorted(tmp_path.iterdir())
+        result = blkreel("capture", "-o", trace, *arguments, check=False, **options)
+        assert result.returncode == code, result.stderr
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert sorted(tmp_path.iterdir()) == before
+        return result.stderr.strip().splitlines()[-1]
+
+    return run
+
+
+def test_no_such_device(refused):
+    assert "no such device: /dev/blkreel0" in refused("/dev/blkreel0", code=2)
+
+
+def test_a_command_without_its_dashes(refused):
+    assert "put a command behind --" in refused("ls", code=2)
+
+
+def test_a_file_is_not_a_device(refused, tmp_path):
+    (tmp_path / "image").touch()
+    assert "is a file" in refused(tmp_path / "image", code=2)
+
+
+def test_a_drive_without_requests(refused):
+    if not Path("/dev/zram0").exists():
+        pytest.skip("needs a bio-based drive: modprobe zram")
+    error = refused("/dev/zram0", code=1)
+    assert "no requests to record" in error and "lsblk" in error
+
+
+def test_a_directory_in_memory(refused):
+    assert "no drive" in refused("--path", "/dev/shm", code=2)
+
+
+def test_nothing_named(refused):
+    assert "name a device, --path DIR or a command" in refused(code=2)
+
+
+def test_an_unknown_unit(refused):
+    error = refused("--for", "60", "--path", "/", code=2)
+    assert "no unit" in error
+
+
+def test_no_such_command(refused, loop_drive):
+    assert "no such command: blkreel-nothing" in refused(loop_drive(), "--", "blkreel-nothing", code=2)
+
+
+def test_a_command_that_cannot_be_executed(refused, loop_drive, tmp_path):
+    (tmp_path / "broken").write_bytes(b"\0\0\0\0")
+    (tmp_path / "broken").chmod(0o755)
+    assert "cannot run" in refused(loop_drive(), "--", tmp_path / "broken", code=2)
+
+
+def test_no_such_user(refused, loop_drive):
+    assert "no such user: nobody-at-all" in refused(loop_drive(), "--user", "nobody-at-all", "--", "true", code=2)
+
+
+def test_an_output_that_exists_is_kept(blkreel, loop_drive, tmp_path):
+    drive, trace = loop_drive(), tmp_path / "t.parquet"
+    trace.write_text("precious")
+    result = blkreel("capture", drive, "-o", trace, "--", "touch", tmp_path / "started", check=False)
+    assert result.returncode == 1 and "exists" in result.stderr and "--force" in result.stderr
+    assert trace.read_text() == "precious"
+    assert not (tmp_path / "started").exists(), "the command must not have run for nothing"
+    blkreel("capture", drive, "-o", trace, "--force", "--", "true")
+    assert open_trace(trace).rows == 0
+
+
+def test_no_privilege(loop_drive, blkreel):
+    """As an ordinary user, with an output of its own."""
+    drive = loop_drive()
+    directory = Path(tempfile.mkdtemp(prefix="blkreel-test-"))
+    try:
+        directory.chmod(0o777)
+        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        if subprocess.run([*as_nobody, blkreel.command, "--version"], capture_output=True).returncode:
+            pytest.skip("needs a checkout that other users may read")
+        result = subprocess.run([*as_nobody, blkreel.command, "capture", drive, "-o", directory / "t.parquet",
+                                 "--", "true"], capture_output=True, text=True)
+        assert result.returncode == 1
+        assert "no permission" in result.stderr and "sudo blkreel capture" in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert list(directory.iterdir()) == []
+    finally:
+        shutil.rmtree(directory)
+
+
+def test_no_space_for_the_trace(blkreel, loop_drive, tiny_filesystem):
+    drive, trace = loop_drive(), tiny_filesystem / "t.parquet"
+    script = f"dd if={drive} of=/dev/null bs=512 count=60000 iflag=direct status=none"
+    result = blkreel("capture", drive, "-o", trace, "--", "sh", "-c", script, check=False)
+    assert result.returncode == 1
+    assert "no space left" in result.stderr and "df -h" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not trace.exists()
+
+
+def test_the_trace_on_the_drive_that_it_records_is_noticed(blkreel, loop_drive, tmp_path):
+    drive, mount = loop_drive(64 << 20), tmp_path / "fs"
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", drive, mount], check=True)
+    try:
+        result = blkreel("capture", "-o", mount / "t.parquet", "--", "true", cwd=mount)
+        assert "writing it becomes part of the trace" in result.stderr
+        assert open_trace(mount / "t.parquet").metadata["devices"][0]["path"] == drive
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+def test_under_sudo_the_command_and_the_trace_are_the_callers(blkreel, loop_drive):
+    drive = loop_drive()
+    directory = Path(tempfile.mkdtemp(prefix="blkreel-test-"))
+    directory.chmod(0o777)
+    sudo = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
+    try:
+        script = f"id -u > {directory}/uid; echo $HOME >> {directory}/uid"
+        blkreel("capture", drive, "-o", directory / "t.parquet", "--", "sh", "-c", script, env=sudo)
+        assert (directory / "uid").read_text().split()[0] == "65534"
+        assert (directory / "uid").read_text().split()[1] != os.environ.get("HOME")
+        assert (directory / "t.parquet").stat().st_uid == 65534
+        (directory / "uid").unlink()
+        blkreel("capture", drive, "-o", directory / "t.parquet", "--force", "--user", "root",
+                "--", "sh", "-c", script, env=sudo)
+        assert (directory / "uid").read_text().split()[0] == "0"
+    finally:
+        shutil.rmtree(directory)

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* From a record of the kernel side to the columns of the trace. */
+#include "rows.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+static void test_status_is_an_errno_whatever_the_kernel_gives(void)
+{
+	assert(status_errno(0) == 0);
+	assert(status_errno(-EIO) == -EIO); /* before 5.17 */
+	assert(status_errno(10) == -EIO); /* BLK_STS_IOERR */
+	assert(status_errno(3) == -ENOSPC);
+	assert(status_errno(7) == -ENODATA); /* BLK_STS_MEDIUM */
+	assert(status_errno(200) == -EIO); /* a code that moved between kernels */
+}
+
+static void test_times_are_relative_and_the_unknown_is_minus_one(void)
+{
+	struct row_block *block = calloc(1, sizeof(*block));
+	struct io_record record = {
+		.op = OP_WRITE, .start_ns = 900, .submit_ns = 1500, .complete_ns = 1700, .sector = 1ull << 40,
+		.length_bytes = 3u << 30, .flags = FLAG_FUA, .tid = 77, .device = 3, .cpu = 5, .error = 10,
+	};
+
+	row_append(block, &record, 1000);
+	assert(block->rows == 1);
+	assert(block->submit_ns[0] == 500 && block->latency_ns[0] == 200 && block->queue_ns[0] == 600);
+	assert(block->offset_bytes[0] == 1ll << 49); /* sectors of 512, beyond 32 bits */
+	assert(block->length_bytes[0] == 3ll << 30);
+	assert(block->op[0] == 1 && block->flags[0] == FLAG_FUA && block->tid[0] == 77);
+	assert(block->device[0] == 3 && block->cpu[0] == 5 && block->status[0] == -EIO);
+
+	record.start_ns = 0;
+	record.complete_ns = 0;
+	row_append(block, &record, 1000);
+	assert(block->latency_ns[1] == -1 && block->queue_ns[1] == -1);
+
+	record.start_ns = 1501; /* a cached stamp may lie behind the issue */
+	row_append(block, &record, 1000);
+	assert(block->queue_ns[2] == -1);
+	free(block);
+}
+
+static void test_columns_stand_as_the_layout_says(void)
+{
+	struct row_block *block = calloc(1, sizeof(*block));
+	const void *columns[ROW_COLUMNS];
+
+	row_columns(block, columns);
+	assert(row_layout.column_count == ROW_COLUMNS);
+	assert(columns[0] == block->submit_ns && columns[5] == block->flags && columns[10] == block->op);
+	assert(row_layout.columns[10].width_bytes == sizeof(block->op[0]));
+	free(block);
+}
+
+int main(void)
+{
+	test_status_is_an_errno_whatever_the_kernel_gives();
+	test_times_are_relative_and_the_unknown_is_minus_one();
+	test_columns_stand_as_the_layout_says();
+	return 0;
+}

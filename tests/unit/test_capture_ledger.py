@@ -1,0 +1,59 @@
+"""What a capture says about its own completeness."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from blkreel.capture.ledger import incomplete, metadata_of, missing
+
+COUNTS = ("reused", "unmatched", "in_flight_at_start", "unissued", "empty_flushes", "requeued", "merged", "other_ops",
+          "out_of_range")
+
+
+def end_block(issued=1000, seen=1000, lost=0, **ledger):
+    return {"ledger": {**dict.fromkeys(COUNTS, 0), **ledger}, "lost": {"total": lost, "per_cpu": {}, "intervals": []},
+            "in_flight_at_end": 0, "queued_at_end": 0, "recursion_misses": 0, "cpu_ns": 1,
+            "drives": [{"device": "7:0", "diskstats": {"read": issued}, "seen": {"read": seen}}]}
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """What is missing in the words of the user, for an end block, with the kernel's counters switched on."""
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+
+    def words(**end):
+        return missing(metadata_of(end_block(**end), [SimpleNamespace(name="loop0")]))
+
+    return words
+
+
+def test_a_whole_capture_has_nothing_to_say(words):
+    assert words() == []
+
+
+@pytest.mark.parametrize("end, text", [
+    (dict(seen=900, lost=100), "100 I/Os were lost because the ring was full"),
+    (dict(seen=900, unmatched=100), "100 I/Os completed whose issue was not seen"),
+    (dict(out_of_range=5), "5 events had a tag"),
+    (dict(seen=900), "the kernel's counters say 1,000 I/Os, the capture accounts for 900"),
+])
+def test_each_way_to_lose_an_io_is_told(words, end, text):
+    found = words(**end)
+    assert len(found) == 1 and text in found[0]
+
+
+@pytest.mark.parametrize("reason", ["empty_flushes", "in_flight_at_start", "reused", "unissued"])
+def test_what_the_counters_count_and_the_trace_does_not_is_explained(words, reason):
+    assert words(seen=950, **{reason: 50}) == []
+
+
+def test_an_io_without_latency_is_incomplete_and_not_missing(words):
+    metadata = metadata_of(end_block(seen=998, reused=2), [SimpleNamespace(name="loop0")])
+    assert incomplete(metadata) == ["2 I/Os have no latency: their completion was not seen"]
+
+
+def test_switched_off_counters_accuse_nobody(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: False)
+    metadata = metadata_of(end_block(issued=0), [SimpleNamespace(name="loop0")])
+    assert metadata["diskstats"]["difference"] is None
+    assert missing(metadata) == []
