@@ -80,6 +80,18 @@ def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issu
 
 
 @pytest.mark.parametrize("plain", [False, True])
+def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
+    """The kernel refuses them there when they are tried without waiting."""
+    offsets = np.arange(0, 4 * MIB, MIB)
+    issue(a_plan(offsets, length_bytes=MIB, op=OPS["write"]), target=zram_drive, may_write=True)
+    seen = Counters(zram_drive)
+    _, records = issue(a_plan(offsets, length_bytes=MIB, op=OPS["discard"]), target=zram_drive, may_write=True)
+    assert set(records["status"]) == {0}
+    assert seen["discards"] == 4
+    with open(zram_drive, "rb") as drive:
+        assert not any(drive.read(4 * MIB))
+
+
 def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, issue, plain):
     drive = loop_drive(SIZE)
     image = loop_drive.image_of(drive)
