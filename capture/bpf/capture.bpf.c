@@ -151,31 +151,30 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 	return READ((struct request___rq_disk *)rq, rq_disk);
 }
 
-static __always_inline __s32 device_of(struct request *rq)
+/* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
+static __always_inline struct place place_of(struct request *rq)
 {
+	struct place place = { .device = -1 };
+	__u32 number, queue, tag, queues = 0, depth = 0;
 	struct gendisk *disk = disk_of(rq);
-	__u32 number;
+	struct blk_mq_hw_ctx *hctx;
+	__s32 internal_tag;
 
 	if (!disk)
-		return -1;
+		return place;
 	number = (__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor);
 	for (int i = 0; i < MAX_DEVICES; i++) {
 		if (i >= config.device_count)
 			break;
-		if (config.devices[i].number == number)
-			return i;
+		if (config.devices[i].number != number)
+			continue;
+		place.device = i;
+		place.data_slot = config.devices[i].slot_base;
+		place.flush_slot = config.devices[i].flush_base;
+		queues = config.devices[i].queues;
+		depth = config.devices[i].depth;
+		break;
 	}
-	return -1;
-}
-
-/* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
-static __always_inline struct place place_of(struct request *rq)
-{
-	struct place place = { .device = device_of(rq) };
-	struct blk_mq_hw_ctx *hctx;
-	__u32 queue, tag;
-	__s32 internal_tag;
-
 	if (place.device < 0)
 		return place;
 	place.op = trace_op_of(READ(rq, cmd_flags));
@@ -184,15 +183,9 @@ static __always_inline struct place place_of(struct request *rq)
 	/* With a scheduler the driver's tag comes at dispatch only; its own stays from entry to end. */
 	internal_tag = READ(rq, internal_tag);
 	tag = internal_tag >= 0 ? internal_tag : READ(rq, tag);
-	for (int i = 0; i < MAX_DEVICES; i++) {
-		const volatile struct device_config *device = &config.devices[i];
-
-		if (i != place.device)
-			continue;
-		place.in_range = queue < device->queues && tag < device->depth;
-		place.data_slot = device->slot_base + queue * device->depth + tag;
-		place.flush_slot = device->flush_base + queue;
-	}
+	place.in_range = queue < queues && tag < depth;
+	place.data_slot += queue * depth + tag;
+	place.flush_slot += queue;
 	if (!place.in_range)
 		COUNT(out_of_range);
 	return place;
