@@ -79,7 +79,6 @@ def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issu
     assert np.array_equal(np.flatnonzero(written) * 4096, image[written][:, 8:16].copy().view("i8").ravel())
 
 
-@pytest.mark.parametrize("plain", [False, True])
 def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
     """The kernel refuses them there when they are tried without waiting."""
     offsets = np.arange(0, 4 * MIB, MIB)
@@ -92,6 +91,7 @@ def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
         assert not any(drive.read(4 * MIB))
 
 
+@pytest.mark.parametrize("plain", [False, True])
 def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, issue, plain):
     drive = loop_drive(SIZE)
     image = loop_drive.image_of(drive)
