@@ -79,6 +79,14 @@ def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issu
     assert np.array_equal(np.flatnonzero(written) * 4096, image[written][:, 8:16].copy().view("i8").ravel())
 
 
+def test_writes_that_share_their_data_are_told(loop_drive, a_plan, issue):
+    drive = loop_drive(128 * MIB)
+    plan = a_plan(np.arange(0, 128 * MIB, 8 * MIB), op=OPS["write"], length_bytes=8 * MIB, due_ns=0)
+    # Eight times 8 MiB are the whole of the data kept ready.
+    assert issue(plan, target=drive, may_write=True, depth=8)[0]["shared_payload_ops"] == 0
+    assert issue(plan, target=drive, may_write=True, depth=16)[0]["shared_payload_ops"] == 8
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, issue, plain):
     drive = loop_drive(SIZE)
