@@ -312,6 +312,18 @@ static __always_inline __u8 priority_class_of(struct request *rq)
 	return class <= 3 ? class : 0;
 }
 
+/* The flags as they were at entry. The flush machinery strips some from the request, never from its bio. */
+static __always_inline __u32 command_of(struct request *rq)
+{
+	__u32 command = READ(rq, cmd_flags);
+	struct bio *bio;
+
+	if (config.has_io_start)
+		return command;
+	bio = READ(rq, bio);
+	return bio ? command | READ(bio, bi_opf) : command;
+}
+
 /* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */
 static __always_inline void enter(struct slot *slot, struct request *rq, const struct place *place, __u64 start_ns)
 {
@@ -319,11 +331,12 @@ static __always_inline void enter(struct slot *slot, struct request *rq, const s
 
 	slot->request = (__u64)rq;
 	slot->start_ns = start_ns;
-	slot->flags = trace_flags_of(READ(rq, cmd_flags), place->op, priority_class_of(rq));
+	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
 	slot->tid = (__s32)pid_tid;
 	slot->cpu = bpf_get_smp_processor_id();
 	slot->device = place->device;
 	slot->state = SLOT_STARTED;
+	slot->ends_twice = 0;
 	slot->used = 1;
 	tell_thread(slot->tid, pid_tid >> 32);
 }
@@ -379,9 +392,9 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->request = (__u64)rq;
 	slot->start_ns = 0;
 	slot->flags = trace_flags_of(READ(rq, cmd_flags), OP_FLUSH, 0);
-	/* It runs for the request whose tag it carries. */
-	slot->tid = data->used ? data->tid : -1;
-	slot->cpu = data->used ? data->cpu : -1;
+	/* It runs for the request whose tag it carries, where that one's entry was seen. */
+	slot->tid = data->used && config.has_io_start ? data->tid : -1;
+	slot->cpu = data->used && config.has_io_start ? data->cpu : -1;
 	slot->device = place.device;
 	slot->op = OP_FLUSH;
 	slot->submit_ns = now_ns;
@@ -491,8 +504,9 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 		slot->state = SLOT_IDLE;
 	if (done_bytes == 0) {
 		/* An fsync without data ends so, and a write with flushes around it says once more that it is done. */
-		if (ours)
+		if (ours || (!config.has_io_start && !slot->ends_twice))
 			COUNT(empty_flushes);
+		slot->ends_twice = 0;
 	} else if (ours) {
 		COUNT(unissued);
 	} else if (control.phase == PHASE_RUNNING) {
@@ -535,6 +549,7 @@ int rq_complete(__u64 *args)
 	}
 	slot->remaining_bytes = 0;
 	emit(slot, now_ns, now_ns);
+	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && READ(rq, rq_flags) & RQF_FLUSH_SEQ;
 	slot->state = SLOT_IDLE;
 	return 0;
 }

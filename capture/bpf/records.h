@@ -110,7 +110,7 @@ struct slot {
 	__u8 state;
 	__u8 used; /* something was seen here since the start */
 	__u8 op;
-	__u8 pad8;
+	__u8 ends_twice; /* its data is done, and a completion without bytes will follow */
 	__s16 device;
 	__u16 pad16;
 	__u32 pad32;
