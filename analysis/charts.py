@@ -45,19 +45,21 @@ def ranking(entries: list[Entry], name: str, title: str, domain: list[str], high
     values.sort(key=lambda value: value["value"], reverse=higher_is_better)
     top = max(max(value["value"], value["largest"] or 0) for value in values) or 1
     base = alt.Chart(alt.Data(values=values)).encode(
-        y=alt.Y("name:N", sort=[value["name"] for value in values], title=None).axis(
-            domain=False, ticks=False, labelLimit=170, labelFontSize=12),
-        x=alt.X("value:Q", axis=None).scale(domain=[0, top * 1.32]))
-    bars = base.mark_bar(height={"band": 0.62}, cornerRadiusEnd=2).encode(
+        y=alt.Y("name:N", sort=[value["name"] for value in values], axis=None),
+        x=alt.X("value:Q", axis=None).scale(domain=[0, top * 1.34]))
+    # Names above the bars: beside them, long ones would leave the bars no room.
+    names = base.mark_text(align="left", baseline="bottom", dy=-5).encode(text="name:N", x=alt.datum(0))
+    bars = base.mark_bar(height=15, yOffset=6, cornerRadiusEnd=2).encode(
         color=alt.Color("label:N", legend=None).scale(domain=domain),
         tooltip=[alt.Tooltip("name:N", title="drive"), alt.Tooltip("text:N", title=title)])
     # Beside the whisker, where there is one.
-    text = base.mark_text(align="left", baseline="middle", dx=6).encode(
+    text = base.mark_text(align="left", baseline="middle", dx=6, dy=6, fontWeight=600).encode(
         text="text:N", x=alt.X("end:Q")).transform_calculate(end="max(datum.value, datum.largest || 0)")
-    layers = [bars, text]
+    layers = [bars, names, text]
     if any(value["largest"] is not None for value in values):
-        layers.append(base.mark_rule(strokeWidth=2, style="spread").encode(x="smallest:Q", x2="largest:Q"))
-    return _finish(alt.layer(*layers), height=36 * len(values), description=f"{title} by drive")
+        spread = base.mark_rule(strokeWidth=2, yOffset=6, y2Offset=6, style="spread")
+        layers.append(spread.encode(x="smallest:Q", x2="largest:Q"))
+    return _finish(alt.layer(*layers), height=48 * len(values), description=f"{title} by drive")
 
 
 def tail(named: list[tuple[Entry, object]], domain: list[str], what: str, limits: bool = False) -> dict | None:
@@ -66,10 +68,12 @@ def tail(named: list[tuple[Entry, object]], domain: list[str], what: str, limits
     named: (entry, one of its distributions). limits: draw those of the replay's verdict.
     """
     values = [point for entry, counts in named for point in _tail_points(entry.shown["label"], counts)]
-    present = [label for label in domain if any(value["label"] == label for value in values)]
-    legend = alt.Legend(orient="top", symbolStrokeWidth=0, symbolOpacity=1, values=present, labelExpr=_marked(named))
     if not values:
         return None
+    present = [label for label in domain if any(value["label"] == label for value in values)]
+    long = sum(len(name_of(entry)) + 4 for entry, _ in named) > 34
+    legend = alt.Legend(orient="top", columns=1 if long else 0, symbolStrokeWidth=0, symbolOpacity=1, values=present,
+                        labelExpr=_marked(named))
     lowest = min(value["share"] for value in values)
     shares = [share for share in (1, 0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6) if share >= lowest / 3]
     base = alt.Chart(alt.Data(values=values)).encode(
@@ -169,13 +173,15 @@ def timeline_steps(line) -> list[dict]:
 
 
 def _lanes(base, top, legend, axis=True):
-    y_axis = alt.Axis(tickCount=3, minExtent=46, maxExtent=46, format="~s") if axis else None
+    y_axis = alt.Axis(tickCount=3, minExtent=46, maxExtent=46, format=",~r") if axis else None
     scale = alt.Scale(domain=[0, top * 1.04], nice=False)
     writes = base.mark_area(interpolate="step-after", opacity=0.55, style="writes", clip=True).encode(
         y=alt.Y("write:Q", title="MB/s" if axis else None, axis=y_axis, scale=scale))
     y = alt.Y("read:Q", axis=y_axis, scale=scale)
     area = base.mark_area(interpolate="step-after", opacity=0.35, style="reads", clip=True).encode(y=y)
-    line = base.mark_line(interpolate="step-after", strokeWidth=1.4, style="reads", clip=True).encode(y=y)
+    # No line along zero: it would look like something being read.
+    line = base.mark_line(interpolate="step-after", strokeWidth=1.4, style="reads", clip=True).encode(
+        y=alt.Y("edge:Q", axis=y_axis, scale=scale)).transform_calculate(edge="datum.read > 0 ? datum.read : null")
     return alt.layer(writes, area, line)
 
 
@@ -198,7 +204,7 @@ def sizes(entry: Entry) -> dict | None:
         return None
     order = [value["size"] for value in values if value["op"] == "reads"]
     base = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("size:N", sort=order, title="size up to").axis(labelAngle=0, ticks=False),
+        x=alt.X("size:N", sort=order, title="size up to").axis(labelAngle=0, ticks=False, labelOverlap=True),
         y=alt.Y("share:Q", title="share of the I/Os").axis(format=".0%", tickCount=4),
         xOffset=alt.XOffset("op:N", sort=["reads", "writes"]),
         tooltip=["op:N", "size:N", alt.Tooltip("ops:Q", format=",")])
@@ -233,9 +239,13 @@ def heat(entry: Entry, kind: int) -> dict | None:
               if grid.cells[kind, row, column]]
     if not values:
         return None
+    # One frame for reads and writes, so that they can be laid side by side.
+    used = grid.cells.sum(axis=0)
+    length = (int(used.sum(axis=0).nonzero()[0][-1]) + 1) * grid.width_ns / 1e9
+    top = (int(used.sum(axis=1).nonzero()[0][-1]) + 1) * grid.height_bytes / 1e9
     chart = alt.Chart(alt.Data(values=values)).mark_rect(stroke=None).encode(
-        x=alt.X("t:Q", title="seconds since the first I/O").scale(nice=False, zero=True), x2="t2:Q",
-        y=alt.Y("gb:Q", title="place on the drive, GB").scale(nice=False, zero=True), y2="gb2:Q",
+        x=alt.X("t:Q", title="seconds since the first I/O").scale(nice=False, domain=[0, length]), x2="t2:Q",
+        y=alt.Y("gb:Q", title="place on the drive, GB").scale(nice=False, domain=[0, top]), y2="gb2:Q",
         color=alt.Color("bytes:Q", title=None).scale(type="log").legend(None),
         tooltip=[alt.Tooltip("text:N", title="moved"), alt.Tooltip("t:Q", title="from s", format=".3f"),
                  alt.Tooltip("gb:Q", title="from GB", format=".3f")])
@@ -267,7 +277,7 @@ def iops(entry: Entry) -> dict | None:
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X("t:Q", title="seconds since the first I/O").scale(nice=False).axis(grid=False))
     layers = [base.mark_line(interpolate="step-after", strokeWidth=1.6, style=op, strokeDash=dash).encode(
-        y=alt.Y(f"{op}:Q", title="completions per second").axis(tickCount=4, format="~s"))
+        y=alt.Y(f"{op}:Q", title="completions per second").axis(tickCount=4, format=",~r"))
         for op, dash in (("writes", [4, 2]), ("reads", [1, 0]))]
     return _finish(alt.layer(*layers), height=190, description="Completions per second of reads and writes")
 

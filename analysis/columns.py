@@ -70,7 +70,7 @@ def sentence(entry: dict) -> str:
         return ""
     said = f"read at {numbers.digits(figure['read_throughput_mb_s'])} MB/s"
     if figure["write_throughput_mb_s"] is not None:
-        said += f" while {numbers.digits(figure['write_throughput_mb_s'])} MB/s were being written"
+        said += f" while {numbers.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
     said += f"; waiting for it took {numbers.duration(figure['wait_ns'])}"
     if figure["read_latency_p99_ns"] is not None:
         said += f", and 1 read in 100 took {numbers.duration(figure['read_latency_p99_ns'])} or more"

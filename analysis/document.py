@@ -5,6 +5,7 @@ compressed idle time, never stand in one chart. In a section there is one entry 
 """
 
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,13 +156,16 @@ def drive(each: Measured) -> dict:
 
 def source(each: Measured) -> dict:
     """The trace that was replayed, or the captured trace itself."""
-    told = {"path": str(each.path), "rows": each.rows, "duration_ns": each.partial.makespan_ns}
     if each.run:
         told = each.run.get("source") or {}
+    else:
+        names = {thread.get("comm") for thread in (each.metadata.get("threads") or {}).values()}
+        told = {"path": str(each.path), "rows": each.rows, "duration_ns": each.partial.makespan_ns,
+                "command": each.metadata.get("command"), "programs": sorted(names - {None})}
+    command = told.get("command")
     return {**{key: told.get(key) for key in ("path", "sha256", "rows", "duration_ns")},
-            "lost_events": verdicts.lost_events(each.metadata),
-            "command": told.get("command") or each.metadata.get("command"),
-            "threads": len(each.metadata.get("threads") or {}) or None}
+            "command": shlex.join(command) if isinstance(command, list) else command,
+            "programs": told.get("programs") or [], "lost_events": verdicts.lost_events(each.metadata)}
 
 
 def pace_title(each: Measured) -> str:

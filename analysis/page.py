@@ -40,7 +40,8 @@ def comparison_page(doc: dict, sections: list[document.Section]) -> str:
     drives = list(dict.fromkeys(entry["label"] for entry in entries))
     title = f"{' · '.join(drives[:3])}{f' and {len(drives) - 3} more' if len(drives) > 3 else ''}"
     return _render("compare.html.j2", drawing, doc=doc, title=title, sections=views,
-                   columns=columns.columns_of(entries), sections_drawn=sections)
+                   columns=columns.columns_of(entries), shared_reasons=_shared_reasons(entries),
+                   sections_drawn=sections)
 
 
 def report_page(doc: dict, section: document.Section) -> str:
@@ -117,6 +118,14 @@ def _sources(sections):
         source = section.shown["source"]
         told.setdefault(source["sha256"] or source["path"], source)
     return list(told.values())
+
+
+def _shared_reasons(entries):
+    """Reasons that hold for every entry: said once, they leave room to see what sets one apart."""
+    if len(entries) < 2:
+        return []
+    return [reason for reason in entries[0]["verdict"]["reasons"]
+            if all(reason in entry["verdict"]["reasons"] for entry in entries[1:])]
 
 
 def _parameters(sections):

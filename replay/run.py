@@ -206,6 +206,9 @@ class Replay:
         return {"path": str(trace.path), "sha256": digest, "rows": trace.rows, "device": survey.device,
                 "duration_ns": survey.last_submit_ns - survey.first_submit_ns, "unfinished": survey.unfinished,
                 "lost": trace.metadata.get("lost"), "devices": trace.metadata.get("devices"),
+                "command": trace.metadata.get("command"),
+                "programs": sorted({thread.get("comm") for thread in (trace.metadata.get("threads") or {}).values()
+                                    if thread.get("comm")}),
                 "capture_layer": trace.metadata.get("capture_layer"),
                 "source_format": trace.metadata.get("source_format")}
 

@@ -67,13 +67,14 @@ def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=No
     with TraceWriter(directory / "records.parquet", RUN_SCHEMA) as writer:
         writer.write(rows)
         writer.close({
-            "devices": [drive], "command": ["./start-game", "--level", "1"], "clock": "monotonic", "epoch_ns": 0,
+            "devices": [drive], "clock": "monotonic", "epoch_ns": 0,
             "threads": {"4242": {"pid": 4242, "comm": "aria2c"},
                         **{str(tid): {"pid": 4243, "comm": "start-game"} for tid in (4243, 4244, 4245)}},
             "run": {
                 "label": label, "drive": drive,
                 "source": {"path": "game.parquet", "sha256": "5e" * 32, "rows": count, "duration_ns": seconds * SECOND,
-                           "lost": {"total": 0}, "devices": []},
+                           "lost": {"total": 0}, "devices": [], "command": ["./start-game", "--level", "1"],
+                           "programs": ["aria2c", "start-game"]},
                 "pace": {"name": "original", "depth": None},
                 "idle": {"name": "original" if cap_ns is None else "cap", "cap_ns": cap_ns,
                          "removed_ns": removed_ns},

@@ -73,6 +73,10 @@ static void prepare_row(struct engine *engine)
 	if (engine->target->max_io_bytes && (op == OP_READ || op == OP_WRITE) &&
 	    io->length_bytes > engine->target->max_io_bytes)
 		engine->totals.split++;
+	if (op == OP_WRITE) {
+		engine->writing_bytes += io->length_bytes;
+		engine->totals.shared_payload += engine->writing_bytes > PAYLOAD_POOL_BYTES;
+	}
 	engine->issuer->queue(engine->issuer, io, slot);
 	engine->batch[engine->batch_count++] = slot;
 }
@@ -154,6 +158,8 @@ static void count_result(struct engine *engine, const struct io *io)
 	struct totals *totals = &engine->totals;
 
 	totals->completed[io->op]++;
+	if (io->op == OP_WRITE)
+		engine->writing_bytes -= io->length_bytes;
 	if (!io->status) {
 		totals->bytes[io->op] += io->length_bytes;
 		engine->errors_in_a_row = 0;

@@ -34,6 +34,7 @@ struct engine {
 	unsigned batch_count;
 	int64_t start_ns;
 	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
+	int64_t writing_bytes; /* outstanding */
 	unsigned errors_in_a_row;
 	bool starving; /* the plan was not there when it was looked for */
 	bool stalled;  /* no room for records */

@@ -8,7 +8,6 @@
 
 #include "target.h"
 
-#define POOL_BYTES (64ull << 20)
 /* Small reads go round in a part that still fits a cache; only a long one reaches beyond. */
 #define SINK_ROUND_BYTES (1ull << 20)
 
@@ -46,7 +45,7 @@ int payload_init(struct payload *payload, uint64_t seed, bool writes)
 	memset(payload->sink, 0, payload->sink_bytes);
 	if (!writes)
 		return 0;
-	payload->pool_bytes = POOL_BYTES;
+	payload->pool_bytes = PAYLOAD_POOL_BYTES;
 	payload->pool = map_buffer(payload->pool_bytes);
 	if (!payload->pool) {
 		payload_deinit(payload);

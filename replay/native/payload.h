@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define STAMP_EVERY_BYTES 4096u
+#define PAYLOAD_POOL_BYTES (64ll << 20)
 
 struct payload_stamp {
 	uint64_t counter; /* of 4 KiB pieces in this run, from 1, mixed with the seed */
@@ -33,7 +34,7 @@ struct payload {
 int payload_init(struct payload *payload, uint64_t seed, bool writes);
 void payload_deinit(struct payload *payload);
 
-/* Stamped data for one write, 4 KiB aligned. It stays as it is until pool_bytes more were taken. */
+/* Stamped data for one write, 4 KiB aligned. It stays as it is until PAYLOAD_POOL_BYTES more were taken. */
 void *payload_take(struct payload *payload, int64_t offset_bytes, size_t length_bytes);
 
 /* Where one read may go. Reads share it: nobody looks at what was read. */

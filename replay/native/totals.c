@@ -78,6 +78,7 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_counts(out, "dropped", op_names, t->dropped, 0, OP_COUNT);
 	write_number(out, "split_ops", t->split);
 	write_number(out, "queue_full_ops", t->queue_full);
+	write_number(out, "shared_payload_ops", t->shared_payload);
 	write_number(out, "underruns", t->underruns);
 	write_number(out, "record_stalls", t->record_stalls);
 	write_number(out, "involuntary_switches", t->involuntary_switches);

@@ -19,6 +19,7 @@ struct totals {
 	int64_t split;     /* longer than the kernel sends in one request */
 	int64_t abandoned; /* never completed: the run gave up on them */
 	int64_t queue_full;
+	int64_t shared_payload; /* writes with so much else outstanding that their data may not be theirs alone */
 	int64_t underruns;
 	int64_t record_stalls;
 	int64_t involuntary_switches;

@@ -177,6 +177,8 @@ def test_page_prints(opened, pages):
     page.emulate_media(media="print")
     page.wait_for_function("Number(document.documentElement.dataset.drawn) > 1")
     assert _brightness(_colour(page, "body", "backgroundColor")) > 200
+    assert _brightness(_colour(page, "h1", "color")) < 60
+    assert _brightness(_colour(page, "[data-chart='s0-read-latency'] svg .role-axis-label text", "fill")) < 130
     assert len(page.pdf()) > 20_000
 
 

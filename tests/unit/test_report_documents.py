@@ -111,7 +111,7 @@ def test_report_of_a_trace_names_threads_and_losses(tmp_path):
     assert sum(row["read_ops"] for row in document["threads"]) == document["entry"]["figures"]["read"]["ops"]
     assert document["entry"]["verdict"]["level"] == "qualified"
     assert "lost 7 events" in document["entry"]["verdict"]["reasons"][0]["text"]
-    assert document["source"]["command"] == ["./start-game"]
+    assert document["source"]["command"] == "./start-game"
 
 
 def test_page_is_whole_or_not_there(tmp_path, runs, monkeypatch):

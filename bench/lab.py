@@ -1,0 +1,60 @@
+"""What the benches share: a scratch loop drive, a look at the machine, tables of medians and spread."""
+
+import os
+import statistics
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def loop_drive(size_bytes, directory="/dev/shm"):
+    """A loop drive with direct I/O on an image full of data, in memory. Detached and removed whatever happens."""
+    if os.geteuid() != 0:
+        raise SystemExit("needs root for a loop drive; run it with sudo")
+    image = tempfile.NamedTemporaryFile(dir=directory, prefix="blkreel-bench-", suffix=".img")  # noqa: SIM115
+    drive = None
+    try:
+        # Filled: reads of holes would cost the image's file system less than reads of data.
+        chunk = os.urandom(1 << 20)
+        for _ in range(size_bytes // len(chunk)):
+            image.write(chunk)
+        image.flush()
+        drive = run("losetup", "--find", "--show", "--direct-io=on", image.name).strip()
+        yield drive
+    finally:
+        if drive:
+            run("losetup", "--detach", drive)
+        image.close()
+
+
+def run(*words, **options):
+    """A program's output; its own words where it fails."""
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
+    if result.returncode:
+        raise SystemExit(f"{words[0]} failed: {(result.stderr or result.stdout).strip()}")
+    return result.stdout
+
+
+def need(*programs):
+    for program, package in programs:
+        if not any(Path(place, program).exists() for place in os.get_exec_path() + ["/usr/sbin", "/sbin"]):
+            raise SystemExit(f"needs {program}: apt-get install {package}")
+
+
+def print_table(title, columns, rows):
+    """rows: name to a list of tuples, one per repetition. Prints median [smallest .. largest] of each column."""
+    print(f"\n{title}")
+    width = max(map(len, rows))
+    print(" " * width, *(f"{name:>30}" for name, _ in columns))
+    for name, values in rows.items():
+        cells = []
+        for (_, form), column in zip(columns, zip(*values, strict=True), strict=True):
+            cells.append(f"{form(statistics.median(column))} [{form(min(column))} .. {form(max(column))}]")
+        print(f"{name:<{width}}", *(f"{cell:>30}" for cell in cells))
+
+
+def machine():
+    """One line on what it ran on."""
+    return f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f}"

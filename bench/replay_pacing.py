@@ -1,0 +1,165 @@
+"""How exactly is a timed trace reissued? Ours, fio's read_iolog and btreplay, on one trace and one drive.
+
+    sudo .venv/bin/python bench/replay_pacing.py [--seconds 10] [--rate 10000] [--repeat 5]
+
+The trace: Poisson arrivals, 4 KiB random reads, on a loop drive with direct I/O and its image in memory. Each
+replayer is watched from outside: the kernel's block_rq_issue events, with nanoseconds, matched to the plan in
+order of issue for each place. The error of an I/O is |t - due - a|, where a, one number a run, is the earliest
+t - due of the run's first hundred I/Os: when the replayer began is its own affair, everything after is pacing.
+Also given with a = the median of t - due over the run, which forgives a constant delay. Wall time is from the
+first issue to the last against the same stretch of the plan.
+"""
+
+import argparse
+import shutil
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from lab import loop_drive, machine, need, print_table, run
+from observer import Observer
+
+from blkreel.replay.engine import EngineOptions, run_engine
+
+BLOCK_BYTES = 4096
+MIB = 1 << 20
+
+
+def make_trace(seconds, rate, size_bytes, seed):
+    random = np.random.default_rng(seed)
+    count = int(seconds * rate)
+    due_ns = np.cumsum(random.exponential(1e9 / rate, count)).astype("i8")
+    return due_ns, random.integers(0, size_bytes // BLOCK_BYTES, count) * BLOCK_BYTES
+
+
+class Blkreel:
+    def __init__(self, **options):
+        self.options = options
+
+    def prepare(self, directory, drive, due_ns, offset_bytes):
+        zeros = np.zeros(len(due_ns), "i8")
+        self.drive = drive
+        self.plan = {"due_ns": due_ns, "offset_bytes": offset_bytes, "length_bytes": zeros + BLOCK_BYTES, "op": zeros,
+                     "flags": zeros, "stream": zeros, "burst": zeros, "source_row": np.arange(len(due_ns))}
+
+    def replay(self):
+        run_engine(EngineOptions(target=self.drive, **self.options), [self.plan], lambda rows: None, lambda note: None)
+
+
+class Fio:
+    def __init__(self, engine):
+        self.engine = engine
+
+    def prepare(self, directory, drive, due_ns, offset_bytes):
+        self.drive = drive
+        self.log = directory / "trace.iolog"
+        # The timestamps of version 3 are microseconds since the start.
+        lines = [f"{t // 1000} {drive} read {offset} {BLOCK_BYTES}\n"
+                 for t, offset in zip(due_ns.tolist(), offset_bytes.tolist(), strict=True)]
+        self.log.write_text(f"fio version 3 iolog\n0 {drive} add\n0 {drive} open\n{''.join(lines)}"
+                            f"{due_ns[-1] // 1000} {drive} close\n")
+
+    def replay(self):
+        run("fio", "--name=replay", f"--read_iolog={self.log}", f"--ioengine={self.engine}", "--direct=1",
+            "--iodepth=1024", "--thread", "--output-format=json")
+
+
+class Btreplay:
+    """Some of its runs never end; they are stopped after thrice the trace's time, and counted."""
+
+    def __init__(self, *record_options):
+        self.record_options = record_options
+
+    def prepare(self, directory, drive, due_ns, offset_bytes):
+        self.timeout_s = 3 * due_ns[-1] / 1e9 + 5
+        # A blktrace file of version 7, of queue events on one processor, as btrecord wants it.
+        self.directory = directory
+        self.name = Path(drive).name
+        entry = struct.Struct("=IIQQIIIIIHH")
+        queue_read = 1 | (1 << 0 | 1 << 4) << 16  # __BLK_TA_QUEUE; BLK_TC_READ and BLK_TC_QUEUE in the upper half
+        device = Path("/sys/class/block", self.name, "dev").read_text().split(":")
+        number = int(device[0]) << 20 | int(device[1])
+        with open(directory / f"{self.name}.blktrace.0", "wb") as file:
+            for i, (t, offset) in enumerate(zip(due_ns.tolist(), offset_bytes.tolist(), strict=True)):
+                file.write(entry.pack(0x65617407, i + 1, t, offset // 512, BLOCK_BYTES, queue_read, 1, number, 0, 0, 0))
+        run("btrecord", *self.record_options, "-d", directory, "-D", directory, self.name)
+
+    def replay(self):
+        run("btreplay", "-d", self.directory, self.name, cwd=self.directory, timeout=self.timeout_s)
+
+
+def errors(seen, due_ns, offset_bytes):
+    """t - due of every I/O of the plan, in nanoseconds from an unknown start."""
+    # The k-th issue to a place is the k-th of the plan to it: replayers may swap neighbours.
+    issued = np.lexsort((seen.time_ns, seen.sector))
+    planned = np.lexsort((due_ns, offset_bytes))
+    if not np.array_equal(seen.sector[issued] * 512, offset_bytes[planned]):
+        raise SystemExit("the I/Os issued are not those planned")
+    delta = np.empty(len(due_ns), "i8")
+    delta[planned] = seen.time_ns[issued] - due_ns[planned]
+    return delta
+
+
+def measure(name, replayer, drive, due_ns, offset_bytes):
+    with Observer(drive) as seen:
+        try:
+            replayer.replay()
+        except subprocess.TimeoutExpired:
+            return None
+    if len(seen.time_ns) != len(due_ns):
+        raise SystemExit(f"{name} issued {len(seen.time_ns)} I/Os, {len(due_ns)} were planned")
+    delta = errors(seen, due_ns, offset_bytes)
+    from_start = np.abs(delta - delta[:100].min())
+    from_median = np.abs(delta - np.median(delta))
+    wall = (seen.time_ns.max() - seen.time_ns.min()) / (due_ns[-1] - due_ns[0])
+    return (np.median(from_start) / 1e3, np.percentile(from_start, 99) / 1e3, np.median(from_median) / 1e3,
+            np.percentile(from_median, 99) / 1e3, 100 * (wall - 1))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rate", type=float, default=10_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    wanted = parser.parse_args()
+    need(("fio", "fio"), ("btreplay", "blktrace"), ("btrecord", "blktrace"))
+
+    replayers = {"blkreel": Blkreel(), "blkreel realtime": Blkreel(realtime=True), "fio read_iolog": Fio("io_uring"),
+                 "btreplay, bunches of 1": Btreplay("-M", "1"), "btreplay, as it comes": Btreplay()}
+    results, hung = {name: [] for name in replayers}, {}
+    scratch = Path(tempfile.mkdtemp(prefix="blkreel-bench-"))
+    try:
+        with loop_drive(256 * MIB) as drive:
+            trace = make_trace(wanted.seconds, wanted.rate, 256 * MIB, wanted.seed)
+            for i, replayer in enumerate(replayers.values()):
+                directory = scratch / str(i)
+                directory.mkdir()
+                replayer.prepare(directory, drive, *trace)
+            for _ in range(wanted.repeat):
+                for name, replayer in replayers.items():
+                    result = measure(name, replayer, drive, *trace)
+                    if result:
+                        results[name].append(result)
+                    else:
+                        hung[name] = hung.get(name, 0) + 1
+    finally:
+        shutil.rmtree(scratch)
+
+    def microseconds(value):
+        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+    print_table(f"{wanted.rate:.0f} I/Os a second for {wanted.seconds:.0f} s, {wanted.repeat} runs each, in turn; "
+                f"median [smallest .. largest]; {machine()}",
+                [("median error, us", microseconds), ("99 % within, us", microseconds),
+                 ("median, constant forgiven", microseconds), ("99 %, constant forgiven", microseconds),
+                 ("wall time off by, %", lambda value: f"{value:+.3f}")],
+                {name: values for name, values in results.items() if values})
+    for name, count in hung.items():
+        print(f"{name}: {count} of {wanted.repeat} runs never ended")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.traces.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+TRACING = Path("/sys/kernel/tracing")
+
+
+@pytest.fixture
+def issued_to(require_root):
+    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)]."""
+    if not (TRACING / "instances").is_dir():
+        subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
+    if not (TRACING / "instances").is_dir():
+        pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
+    instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
+    instance.mkdir()
+    event = instance / "events/block/block_rq_issue"
+
+    def watch(drive):
+        device = Path(drive).stat().st_rdev
+        (event / "filter").write_text(f"dev == {os.major(device) << 20 | os.minor(device)}")
+        (instance / "trace_clock").write_text("global")
+        (event / "enable").write_text("1")
+
+        def seen():
+            (event / "enable").write_text("0")
+            found = re.findall(r"block_rq_issue: \S+ (\w+) (\d+) \(.*?\) (\d+) \+ (\d+)",
+                               (instance / "trace").read_text())
+            return [(kind, int(sector) * 512 % 2**64, int(sectors) * 512) for kind, _, sector, sectors in found]
+
+        return seen
+
+    yield watch
+    instance.rmdir()
+
+
+def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    random = np.random.default_rng(4)
+    count = 400
+    op = random.choice([OPS["read"], OPS["write"], OPS["discard"]], count)
+    length = random.choice([4096, 8192, 65536], count)
+    offset = random.integers(0, 1000, count) * 65536 % (63 * MIB)
+    seen = issued_to(drive)
+    issue(a_plan(offset, op=op, length_bytes=length), target=drive, depth=1, may_write=True)
+    letters = {OPS["read"]: "R", OPS["write"]: "W", OPS["discard"]: "D"}
+    wanted = [(letters[o], at, size) for o, at, size in zip(op.tolist(), offset.tolist(), length.tolist(), strict=True)]
+    assert [(kind[0], at, size) for kind, at, size in seen()] == wanted
+
+
+def test_a_timed_plan_is_issued_in_its_order(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    random = np.random.default_rng(5)
+    offset = random.permutation(16384)[:2000] * 4096
+    due = np.cumsum(random.exponential(50_000, 2000)).astype("i8")
+    seen = issued_to(drive)
+    issue(a_plan(offset, due_ns=due), target=drive)
+    assert [at for _, at, _ in seen()] == offset.tolist()
+
+
+def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    offset = np.arange(10) * MIB
+    seen = issued_to(drive)
+    issue(a_plan(offset, op=OPS["write"], flags=FLAGS["preflush"]), target=drive, depth=1, may_write=True)
+    assert [kind[0] for kind, _, _ in seen()] == ["F", "W"] * 10
