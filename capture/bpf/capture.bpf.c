@@ -324,6 +324,15 @@ static __always_inline __u32 command_of(struct request *rq)
 	return bio ? command | READ(bio, bi_opf) : command;
 }
 
+/* A request in the hands of the flush machinery: its data is a step among others. */
+static __always_inline bool in_flush_sequence(struct request *rq)
+{
+	__u32 bit = bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ) ?
+		    bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ) : RQF_FLUSH_SEQ_BEFORE_ENUM;
+
+	return READ(rq, rq_flags) >> bit & 1;
+}
+
 /* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */
 static __always_inline void enter(struct slot *slot, struct request *rq, const struct place *place, __u64 start_ns)
 {
@@ -549,7 +558,7 @@ int rq_complete(__u64 *args)
 	}
 	slot->remaining_bytes = 0;
 	emit(slot, now_ns, now_ns);
-	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && READ(rq, rq_flags) & RQF_FLUSH_SEQ;
+	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && in_flush_sequence(rq);
 	slot->state = SLOT_IDLE;
 	return 0;
 }

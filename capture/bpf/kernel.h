@@ -62,8 +62,11 @@ struct task_struct {
 
 #pragma clang attribute pop
 
-/* A macro, and so unknown to BTF; it had this value in all kernels without block_io_start, where alone it is used. */
-#define RQF_FLUSH_SEQ (1u << 4)
+/* Before 6.11 the flags were macros, unknown to BTF. */
+#define RQF_FLUSH_SEQ_BEFORE_ENUM 4
+enum rqf_flags {
+	__RQF_FLUSH_SEQ = 1,
+};
 
 /* Values are the running kernel's: the numbers written here are not used. */
 enum req_flag_bits {
