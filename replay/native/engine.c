@@ -81,6 +81,22 @@ static void prepare_row(struct engine *engine)
 	engine->batch[engine->batch_count++] = slot;
 }
 
+/*
+ * The kernel holds the rows of one call together and merges neighbours: the
+ * drive would see one large I/O where the plan has several.
+ */
+static bool adjoins_batch(const struct engine *engine, int op, int64_t offset_bytes, int64_t length_bytes)
+{
+	for (unsigned i = 0; i < engine->batch_count; i++) {
+		const struct io *io = &engine->ios[engine->batch[i]];
+
+		if (io->op == op && (io->offset_bytes + io->length_bytes == offset_bytes ||
+				     offset_bytes + length_bytes == io->offset_bytes))
+			return true;
+	}
+	return false;
+}
+
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
@@ -100,6 +116,9 @@ static void prepare_due(struct engine *engine, int64_t now_ns)
 			engine->queue_was_full_ns = now_ns;
 			return;
 		}
+		if (adjoins_batch(engine, plan->current->op[plan->next], plan->current->offset_bytes[plan->next],
+				  plan->current->length_bytes[plan->next]))
+			return;
 		prepare_row(engine);
 		plan->next++;
 	}
@@ -311,13 +330,16 @@ void engine_run(struct engine *engine)
 {
 	struct totals *totals = &engine->totals;
 	struct rusage before, after;
+	int64_t merges_before;
 
 	plan_wait_loaded(engine->plan);
 	getrusage(RUSAGE_THREAD, &before);
 	totals->start_monotonic_ns = engine->start_ns = monotonic_ns() + LEAD_NS;
 	totals->start_realtime_ns = clock_read_ns(CLOCK_REALTIME) + LEAD_NS;
+	merges_before = target_merges(engine->target);
 	issue_plan(engine);
 	drain(engine);
+	totals->merged = target_merges(engine->target) - merges_before;
 	getrusage(RUSAGE_THREAD, &after);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;
 	if (totals->issued[OP_WRITE_ZEROES] && target_lost_write_zeroes(engine->target))

@@ -177,6 +177,25 @@ int target_open(struct target *target, const struct target_options *options)
 	return 0;
 }
 
+int64_t target_merges(const struct target *target)
+{
+	long long reads = 0, writes = 0, discards = 0;
+	char path[64];
+	FILE *file;
+
+	if (target->fd < 0 || !target->block_device)
+		return 0;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat", major(target->device), minor(target->device));
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	/* The second field of each of three groups, of four: Documentation/block/stat.rst. */
+	if (fscanf(file, "%*s %lld %*s %*s %*s %lld %*s %*s %*s %*s %*s %*s %lld", &reads, &writes, &discards) < 2)
+		reads = writes = 0;
+	fclose(file);
+	return reads + writes + discards;
+}
+
 bool target_lost_write_zeroes(const struct target *target)
 {
 	return target->fd >= 0 && target->block_device && target->write_zeroes_max_bytes &&

@@ -71,6 +71,9 @@ struct target_options {
 /* Opens it read-only unless may_write. Returns 0 or an exit code, having said why on stderr. */
 int target_open(struct target *target, const struct target_options *options);
 
+/* I/Os that the kernel has merged into others on the way to this drive, since it is there. */
+int64_t target_merges(const struct target *target);
+
 /*
  * Whether the drive turned out not to have the write-zeroes command: the kernel
  * learns that from the first one, clears the limit, and writes zeros instead.

@@ -77,6 +77,7 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_counts(out, "altered", fidelity_names, t->altered, ALTERED_FUA, DROPPED);
 	write_counts(out, "dropped", op_names, t->dropped, 0, OP_COUNT);
 	write_number(out, "split_ops", t->split);
+	write_number(out, "merged_ops", t->merged);
 	write_number(out, "queue_full_ops", t->queue_full);
 	write_number(out, "shared_payload_ops", t->shared_payload);
 	write_number(out, "underruns", t->underruns);

@@ -17,6 +17,7 @@ struct totals {
 	int64_t altered[FIDELITY_COUNT];
 	int64_t errors;
 	int64_t split;     /* longer than the kernel sends in one request */
+	int64_t merged;    /* into a neighbour by the kernel, as the drive's counters tell */
 	int64_t abandoned; /* never completed: the run gave up on them */
 	int64_t queue_full;
 	int64_t shared_payload; /* writes with so much else outstanding that their data may not be theirs alone */

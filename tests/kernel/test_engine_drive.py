@@ -54,11 +54,22 @@ def test_the_drive_sees_every_read_once(loop_drive, a_plan, issue, plain):
     seen = Counters(drive)
     totals, records = issue(plan, target=drive, depth=32, plain=plain)
     assert seen["reads"] + seen["reads_merged"] == 5000
+    assert totals["merged_ops"] == seen["reads_merged"]
     assert seen["read_sectors"] * 512 == plan["length_bytes"].sum() == totals["bytes"]["read"]
     assert seen["writes"] == seen["discards"] == seen["flushes"] == 0
     assert sorted(records["source_row"]) == list(range(5000))
     assert set(records["status"]) == {0}
     assert totals["max_outstanding"] <= 32
+
+
+@pytest.mark.parametrize("op", ["read", "write", "discard"])
+def test_neighbours_are_not_merged(loop_drive, a_plan, issue, op):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    totals, _ = issue(a_plan(np.arange(0, SIZE, 8192), length_bytes=8192, op=OPS[op]), target=drive, depth=32,
+                      may_write=op != "read")
+    assert totals["merged_ops"] == 0
+    assert seen[op + "s"] == SIZE // 8192, "the drive saw other I/Os than those of the plan"
 
 
 @pytest.mark.parametrize("plain", [False, True])
