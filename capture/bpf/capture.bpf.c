@@ -137,7 +137,7 @@ static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 prior
 	if (HAS(command, __REQ_IDLE))
 		flags |= FLAG_IDLE;
 	if (priority)
-		flags |= 1 << (FLAG_PRIORITY_SHIFT + priority - 1);
+		flags |= FLAG_PRIORITY_REALTIME << (priority - 1); /* realtime, best effort, idle: one bit each */
 	return flags;
 }
 
