@@ -11,16 +11,15 @@
  */
 #include "kernel.h"
 #include "records.h"
+#include "request.h"
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
 #ifdef TYPED
 #define PROGRAM(name) SEC("tp_btf/" #name)
-#define READ(object, field) ((object)->field)
 #else
 #define PROGRAM(name) SEC("raw_tp/" #name)
-#define READ(object, field) BPF_CORE_READ(object, field)
 #endif
 
 #define THREAD_CACHE_ENTRIES 16384
@@ -91,64 +90,6 @@ static __always_inline struct cpu_ledger *own_ledger(void)
 static __always_inline struct request *request_of(const __u64 *args)
 {
 	return config.request_is_second ? (struct request *)args[1] : (struct request *)args[0];
-}
-
-#define OP_VALUE(op)                                                     \
-	(bpf_core_enum_value_exists(enum req_op, op) ?                   \
-		 bpf_core_enum_value(enum req_op, op) :                  \
-		 bpf_core_enum_value(enum req_opf, op##___opf))
-
-static __always_inline __u32 trace_op_of(__u32 command)
-{
-	__u32 op = command & 0xff;
-
-	if (op == OP_VALUE(REQ_OP_READ))
-		return OP_READ;
-	if (op == OP_VALUE(REQ_OP_WRITE))
-		return OP_WRITE;
-	if (op == OP_VALUE(REQ_OP_FLUSH))
-		return OP_FLUSH;
-	if (op == OP_VALUE(REQ_OP_DISCARD))
-		return OP_DISCARD;
-	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
-		return OP_WRITE_ZEROES;
-	return OP_OTHER;
-}
-
-#define HAS(command, bit) ((command) >> bpf_core_enum_value(enum req_flag_bits, bit) & 1)
-
-static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 priority)
-{
-	__u32 flags = 0;
-
-	if (HAS(command, __REQ_SYNC))
-		flags |= FLAG_SYNC;
-	if (HAS(command, __REQ_META))
-		flags |= FLAG_METADATA;
-	if (HAS(command, __REQ_RAHEAD))
-		flags |= FLAG_READ_AHEAD;
-	if (HAS(command, __REQ_FUA))
-		flags |= FLAG_FUA;
-	/* The kernel marks its flush requests with it; only on data it says that a flush comes before. */
-	if (HAS(command, __REQ_PREFLUSH) && op != OP_FLUSH)
-		flags |= FLAG_PREFLUSH;
-	if (HAS(command, __REQ_BACKGROUND))
-		flags |= FLAG_BACKGROUND;
-	if (HAS(command, __REQ_IDLE))
-		flags |= FLAG_IDLE;
-	if (priority)
-		flags |= FLAG_PRIORITY_REALTIME << (priority - 1); /* realtime, best effort, idle: one bit each */
-	return flags;
-}
-
-static __always_inline struct gendisk *disk_of(struct request *rq)
-{
-	if (bpf_core_field_exists(struct request_queue, disk)) {
-		struct request_queue *queue = READ(rq, q);
-
-		return READ(queue, disk);
-	}
-	return READ((struct request___rq_disk *)rq, rq_disk);
 }
 
 /* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
@@ -298,20 +239,6 @@ static __always_inline void tell_thread(__s32 tid, __s32 pid)
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline __u8 priority_class_of(struct request *rq)
-{
-	struct bio *bio;
-	__u32 class;
-
-	if (bpf_core_field_exists(struct request___ioprio, ioprio)) {
-		class = READ((struct request___ioprio *)rq, ioprio) >> 13;
-	} else {
-		bio = READ(rq, bio);
-		class = bio ? READ(bio, bi_ioprio) >> 13 : 0;
-	}
-	return class <= 3 ? class : 0;
-}
-
 /* The flags as they were at entry. The flush machinery strips some from the request, never from its bio. */
 static __always_inline __u32 command_of(struct request *rq)
 {
@@ -322,15 +249,6 @@ static __always_inline __u32 command_of(struct request *rq)
 		return command;
 	bio = READ(rq, bio);
 	return bio ? command | READ(bio, bi_opf) : command;
-}
-
-/* A request in the hands of the flush machinery: its data is a step among others. */
-static __always_inline bool in_flush_sequence(struct request *rq)
-{
-	__u32 bit = bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ) ?
-		    bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ) : RQF_FLUSH_SEQ_BEFORE_ENUM;
-
-	return READ(rq, rq_flags) >> bit & 1;
 }
 
 /* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */

@@ -47,7 +47,10 @@ def test_the_trace_holds_the_launches_and_the_download_by_name(demo, blkreel):
     assert read_by.idxmax() == "python3" and read_by["python3"] > 100e6
     assert "aria2c" in set(names[frame.op == 1])
     assert trace.metadata["lost"]["total"] == 0
-    assert (frame.queue_ns >= 0).any() and (frame.latency_ns > 0).all()
+    assert (frame.queue_ns >= 0).any()
+    # Some kernels hide a few completions from BPF: such an I/O is kept, and counted.
+    unseen = trace.metadata["ledger"]["reused"] + trace.metadata["in_flight_at_end"]
+    assert (frame.latency_ns < 0).sum() == unseen < 0.05 * len(frame)
     assert blkreel("check", output / "source.parquet").returncode == 0
 
 
