@@ -1,6 +1,7 @@
 # blkreel: build, test, demo. Each target installs what it needs first.
 #   make demo   from a real application to a comparison report, on scratch drives
 #   make test   all tests
+#   make bench  measurements beside fio and btreplay
 #   make        the command alone, at .venv/bin/blkreel
 
 PYTHON ?= python3
@@ -55,6 +56,12 @@ lint: $(STAMPS)/venv-dev
 # 3 is "done, but not trustworthy": the demo has said of which step and why, and its report stands.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
+
+# What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
+bench: $(STAMPS)/install $(STAMPS)/apt-test
+	$(SUDO) $(abspath $(BIN))/python bench/capture_cost.py
+	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
+	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out
