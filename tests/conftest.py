@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -45,6 +46,30 @@ def loop_drive(require_root, tmp_path):
         made = {}
         make.image_of = made.__getitem__
         yield make
+
+
+@pytest.fixture
+def zram_drive(require_root):
+    """A drive of 16 MiB that is neither a file nor a loop device, and bio-based: memory that the kernel compresses."""
+    control = Path("/sys/class/zram-control")
+    try:
+        number = (control / "hot_add").read_text().strip()
+    except OSError as error:
+        pytest.skip(f"needs zram: {error.strerror}; modprobe zram")
+    try:
+        Path(f"/sys/block/zram{number}/disksize").write_text("16M")
+        yield Path(f"/dev/zram{number}")
+    finally:
+        # The kernel lets go of the node some time after its last user has ended.
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                (control / "hot_remove").write_text(number)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 @pytest.fixture

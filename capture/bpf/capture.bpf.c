@@ -11,16 +11,15 @@
  */
 #include "kernel.h"
 #include "records.h"
+#include "request.h"
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
 #ifdef TYPED
 #define PROGRAM(name) SEC("tp_btf/" #name)
-#define READ(object, field) ((object)->field)
 #else
 #define PROGRAM(name) SEC("raw_tp/" #name)
-#define READ(object, field) BPF_CORE_READ(object, field)
 #endif
 
 #define THREAD_CACHE_ENTRIES 16384
@@ -93,89 +92,30 @@ static __always_inline struct request *request_of(const __u64 *args)
 	return config.request_is_second ? (struct request *)args[1] : (struct request *)args[0];
 }
 
-#define OP_VALUE(op)                                                     \
-	(bpf_core_enum_value_exists(enum req_op, op) ?                   \
-		 bpf_core_enum_value(enum req_op, op) :                  \
-		 bpf_core_enum_value(enum req_opf, op##___opf))
-
-static __always_inline __u32 trace_op_of(__u32 command)
+/* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
+static __always_inline struct place place_of(struct request *rq)
 {
-	__u32 op = command & 0xff;
-
-	if (op == OP_VALUE(REQ_OP_READ))
-		return OP_READ;
-	if (op == OP_VALUE(REQ_OP_WRITE))
-		return OP_WRITE;
-	if (op == OP_VALUE(REQ_OP_FLUSH))
-		return OP_FLUSH;
-	if (op == OP_VALUE(REQ_OP_DISCARD))
-		return OP_DISCARD;
-	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
-		return OP_WRITE_ZEROES;
-	return OP_OTHER;
-}
-
-#define HAS(command, bit) ((command) >> bpf_core_enum_value(enum req_flag_bits, bit) & 1)
-
-static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 priority)
-{
-	__u32 flags = 0;
-
-	if (HAS(command, __REQ_SYNC))
-		flags |= FLAG_SYNC;
-	if (HAS(command, __REQ_META))
-		flags |= FLAG_METADATA;
-	if (HAS(command, __REQ_RAHEAD))
-		flags |= FLAG_READ_AHEAD;
-	if (HAS(command, __REQ_FUA))
-		flags |= FLAG_FUA;
-	/* The kernel marks its flush requests with it; only on data it says that a flush comes before. */
-	if (HAS(command, __REQ_PREFLUSH) && op != OP_FLUSH)
-		flags |= FLAG_PREFLUSH;
-	if (HAS(command, __REQ_BACKGROUND))
-		flags |= FLAG_BACKGROUND;
-	if (HAS(command, __REQ_IDLE))
-		flags |= FLAG_IDLE;
-	if (priority)
-		flags |= 1 << (FLAG_PRIORITY_SHIFT + priority - 1);
-	return flags;
-}
-
-static __always_inline struct gendisk *disk_of(struct request *rq)
-{
-	if (bpf_core_field_exists(struct request_queue, disk)) {
-		struct request_queue *queue = READ(rq, q);
-
-		return READ(queue, disk);
-	}
-	return READ((struct request___rq_disk *)rq, rq_disk);
-}
-
-static __always_inline __s32 device_of(struct request *rq)
-{
+	struct place place = { .device = -1 };
+	__u32 number, queue, tag, queues = 0, depth = 0;
 	struct gendisk *disk = disk_of(rq);
-	__u32 number;
+	struct blk_mq_hw_ctx *hctx;
+	__s32 internal_tag;
 
 	if (!disk)
-		return -1;
+		return place;
 	number = (__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor);
 	for (int i = 0; i < MAX_DEVICES; i++) {
 		if (i >= config.device_count)
 			break;
-		if (config.devices[i].number == number)
-			return i;
+		if (config.devices[i].number != number)
+			continue;
+		place.device = i;
+		place.data_slot = config.devices[i].slot_base;
+		place.flush_slot = config.devices[i].flush_base;
+		queues = config.devices[i].queues;
+		depth = config.devices[i].depth;
+		break;
 	}
-	return -1;
-}
-
-/* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
-static __always_inline struct place place_of(struct request *rq)
-{
-	struct place place = { .device = device_of(rq) };
-	struct blk_mq_hw_ctx *hctx;
-	__u32 queue, tag;
-	__s32 internal_tag;
-
 	if (place.device < 0)
 		return place;
 	place.op = trace_op_of(READ(rq, cmd_flags));
@@ -184,15 +124,9 @@ static __always_inline struct place place_of(struct request *rq)
 	/* With a scheduler the driver's tag comes at dispatch only; its own stays from entry to end. */
 	internal_tag = READ(rq, internal_tag);
 	tag = internal_tag >= 0 ? internal_tag : READ(rq, tag);
-	for (int i = 0; i < MAX_DEVICES; i++) {
-		const volatile struct device_config *device = &config.devices[i];
-
-		if (i != place.device)
-			continue;
-		place.in_range = queue < device->queues && tag < device->depth;
-		place.data_slot = device->slot_base + queue * device->depth + tag;
-		place.flush_slot = device->flush_base + queue;
-	}
+	place.in_range = queue < queues && tag < depth;
+	place.data_slot += queue * depth + tag;
+	place.flush_slot += queue;
 	if (!place.in_range)
 		COUNT(out_of_range);
 	return place;
@@ -305,18 +239,16 @@ static __always_inline void tell_thread(__s32 tid, __s32 pid)
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline __u8 priority_class_of(struct request *rq)
+/* The flags as they were at entry. The flush machinery strips some from the request, never from its bio. */
+static __always_inline __u32 command_of(struct request *rq)
 {
+	__u32 command = READ(rq, cmd_flags);
 	struct bio *bio;
-	__u32 class;
 
-	if (bpf_core_field_exists(struct request___ioprio, ioprio)) {
-		class = READ((struct request___ioprio *)rq, ioprio) >> 13;
-	} else {
-		bio = READ(rq, bio);
-		class = bio ? READ(bio, bi_ioprio) >> 13 : 0;
-	}
-	return class <= 3 ? class : 0;
+	if (config.has_io_start)
+		return command;
+	bio = READ(rq, bio);
+	return bio ? command | READ(bio, bi_opf) : command;
 }
 
 /* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */
@@ -326,11 +258,12 @@ static __always_inline void enter(struct slot *slot, struct request *rq, const s
 
 	slot->request = (__u64)rq;
 	slot->start_ns = start_ns;
-	slot->flags = trace_flags_of(READ(rq, cmd_flags), place->op, priority_class_of(rq));
+	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
 	slot->tid = (__s32)pid_tid;
 	slot->cpu = bpf_get_smp_processor_id();
 	slot->device = place->device;
 	slot->state = SLOT_STARTED;
+	slot->ends_twice = 0;
 	slot->used = 1;
 	tell_thread(slot->tid, pid_tid >> 32);
 }
@@ -386,9 +319,9 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->request = (__u64)rq;
 	slot->start_ns = 0;
 	slot->flags = trace_flags_of(READ(rq, cmd_flags), OP_FLUSH, 0);
-	/* It runs for the request whose tag it carries. */
-	slot->tid = data->used ? data->tid : -1;
-	slot->cpu = data->used ? data->cpu : -1;
+	/* It runs for the request whose tag it carries, where that one's entry was seen. */
+	slot->tid = data->used && config.has_io_start ? data->tid : -1;
+	slot->cpu = data->used && config.has_io_start ? data->cpu : -1;
 	slot->device = place.device;
 	slot->op = OP_FLUSH;
 	slot->submit_ns = now_ns;
@@ -498,8 +431,9 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 		slot->state = SLOT_IDLE;
 	if (done_bytes == 0) {
 		/* An fsync without data ends so, and a write with flushes around it says once more that it is done. */
-		if (ours)
+		if (ours || (!config.has_io_start && !slot->ends_twice))
 			COUNT(empty_flushes);
+		slot->ends_twice = 0;
 	} else if (ours) {
 		COUNT(unissued);
 	} else if (control.phase == PHASE_RUNNING) {
@@ -542,6 +476,7 @@ int rq_complete(__u64 *args)
 	}
 	slot->remaining_bytes = 0;
 	emit(slot, now_ns, now_ns);
+	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && in_flush_sequence(rq);
 	slot->state = SLOT_IDLE;
 	return 0;
 }

@@ -30,6 +30,7 @@ struct blk_mq_hw_ctx {
 };
 
 struct bio {
+	unsigned int bi_opf;
 	unsigned short bi_ioprio;
 };
 
@@ -37,6 +38,7 @@ struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
 	unsigned int cmd_flags;
+	unsigned int rq_flags;
 	int tag;
 	int internal_tag;
 	unsigned int __data_len;
@@ -59,6 +61,12 @@ struct task_struct {
 };
 
 #pragma clang attribute pop
+
+/* Before 6.11 the flags were macros, unknown to BTF. */
+#define RQF_FLUSH_SEQ_BEFORE_ENUM 4
+enum rqf_flags {
+	__RQF_FLUSH_SEQ = 1,
+};
 
 /* Values are the running kernel's: the numbers written here are not used. */
 enum req_flag_bits {

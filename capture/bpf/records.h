@@ -5,30 +5,14 @@
 
 #include <linux/types.h>
 
+#include "codes.h"
+
 #define MAX_DEVICES 16
 #define COMM_BYTES 16
 #define MAX_LOST_INTERVALS 64
 
-/* Codes and bits of the trace format (traces/schema.py). */
-enum trace_op {
-	OP_READ,
-	OP_WRITE,
-	OP_FLUSH,
-	OP_DISCARD,
-	OP_WRITE_ZEROES,
-	OP_OTHER, /* zone management, passthrough: not part of a trace */
-};
-
-enum trace_flag {
-	FLAG_SYNC = 1 << 0,
-	FLAG_METADATA = 1 << 1,
-	FLAG_READ_AHEAD = 1 << 2,
-	FLAG_FUA = 1 << 3,
-	FLAG_PREFLUSH = 1 << 4,
-	FLAG_BACKGROUND = 1 << 5,
-	FLAG_IDLE = 1 << 6,
-	FLAG_PRIORITY_SHIFT = 8, /* realtime, best effort, idle: one bit each from here */
-};
+/* Zone management, passthrough: not part of a trace. */
+#define OP_OTHER OP_COUNT
 
 /* A drive's place in the slot array: queues x depth slots, then one per queue for its flush request. */
 struct device_config {
@@ -110,7 +94,7 @@ struct slot {
 	__u8 state;
 	__u8 used; /* something was seen here since the start */
 	__u8 op;
-	__u8 pad8;
+	__u8 ends_twice; /* its data is done, and a completion without bytes will follow */
 	__s16 device;
 	__u16 pad16;
 	__u32 pad32;

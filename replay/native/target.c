@@ -202,7 +202,7 @@ bool target_lost_write_zeroes(const struct target *target)
 	       !queue_limit(target->device, "write_zeroes_max_bytes");
 }
 
-enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags)
+enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
 	/* A file system turns these into its own transactions, and cached writes go out when it likes. */
 	bool through_cache = !target->block_device || !target->direct;

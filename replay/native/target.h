@@ -6,24 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The codes of traces/schema.py. */
-enum op {
-	OP_READ = 0,
-	OP_WRITE = 1,
-	OP_FLUSH = 2,
-	OP_DISCARD = 3,
-	OP_WRITE_ZEROES = 4,
-	OP_COUNT = 5,
-};
-
-enum io_flag {
-	FLAG_FUA = 1 << 3,
-	FLAG_PREFLUSH = 1 << 4,
-	FLAG_PRIORITY_REALTIME = 1 << 8,
-	FLAG_PRIORITY_BEST_EFFORT = 1 << 9,
-	FLAG_PRIORITY_IDLE = 1 << 10,
-	FLAG_QUEUE_FULL = 1 << 16,
-};
+#include "codes.h"
 
 /* What becomes of one row on this target. */
 enum fidelity {
@@ -80,6 +63,6 @@ int64_t target_merges(const struct target *target);
  */
 bool target_lost_write_zeroes(const struct target *target);
 
-enum fidelity target_fidelity(const struct target *target, enum op op, int32_t flags);
+enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags);
 
 #endif

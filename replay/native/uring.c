@@ -100,6 +100,8 @@ static void prepare_discard(struct uring *uring, struct io_uring_sqe *sqe, const
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, uring->fd, (void *)(uintptr_t)io->offset_bytes, 0, 0);
 	sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
 	sqe->addr3 = io->length_bytes;
+	/* By a worker: the kernel tries the submitter without waiting, which zram and other bio-based drives refuse. */
+	sqe->flags |= IOSQE_ASYNC;
 }
 
 static void uring_queue(struct issuer *issuer, struct io *io, uint32_t slot)

@@ -99,7 +99,8 @@ def test_two_drives_at_once_are_kept_apart(blkreel, loop_drive, program, tmp_pat
     assert [entry["path"] for entry in trace.metadata["devices"]] == [first, second]
 
 
-def test_buffered_writes_on_a_file_system_add_up_with_the_counters(blkreel, loop_drive, tmp_path):
+@pytest.mark.parametrize("options", [[], ["--without-io-start"]])
+def test_buffered_writes_on_a_file_system_add_up_with_the_counters(blkreel, loop_drive, tmp_path, options):
     """Merges, journal, flushes with and without data, discards: what the kernel counts is what the trace holds."""
     drive = loop_drive(128 << 20)
     subprocess.run(["mkfs.ext4", "-q", drive], check=True)
@@ -110,7 +111,7 @@ def test_buffered_writes_on_a_file_system_add_up_with_the_counters(blkreel, loop
               " sync; rm f1 f3; sync; fstrim .")
     try:
         result = blkreel("capture", "--path", mount, "-o", tmp_path / "t.parquet", "--json",
-                         "--", "sh", "-c", script, cwd=mount)
+                         *options, "--", "sh", "-c", script, cwd=mount)
     finally:
         subprocess.run(["umount", mount], check=True)
     summary = json.loads(result.stdout)

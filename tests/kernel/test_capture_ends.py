@@ -141,6 +141,15 @@ def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):
     assert open_trace(tmp_path / "t.parquet").rows == 0
 
 
+def test_a_command_that_outlives_the_time_is_waited_for_and_no_longer_recorded(blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    first, late = READ.format(drive=drive, count=10), READ.format(drive=drive, count=20)
+    script = f"{first}; sleep 6; {late}; touch {tmp_path}/end"
+    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--for", "2s", "--", "sh", "-c", script)
+    assert (tmp_path / "end").exists()
+    assert open_trace(tmp_path / "t.parquet").rows == 10
+
+
 @pytest.mark.parametrize("script, code", [("exit 7", 7), ("kill -9 $$", 137)])
 def test_the_exit_code_of_the_command_is_passed_on(blkreel, loop_drive, tmp_path, script, code):
     drive = loop_drive()

@@ -44,9 +44,10 @@ def test_writes_and_the_flushes_of_fsync(rows_of, loop_drive, program, tmp_path)
     assert {threads[str(tid)]["comm"] for tid in flushes.tid} == {"fio"}, "a flush belongs to who asked for it"
 
 
-def test_fua_is_kept_where_the_drive_does_it_by_flushes(rows_of, loop_drive):
+@pytest.mark.parametrize("options", [[], ["--without-io-start"], ["--programs", "raw_tp", "--without-io-start"]])
+def test_fua_is_kept_where_the_drive_does_it_by_flushes(rows_of, loop_drive, options):
     drive = loop_drive()
-    rows = rows_of(drive, f"dd if=/dev/zero of={drive} bs=4k count=25 oflag=direct,dsync status=none")
+    rows = rows_of(drive, f"dd if=/dev/zero of={drive} bs=4k count=25 oflag=direct,dsync status=none", *options)
     writes = rows[rows.op == OPS["write"]]
     assert len(writes) == 25
     assert len(flagged(writes, "fua")) == 25

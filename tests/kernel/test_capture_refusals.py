@@ -41,10 +41,8 @@ def test_a_file_is_not_a_device(refused, tmp_path):
     assert "is a file" in refused(tmp_path / "image", code=2)
 
 
-def test_a_drive_without_requests(refused):
-    if not Path("/dev/zram0").exists():
-        pytest.skip("needs a bio-based drive: modprobe zram")
-    error = refused("/dev/zram0", code=1)
+def test_a_drive_without_requests(refused, zram_drive):
+    error = refused(zram_drive, code=1)
     assert "no requests to record" in error and "lsblk" in error
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
@@ -160,46 +159,22 @@ def test_a_loop_device_over_a_mounted_drive(loop_drive, refused, mounted):
         subprocess.run(["losetup", "--detach", upper], check=True)
 
 
-@pytest.fixture
-def real_drive(require_root):
-    """A drive that is neither a file nor a loop device: memory that the kernel compresses."""
-    control = Path("/sys/class/zram-control")
-    try:
-        number = (control / "hot_add").read_text().strip()
-    except OSError as error:
-        pytest.skip(f"needs zram: {error.strerror}")
-    try:
-        Path(f"/sys/block/zram{number}/disksize").write_text("16M")
-        yield Path(f"/dev/zram{number}")
-    finally:
-        # The kernel lets go of the node some time after its last user has ended.
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                (control / "hot_remove").write_text(number)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-
-
-def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, real_drive, trace, tmp_path):
-    before = hashlib.sha256(real_drive.read_bytes()).hexdigest()
-    words = f"{real_drive.name}:{16 * MIB}"
-    replay = ["replay", trace, "--on", real_drive, "-o", tmp_path / "run"]
-    prepare = ["precondition", real_drive, "--state", "full"]
+def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, zram_drive, trace, tmp_path):
+    before = hashlib.sha256(zram_drive.read_bytes()).hexdigest()
+    words = f"{zram_drive.name}:{16 * MIB}"
+    replay = ["replay", trace, "--on", zram_drive, "-o", tmp_path / "run"]
+    prepare = ["precondition", zram_drive, "--state", "full"]
     for command in (replay, prepare):
-        for destroy in ([], ["--destroy", "yes"], ["--destroy", real_drive.name]):
+        for destroy in ([], ["--destroy", "yes"], ["--destroy", zram_drive.name]):
             result = blkreel(*command, *destroy, check=False)
             assert result.returncode == 5
             assert f"--destroy {words}" in result.stderr
             assert "all data on it would be lost" in result.stderr
     assert not (tmp_path / "run").exists()
-    assert hashlib.sha256(real_drive.read_bytes()).hexdigest() == before
+    assert hashlib.sha256(zram_drive.read_bytes()).hexdigest() == before
     assert blkreel(*replay, "--destroy", words, check=False).returncode in (0, 3)
     assert blkreel(*prepare, "--destroy", words).returncode == 0
-    assert any(real_drive.read_bytes()[-4096:])
+    assert any(zram_drive.read_bytes()[-4096:])
 
 
 @pytest.mark.parametrize(("where", "words"), [

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What a request says about itself, in the terms of a trace, on every kernel. */
+#ifndef BLKREEL_REQUEST_H
+#define BLKREEL_REQUEST_H
+
+#include "kernel.h"
+#include "records.h"
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/* tp_btf programs load from kernel objects by plain instructions; raw_tp programs must ask for each copy. */
+#ifdef TYPED
+#define READ(object, field) ((object)->field)
+#else
+#define READ(object, field) BPF_CORE_READ(object, field)
+#endif
+
+#define OP_VALUE(op)                                                     \
+	(bpf_core_enum_value_exists(enum req_op, op) ?                   \
+		 bpf_core_enum_value(enum req_op, op) :                  \
+		 bpf_core_enum_value(enum req_opf, op##___opf))
+
+static __always_inline __u32 trace_op_of(__u32 command)
+{
+	__u32 op = command & 0xff;
+
+	if (op == OP_VALUE(REQ_OP_READ))
+		return OP_READ;
+	if (op == OP_VALUE(REQ_OP_WRITE))
+		return OP_WRITE;
+	if (op == OP_VALUE(REQ_OP_FLUSH))
+		return OP_FLUSH;
+	if (op == OP_VALUE(REQ_OP_DISCARD))
+		return OP_DISCARD;
+	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
+		return OP_WRITE_ZEROES;
+	return OP_OTHER;
+}
+
+#define HAS(command, bit) ((command) >> bpf_core_enum_value(enum req_flag_bits, bit) & 1)
+
+static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 priority)
+{
+	__u32 flags = 0;
+
+	if (HAS(command, __REQ_SYNC))
+		flags |= FLAG_SYNC;
+	if (HAS(command, __REQ_META))
+		flags |= FLAG_METADATA;
+	if (HAS(command, __REQ_RAHEAD))
+		flags |= FLAG_READ_AHEAD;
+	if (HAS(command, __REQ_FUA))
+		flags |= FLAG_FUA;
+	/* The kernel marks its flush requests with it; only on data it says that a flush comes before. */
+	if (HAS(command, __REQ_PREFLUSH) && op != OP_FLUSH)
+		flags |= FLAG_PREFLUSH;
+	if (HAS(command, __REQ_BACKGROUND))
+		flags |= FLAG_BACKGROUND;
+	if (HAS(command, __REQ_IDLE))
+		flags |= FLAG_IDLE;
+	if (priority)
+		flags |= FLAG_PRIORITY_REALTIME << (priority - 1); /* realtime, best effort, idle: one bit each */
+	return flags;
+}
+
+static __always_inline struct gendisk *disk_of(struct request *rq)
+{
+	if (bpf_core_field_exists(struct request_queue, disk)) {
+		struct request_queue *queue = READ(rq, q);
+
+		return READ(queue, disk);
+	}
+	return READ((struct request___rq_disk *)rq, rq_disk);
+}
+
+static __always_inline __u8 priority_class_of(struct request *rq)
+{
+	struct bio *bio;
+	__u32 class;
+
+	if (bpf_core_field_exists(struct request___ioprio, ioprio)) {
+		class = READ((struct request___ioprio *)rq, ioprio) >> 13;
+	} else {
+		bio = READ(rq, bio);
+		class = bio ? READ(bio, bi_ioprio) >> 13 : 0;
+	}
+	return class <= 3 ? class : 0;
+}
+
+/* A request in the hands of the flush machinery: its data is a step among others. */
+static __always_inline bool in_flush_sequence(struct request *rq)
+{
+	__u32 bit = bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ) ?
+		    bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ) : RQF_FLUSH_SEQ_BEFORE_ENUM;
+
+	return READ(rq, rq_flags) >> bit & 1;
+}
+
+#endif
