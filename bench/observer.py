@@ -18,7 +18,7 @@ MISSED = 1 << 31
 
 
 class Observer:
-    """with Observer("/dev/loop0") as seen: ...; then seen.time_ns and seen.sector, in the order of issue."""
+    """with Observer("/dev/loop0") as seen: ...; then seen.time_ns, seen.sector, seen.sectors, in order of issue."""
 
     def __init__(self, drive, buffer_kib=8192):
         self.drive = drive
@@ -56,6 +56,7 @@ class Observer:
         rows = sorted(row for page in self._pages for row in _events(page, self._fields))
         self.time_ns = np.array([row[0] for row in rows], "i8")
         self.sector = np.array([row[1] for row in rows], "i8")
+        self.sectors = np.array([row[2] for row in rows], "i8")
 
     def _write(self, name, text):
         (self.instance / name).write_text(text)
@@ -78,7 +79,7 @@ class Observer:
 def _fields(text):
     found = {m[1]: (int(m[2]), int(m[3])) for m in
              re.finditer(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);", text)}
-    return found["sector"][0]
+    return found["sector"][0], found["nr_sector"][0]
 
 
 def _lost(stats):
@@ -86,8 +87,9 @@ def _lost(stats):
     return int(counts["overrun"]) + int(counts["dropped events"])
 
 
-def _events(page, sector_at):
-    """The events of one ring-buffer page as (time_ns, sector); the format is in events/header_page and header_event."""
+def _events(page, fields):
+    """The events of one ring-buffer page as (time_ns, sector, sectors): see events/header_page and header_event."""
+    sector_at, sectors_at = fields
     time_ns, commit = np.frombuffer(page, "<u8", 2).tolist()
     at, end = PAGE_HEADER_BYTES, PAGE_HEADER_BYTES + (commit & PAGE_LENGTH_MASK)
     while at < end:
@@ -109,5 +111,6 @@ def _events(page, sector_at):
             continue
         time_ns += delta
         data, length = (at + 4, 4 * kind) if kind else (at + 8, extra - 4)
-        yield time_ns, int.from_bytes(page[data + sector_at:data + sector_at + 8], "little")
+        yield (time_ns, int.from_bytes(page[data + sector_at:data + sector_at + 8], "little"),
+               int.from_bytes(page[data + sectors_at:data + sectors_at + 4], "little"))
         at = data + length

@@ -90,15 +90,15 @@ class Btreplay:
         run("btreplay", "-d", self.directory, self.name, cwd=self.directory, timeout=self.timeout_s)
 
 
-def errors(seen, due_ns, offset_bytes):
+def errors(name, time_ns, place_bytes, due_ns, offset_bytes):
     """t - due of every I/O of the plan, in nanoseconds from an unknown start."""
     # The k-th issue to a place is the k-th of the plan to it: replayers may swap neighbours.
-    issued = np.lexsort((seen.time_ns, seen.sector))
+    issued = np.lexsort((time_ns, place_bytes))
     planned = np.lexsort((due_ns, offset_bytes))
-    if not np.array_equal(seen.sector[issued] * 512, offset_bytes[planned]):
-        raise SystemExit("the I/Os issued are not those planned")
+    if not np.array_equal(place_bytes[issued], offset_bytes[planned]):
+        raise SystemExit(f"{name} issued {len(time_ns)} blocks, not the {len(due_ns)} planned")
     delta = np.empty(len(due_ns), "i8")
-    delta[planned] = seen.time_ns[issued] - due_ns[planned]
+    delta[planned] = time_ns[issued] - due_ns[planned]
     return delta
 
 
@@ -108,9 +108,11 @@ def measure(name, replayer, drive, due_ns, offset_bytes):
             replayer.replay()
         except subprocess.TimeoutExpired:
             return None
-    if len(seen.time_ns) != len(due_ns):
-        raise SystemExit(f"{name} issued {len(seen.time_ns)} I/Os, {len(due_ns)} were planned")
-    delta = errors(seen, due_ns, offset_bytes)
+    # A replayer that sends neighbours together has them merged: each block counts, at the time of its request.
+    blocks = seen.sectors * 512 // BLOCK_BYTES
+    within = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    time_ns = np.repeat(seen.time_ns, blocks)
+    delta = errors(name, time_ns, np.repeat(seen.sector, blocks) * 512 + within * BLOCK_BYTES, due_ns, offset_bytes)
     from_start = np.abs(delta - delta[:100].min())
     from_median = np.abs(delta - np.median(delta))
     wall = (seen.time_ns.max() - seen.time_ns.min()) / (due_ns[-1] - due_ns[0])

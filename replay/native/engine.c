@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,6 +13,12 @@
 #define LEAD_NS 200000ll
 /* The longest sleep: how late a signal that came just before it is seen. */
 #define NAP_NS (50 * NS_PER_MS)
+/*
+ * How long to look for a completion before sleeping for one. To sleep and be
+ * woken for each costs more than the I/O: without this, three times the
+ * sleeps and a quarter less throughput on a busy machine of two processors.
+ */
+#define LOOK_NS 20000ll
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 /* While the plan or room for records is missing: how often to look. */
@@ -148,10 +155,12 @@ static void count_lateness(struct engine *engine, struct io *io)
 static void submit_batch(struct engine *engine, int64_t wait_ns)
 {
 	int64_t submit_ns = engine->batch_count ? run_time_ns(engine) : 0;
-	int err;
+	int cpu = sched_getcpu(), err;
 
-	for (unsigned i = 0; i < engine->batch_count; i++)
+	for (unsigned i = 0; i < engine->batch_count; i++) {
 		engine->ios[engine->batch[i]].submit_ns = submit_ns;
+		engine->ios[engine->batch[i]].cpu = cpu;
+	}
 	err = engine->issuer->submit(engine->issuer, wait_ns);
 	/* Not taken: it goes out, with a new stamp, when completions have made room. */
 	if (err == -EAGAIN)
@@ -194,7 +203,7 @@ static void count_result(struct engine *engine, const struct io *io)
 		stop_ask(engine->stop, STOP_ERRORS);
 }
 
-static void record(struct engine *engine, struct record_block *block, const struct io *io, int64_t complete_ns)
+static void record(struct record_block *block, const struct io *io, int64_t complete_ns)
 {
 	uint32_t row = block->rows++;
 
@@ -205,7 +214,7 @@ static void record(struct engine *engine, struct record_block *block, const stru
 	block->length_bytes[row] = io->length_bytes;
 	block->op[row] = io->op;
 	block->flags[row] = io->flags;
-	block->cpu[row] = engine->cpu;
+	block->cpu[row] = io->cpu;
 	block->status[row] = io->status;
 	block->stream[row] = io->stream;
 	block->burst[row] = io->burst;
@@ -236,7 +245,7 @@ static bool take_completions(struct engine *engine)
 	for (unsigned i = 0; i < count; i++) {
 		struct io *io = &engine->ios[slots[i]];
 
-		record(engine, block, io, now_ns);
+		record(block, io, now_ns);
 		count_result(engine, io);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}
@@ -281,20 +290,28 @@ static int64_t idle_ns(struct engine *engine, int64_t now_ns)
 
 static void issue_plan(struct engine *engine)
 {
+	int64_t active_ns = INT64_MIN / 2;
+
 	while (!stop_asked(engine->stop)) {
 		int64_t now_ns = run_time_ns(engine);
 
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
-			/* With the queue full the next thing to happen is a completion: one call does both. */
-			submit_batch(engine, engine->free_count ? 0 : NAP_NS);
+			submit_batch(engine, 0);
 			publish(engine, now_ns);
 			take_completions(engine);
+			active_ns = now_ns;
 			continue;
 		}
-		if (take_completions(engine))
+		if (take_completions(engine)) {
+			active_ns = now_ns;
 			continue;
+		}
+		if (outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS) {
+			spin_pause();
+			continue;
+		}
 		if (plan_exhausted(engine->plan) && !outstanding(engine))
 			return;
 		now_ns = run_time_ns(engine);
@@ -332,7 +349,6 @@ void engine_run(struct engine *engine)
 	struct rusage before, after;
 	int64_t merges_before;
 
-	plan_wait_loaded(engine->plan);
 	getrusage(RUSAGE_THREAD, &before);
 	totals->start_monotonic_ns = engine->start_ns = monotonic_ns() + LEAD_NS;
 	totals->start_realtime_ns = clock_read_ns(CLOCK_REALTIME) + LEAD_NS;

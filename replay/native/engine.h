@@ -24,7 +24,6 @@ struct engine {
 	unsigned depth;
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */
-	int cpu;
 
 	/* The engine's own. */
 	struct io *ios;
@@ -43,7 +42,7 @@ struct engine {
 /* Allocates and touches everything: nothing is allocated once the run has started. */
 int engine_init(struct engine *engine);
 
-/* Runs the plan until it ends or a stop is asked for, and waits for what is outstanding. */
+/* Runs the plan, which has been waited for, until it ends or a stop is asked for, and waits for what is outstanding. */
 void engine_run(struct engine *engine);
 
 #endif

@@ -38,6 +38,11 @@ void host_pin(int cpu)
 	sched_setaffinity(0, sizeof(one), &one);
 }
 
+void host_unpin(void)
+{
+	sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 bool host_lock_memory(void)
 {
 	return !mlockall(MCL_CURRENT);

@@ -13,6 +13,9 @@ void host_keep_off_cpu(int cpu);
 
 void host_pin(int cpu);
 
+/* Any processor that the process may use. */
+void host_unpin(void);
+
 /* True where all that is mapped by now stays in memory. */
 bool host_lock_memory(void);
 

@@ -26,6 +26,7 @@ struct io {
 	int32_t burst;
 	int32_t status;
 	int16_t stream;
+	int16_t cpu; /* that it was submitted from */
 	int8_t op;
 	uint8_t pending; /* completions still to come: two for a write behind its flush */
 };

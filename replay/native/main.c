@@ -43,7 +43,7 @@ static const char usage[] =
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
 	"  --seed N          of the data written (0)\n"
-	"  --cpu N           issue from this processor (the last one)\n"
+	"  --cpu N           issue from this processor (the last one; any, where no row has a deadline)\n"
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
 	"  --max-errors N    end after N failed rows in a row; 0: never (1000)\n"
@@ -218,7 +218,7 @@ static const char *why_stopped(const struct engine *engine, char *text, size_t s
 	return "unknown";
 }
 
-static int finish(struct engine *engine, const struct options *options, bool locked, bool realtime)
+static int finish(struct engine *engine, const struct options *options, int cpu, bool locked, bool realtime)
 {
 	char text[160];
 	struct circumstances how = {
@@ -227,7 +227,7 @@ static int finish(struct engine *engine, const struct options *options, bool loc
 		.stopped = why_stopped(engine, text, sizeof(text)),
 		.planned = engine->plan->rows_read,
 		.depth = engine->depth,
-		.cpu = engine->cpu,
+		.cpu = cpu,
 		.memory_locked = locked,
 		.realtime = realtime,
 		.seed = options->seed,
@@ -275,9 +275,8 @@ static int replay(const struct options *options, const struct target *target, in
 		.depth = options->depth,
 		.spin_ns = options->spin_ns,
 		.max_errors = options->max_errors,
-		.cpu = cpu,
 	};
-	bool locked, realtime;
+	bool locked, pinned, realtime;
 	int err;
 
 	block_signals(SIG_BLOCK);
@@ -298,11 +297,20 @@ static int replay(const struct options *options, const struct target *target, in
 	if (!engine.issuer)
 		return EXIT_FAILED;
 	locked = host_lock_memory();
-	host_pin(cpu);
-	realtime = host_raise_priority(options->realtime);
 	block_signals(SIG_UNBLOCK);
+	plan_wait_loaded(&plan);
+	/*
+	 * To meet a deadline it must be there already; without deadlines it does better where the scheduler
+	 * puts it, beside whatever completes the I/O.
+	 */
+	pinned = options->cpu >= 0 || plan_is_timed(&plan);
+	if (pinned)
+		host_pin(cpu);
+	else
+		host_unpin();
+	realtime = host_raise_priority(options->realtime);
 	engine_run(&engine);
-	return finish(&engine, options, locked, realtime);
+	return finish(&engine, options, pinned ? cpu : -1, locked, realtime);
 }
 
 int main(int argc, char **argv)

@@ -153,6 +153,11 @@ void plan_wait_loaded(struct plan *plan)
 		sleep_ns(NS_PER_MS);
 }
 
+bool plan_is_timed(struct plan *plan)
+{
+	return plan_has_row(plan) && plan->current->due_ns[plan->next] >= 0;
+}
+
 bool plan_advance(struct plan *plan)
 {
 	struct plan_block *next = spsc_take(&plan->ready);

@@ -55,6 +55,9 @@ int plan_start(struct plan *plan, int fd, const struct target *target, struct st
 /* Waits until the blocks ahead are full or the plan is whole. */
 void plan_wait_loaded(struct plan *plan);
 
+/* Its first row has a deadline. */
+bool plan_is_timed(struct plan *plan);
+
 /* Moves to the next block where the current one is used up. False: no row is there at the moment. */
 bool plan_advance(struct plan *plan);
 

@@ -43,7 +43,7 @@ struct circumstances {
 	const char *stopped;  /* NULL: the whole plan was issued */
 	int64_t planned;      /* rows read */
 	unsigned depth;
-	int cpu;
+	int cpu; /* the issuing thread was pinned to; -1: to none */
 	bool memory_locked;
 	bool realtime;
 	uint64_t seed;
