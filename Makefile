@@ -32,6 +32,8 @@ $(STAMPS):
 
 $(STAMPS)/venv: constraints.txt pyproject.toml | $(STAMPS) $(STAMPS)/apt-build
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# Debian 12's own pip cannot pass settings to the build.
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=23.1'
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  meson-python meson ninja altair click jinja2 numpy pandas pyarrow rich vl-convert-python
 	@touch $@
