@@ -30,7 +30,7 @@ $(STAMPS)/apt-%: Makefile | $(STAMPS)
 $(STAMPS):
 	@mkdir -p $@
 
-$(STAMPS)/venv: constraints.txt pyproject.toml | $(STAMPS) $(STAMPS)/apt-build
+$(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/apt-build
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# Debian 12's own pip cannot pass settings to the build.
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=23.1'
