@@ -12,7 +12,7 @@ from blkreel.traces.reader import open_trace
 
 
 @click.command()
-@click.argument("trace", type=click.Path())
+@click.argument("trace", type=click.Path(readable=False))
 @as_json
 def command(trace, as_json):
     """Read all of a trace or a run, and hold its rows to the format.

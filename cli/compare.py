@@ -9,7 +9,7 @@ from blkreel.cli.pages import page_options, reading, result
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
 @page_options
 def command(runs, output, gap_ns, force, as_json):
     """Show runs or traces side by side as a page and a table, each drive and pace apart.

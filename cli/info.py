@@ -14,7 +14,7 @@ from blkreel.traces.units import format_bytes, format_count, format_ns
 
 
 @click.command()
-@click.argument("trace", type=click.Path())
+@click.argument("trace", type=click.Path(readable=False))
 @as_json
 def command(trace, as_json):
     """Show what a trace or a run holds: where it comes from, how much I/O, by whom, and whether events were lost.

@@ -1,4 +1,7 @@
-"""Option types and decorators that several subcommands share."""
+"""Option types and decorators that several subcommands share.
+
+Paths are declared with readable=False throughout: click's own check would answer before ours, without a remedy.
+"""
 
 import click
 

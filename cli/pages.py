@@ -17,7 +17,7 @@ def page_options(command):
     for option in (options.as_json, options.force,
                    click.option("--gap", "gap_ns", type=options.TIME_NS, default=DEFAULT_GAP_NS, show_default="100ms",
                                 help="Idle time after which a new burst starts."),
-                   click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+                   click.option("-o", "--output", type=click.Path(dir_okay=False, readable=False, path_type=Path),
                                 help="Write the page here: one HTML file that works offline.")):
         command = option(command)
     return command

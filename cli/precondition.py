@@ -16,7 +16,7 @@ from blkreel.traces.units import format_bytes, format_ns
 
 
 @click.command()
-@click.argument("device", type=click.Path())
+@click.argument("device", type=click.Path(readable=False))
 @click.option("--state", "name", required=True, metavar="STATE", help="; ".join(f"{k}: {v}" for k, v in STATES.items()))
 @click.option("--destroy", metavar="SERIAL", help="The drive's serial: consent to lose all data on it.")
 @click.option("--idle", type=TIME_NS, help="How long it rests at the end, instead of the state's own time.")

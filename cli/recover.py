@@ -8,7 +8,7 @@ from blkreel.traces.spool import recover
 
 
 @click.command()
-@click.argument("output", type=click.Path())
+@click.argument("output", type=click.Path(readable=False))
 @force
 def command(output, force):
     """Finish the trace of a capture or a replay that was killed, from what it had written.

@@ -21,10 +21,10 @@ NOT_TRUSTWORTHY = 3
 
 
 @click.command()
-@click.argument("trace", type=click.Path())
-@click.option("--on", "target", required=True, type=click.Path(), metavar="DEVICE",
+@click.argument("trace", type=click.Path(readable=False))
+@click.option("--on", "target", required=True, type=click.Path(readable=False), metavar="DEVICE",
               help="The drive to replay on; a loop device or a regular file for a trial.")
-@click.option("-o", "--output", type=click.Path(), metavar="RUN", help="The directory of the run.")
+@click.option("-o", "--output", type=click.Path(readable=False), metavar="RUN", help="The directory of the run.")
 @click.option("--pace", default="original", show_default=True, metavar="PACE",
               help="original: at the captured times. asap: as fast as the drive takes them. "
                    "depth=N: always N outstanding.")

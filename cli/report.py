@@ -9,7 +9,7 @@ from blkreel.cli.pages import page_options, reading, result
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("trace", type=click.Path(readable=False, path_type=Path))
 @page_options
 def command(trace, output, gap_ns, force, as_json):
     """Show one trace, or one run of `blkreel replay`, as a page and a table.

@@ -96,6 +96,15 @@ def blkreel(tmp_path):
 
 
 @pytest.fixture
+def as_nobody(require_root, blkreel):
+    """The words before a command that run it as an ordinary user."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*words, blkreel.command, "--version"], capture_output=True).returncode:
+        pytest.skip("needs a checkout and a Python that other users may read")
+    return words
+
+
+@pytest.fixture
 def tiny_filesystem(require_root, tmp_path):
     """A directory that is full after 1 MiB."""
     directory = tmp_path / "tiny"

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -244,3 +246,24 @@ def test_drives_tells_what_can_be_replayed_on(blkreel, loop_drive, mounted):
     text = blkreel("drives").stdout
     assert free in text
     assert "mounted" in text
+
+
+def test_no_privilege(blkreel, loop_drive, as_nobody, trace):
+    """As an ordinary user, with a trace and an output of its own."""
+    drive = loop_drive(16 * MIB)
+    before = loop_drive.image_of(drive).read_bytes()
+    directory = Path(tempfile.mkdtemp(prefix="blkreel-test-"))
+    try:
+        shutil.copy(trace, directory / "t.parquet")
+        directory.chmod(0o777)
+        (directory / "t.parquet").chmod(0o666)
+        result = subprocess.run([*as_nobody, blkreel.command, "replay", directory / "t.parquet", "--on", drive,
+                                 "-o", directory / "run"], capture_output=True, text=True,
+                                env={**blkreel.environment, "BLKREEL_STATE_DIR": str(directory / "state")})
+        assert result.returncode == 1
+        assert "Permission denied" in result.stderr and "run as root: sudo blkreel replay" in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert not (directory / "run").exists()
+    finally:
+        shutil.rmtree(directory)
+    assert loop_drive.image_of(drive).read_bytes() == before
