@@ -31,7 +31,8 @@ class _WithCommand(click.Command):
 @click.command(cls=_WithCommand, options_metavar="[OPTIONS]",
                short_help="Record what an application does to a drive.")
 @click.argument("devices", metavar="[DEVICE]... [-- COMMAND ...]", nargs=-1)
-@click.option("-o", "--output", required=True, type=click.Path(readable=False, path_type=Path), help="The trace to write.")
+@click.option("-o", "--output", required=True, type=click.Path(readable=False, path_type=Path),
+              help="The trace to write.")
 @click.option("--path", type=click.Path(readable=False),
               help="Record the drive that holds this directory or file.")
 @click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="End after this time, like 60s or 5min.")
