@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,9 @@ import pytest
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
+
+# A shell starts its background jobs with Ctrl-C ignored, and every program started from here would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
