@@ -14,9 +14,9 @@
 /* The longest sleep: how late a signal that came just before it is seen. */
 #define NAP_NS (50 * NS_PER_MS)
 /*
- * How long to look for a completion before sleeping for one. To sleep and be
- * woken for each costs more than the I/O: without this, three times the
- * sleeps and a quarter less throughput on a busy machine of two processors.
+ * How long to look for a completion before sleeping for one, where the next
+ * row has a deadline: to be woken takes time that the latency would include.
+ * At a fixed depth the drive needs the processor more than we do.
  */
 #define LOOK_NS 20000ll
 /* How long outstanding I/O may take once a run is to end. */
@@ -88,22 +88,6 @@ static void prepare_row(struct engine *engine)
 	engine->batch[engine->batch_count++] = slot;
 }
 
-/*
- * The kernel holds the rows of one call together and merges neighbours: the
- * drive would see one large I/O where the plan has several.
- */
-static bool adjoins_batch(const struct engine *engine, int op, int64_t offset_bytes, int64_t length_bytes)
-{
-	for (unsigned i = 0; i < engine->batch_count; i++) {
-		const struct io *io = &engine->ios[engine->batch[i]];
-
-		if (io->op == op && (io->offset_bytes + io->length_bytes == offset_bytes ||
-				     offset_bytes + length_bytes == io->offset_bytes))
-			return true;
-	}
-	return false;
-}
-
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
@@ -123,9 +107,6 @@ static void prepare_due(struct engine *engine, int64_t now_ns)
 			engine->queue_was_full_ns = now_ns;
 			return;
 		}
-		if (adjoins_batch(engine, plan->current->op[plan->next], plan->current->offset_bytes[plan->next],
-				  plan->current->length_bytes[plan->next]))
-			return;
 		prepare_row(engine);
 		plan->next++;
 	}
@@ -225,8 +206,8 @@ static void record(struct record_block *block, const struct io *io, int64_t comp
 static bool take_completions(struct engine *engine)
 {
 	struct record_block *block = records_room(engine->records);
-	uint32_t slots[4 * BATCH_ROWS];
-	unsigned room = 4 * BATCH_ROWS, count;
+	uint32_t slots[REAP_ROWS];
+	unsigned room = REAP_ROWS, count;
 	int64_t now_ns;
 
 	if (!block) {
@@ -288,6 +269,15 @@ static int64_t idle_ns(struct engine *engine, int64_t now_ns)
 	return sleep_before(due_ns, now_ns, engine->spin_ns, NAP_NS);
 }
 
+/* Whether to look for a completion instead of sleeping for it. */
+static bool looks(const struct engine *engine, int64_t now_ns, int64_t active_ns)
+{
+	struct plan *plan = engine->plan;
+
+	return outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS && plan_has_row(plan) &&
+	       plan->current->due_ns[plan->next] > now_ns;
+}
+
 static void issue_plan(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
@@ -298,7 +288,8 @@ static void issue_plan(struct engine *engine)
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
-			submit_batch(engine, 0);
+			/* With the queue full the next thing to happen is a completion: one call does both. */
+			submit_batch(engine, engine->free_count ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
 			active_ns = now_ns;
@@ -308,7 +299,7 @@ static void issue_plan(struct engine *engine)
 			active_ns = now_ns;
 			continue;
 		}
-		if (outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS) {
+		if (looks(engine, now_ns, active_ns)) {
 			spin_pause();
 			continue;
 		}

@@ -12,8 +12,16 @@
 #include "payload.h"
 #include "target.h"
 
-/* Rows that go into the kernel with one call. More would make the first of a batch older than its stamp says. */
-#define BATCH_ROWS 16u
+/*
+ * Rows that go into the kernel with one call. From three on, io_uring holds
+ * them back until the last is prepared: the first would be issued later than
+ * its stamp says, neighbours would be merged into one I/O that is not in the
+ * plan, and the drive would idle meanwhile (16 rows: a fifth less throughput).
+ */
+#define BATCH_ROWS 2u
+
+/* Rows that are taken back at once. */
+#define REAP_ROWS 64u
 
 /* One row being carried out. */
 struct io {

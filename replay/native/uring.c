@@ -29,7 +29,7 @@
 #define OF_OFFLOAD (1ull << 33)
 
 /* Every row of a batch may need a flush before it, and the offload's event a read of its own. */
-#define SQ_ENTRIES (4 * BATCH_ROWS)
+#define SQ_ENTRIES 64u
 
 enum { SINK_BUFFER, POOL_BUFFER };
 
@@ -194,8 +194,8 @@ static void watch_offload(struct uring *uring)
 
 static unsigned reap_offload(struct uring *uring, struct io *ios, uint32_t *slots, unsigned room)
 {
-	struct offload_result results[BATCH_ROWS];
-	unsigned count = offload_reap(uring->offload, results, room < BATCH_ROWS ? room : BATCH_ROWS);
+	struct offload_result results[REAP_ROWS];
+	unsigned count = offload_reap(uring->offload, results, room < REAP_ROWS ? room : REAP_ROWS);
 
 	for (unsigned i = 0; i < count; i++) {
 		slots[i] = results[i].slot;
@@ -276,7 +276,7 @@ static int make_ring(struct uring *uring, unsigned depth, bool plain)
 	for (size_t i = plain ? count - 1 : 0; i < count; i++) {
 		struct io_uring_params params = {
 			.flags = ways[i] | IORING_SETUP_CQSIZE,
-			.cq_entries = 2 * (depth + BATCH_ROWS),
+			.cq_entries = 2 * (depth + SQ_ENTRIES),
 		};
 
 		err = io_uring_queue_init_params(SQ_ENTRIES, &uring->ring, &params);

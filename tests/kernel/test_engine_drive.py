@@ -250,20 +250,21 @@ def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
 
 
 @pytest.mark.parametrize("depth", [1, 4, 32])
-def test_a_fixed_depth_is_never_exceeded(loop_drive, a_plan, issue, depth):
+def test_a_fixed_depth_is_kept_and_never_exceeded(loop_drive, a_plan, issue, depth):
+    """Little's law: in a saturated closed loop IOPS x mean latency is the depth."""
     drive = loop_drive(SIZE)
-    blocks = np.concatenate([random_blocks(16000, seed) for seed in range(3)])
-    totals, records = issue(a_plan(blocks), target=drive, depth=depth)
+    # Reads that take the drive far longer than it takes to issue one: the drive is what limits.
+    count, length_bytes = 1500, MIB
+    places = np.random.default_rng(1).integers(0, SIZE // length_bytes, count) * length_bytes
+    totals, records = issue(a_plan(places, length_bytes=length_bytes), target=drive, depth=depth)
     latency = records["complete_ns"] - records["submit_ns"]
     makespan = records["complete_ns"].max() - records["submit_ns"].min()
-    # Little's law over the run: IOPS x mean latency is the mean number outstanding. How far it stays below the depth
-    # is the host's doing: a slot is empty while the batch before it is handed to the kernel.
-    mean_depth = len(blocks) / makespan * latency.mean()
-    assert 0.5 * depth <= mean_depth <= depth
+    # 0.99 and more on a quiet machine; the rest is the host's.
+    assert 0.9 * depth <= count / makespan * latency.mean() <= depth
     edges = np.concatenate([records["submit_ns"], records["complete_ns"]])
-    steps = np.repeat([1, -1], len(blocks))
+    steps = np.repeat([1, -1], count)
     # Completions first where both fall on one nanosecond.
-    assert np.cumsum(steps[np.lexsort((steps, edges))]).max() <= depth
+    assert np.cumsum(steps[np.lexsort((steps, edges))]).max() == depth == totals["max_outstanding"]
 
 
 def test_a_drive_that_shrinks_gives_errors_and_no_hang(loop_drive, a_plan, issue):
