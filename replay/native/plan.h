@@ -40,7 +40,7 @@ struct plan {
 	const struct target *target;
 	struct stop *stop;
 	atomic_bool whole; /* the end block was read: what is ready is all there is */
-	int64_t rows_read;
+	_Atomic int64_t rows_read; /* told in the totals while the reader may still be at it */
 	int64_t last_due_ns;
 	char refusal[256]; /* why, once stop says STOP_PLAN_REFUSED */
 	int fd;
