@@ -51,7 +51,7 @@ def test_the_trace_holds_the_launches_and_the_download_by_name(demo, blkreel):
     # Some kernels hide a few completions from BPF: such an I/O is kept, and counted.
     unseen = trace.metadata["ledger"]["reused"] + trace.metadata["in_flight_at_end"]
     assert (frame.latency_ns < 0).sum() == unseen < 0.05 * len(frame)
-    assert blkreel("check", output / "source.parquet").returncode == 0
+    assert blkreel("check", output / "source.parquet", check=False).returncode == (3 if unseen else 0)
 
 
 def test_both_drives_were_replayed_at_both_paces_whole_and_in_order(demo, blkreel):
