@@ -23,8 +23,17 @@ all: install
 
 install: $(STAMPS)/install
 
+# Says nothing where all packages are there. The log is shown only where it went wrong.
 $(STAMPS)/apt-%: Makefile | $(STAMPS)
-	@./cli/apt-install $(APT_$(shell echo $* | tr a-z A-Z))
+	@missing=$$(for package in $(APT_$(shell echo $* | tr a-z A-Z)); do \
+	  dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "no apt-get here; install what these Debian packages hold, then: touch $@"; echo $$missing; exit 1; fi; \
+	echo installing $$missing; \
+	{ $(SUDO) apt-get update && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y --no-install-recommends $$missing; } >$(STAMPS)/apt.log 2>&1 || \
+	{ cat $(STAMPS)/apt.log >&2; echo "apt-get failed, see above; then run the same make again" >&2; exit 1; }
 	@touch $@
 
 $(STAMPS):
