@@ -51,8 +51,8 @@ def command(ctx, devices, output, path, duration_ns, cold, user, ring_bytes, pro
     """Record each I/O of one or more drives into a trace: when, where, how long, and by which thread.
 
     With a COMMAND, the capture lasts as long as it runs, and its exit code is passed on; without, until
-    Ctrl-C or for the time of --for. The whole drive is recorded, other programs' I/O included. With neither
-    DEVICE nor --path it is the drive under the current directory. Needs root.
+    Ctrl-C or for the time of --for. The whole drive is recorded, other programs' I/O included. With a
+    COMMAND and neither DEVICE nor --path it is the drive under the current directory. Needs root.
 
     \b
     sudo blkreel capture -o game.parquet --path ~/Games --cold -- ./start-game
