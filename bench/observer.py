@@ -14,7 +14,6 @@ import numpy as np
 TRACING = Path("/sys/kernel/tracing")
 PAGE_HEADER_BYTES = 16
 PAGE_LENGTH_MASK = 0xFFFFF  # of the commit word; the bits above tell of missed events
-MISSED = 1 << 31
 
 
 class Observer:

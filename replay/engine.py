@@ -24,7 +24,6 @@ RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), 
                   ("stream", "i2"), ("burst", "i4"), ("source_row", "i8")]
 
 BLOCK_ROWS = 32768  # the helper reads eight such blocks ahead
-MAX_IO_BYTES = 16 << 20  # of one read or write; the helper refuses more
 MAX_DEPTH = 16384
 
 _PIPE_BYTES = 1 << 20
