@@ -15,7 +15,7 @@ from blkreel.traces.schema import OPS
 HELPER = Path(__file__).with_name("blkreel-capture")
 COLUMNS = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offset_bytes", "i8"),
            ("length_bytes", "i8"), ("flags", "i4"), ("tid", "i4"), ("device", "i2"), ("cpu", "i2"),
-           ("status", "i2"), ("op", "i1")]
+           ("status", "i2"), ("op", "i1"), ("waited_on", "i8"), ("think_ns", "i8")]
 _DEATH_TIMEOUT_S = 5
 
 
@@ -78,7 +78,7 @@ class Helper:
 
     def _take_note(self, fields):
         if fields["note"] == "threads":
-            for tid, pid, comm, process in fields["threads"]:
+            for tid, pid, comm, process, _cgroup in fields["threads"]:
                 self._take_thread(tid, pid, _text(comm), _text(process))
         elif fields["note"] == "progress":
             self.lost = fields["lost"]

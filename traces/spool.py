@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from .errors import BlkreelError, TraceError
 from .reorder import in_submit_order
+from .waits import with_rows_waited_on
 from .writer import TraceWriter, output_error, refuse_existing, table_of
 
 _ROWS_FILE, _METADATA_FILE = "rows.arrows", "metadata.json"
@@ -131,7 +132,7 @@ def recover(output, *, force: bool = False) -> Path:
 
 def _finish(directory, output, metadata, force):
     with TraceWriter(output, _spool_schema(directory), force=force) as writer:
-        for table in in_submit_order(lambda: spooled_batches(directory)):
+        for table in with_rows_waited_on(in_submit_order(lambda: spooled_batches(directory)), directory):
             writer.write({name: table[name].to_numpy() for name in table.column_names})
         writer.close(metadata)
     shutil.rmtree(directory)
