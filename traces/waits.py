@@ -17,14 +17,13 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
     tables: rows in order of `submit_ns`, with `think_ns` = submit − that completion, which together name one I/O.
     Where that I/O is not in the trace (it was lost, or submitted before the recording began), the cause is
     unknown: −1, think time 0. What has been seen is kept in a file in `directory`, 16 bytes a row, so that
-    memory stays bounded however far back a wait reaches.
+    memory stays bounded however far back a wait reaches; an OSError is raised where it has no room.
     """
-    with tempfile.TemporaryFile(dir=directory) as file:
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         rows = 0
         for table in tables:
             submit_ns, latency_ns = (table[name].to_numpy() for name in ("submit_ns", "latency_ns"))
-            np.column_stack([submit_ns, submit_ns + latency_ns]).astype("i8").tofile(file)
-            file.flush()
+            _write(file, np.column_stack([submit_ns, submit_ns + latency_ns]).astype("i8").tobytes())
             rows += table.num_rows
             waited_on, think_ns = (table[name].to_numpy() for name in ("waited_on", "think_ns"))
             if not (waited_on >= 0).any():
@@ -36,6 +35,13 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
                 table = table.set_column(table.schema.get_field_index(name), table.schema.field(name),
                                          pa.array(column))
             yield table
+
+
+def _write(file, data):
+    # An unbuffered file takes a part only where the disk gets full; the next call says so.
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view):]
 
 
 def _resolved(seen, submit_ns, waited_on, think_ns):

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "drain.h"
+#include "names.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -51,7 +53,9 @@ static void flush_threads(struct drain *drain)
 		print_json_text(file, thread->comm, sizeof(thread->comm));
 		fputs("\", \"", file);
 		print_json_text(file, thread->process, sizeof(thread->process));
-		fprintf(file, "\", %" PRIu64 "]", (uint64_t)thread->cgroup);
+		fputs("\", \"", file);
+		print_json_text(file, name_of_cgroup(thread->cgroup), PATH_MAX);
+		fputs("\"]", file);
 	}
 	fputs("]}", file);
 	fclose(file);
@@ -62,6 +66,7 @@ static void flush_threads(struct drain *drain)
 /* From the root of its file system to the file: the kernel's side begins at the file. */
 static void print_path(FILE *file, const struct file_record *record)
 {
+	const char *mount = mount_of(record->filesystem >> 20, record->filesystem & 0xfffff);
 	const char *parts[MAX_PATH_PARTS];
 	const char *at = record->names, *end = record->names + MAX_PATH_BYTES;
 	int count = 0;
@@ -70,6 +75,8 @@ static void print_path(FILE *file, const struct file_record *record)
 		parts[count++] = at;
 		at += strnlen(at, end - at) + 1;
 	}
+	if (mount)
+		print_json_text(file, mount, PATH_MAX);
 	for (int i = count - 1; i >= 0; i--) {
 		fputc('/', file);
 		print_json_text(file, parts[i], end - parts[i]);
@@ -89,10 +96,10 @@ static void flush_files(struct drain *drain)
 	for (size_t i = 0; i < drain->file_count; i++) {
 		const struct file_record *record = &drain->files[i];
 
-		fprintf(file, "%s[%u, %u, %" PRIu64 ", \"", i ? ", " : "", record->filesystem >> 20,
-			record->filesystem & 0xfffff, (uint64_t)record->inode);
+		fprintf(file, "%s{\"filesystem\": \"%u:%u\", \"inode\": %" PRIu64 ", \"path\": \"", i ? ", " : "",
+			record->filesystem >> 20, record->filesystem & 0xfffff, (uint64_t)record->inode);
 		print_path(file, record);
-		fputs("\"]", file);
+		fputs("\"}", file);
 	}
 	fputs("]}", file);
 	fclose(file);
