@@ -15,6 +15,7 @@ from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.reader import counts_by_op, open_trace
 from blkreel.traces.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.spool import Spool
+from blkreel.traces.spool_notes import begun_metadata
 
 from . import ledger
 from .drives import drives_to_watch
@@ -180,13 +181,7 @@ class _Session:
         self.spool.discard()
 
     def _attached(self):
-        attached = self.helper.attached
-        self.spool_metadata = {
-            **_begun(self.options, self.drives),
-            **{key: attached[key] for key in ("source_format", "epoch_ns", "clock_resolution_ns", "capture_layer",
-                                              "queue_time_source")},
-            "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}],
-        }
+        self.spool_metadata = {**_begun(self.options, self.drives), **begun_metadata(self.helper.attached)}
         return self.spool_metadata
 
     def _ended(self):

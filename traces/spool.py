@@ -158,11 +158,11 @@ def recover(output, *, force: bool = False, ended: Callable[[dict, dict], dict] 
             shutil.rmtree(directory)
             return output
         refuse_existing(output, force)
-        with BlockFile(directory / _ROWS_FILE) as blocks:
-            if blocks.columns is None:
-                raise TraceError(f"{directory} holds no rows: its writer died before the first",
-                                 "record it again, with --force")
-            end = blocks.end()
+        if _layout(directory) is None:
+            raise TraceError(f"{directory} holds no rows: its writer died before the first",
+                             "record it again, with --force")
+        end, notes = _beside_the_rows(directory, metadata)
+        metadata = {**notes.begun, **metadata}
         if end is not None and ended is not None:
             metadata |= ended(end, metadata)
         else:
@@ -174,6 +174,20 @@ def spooled_batches(directory, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """What a spool holds, up to the last whole block, as rows of `schema`."""
     with BlockFile(directory / _ROWS_FILE) as blocks:
         yield from _batches(blocks.rows(), schema)
+
+
+def _layout(directory):
+    with BlockFile(directory / _ROWS_FILE) as blocks:
+        return blocks.columns
+
+
+def _beside_the_rows(directory, metadata) -> tuple[dict | None, SpoolNotes]:
+    """The writer's totals, None where it did not come to its end, and its notes."""
+    notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
+    with BlockFile(directory / _ROWS_FILE) as blocks:
+        for fields in blocks.notes():
+            notes.take(fields)
+        return blocks.end(), notes
 
 
 def _batches(blocks, schema):
@@ -198,11 +212,8 @@ def _finish(directory, output, metadata, schema, force):
     # Cut and not only removed: whoever has it open would keep its space.
     with suppress(FileNotFoundError):
         os.truncate(directory / _RESERVE_FILE, 0)
-    with BlockFile(directory / _ROWS_FILE) as blocks:
-        schema = _with_optional(schema, blocks.columns or [])
-        notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
-        for fields in blocks.notes():
-            notes.take(fields)
+    schema = _with_optional(schema, _layout(directory) or [])
+    _, notes = _beside_the_rows(directory, metadata)
     public = {key: value for key, value in metadata.items() if not key.startswith("spool_")}
     with TraceWriter(output, schema, force=force, temporary=directory / _TRACE_FILE) as writer:
         rows = in_submit_order(lambda: spooled_batches(directory, schema))
@@ -213,7 +224,7 @@ def _finish(directory, output, metadata, schema, force):
             raise output_error(output, error) from error
         try:
             _note_trace(directory, writer.inode)
-            writer.close({**public, **notes.metadata()})
+            writer.close({**notes.begun, **public, **notes.metadata()})
         except BaseException:
             _note_trace(directory, None)
             raise

@@ -94,16 +94,19 @@ static void say(char *json, bool may_be_left_out)
 	free(json);
 }
 
+/* Into the rows too: a parent that is killed right now has noted nothing of it. */
 static void say_attached(struct session *session)
 {
 	char *json = NULL;
 	size_t length;
 	FILE *file = open_memstream(&json, &length);
 
-	fprintf(file, "{\"note\": \"attached\", \"programs\": \"%s\", \"io_start\": %s, \"epoch_ns\": %" PRIu64
-		", \"realtime_ns\": %" PRIu64 "}", session->programs.kind, session->programs.has_io_start ? "true" : "false",
-		session->epoch_ns, realtime_ns());
+	fprintf(file, "{\"note\": \"attached\", \"source_format\": \"bpf:%s\", \"epoch_ns\": %" PRIu64
+		", \"realtime_ns\": %" PRIu64 ", \"clock_resolution_ns\": 1, \"capture_layer\": \"request\""
+		", \"queue_time_source\": \"%s\"}", session->programs.kind, session->epoch_ns, realtime_ns(),
+		session->programs.has_io_start ? "block_io_start" : "request");
 	fclose(file);
+	outbox_post_json(&session->outbox, BLOCK_NOTE, strdup(json));
 	say(json, false);
 }
 
@@ -312,11 +315,13 @@ static int capture(struct session *session, int signal_fd)
 {
 	int err;
 
-	read_counts(session, true);
-	session->epoch_ns = monotonic_ns();
-	err = drain_start(&session->drain, &session->outbox, session->programs.ring_fd, session->epoch_ns);
+	err = drain_start(&session->drain, &session->outbox, session->programs.ring_fd, 0);
 	if (err)
 		return fail(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
+	/* The start of threads takes milliseconds: the counters and time 0 belong to the moment from which rows come. */
+	read_counts(session, true);
+	session->epoch_ns = monotonic_ns();
+	session->drain.epoch_ns = session->epoch_ns;
 	set_phase(session, PHASE_RUNNING);
 	say_attached(session);
 	wait_for_end(session, signal_fd);
