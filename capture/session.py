@@ -18,7 +18,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.spool_notes import begun_metadata
 
 from . import ledger
-from .drives import drives_to_watch
+from .drives import drives_to_watch, layer_of
 from .helper import Helper
 from .workload import Workload, give_to_caller, refuse_missing, user_of_command
 
@@ -242,7 +242,7 @@ def _begun(options, drives) -> dict:
         "writer": f"blkreel {__version__}", "clock": "monotonic",
         "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
         "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
-        "cpu_count": os.cpu_count(), "devices": [describe(drive) for drive in drives],
+        "cpu_count": os.cpu_count(), "devices": [{**describe(drive), "layer": layer_of(drive)} for drive in drives],
     }
 
 
