@@ -20,7 +20,8 @@ class SpoolNotes:
         elif fields["note"] == "attached":
             self.begun = begun_metadata(fields)
         elif fields["note"] == "files":
-            for entry in fields["files"]:
+            for told in fields["files"]:
+                entry = {**told, "path": text(told["path"])}
                 if _identity(entry) not in self._known_files:
                     self._known_files.add(_identity(entry))
                     self.files.append(entry)
@@ -34,7 +35,7 @@ class SpoolNotes:
         entry = self.threads.setdefault(tid, {"pid": pid, "comm": comm, "process": process, "names": []})
         entry.update(pid=pid, comm=comm, process=process)
         if cgroup:
-            entry["cgroup"] = cgroup
+            entry["cgroup"] = text(cgroup)
         if comm not in entry["names"]:
             entry["names"] = [*entry["names"], comm]
 

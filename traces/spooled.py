@@ -11,6 +11,7 @@ from .blocks import END, NOTE
 from .reorder import in_submit_order
 from .schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS
 from .spool_notes import SpoolNotes
+from .waits import with_rows_waited_on
 from .writer import TraceWriter, table_of
 
 ROWS_FILE = "rows.blocks"
@@ -62,7 +63,7 @@ class Spooled:
 
     def write_rows(self, writer: TraceWriter) -> None:
         """The rows in order of submission."""
-        for table in in_submit_order(self.batches):
+        for table in with_rows_waited_on(in_submit_order(self.batches), self._directory):
             writer.write({name: table[name].to_numpy() for name in table.column_names})
 
     def _batch(self, blocks):

@@ -17,10 +17,24 @@
 
 static const char usage[] =
 	"usage: blkreel-capture --device MAJOR:MINOR ... --rows-fd N [--reserve-fd N] [--programs tp_btf|raw_tp]\n"
-	"                       [--ring-bytes N] [--without-io-start] [--verbose]\n"
+	"                       [--ring-bytes N] [--files] [--own] [--own-cgroup DIRECTORY] [--own-only]\n"
+	"                       [--without-io-start] [--verbose]\n"
 	"       blkreel-capture --probe [--programs tp_btf|raw_tp] [--verbose]\n";
 
-enum option_code { DEVICE = 1, ROWS_FD, RESERVE_FD, PROGRAMS, RING_BYTES, WITHOUT_IO_START, PROBE, VERBOSE };
+enum option_code {
+	DEVICE = 1,
+	ROWS_FD,
+	RESERVE_FD,
+	PROGRAMS,
+	RING_BYTES,
+	FILES,
+	OWN,
+	OWN_CGROUP,
+	OWN_ONLY,
+	WITHOUT_IO_START,
+	PROBE,
+	VERBOSE,
+};
 
 static const struct option options_known[] = {
 	{ "device", required_argument, NULL, DEVICE },
@@ -28,6 +42,10 @@ static const struct option options_known[] = {
 	{ "reserve-fd", required_argument, NULL, RESERVE_FD },
 	{ "programs", required_argument, NULL, PROGRAMS },
 	{ "ring-bytes", required_argument, NULL, RING_BYTES },
+	{ "files", no_argument, NULL, FILES },
+	{ "own", no_argument, NULL, OWN },
+	{ "own-cgroup", required_argument, NULL, OWN_CGROUP },
+	{ "own-only", no_argument, NULL, OWN_ONLY },
 	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
 	{ "probe", no_argument, NULL, PROBE },
 	{ "verbose", no_argument, NULL, VERBOSE },
@@ -77,6 +95,19 @@ int main(int argc, char **argv)
 			break;
 		case RING_BYTES:
 			err = set_ring_bytes(&options, optarg);
+			break;
+		case FILES:
+			options.files = true;
+			break;
+		case OWN:
+			options.own = true;
+			break;
+		case OWN_CGROUP:
+			options.own = true;
+			options.own_cgroup = optarg;
+			break;
+		case OWN_ONLY:
+			options.own_only = true;
 			break;
 		case WITHOUT_IO_START:
 			options.without_io_start = true;

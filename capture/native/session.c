@@ -5,6 +5,7 @@
 #include "ledger.h"
 #include "outbox.h"
 
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -47,6 +48,10 @@ static int attach(struct session_options *options, struct programs *programs)
 		.kind = options->kind,
 		.without_io_start = options->without_io_start,
 		.ring_bytes = options->ring_bytes,
+		.files = options->files,
+		.own = options->own,
+		.own_only = options->own_only,
+		.own_cgroup = options->own_cgroup,
 		.devices = devices,
 		.device_count = options->drive_count,
 	};
@@ -191,12 +196,10 @@ static void stop_recording(struct session *session)
 	programs_detach(&session->programs);
 }
 
-/* What was issued and has not completed is part of the trace, without a latency. */
-static void add_in_flight(struct session *session)
+static void add_slot(struct session *session, const volatile struct slot *slot)
 {
-	for (size_t i = 0; i < session->programs.slot_count; i++) {
-		const volatile struct slot *slot = &session->programs.slots[i];
-		struct io_record record = {
+	struct io_file_record record = {
+		.io = {
 			.kind = RECORD_IO,
 			.op = slot->op,
 			.device = slot->device,
@@ -207,12 +210,31 @@ static void add_in_flight(struct session *session)
 			.length_bytes = slot->length_bytes,
 			.flags = slot->flags,
 			.tid = slot->tid,
-		};
+			.waited_submit_ns = slot->waited_submit_ns,
+			.waited_complete_ns = slot->waited_complete_ns,
+		},
+		.inode = slot->inode,
+		.cgroup = slot->cgroup,
+	};
 
-		if (slot->state == SLOT_ISSUED) {
-			session->in_flight_at_end++;
-			drain_add(&session->drain, &record);
-		}
+	session->in_flight_at_end++;
+	if (!slot->skipped)
+		drain_add(&session->drain, &record.io, session->options->files ? &record : NULL);
+}
+
+/* What was issued and has not completed is part of the trace, without a latency. */
+static void add_in_flight(struct session *session)
+{
+	uint64_t key, *previous = NULL;
+	struct slot bio;
+
+	for (size_t i = 0; i < session->programs.slot_count; i++)
+		if (session->programs.slots[i].state == SLOT_ISSUED)
+			add_slot(session, &session->programs.slots[i]);
+	while (!bpf_map_get_next_key(session->programs.bios_fd, previous, &key)) {
+		if (!bpf_map_lookup_elem(session->programs.bios_fd, &key, &bio))
+			add_slot(session, &bio);
+		previous = &key;
 	}
 	session->queued_at_end = count_slots(session, SLOT_STARTED);
 }
@@ -335,6 +357,7 @@ int session_run(struct session_options *options)
 
 	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs))
 		return 1;
+	rows_have_files(options->files);
 	err = block_write_layout(options->rows_fd, &row_layout);
 	if (!err)
 		err = outbox_open(&session.outbox, options->rows_fd, options->reserve_fd);

@@ -12,6 +12,10 @@ struct session_options {
 	const char *kind;
 	bool without_io_start;
 	uint32_t ring_bytes;
+	bool files;
+	bool own;
+	bool own_only;
+	const char *own_cgroup;
 	struct drive drives[MAX_DEVICES];
 	size_t drive_count;
 	int rows_fd; /* the spool: layout, rows, notes and the end block */

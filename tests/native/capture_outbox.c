@@ -21,7 +21,7 @@ static void *post_blocks(void *argument)
 		struct io_record record = { .submit_ns = i, .complete_ns = i + 1 };
 
 		assert(block->rows == 0);
-		row_append(block, &record, 0);
+		row_append(block, &record, NULL, 0);
 		outbox_post_rows(outbox, block);
 	}
 	outbox_post_json(outbox, BLOCK_END, strdup("{}"));
