@@ -60,6 +60,19 @@ static int attach(struct session_options *options, struct programs *programs)
 	return programs_attach(programs, &wanted);
 }
 
+/* Before the first of their I/O can come: what is known of a thread is kept from then on. */
+static int mark_own(const struct session *session)
+{
+	for (size_t i = 0; i < session->options->own_pid_count; i++) {
+		int err = programs_own_pid(&session->programs, session->options->own_pids[i]);
+
+		if (err)
+			return fail("name a process with fewer descendants, or its --cgroup", "cannot mark process %d: %s",
+				    session->options->own_pids[i], strerror(-err));
+	}
+	return 0;
+}
+
 int session_probe(struct session_options *options)
 {
 	struct programs programs;
@@ -383,7 +396,7 @@ int session_run(struct session_options *options)
 	int signal_fd = open_signals();
 	int failed, err;
 
-	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs))
+	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs) || mark_own(&session))
 		return 1;
 	rows_have_files(options->files);
 	err = block_write_layout(options->rows_fd, &row_layout);

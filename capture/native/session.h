@@ -14,6 +14,8 @@ struct session_options {
 	uint32_t ring_bytes;
 	bool files;
 	bool own;
+	int32_t *own_pids;
+	size_t own_pid_count;
 	bool own_only;
 	const char *own_cgroup;
 	struct drive drives[MAX_DEVICES];
