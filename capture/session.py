@@ -18,7 +18,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.spool_notes import begun_metadata
 
 from . import ledger
-from .drives import drives_to_watch
+from .drives import drives_to_watch, layer_of
 from .helper import Helper
 from .own import Own, ProcessEnd, cgroup_directory, processes_from, refuse_contradictions
 from .ring import Ring, refuse_too_small, save_now
@@ -315,7 +315,7 @@ def _begun(options, drives) -> dict:
         "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives], "pid": options.pid, "cgroup": options.cgroup,
                     "own_only": options.own_only},
         "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
-        "cpu_count": os.cpu_count(), "devices": [describe(drive) for drive in drives],
+        "cpu_count": os.cpu_count(), "devices": [{**describe(drive), "layer": layer_of(drive)} for drive in drives],
     }
 
 
