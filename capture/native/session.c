@@ -335,7 +335,8 @@ static void print_end(const struct session *session, FILE *file)
 	print_by_op(file, "ios", written->ios);
 	print_by_op(file, "bytes", written->bytes);
 	if (options->synthetic_per_second)
-		fprintf(file, ", \"emitted\": %" PRIu64, (uint64_t)atomic_load(&session->synthetic.emitted));
+		fprintf(file, ", \"emitted\": %" PRIu64 ", \"emitter_cpu_ns\": %" PRIu64,
+			(uint64_t)atomic_load(&session->synthetic.emitted), session->synthetic.cpu_ns);
 	if (session->outbox.error)
 		fprintf(file, ", \"unwritten_rows\": %" PRIu64 ", \"write_error\": %d", written->unwritten_rows,
 			-session->outbox.error);

@@ -25,6 +25,7 @@ static void *emit_all(void *argument)
 {
 	struct synthetic *synthetic = argument;
 	uint64_t began_ns = 0, emitted = 0, one = 1;
+	struct timespec cpu;
 
 	while (emitted < synthetic->count) {
 		bool running = atomic_load(&synthetic->running);
@@ -50,6 +51,8 @@ static void *emit_all(void *argument)
 		}
 	}
 out:
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+	synthetic->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000ull + cpu.tv_nsec;
 	if (write(synthetic->done_fd, &one, sizeof(one)) < 0)
 		return NULL; /* only EAGAIN is possible: it is readable already */
 	return NULL;

@@ -14,6 +14,7 @@ struct synthetic {
 	uint64_t per_second;
 	uint64_t count;
 	atomic_uint_least64_t emitted;
+	uint64_t cpu_ns; /* of the thread: to be told apart from what the records cost */
 	atomic_bool running;
 	int done_fd; /* an eventfd: readable once all are emitted, or none could be */
 	pthread_t thread;
