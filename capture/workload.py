@@ -35,9 +35,8 @@ class Workload:
 
     def release(self, on_exit) -> None:
         """Let it run. on_exit is called, in a thread of its own, when it ends. Raises UsageError where it cannot."""
-        if self._go is not None:
-            os.write(self._go, b"1")
-        self.abandon()
+        os.write(self._go, b"1")
+        self._let_go()
         if self._error:
             raise UsageError(f"cannot run {self._command[0]}: {self._error.strerror}",
                              "give a command that runs, behind --")
@@ -46,8 +45,13 @@ class Workload:
     def abandon(self) -> None:
         """Where it was not released, it never runs."""
         if self._go is not None:
-            os.close(self._go)
-            self._go = None
+            self._let_go()
+            if self.process:
+                self.process.wait()
+
+    def _let_go(self):
+        os.close(self._go)
+        self._go = None
         self._starter.join()
 
     def _start(self, options, held, tells):

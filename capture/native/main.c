@@ -32,6 +32,8 @@ enum option_code {
 	OWN_CGROUP,
 	OWN_ONLY,
 	WITHOUT_IO_START,
+	SYNTHETIC,
+	SYNTHETIC_COUNT,
 	PROBE,
 	VERBOSE,
 };
@@ -47,6 +49,9 @@ static const struct option options_known[] = {
 	{ "own-cgroup", required_argument, NULL, OWN_CGROUP },
 	{ "own-only", no_argument, NULL, OWN_ONLY },
 	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
+	/* Records of no I/O, so many a second, so many in all: for tests and measurements. */
+	{ "synthetic", required_argument, NULL, SYNTHETIC },
+	{ "synthetic-count", required_argument, NULL, SYNTHETIC_COUNT },
 	{ "probe", no_argument, NULL, PROBE },
 	{ "verbose", no_argument, NULL, VERBOSE },
 	{ 0 },
@@ -123,6 +128,12 @@ int main(int argc, char **argv)
 			break;
 		case WITHOUT_IO_START:
 			options.without_io_start = true;
+			break;
+		case SYNTHETIC:
+			options.synthetic_per_second = strtoull(optarg, NULL, 10);
+			break;
+		case SYNTHETIC_COUNT:
+			options.synthetic_count = strtoull(optarg, NULL, 10);
 			break;
 		case PROBE:
 			probe = true;

@@ -20,6 +20,8 @@ struct session_options {
 	const char *own_cgroup;
 	struct drive drives[MAX_DEVICES];
 	size_t drive_count;
+	uint64_t synthetic_per_second; /* 0: none; see synthetic.h */
+	uint64_t synthetic_count;
 	int rows_fd; /* the spool: layout, rows, notes and the end block */
 	int reserve_fd; /* -1: none; see outbox.h */
 };
