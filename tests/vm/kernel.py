@@ -20,7 +20,7 @@ class Kernel:
 
 
 def find_package(name: str) -> str:
-    """The package of the kernel itself, where `name` may be one that only points to the newest, as linux-image-amd64."""
+    """The kernel's own package, where `name` may only point to the newest one, as linux-image-amd64 does."""
     result = subprocess.run(["apt-cache", "depends", "--important", name], capture_output=True, text=True)
     target = re.search(r"Depends: (linux-image-\S*\d\S*)", result.stdout)
     return target.group(1) if target else name

@@ -13,7 +13,7 @@ from errors import CannotRun, RigError
 
 PROGRAM = "qemu-system-x86_64"
 MEMORY_MIB = 2048
-DRIVES_BYTES = {"GUEST001": 256 << 20, "GUEST002": 64 << 20}
+DRIVES_BYTES = {"GUEST001": 128 << 20, "GUEST002": 128 << 20, "GUEST003": 128 << 20}
 
 # What the kernel says when a driver or a BPF program has led it astray.
 KERNEL_TROUBLE = re.compile(r"WARNING: |BUG: |Oops|general protection fault|blocked for more than|Kernel panic")
@@ -63,7 +63,7 @@ def _machine(image, initramfs):
 
 def _shares(job):
     # Without remap, files on two of the host's file systems may have one inode number, and 9p mixes them up.
-    return ["-virtfs", f"local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
+    return ["-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
             "-virtfs", f"local,path={_escaped(job)},mount_tag=job,security_model=none",
             "-serial", f"file:{_escaped(job / 'console')}",
             "-chardev", "stdio,id=output,signal=off", "-device", "virtio-serial-pci",

@@ -82,7 +82,7 @@ def command(options, pytest_arguments) -> str:
         return options.command
     tests = [] if any(Path(word.partition("::")[0]).exists() for word in pytest_arguments) else ["tests/vm/guest"]
     return "exec " + shlex.join([str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", "--basetemp=/run/tmp/pytest",
-                                 *tests, *pytest_arguments])
+                                 f"--color={'yes' if sys.stdout.isatty() else 'no'}", "--tb=short", *tests, *pytest_arguments])
 
 
 if __name__ == "__main__":
