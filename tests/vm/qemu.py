@@ -1,15 +1,14 @@
 """One guest: its command line, its output while it runs, and its end, which comes even where it hangs."""
 
+import codecs
 import os
 import re
-import shutil
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from errors import CannotRun, RigError
+from errors import RigError
 
 PROGRAM = "qemu-system-x86_64"
 MEMORY_MIB = 2048
@@ -28,27 +27,28 @@ class Outcome:
     trouble: list[str] = field(default_factory=list)
 
 
-def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, interactive: bool = False) -> Outcome:
-    """Boot, run the shell script job/command in the guest and pass on what it prints.
+def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None) -> Outcome:
+    """Boot, run the shell script job/command in the guest, and call write(text) with what it prints.
 
-    job: a directory of its own for this guest. The guest leaves exit_code and dmesg there.
+    Without `write` the guest has this terminal, and as much time as it wants. job: a directory of its own for this
+    guest, which leaves exit_code and dmesg there.
     """
-    program = shutil.which(PROGRAM)
-    if not program:
-        raise CannotRun(f"no {PROGRAM}; apt-get install qemu-system-x86")
-    arguments = [program, *_machine(image, initramfs), *_shares(job), *_drives(job)]
-    streams = {} if interactive else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    arguments = [PROGRAM, *_machine(image, initramfs), *_shares(job), *_drives(job)]
+    streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
-    if not interactive:
-        threading.Thread(target=_pass_on, args=(qemu.stdout,), daemon=True).start()
+    reader = threading.Thread(target=_pass_on, args=(qemu.stdout, write), daemon=True)
+    if write:
+        reader.start()
     try:
-        qemu.wait(None if interactive else timeout_s)
+        qemu.wait(timeout_s if write else None)
         why = "it powered off before its command had ended"
     except subprocess.TimeoutExpired:
         why = f"it had not ended after {timeout_s:.0f} s"
     finally:
         qemu.kill()
         qemu.wait()
+        if write:
+            reader.join(10)
     if qemu.returncode > 0:
         raise RigError(f"{PROGRAM} failed: {(job / 'qemu.log').read_text().strip()[-300:]}")
     return _outcome(job, why)
@@ -86,10 +86,10 @@ def _escaped(path):
     return str(path).replace(",", ",,")
 
 
-def _pass_on(stream):
-    while text := stream.read1():
-        sys.stdout.write(text.decode(errors="replace"))
-        sys.stdout.flush()
+def _pass_on(stream, write):
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while data := stream.read1():
+        write(decoder.decode(data))
 
 
 def _outcome(job, why):

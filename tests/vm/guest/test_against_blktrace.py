@@ -13,8 +13,8 @@ WORK = """
 fio --name=m --filename={drive} --direct=1 --rw=randrw --bsrange=4k-64k --bs_unaligned=0 --blockalign=4k \
     --number_ios=1500 --ioengine=libaio --iodepth=8 --fsync=50 --output={directory}/fio.json --output-format=json
 dd if=/dev/zero of={drive} bs=8k count=20 oflag=direct,dsync status=none
-blkdiscard --offset 8MiB --length 4MiB {drive}
-blkdiscard --zeroout --offset 16MiB --length 2MiB {drive}
+blkdiscard -f --offset 8MiB --length 4MiB {drive}
+blkdiscard -f --zeroout --offset 16MiB --length 2MiB {drive}
 """
 # blktrace has begun when its files are there, and has written all when it has ended.
 BOTH = """
@@ -47,6 +47,8 @@ def peer_rows(text):
     """What blktrace saw: each issue (D) joined with the completion (C) of the same place and kind that comes next."""
     open_issues, rows = defaultdict(list), []
     for line in text.splitlines():
+        if line.count("\t") != 6:
+            continue  # a message, which has no format to choose
         action, kind, sector, length_bytes, seconds, nanoseconds, pid = line.split("\t")
         if action not in "DC":
             continue

@@ -39,15 +39,16 @@ def test_neighbours_in_one_submission_are_one_row(rows_of, nvme, program, tmp_pa
 
 
 def test_requests_that_merge_in_the_scheduler_are_one_row(rows_of, null_blk, program, tmp_path):
-    """With room for one request and that one slow, a gap of 4 KiB is filled: three requests become one."""
+    """One request is in the slow drive and one next in line for it; of those behind, a third fills the gap of two."""
     drive = null_blk(irqmode=2, completion_nsec=300_000_000, hw_queue_depth=1, submit_queues=1)
     attribute(drive, "scheduler", "mq-deadline")
-    ios = [("read", 32 * MIB, 4096), ("read", 0, 4096), ("read", 8192, 4096), ("read", 4096, 4096)]
+    attribute(drive, "nr_requests", 64)  # and room for many before the scheduler
+    ios = [("read", offset, 4096) for offset in (32 * MIB, 48 * MIB, 0, 8192, 4096)]
     log = iolog(tmp_path / "log", drive, *ios)
     rows = rows_of(drive, f"{program('fio')} --name=m --read_iolog={log} --direct=1 --ioengine=libaio --iodepth=8"
                           f" --iodepth_batch_submit=1 --replay_no_stall=1 --output={tmp_path}/fio")
     place = rows[["offset_bytes", "length_bytes"]].to_numpy().tolist()
-    assert sorted(place) == [[0, 12288], [32 * MIB, 4096]]
+    assert sorted(place) == [[0, 12288], [32 * MIB, 4096], [48 * MIB, 4096]]
     assert rows.attrs["summary"]["ledger"]["merged"] == 1
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
     assert (rows.latency_ns > 0).all() and (rows.queue_ns[rows.offset_bytes == 0] > 0).all()
