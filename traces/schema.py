@@ -65,6 +65,7 @@ def _schema(columns) -> pa.Schema:
 
 TRACE_SCHEMA = _schema(_TRACE_COLUMNS)
 RUN_SCHEMA = _schema(_TRACE_COLUMNS + _RUN_COLUMNS)
+OPTIONAL_COLUMNS = [name for name, _ in _OPTIONAL_COLUMNS]
 COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _OPTIONAL_COLUMNS)
 
 
