@@ -82,15 +82,6 @@ def test_an_io_beyond_the_drives_limit_is_a_row_for_each_part(captured, loop_dri
     assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0
 
 
-def test_a_discard_beyond_the_drives_limit_is_a_row_for_each_part(captured, loop_drive, queue):
-    drive = loop_drive(where="disk")
-    queue(drive, "discard_max_bytes", MIB)
-    rows, _ = captured(drive, f"blkdiscard -f --offset 8MiB --length 8MiB {drive}")
-    discards = rows[rows.op == OPS["discard"]]
-    assert sorted(discards.offset_bytes) == list(range(8 * MIB, 16 * MIB, MIB))
-    assert set(discards.length_bytes) == {MIB}
-
-
 def test_a_commit_stands_between_its_flushes(captured, loop_drive, tmp_path):
     """A drive without FUA is flushed before a journal's commit block and again after it; each has its row."""
     drive, mount = loop_drive(), tmp_path / "fs"

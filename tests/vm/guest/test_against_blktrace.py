@@ -97,8 +97,9 @@ def check_same_times_and_threads(rows, peer):
     paired = rows.merge(peer, on=[*place, "nth"], suffixes=("", "_peer"), validate="1:1")
     assert len(paired) == len(rows) == len(peer)
     assert (paired.latency_ns > 0).all()
-    # Both stamp in the same event: the medians differ by what stands between two probes of it.
-    assert (paired.since_ns - paired.since_ns_peer).abs().median() < 1e6
+    # Both stamp in the same event. Each counts from a moment of its own; and an interrupt may come in between.
+    offset_ns = paired.since_ns - paired.since_ns_peer
+    assert (offset_ns - offset_ns.median()).abs().quantile(0.9) < 1e6
     assert (paired.latency_ns - paired.latency_ns_peer).abs().median() < 1e6
     assert (paired.tid == paired.tid_peer).mean() > 0.95
 
