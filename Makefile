@@ -1,6 +1,7 @@
 # blkreel: build, test, demo. Each target installs what it needs first.
 #   make demo   from a real application to a comparison report, on scratch drives
 #   make test   all tests
+#   make test-vm  tests on an NVMe drive, device mapper and others, in a guest under QEMU
 #   make bench  measurements beside fio and btreplay
 #   make        the command alone, at .venv/bin/blkreel
 
@@ -14,11 +15,12 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_TEST  := fio blktrace chromium fdisk zstd
+APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
              meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/')
 
-.PHONY: all install test demo bench lint clean
+.PHONY: all install test test-vm demo bench lint clean
 all: install
 
 install: $(STAMPS)/install
@@ -61,6 +63,13 @@ test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test
 	PATH="$(abspath $(BIN)):$$PATH" meson test -C build --print-errorlogs
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# VM_ARGS is for the rig and for pytest, as in VM_ARGS="-k flush" or VM_ARGS=--shell. A machine that cannot install QEMU
+# is told so by the rig, which skips. Its own test comes last, when there is a kernel to boot.
+test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
+	@$(MAKE) --no-print-directory $(STAMPS)/apt-vm || true
+	$(BIN)/python tests/vm/run.py $(VM_ARGS)
+	$(if $(VM_ARGS),,BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py)
+
 lint: $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
 
@@ -75,4 +84,4 @@ bench: $(STAMPS)/install $(STAMPS)/apt-test
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 
 clean:
-	rm -rf $(VENV) build $(STAMPS) demo-out
+	rm -rf $(VENV) build $(STAMPS) demo-out .vm

@@ -12,7 +12,7 @@ def ended(end: dict, begun: dict) -> dict:
     pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
     found = metadata_of(end, [device["name"] for device in begun["devices"]])
     return {**found, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun["clock_pairs"], pair],
-            "import_warnings": [*_told(found["ledger"]["ended_early"]), *incomplete(found)]}
+            "import_warnings": [*_told(found["ledger"]["ended_early"]), *_gone(found), *incomplete(found)]}
 
 
 def metadata_of(end: dict, drive_names: list[str]) -> dict:
@@ -25,7 +25,8 @@ def metadata_of(end: dict, drive_names: list[str]) -> dict:
         "in_flight_at_end": end["in_flight_at_end"],
         "ledger": {**ledger, "recursion_misses": end.get("recursion_misses"),
                    "queued_at_end": end.get("queued_at_end"),
-                   "ended_early": ended_early(end)},
+                   "ended_early": ended_early(end),
+                   "gone": [name for name, drive in zip(drive_names, end["drives"], strict=True) if drive.get("gone")]},
         "diskstats": _reconciled(end, drive_names),
         "helper_cpu_ns": end["cpu_ns"],
     }
@@ -34,7 +35,7 @@ def metadata_of(end: dict, drive_names: list[str]) -> dict:
 def missing(metadata: dict) -> list[str]:
     """I/Os that happened and are not in the trace, in words; empty where it holds all."""
     lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
-    found = _told(ledger["ended_early"])
+    found = [*_told(ledger["ended_early"]), *_gone(metadata)]
     if lost["total"]:
         found.append(f"{lost['total']:,} I/Os were lost because the ring was full: give a larger one with --ring-size")
     if ledger.get("unmatched"):
@@ -67,6 +68,11 @@ def ended_early(end):
             f"{end['unwritten_rows']:,} I/Os of its end are missing")
 
 
+def _gone(metadata):
+    """A drive that was taken away took its counters along: nobody vouches for its last rows."""
+    return [f"{name} is gone: it was taken away while it was recorded; see: dmesg" for name in metadata["ledger"]["gone"]]
+
+
 def _told(text):
     return [text] if text else []
 
@@ -83,7 +89,8 @@ def _reconciled(end, drive_names):
     explained = (end["lost"]["total"] or 0) + sum(
         ledger.get(key) or 0
         for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own"))
-    counts = issued or all(_counts_io(name) for name in drive_names)
+    gone = any(drive.get("gone") for drive in end["drives"])
+    counts = not gone and (issued or all(_counts_io(name) for name in drive_names))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}

@@ -121,11 +121,18 @@ class Replay:
             before = foreign.count_of(plan.target)
             self._end = self.engine(options, self._planned.watch(plan.batches()), take, lambda note: None)
             after = foreign.count_of(plan.target)
-            wait_released(plan.target)
+            self._wait_released()
         ios, moved = self._records.ios, self._records.bytes
         self._foreign = foreign.foreign_ios(
             before, after, read_ios=ios["read"], read_bytes=moved["read"],
             write_ios=ios["write"] + ios["write_zeroes"], write_bytes=moved["write"] + moved["write_zeroes"])
+
+    def _wait_released(self) -> None:
+        try:
+            wait_released(self.plan.target)
+        except OSError as error:
+            raise BlkreelError(f"{self.plan.target.path} is gone: {error.strerror}",
+                               "see what the kernel says of it: dmesg") from error
 
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""

@@ -75,6 +75,7 @@ int drive_open(struct drive *drive, const char *number)
 	requests = read_number(drive, "queue/nr_requests");
 	if (requests > drive->depth)
 		drive->depth = requests;
+	drive->sequence = read_number(drive, "diskseq");
 	drive->queues = measure_queues(drive);
 	drive->bio_based = !drive->queues;
 	if (drive_read_counts(drive, &drive->at_start))
@@ -96,6 +97,8 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 		       " %" SCNu64 " %*u %*u %*u %" SCNu64,
 		       &counts->reads, &counts->writes, &counts->discards, &counts->flushes);
 	fclose(file);
+	if (read_number(drive, "diskseq") != drive->sequence)
+		return -ENODEV;
 	return found >= 2 ? 0 : -EPROTO;
 }
 

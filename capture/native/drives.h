@@ -20,6 +20,8 @@ struct disk_counts {
 struct drive {
 	unsigned int major;
 	unsigned int minor;
+	uint32_t sequence; /* tells this disk from a later one that got its number; 0 before 5.15, which has none */
+	bool gone; /* it was taken away, though another may stand there now */
 	bool bio_based; /* no request queue: its bios are recorded */
 	uint32_t queues;
 	uint32_t depth; /* highest tag that a queue may give out, with room for a change of scheduler */
@@ -31,7 +33,7 @@ struct drive {
 /* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
 int drive_open(struct drive *drive, const char *number);
 
-/* Returns 0 or a negative errno. */
+/* Returns 0 or a negative errno: -ENODEV where another disk stands in its place. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
 
 uint64_t disk_counts_total(const struct disk_counts *counts);

@@ -223,7 +223,9 @@ static void switch_phase(struct session *session, enum phase phase)
 		struct drive *drive = &session->options->drives[i];
 		struct disk_counts after = before[i];
 
-		drive_read_counts(drive, &after);
+		drive->gone = drive_read_counts(drive, &after) != 0;
+		if (drive->gone)
+			after = before[i] = drive->at_start;
 		drive->uncertain += disk_counts_total(&after) - disk_counts_total(&before[i]);
 		*(start ? &drive->at_start : &drive->at_stop) = start ? before[i] : after;
 	}
@@ -296,8 +298,9 @@ static uint64_t own_cpu_ns(void)
 
 static void print_counts(FILE *file, const struct drive *drive, const struct seen_counts *seen)
 {
-	fprintf(file, "{\"device\": \"%u:%u\", \"uncertain\": %" PRIu64 ", \"diskstats\": {\"read\": %" PRIu64
-		", \"write\": %" PRIu64 ", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}", drive->major, drive->minor, drive->uncertain,
+	fprintf(file, "{\"device\": \"%u:%u\", \"gone\": %s, \"uncertain\": %" PRIu64 ", \"diskstats\": {\"read\": %" PRIu64
+		", \"write\": %" PRIu64 ", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}",
+		drive->major, drive->minor, drive->gone ? "true" : "false", drive->uncertain,
 		drive->at_stop.reads - drive->at_start.reads, drive->at_stop.writes - drive->at_start.writes,
 		drive->at_stop.discards - drive->at_start.discards, drive->at_stop.flushes - drive->at_start.flushes);
 	/* The kernel's counters take write-zeroes for writes. */

@@ -40,6 +40,15 @@ def test_each_way_to_lose_an_io_is_told(words, end, text):
     assert len(found) == 1 and text in found[0]
 
 
+def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block(issued=0, seen=900)
+    end["drives"][0]["gone"] = True
+    metadata = metadata_of(end, ["nvme0n1"])
+    assert missing(metadata) == ["nvme0n1 is gone: it was taken away while it was recorded; see: dmesg"]
+    assert metadata["diskstats"]["difference"] is None
+
+
 def test_rows_that_could_not_be_written_are_told(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
     end = {**end_block(), "write_error": 28, "unwritten_rows": 1234}

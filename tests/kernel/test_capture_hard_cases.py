@@ -1,0 +1,145 @@
+"""Between what a program asks and what the drive gets: merges, splits, flushes around a write, I/O from before.
+
+More of them, on drives that a loop device is not, run in a guest: tests/vm/guest.
+"""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def captured(blkreel, tmp_path):
+    """Capture a shell script on a drive: (rows, summary)."""
+    def run(drive, script, *options):
+        trace = tmp_path / "t.parquet"
+        result = blkreel("capture", drive, "-o", trace, "--json", *options, "--", "sh", "-ec", script)
+        return open_trace(trace).table().to_pandas(), json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def queue(loop_drive):
+    """Settings of a drive's queue, for as long as the test runs: queue(drive, name, value)."""
+    kept = []
+
+    def change(drive, name, value):
+        file = Path("/sys/block", Path(drive).name, "queue", name)
+        text = file.read_text().strip()
+        file.write_text(str(value))
+        # The scheduler's file lists all of them, with the chosen one in brackets.
+        kept.append((file, text.partition("[")[2].partition("]")[0] or text))
+
+    yield change
+    for file, text in reversed(kept):
+        file.write_text(text)
+
+
+def stat(drive, field):
+    return int(Path("/sys/block", Path(drive).name, "stat").read_text().split()[field])
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_neighbours_that_are_merged_are_one_row(captured, loop_drive, queue, program, tmp_path, scheduler):
+    drive = loop_drive()
+    try:
+        queue(drive, "scheduler", scheduler)
+    except OSError:
+        pytest.skip(f"needs the scheduler {scheduler}: modprobe {scheduler}")
+    reads, merged = stat(drive, 0), stat(drive, 1)
+    rows, summary = captured(drive, f"{program('fio')} --name=s --filename={drive} --direct=1 --rw=read --bs=4k"
+                                    " --size=8m --ioengine=io_uring --iodepth=16 --iodepth_batch_submit=16"
+                                    f" --iodepth_batch_complete_min=16 --output={tmp_path}/fio")
+    merged = stat(drive, 1) - merged
+    assert merged > 0, "nothing was merged, so nothing was tested"
+    assert len(rows) == 2048 - merged == stat(drive, 0) - reads
+    ends = rows.offset_bytes + rows.length_bytes
+    assert sorted(rows.offset_bytes)[1:] == sorted(ends)[:-1], "the rows tile what was read"
+    assert rows.length_bytes.sum() == 8 * MIB and rows.length_bytes.max() > 4096
+    assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--without-io-start"]])
+def test_an_io_beyond_the_drives_limit_is_a_row_for_each_part(captured, loop_drive, queue, options):
+    drive = loop_drive()
+    queue(drive, "max_sectors_kb", 16)
+    rows, summary = captured(drive, f"dd if={drive} of=/dev/null bs=256k count=4 skip=1 iflag=direct status=none",
+                             *options)
+    assert sorted(rows.offset_bytes) == list(range(256 << 10, (256 << 10) + MIB, 16384))
+    assert set(rows.length_bytes) == {16384} and (rows.latency_ns > 0).all()
+    assert rows.tid.nunique() == 1
+    assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0
+
+
+def test_a_commit_stands_between_its_flushes(captured, loop_drive, tmp_path):
+    """A drive without FUA is flushed before a journal's commit block and again after it; each has its row."""
+    drive, mount = loop_drive(), tmp_path / "fs"
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", drive, mount], check=True)
+    try:
+        rows, summary = captured(drive, f"for i in 1 2 3; do echo x > {mount}/f$i; sync {mount}/f$i; done")
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    both = FLAGS["preflush"] | FLAGS["fua"]
+    commits = rows[(rows.op == OPS["write"]) & (rows["flags"] & both == both)]
+    flushes = rows[rows.op == OPS["flush"]]
+    flush_ends = flushes.submit_ns + flushes.latency_ns
+    assert len(commits) >= 3
+    earlier_ns = 0
+    for commit in commits.itertuples():
+        end_ns = commit.submit_ns + commit.latency_ns
+        assert ((flushes.submit_ns >= earlier_ns) & (flush_ends <= commit.submit_ns)).any(), "none before"
+        assert (flushes.submit_ns >= end_ns).any(), "none after"
+        earlier_ns = end_ns
+    assert summary["missing"] == [] and abs(summary["diskstats"]["difference"]) <= 1
+
+
+def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(captured, loop_drive, tmp_path):
+    """A write that waits for a frozen file system below the drive, until the capture has begun."""
+    below, mount = loop_drive(), tmp_path / "below"
+    subprocess.run(["mkfs.ext4", "-q", below], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", below, mount], check=True)
+    upper = writer = None
+    try:
+        with open(mount / "image", "wb") as image:
+            image.truncate(16 * MIB)
+        upper = subprocess.run(["losetup", "--find", "--show", mount / "image"], capture_output=True, text=True,
+                               check=True).stdout.strip()
+        subprocess.run(["fsfreeze", "--freeze", mount], check=True)
+        writer = subprocess.Popen(["dd", "if=/dev/zero", f"of={upper}", "bs=4k", "count=1", "oflag=direct",
+                                   "status=none"])
+        wait_until(lambda: stat(upper, 8) == 1)
+        rows, summary = captured(upper, f"fsfreeze --unfreeze {mount}; until grep -q ' 0 *0$' "
+                                        f"/sys/block/{Path(upper).name}/inflight; do sleep 0.05; done;"
+                                        f" dd if={upper} of=/dev/null bs=8k count=5 iflag=direct status=none")
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", mount], check=False, stderr=subprocess.DEVNULL)
+        if writer:
+            writer.wait(timeout=60)
+        if upper:
+            subprocess.run(["losetup", "--detach", upper], check=True)
+        wait_until(lambda: subprocess.run(["umount", mount], stderr=subprocess.DEVNULL).returncode == 0)
+    assert rows[rows.op == OPS["read"]].length_bytes.tolist() == [8192] * 5
+    assert (rows.op == OPS["write"]).sum() == 0
+    assert summary["in_flight_at_start"] == 1
+    assert summary["ledger"]["unmatched"] == 0 and summary["missing"] == []
+
+
+def wait_until(holds, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)

@@ -1,0 +1,244 @@
+"""Fixtures of the guest: its drives, and the command without the start-up time of an emulated Python."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from blkreel.traces.reader import open_trace
+from tests.vm.guest.drives import TRACING, Tracing, nvme_path
+
+IN_GUEST = "BLKREEL_GUEST" in os.environ
+# They load modules and take drives away: nothing for a machine that somebody uses. `make test-vm` runs them.
+collect_ignore_glob = [] if IN_GUEST else ["test_*.py"]
+
+CONFIG_NULL_BLK = Path("/sys/kernel/config/nullb")
+SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
+
+# Shared with the tests of this folder that are those of tests/kernel.
+pytest.register_assert_rewrite("tests.kernel")
+
+
+def pytest_collection_modifyitems(items):
+    """The option stands for an old kernel on a new one. Here is an old one, whose flushes are old as well."""
+    if (TRACING / "events/block/block_io_start").exists():
+        for item in items:
+            if "--without-io-start" in str(getattr(item, "callspec", None) and item.callspec.params):
+                item.add_marker(pytest.mark.skip(reason="the kernel without block_io_start tests it"))
+
+
+@pytest.fixture(scope="session")
+def command_loaded():
+    for name in ("blkreel.cli.main", "blkreel.cli.capture", "blkreel.cli.replay", "blkreel.cli.drives",
+                 "blkreel.cli.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat", "pyarrow.parquet"):
+        import_module(name)
+
+
+@pytest.fixture
+def blkreel(command_loaded, tmp_path):
+    """The installed command like the fixture of this name outside, in a fork of this process.
+
+    A Python that starts anew imports for twenty seconds here.
+    """
+    environment = {**os.environ, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
+
+    def start(*arguments, cwd=None, env=None):
+        out, err = tmp_path / f"out-{len(started)}", tmp_path / f"err-{len(started)}"
+        pid = os.fork()
+        if pid == 0:
+            _become_command(arguments, out, err, cwd, {**environment, **(env or {})})
+        started.append(pid)
+        return Forked(pid, out, err)
+
+    def run(*arguments, check=True, timeout=120, **options):
+        process = start(*arguments, **options)
+        result = subprocess.CompletedProcess(arguments, process.wait(timeout), *process.output())
+        if check and result.returncode:
+            raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
+                                 f"{result.stdout}\n{result.stderr}")
+        return result
+
+    started = []
+    run.command = Path(sys.executable).with_name("blkreel")
+    run.environment = environment
+    run.start = start
+    return run
+
+
+class Forked:
+    def __init__(self, pid, out, err):
+        self.pid, self._paths, self.returncode = pid, (out, err), None
+
+    def poll(self):
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout=120):
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                raise AssertionError(f"still running after {timeout} s: {self.output()}")
+            time.sleep(0.02)
+        return self.returncode
+
+    def output(self):
+        return tuple(path.read_text() for path in self._paths)
+
+
+def _become_command(arguments, out, err, cwd, environment):
+    """In the child: run the command and never come back."""
+    code = 1
+    try:
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(cwd or Path.cwd())
+        os.environ.clear()
+        os.environ.update(environment)
+        for descriptor, path in ((0, "/dev/null"), (1, out), (2, err)):
+            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(opened, descriptor)
+            os.close(opened)
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+        sys.argv = ["blkreel", *map(str, arguments)]
+        try:
+            import_module("blkreel.cli.main").main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:  # a child must not go on as a second pytest
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+@pytest.fixture
+def nvme():
+    """An NVMe drive with a volatile write cache, FUA, deallocate and write-zeroes; nothing stands on it."""
+    path = nvme_path("GUEST001")
+    subprocess.run(["blkdiscard", "-f", path], check=True)
+    return path
+
+
+@pytest.fixture
+def nvme_drives():
+    """All three of them, GUEST001 first."""
+    return [nvme_path(serial) for serial in ("GUEST001", "GUEST002", "GUEST003")]
+
+
+@pytest.fixture
+def null_blk():
+    """A factory: null_blk(irqmode=2, completion_nsec=...) is the path of a drive made of nothing, sizes in MiB."""
+    with ExitStack() as stack:
+        def make(**attributes):
+            directory = CONFIG_NULL_BLK / f"t{len(made)}"
+            directory.mkdir()
+            stack.callback(lambda: directory.exists() and directory.rmdir())
+            for name, value in {"size": 64, "memory_backed": 0, "queue_mode": 2, **attributes}.items():
+                (directory / name).write_text(str(value))
+            (directory / "power").write_text("1")
+            name = f"nullb{(directory / 'index').read_text().strip()}"
+            # Newer kernels name it as its directory.
+            found = next(path for path in (Path("/dev", directory.name), Path("/dev", name)) if path.exists())
+            make.directory_of[str(found)] = directory
+            made.append(directory)
+            return str(found)
+
+        made = []
+        make.directory_of = {}
+        yield make
+
+
+@pytest.fixture
+def dm():
+    """A factory: dm("linear", "0 2048 linear /dev/x 0") is the path of a device-mapper device."""
+    names = []
+
+    def make(name, table):
+        subprocess.run(["dmsetup", "create", "--noudevsync", name], input=table, text=True, check=True)
+        names.append(name)
+        path = Path("/dev/mapper", name)
+        if not path.exists():
+            subprocess.run(["dmsetup", "mknodes", name], check=True)
+        return str(path)
+
+    yield make
+    for name in reversed(names):
+        subprocess.run(["dmsetup", "remove", "--noudevsync", "--retry", name], check=True)
+
+
+@pytest.fixture
+def scsi_debug():
+    """A SCSI drive in memory whose faults are set as the module's parameters: scsi_debug(opts=..., every_nth=...)."""
+    parameters = Path("/sys/module/scsi_debug/parameters")
+    kept = {}
+
+    def fault(**settings):
+        for name, value in settings.items():
+            file = SCSI_DEBUG / name
+            kept.setdefault(file, file.read_text().strip())
+            file.write_text(str(value))
+
+    if not parameters.is_dir():
+        pytest.skip("needs scsi_debug: modprobe scsi_debug")
+    before = {path.name for path in Path("/sys/block").iterdir()}
+    (SCSI_DEBUG / "add_host").write_text("1")
+    deadline = time.monotonic() + 30
+    while not (new := {path.name for path in Path("/sys/block").glob("sd*")} - before):
+        assert time.monotonic() < deadline, "no drive came"
+        time.sleep(0.1)
+    fault.path = f"/dev/{new.pop()}"
+    yield fault
+    for file, value in kept.items():
+        file.write_text(value)
+    (SCSI_DEBUG / "add_host").write_text("-1")
+
+
+@pytest.fixture
+def rows_of(blkreel, tmp_path):
+    """Capture a shell script on drives; the rows as a data frame, the capture's own summary as its attribute."""
+    def run(drives, script, *options, code=0, **keywords):
+        trace = tmp_path / "t.parquet"
+        drives = [drives] if isinstance(drives, str) else drives
+        result = blkreel("capture", *drives, "-o", trace, "--force", "--json", *options, "--", "sh", "-ec", script,
+                         check=False, **keywords)
+        assert result.returncode == code, result.stderr
+        opened = open_trace(trace)
+        rows = opened.table().to_pandas()
+        rows.attrs.update(metadata=opened.metadata, summary=json.loads(result.stdout), stderr=result.stderr)
+        return rows
+
+    return run
+
+
+@pytest.fixture
+def tracing():
+    instance = Tracing("blkreel-test")
+    yield instance
+    instance.close()
+
+
+@pytest.fixture
+def loop_over(program):
+    """A factory: loop_over(device) is a loop device on a block device, whose requests wait as long as that one does."""
+    with ExitStack() as stack:
+        def make(device):
+            result = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", device], capture_output=True,
+                                    text=True, check=True)
+            path = result.stdout.strip()
+            stack.callback(subprocess.run, ["losetup", "--detach", path], check=True)
+            return path
+
+        yield make

@@ -1,0 +1,74 @@
+"""Drives of the guest, found by serial number, and what the kernel's own tracing says of them."""
+
+import os
+import re
+import time
+from pathlib import Path
+
+TRACING = Path("/sys/kernel/tracing")
+
+
+def nvme_controllers():
+    """Serial -> directory of the controller in sysfs."""
+    return {(path / "serial").read_text().strip(): path for path in Path("/sys/class/nvme").iterdir()}
+
+
+def nvme_path(serial):
+    """The block device of an emulated drive, waited for where it is just coming back."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        controller = nvme_controllers().get(serial)
+        for namespace in controller.glob("nvme*n*") if controller else ():
+            path = Path("/dev", namespace.name)
+            if path.exists():
+                return str(path)
+        time.sleep(0.1)
+    raise AssertionError(f"no drive {serial}: {list(nvme_controllers())}")
+
+
+def counters(drive):
+    """Reads, reads merged, writes, writes merged, discards and flushes that the kernel has counted."""
+    fields = [int(field) for field in Path("/sys/block", Path(drive).name, "stat").read_text().split()]
+    return dict(zip(("reads", "reads_merged", "writes", "writes_merged", "discards", "flushes"),
+                    (fields[at] for at in (0, 1, 4, 5, 11, 15)), strict=True))
+
+
+def number_in_events(drive):
+    """A drive's number as the kernel's block events have it."""
+    device = Path(drive).stat().st_rdev
+    return os.major(device) << 20 | os.minor(device)
+
+
+class Tracing:
+    """An instance of the kernel's tracing for one test; close() gives it back."""
+
+    def __init__(self, name):
+        self.path = TRACING / "instances" / name
+        self.path.mkdir()
+        (self.path / "buffer_size_kb").write_text("8192")
+
+    def enable(self, event, filter_text=None):
+        if filter_text:
+            (self.path / "events" / event / "filter").write_text(filter_text)
+        (self.path / "events" / event / "enable").write_text("1")
+
+    def count_by(self, event, key):
+        (self.path / "events" / event / "trigger").write_text(f"hist:keys={key}")
+
+    def counted(self, event):
+        """Key -> how often, of an event that count_by() was called for."""
+        text = (self.path / "events" / event / "hist").read_text()
+        return {int(key): int(count) for key, count in re.findall(r"{ \w+: +(\d+) } hitcount: +(\d+)", text)}
+
+    def text(self):
+        return (self.path / "trace").read_text()
+
+    def close(self):
+        for enabled in (self.path / "events").glob("*/*/enable"):
+            if enabled.read_text().strip() != "0":
+                enabled.write_text("0")
+        for trigger in (self.path / "events/block").glob("*/trigger"):
+            for line in trigger.read_text().splitlines():
+                if line.startswith("hist:"):
+                    trigger.write_text("!" + line.partition(" ")[0])
+        self.path.rmdir()

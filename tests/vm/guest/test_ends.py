@@ -1,0 +1,205 @@
+"""What changes under a running capture: I/O cut by its ends, drives and processors that go, a clock that steps."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import OPS
+from blkreel.traces.writer import TraceWriter
+from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, nvme_path
+
+CPU = Path("/sys/devices/system/cpu/cpu1/online")
+
+
+def wait_until(holds, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def in_flight(drive):
+    return sum(int(count) for count in Path("/sys/block", Path(drive).name, "inflight").read_text().split())
+
+
+@pytest.fixture
+def held(dm, loop_over, nvme):
+    """A drive whose requests stay in flight from hold() to let_go()."""
+    below = "blkreel-held"
+    drive = loop_over(dm(below, f"0 65536 linear {nvme} 0\n"))
+
+    def tell(verb, *options):
+        subprocess.run(["dmsetup", verb, "--noudevsync", *options, below], check=True)
+
+    class Held:
+        path = drive
+        release = f"dmsetup resume --noudevsync {below}"
+
+        @staticmethod
+        def hold():
+            tell("suspend", "--nolockfs", "--noflush")
+
+        @staticmethod
+        def let_go():
+            tell("resume")
+
+    yield Held
+    tell("resume")
+
+
+def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(rows_of, held):
+    held.hold()
+    early = subprocess.Popen(["dd", f"if={held.path}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct",
+                              "status=none"])
+    wait_until(lambda: in_flight(held.path) == 1)
+    rows = rows_of(held.path, f"{held.release}; while kill -0 {early.pid} 2>/dev/null &&"
+                              f" ! grep -q zombie /proc/{early.pid}/status; do sleep 0.1; done;"
+                              f" dd if={held.path} of=/dev/null bs=8k count=5 iflag=direct status=none")
+    early.wait()
+    assert rows.length_bytes.tolist() == [8192] * 5
+    assert rows.attrs["summary"]["in_flight_at_start"] == 1
+    assert rows.attrs["summary"]["ledger"]["unmatched"] == 0 and rows.attrs["summary"]["missing"] == []
+
+
+def test_what_is_in_flight_at_the_end_has_a_row_without_latency(rows_of, held):
+    name = Path(held.path).name
+    rows = rows_of(held.path, f"""
+        dd if=/dev/zero of={held.path} bs=4k count=2 oflag=direct status=none
+        dmsetup suspend --noudevsync --nolockfs --noflush blkreel-held
+        dd if=/dev/zero of={held.path} bs=16k count=1 seek=3 oflag=direct status=none &
+        until grep -q '[1-9]' /sys/block/{name}/inflight; do sleep 0.1; done""")
+    held.let_go()
+    assert rows[["offset_bytes", "length_bytes"]].to_numpy().tolist() == [[0, 4096], [4096, 4096], [49152, 16384]]
+    assert (rows.latency_ns > 0).tolist() == [True, True, False] and rows.latency_ns.iloc[2] == -1
+    assert rows.attrs["summary"]["in_flight_at_end"] == 1
+    wait_until(lambda: in_flight(held.path) == 0)
+
+
+@pytest.fixture
+def returning_nvme():
+    """An NVMe drive that a test may take away; it is back afterwards."""
+    path = nvme_path("GUEST003")
+    pci = (nvme_controllers()["GUEST003"] / "device").resolve()
+    yield path, pci
+    Path("/sys/bus/pci/rescan").write_text("1")
+    nvme_path("GUEST003")
+
+
+def reads(drive, count):
+    return f"dd if={drive} of=/dev/null bs=4k count={count} iflag=direct status=none"
+
+
+def test_a_drive_that_is_pulled_leaves_a_whole_trace_that_says_so(blkreel, returning_nvme, tmp_path):
+    drive, pci = returning_nvme
+    script = f"{reads(drive, 500)}; echo 1 > {pci}/remove; until [ ! -e {drive} ]; do sleep 0.1; done"
+    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-ec", script, check=False)
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 500
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert Path(drive).name in result.stderr and "gone" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert blkreel("check", tmp_path / "t.parquet", check=False).returncode == 3
+
+
+def test_a_null_drive_that_is_removed_under_load(blkreel, null_blk, tmp_path):
+    drive = null_blk(irqmode=2, completion_nsec=1_000_000)
+    directory = null_blk.directory_of[drive]
+    script = (f"({reads(drive, 100000)} || true) & sleep 1; rmdir {directory};"
+              f"until [ ! -e {drive} ]; do sleep 0.1; done; wait")
+    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script, check=False)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert "gone" in result.stderr and "Traceback" not in result.stderr
+    assert open_trace(tmp_path / "t.parquet").rows > 0
+
+
+def make_trace(path, **columns):
+    with TraceWriter(path) as out:
+        out.write(columns)
+        out.close({"devices": [{"name": "src", "size_bytes": 1 << 26}]})
+    return path
+
+
+def test_a_replay_whose_drive_is_pulled_ends_with_a_clear_error(blkreel, returning_nvme, tmp_path):
+    drive, pci = returning_nvme
+    count = 3000
+    trace = make_trace(tmp_path / "t.parquet", submit_ns=np.arange(count) * 10**7,
+                       latency_ns=np.full(count, 1000), length_bytes=np.full(count, 4096),
+                       offset_bytes=np.arange(count) % 1000 * 4096, op=np.full(count, OPS["write"]))
+    stat = Path("/sys/block", Path(drive).name, "stat")
+    before = int(stat.read_text().split()[4])
+    process = blkreel.start("replay", trace, "--on", drive, "-o", tmp_path / "run", "--destroy", "GUEST003")
+    wait_until(lambda: int(stat.read_text().split()[4]) >= before + 20 or process.poll() is not None)
+    assert process.poll() is None, process.output()
+    (pci / "remove").write_text("1")
+    code = process.wait()
+    out, err = process.output()
+    assert code == 1, out + err
+    assert "Traceback" not in err
+    assert f"{drive} is gone" in err and "marked as partial" in err
+    run = open_trace(tmp_path / "run").metadata["run"]
+    assert run["verdict"]["level"] == "invalid"
+    assert 20 <= run["completed_ops"] < count
+
+
+@pytest.mark.skipif(not CPU.exists(), reason="needs a second processor that can be taken away")
+def test_a_processor_that_goes_and_comes_back_costs_no_row(rows_of, nvme, program, tmp_path):
+    fio = (f"{program('fio')} --name=h --filename={nvme} --direct=1 --rw=randread --bs=4k --ioengine=libaio"
+           f" --iodepth=8 --numjobs=2 --number_ios=3000 --size=100% --output={tmp_path}/fio.json"
+           " --output-format=json --group_reporting")
+    try:
+        rows = rows_of(nvme, f"{fio} & fio=$!; for i in 1 2; do sleep 0.4; echo 0 > {CPU}; sleep 0.4;"
+                             f" echo 1 > {CPU}; done; wait $fio")
+    finally:
+        CPU.write_text("1")
+    job = json.loads((tmp_path / "fio.json").read_text())["jobs"][0]
+    assert len(rows) == job["read"]["total_ios"] == 6000
+    summary = rows.attrs["summary"]
+    assert summary["lost"] == 0 and summary["missing"] == [] and summary["diskstats"]["difference"] == 0
+    assert set(rows.cpu) == {0, 1} and rows.submit_ns.is_monotonic_increasing
+
+
+def test_a_step_of_the_wall_clock_does_not_touch_the_times(rows_of, nvme):
+    one_hour_s = 3600
+    try:
+        rows = rows_of(nvme, f"{reads(nvme, 50)}; date -s '+1 hour' >/dev/null; {reads(nvme, 50)}")
+    finally:
+        subprocess.run(["date", "-s", "-1 hour"], check=True, capture_output=True)
+    summary, metadata = rows.attrs["summary"], rows.attrs["metadata"]
+    assert len(rows) == 100 and rows.submit_ns.is_monotonic_increasing
+    assert rows.submit_ns.between(0, summary["duration_ns"]).all() and summary["duration_ns"] < 600e9
+    assert rows.latency_ns.between(0, 60e9).all()
+    first, last = (pair["realtime_ns"] - pair["monotonic_ns"] for pair in metadata["clock_pairs"])
+    assert (last - first) / 1e9 == pytest.approx(one_hour_s, abs=60), "the pairs at both ends tell of the step"
+
+
+def test_the_kernels_own_counts_agree(rows_of, nvme, tracing, program, tmp_path):
+    """Histograms of the block events, and a kprobe on the driver's entry, beside the rows."""
+    probes = TRACING / "kprobe_events"
+    probes.write_text("p:blkreel/setup nvme_setup_cmd\n")
+    try:
+        for event in ("block/block_rq_issue", "block/block_rq_complete"):
+            tracing.count_by(event, "dev")
+        (TRACING / "events/blkreel/setup/enable").write_text("1")
+        fio = (f"{program('fio')} --name=k --filename={nvme} --direct=1 --rw=randrw --bs=4k --ioengine=libaio"
+               f" --iodepth=8 --number_ios=3000 --fsync=100 --output={tmp_path}/fio")
+        rows = rows_of(nvme, f"cat {TRACING}/kprobe_profile >{tmp_path}/before; {fio};"
+                             f" cat {TRACING}/kprobe_profile >{tmp_path}/after")
+        dev = number_in_events(nvme)
+        issued = tracing.counted("block/block_rq_issue")[dev]
+        completed = tracing.counted("block/block_rq_complete")[dev]
+    finally:
+        (TRACING / "events/blkreel/setup/enable").write_text("0")
+        probes.write_text("")
+    ledger = rows.attrs["summary"]["ledger"]
+    assert len(rows) >= 3000 and (rows.op == OPS["flush"]).any()
+    assert issued == len(rows) + ledger["requeued"]
+    assert completed == len(rows) + ledger["empty_flushes"]
+    (name, early, missed_early), (_, late, missed) = (
+        (tmp_path / part).read_text().split() for part in ("before", "after"))
+    assert name == "setup" and missed == missed_early
+    assert int(late) - int(early) == len(rows) + ledger["other_ops"]

@@ -1,0 +1,36 @@
+"""Those tests of tests/kernel that look into a loop device's image: the replay, on the kernels of the guest."""
+
+import subprocess
+
+import pytest
+
+from tests.kernel.test_engine_drive import (  # noqa: F401
+    test_a_drive_detached_in_mid_run_does_not_hang,
+    test_a_drive_in_use_is_refused,
+    test_a_plan_of_reads_never_writes,
+    test_a_read_only_drive_is_not_written,
+    test_flush_discard_and_zeroes_reach_the_drive_as_such,
+    test_fua_and_preflush_are_issued,
+    test_out_of_range_issues_nothing,
+    test_the_drive_sees_every_read_once,
+)
+from tests.kernel.test_engine_seen import (  # noqa: F401
+    issued_to,
+    test_a_plan_is_issued_as_it_stands,
+    test_a_timed_plan_is_issued_in_its_order,
+)
+from tests.kernel.test_replay_loop import (  # noqa: F401
+    make_trace,
+    test_every_io_of_the_trace_and_no_other_reaches_the_drive,
+)
+from tests.vm.guest.drives import nvme_path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def images_that_take_direct_io():
+    """tests/conftest.py puts the images of loop drives into /dev/shm; before 6.6 tmpfs takes no direct I/O."""
+    drive = nvme_path("GUEST002")
+    subprocess.run(["mkfs.ext4", "-q", "-F", drive], check=True)
+    subprocess.run(["mount", drive, "/dev/shm"], check=True)
+    yield
+    subprocess.run(["umount", "/dev/shm"], check=True)

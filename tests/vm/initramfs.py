@@ -1,0 +1,70 @@
+"""What a guest boots from: busybox, the kernel modules that the tests need, and ./init."""
+
+import gzip
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from errors import CannotRun
+from kernel import Kernel, module_bytes, modules_in_order, unpacked
+
+BUSYBOX = Path("/bin/busybox")
+INIT = Path(__file__).with_name("init")
+
+# In the order of loading, each with its options. Softdeps that nothing names (crc32c for ext4) stand here by name.
+MODULES = {
+    "virtio_pci": "", "9pnet_virtio": "", "9p": "", "virtio_console": "", "virtio_blk": "",
+    "crc32c_generic": "", "crc32c_intel": "", "libcrc32c": "",
+    "nvme": "poll_queues=1",
+    "ext4": "", "loop": "max_loop=8", "null_blk": "nr_devices=0", "zram": "num_devices=0",
+    "scsi_debug": "add_host=0", "sd_mod": "",
+    "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "raid1": "", "raid0": "",
+    "mq-deadline": "", "bfq": "", "kyber-iosched": "",
+}
+
+
+def build(package_file: Path) -> tuple[Path, Path]:
+    """Kernel image and initramfs of a package, kept beside it and made anew where what they are made of has changed."""
+    if not BUSYBOX.exists():
+        raise CannotRun("no /bin/busybox; apt-get install busybox-static")
+    recipe = hashlib.sha256(repr((sorted(MODULES.items()), list(MODULES))).encode() + INIT.read_bytes() +
+                            BUSYBOX.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
+    directory = package_file.parent / f"{package_file.name.partition('_')[0]}-{recipe}"
+    image, initramfs = directory / "vmlinuz", directory / "initramfs.gz"
+    if initramfs.exists():
+        return image, initramfs
+    for stale in package_file.parent.glob(f"{package_file.name.partition('_')[0]}-*"):
+        shutil.rmtree(stale)
+    with unpacked(package_file) as kernel, tempfile.TemporaryDirectory(dir=package_file.parent, prefix="build-") as at:
+        build_directory = Path(at)
+        (build_directory / "new").mkdir()
+        _fill(build_directory / "tree", kernel)
+        (build_directory / "new/initramfs.gz").write_bytes(_archive(build_directory / "tree"))
+        shutil.copy(kernel.image, build_directory / "new/vmlinuz")
+        (build_directory / "new").rename(directory)
+    return image, initramfs
+
+
+def _fill(tree: Path, kernel: Kernel):
+    for name in ("bin", "modules", "proc", "sys", "dev", "host", "job"):
+        (tree / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, tree / "bin/busybox")
+    shutil.copy(INIT, tree / "init")
+    (tree / "init").chmod(0o755)
+    options = {name.replace("-", "_"): text for name, text in MODULES.items()}
+    lines = []
+    for number, path in enumerate(modules_in_order(kernel, MODULES)):
+        name = path.name.partition(".")[0]
+        file = tree / "modules" / f"{number:03}-{name}.ko"
+        file.write_bytes(module_bytes(path))
+        lines.append(f"{file.relative_to(tree)} {options.get(name.replace('-', '_'), '')}\n")
+    (tree / "modules/list").write_text("".join(lines))
+
+
+def _archive(tree: Path) -> bytes:
+    names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
+    result = subprocess.run(["cpio", "--create", "--format=newc", "--owner=0:0", "--quiet"], cwd=tree,
+                            input=names.encode(), capture_output=True, check=True)
+    return gzip.compress(result.stdout, 1)
