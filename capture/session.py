@@ -12,6 +12,7 @@ from pathlib import Path
 from blkreel import __version__
 from blkreel.traces.device import Drive, describe, drives_under
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.reader import counts_by_op, open_trace
 from blkreel.traces.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.spool import Spool
 
@@ -114,8 +115,7 @@ class _Session:
         if self.options.cold:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
-        self.helper = Helper(self._helper_arguments(), self.spool.append, self.spool.flush,
-                             lambda: self.changes.put("helper"))
+        self.helper = Helper(self._helper_arguments(), self.spool, lambda: self.changes.put("helper"))
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (self.helper.attached or self.helper.error or self.interrupted):
             if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ class _Session:
     def _watch(self):
         began = time.monotonic()
         end = began + self.options.duration_ns / 1e9 if self.options.duration_ns else float("inf")
-        while not (self.interrupted or self.helper.error or self._command_ended()):
+        while not (self.interrupted or self._helper_ended() or self._command_ended()):
             now = time.monotonic()
             if now >= end:
                 return
@@ -139,8 +139,9 @@ class _Session:
 
     def _wait_for_command(self):
         """The capture has ended before its command: by time, by Ctrl-C or because the disk is full."""
-        if self.helper.error:
-            self.monitor.notice(f"the capture has ended early ({self.helper.error}); the command goes on")
+        early = self.helper.error or (self.helper.end and ledger.ended_early(self.helper.end))
+        if early:
+            self.monitor.notice(f"{early}; the command goes on")
         while not (self.interrupted or self._command_ended()):
             self._wait_for_change(None)
         if self.interrupted:
@@ -150,15 +151,25 @@ class _Session:
         if self.helper.error and not self.helper.died:
             raise self.helper.error
         metadata = {**self.spool_metadata, **self._ended()}
-        path = self.spool.finish(metadata)
+        try:
+            path = self.spool.finish(metadata)
+        except BlkreelError as error:
+            error.remedy = f"{error.remedy or 'mend that'}; then: blkreel recover {self.options.output}"
+            raise
         give_to_caller(path)
+        ios, moved = self._counts(path)
         return CaptureResult(
-            path=path, metadata=metadata, interrupted=self.interrupted,
-            ios=dict(zip(OPS, self.helper.ios.tolist(), strict=True)),
-            bytes=dict(zip(OPS, self.helper.bytes.tolist(), strict=True)),
+            path=path, metadata=metadata, interrupted=self.interrupted, ios=ios, bytes=moved,
             duration_ns=metadata["duration_ns"], missing=self._missing(metadata),
             incomplete=ledger.incomplete(metadata) if self.helper.end else [],
             command_exit_code=self.workload.exit_code if self.workload else None)
+
+    def _counts(self, path):
+        """I/Os and bytes by op: as the helper counted them, or of the trace where it could not."""
+        end = self.helper.end
+        if end:
+            return dict(zip(OPS, end["ios"], strict=True)), dict(zip(OPS, end["bytes"], strict=True))
+        return counts_by_op(open_trace(path))
 
     def _missing(self, metadata):
         return ledger.missing(metadata) if self.helper.end else metadata["import_warnings"]
@@ -172,24 +183,22 @@ class _Session:
         attached = self.helper.attached
         self.spool_metadata = {
             **_begun(self.options, self.drives),
-            "source_format": f"bpf:{attached['programs']}", "epoch_ns": attached["epoch_ns"],
+            **{key: attached[key] for key in ("source_format", "epoch_ns", "clock_resolution_ns", "capture_layer",
+                                              "queue_time_source")},
             "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}],
-            "queue_time_source": "block_io_start" if attached["io_start"] else "request",
         }
         return self.spool_metadata
 
     def _ended(self):
         """What is known only at the end. A helper that died leaves its rows and no ledger, and the trace says so."""
-        end = self.helper.end
-        threads = {str(tid): entry for tid, entry in sorted(self.helper.threads.items())}
-        if end is None:
-            return {"threads": threads, "duration_ns": time.monotonic_ns() - self.helper.attached["epoch_ns"],
-                    "import_warnings": [f"the capture broke off: {self.helper.error}"]}
-        metadata = ledger.metadata_of(end, self.drives)
-        pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
-        return {**metadata, "threads": threads, "duration_ns": end["stopped_ns"],
-                "clock_pairs": [*self.spool_metadata["clock_pairs"], pair],
-                "import_warnings": ledger.incomplete(metadata)}
+        threads = {str(tid): entry for tid, entry in self.helper.threads.items()}
+        if self.helper.end:
+            return {**ledger.ended(self.helper.end, self.spool_metadata), "threads": threads}
+        return {"threads": threads, "duration_ns": time.monotonic_ns() - self.helper.attached["epoch_ns"],
+                "import_warnings": [f"the capture broke off: {self.helper.error}"]}
+
+    def _helper_ended(self):
+        return self.helper.error is not None or self.helper.end is not None
 
     def _command_ended(self):
         return self.workload is not None and self.workload.exit_code is not None
@@ -235,8 +244,8 @@ def _drives(options, monitor) -> list[Drive]:
 def _begun(options, drives) -> dict:
     host = platform.uname()
     return {
-        "writer": f"blkreel {__version__}", "clock": "monotonic", "clock_resolution_ns": 1,
-        "capture_layer": "request", "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
+        "writer": f"blkreel {__version__}", "clock": "monotonic",
+        "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
         "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
         "cpu_count": os.cpu_count(), "devices": [describe(drive) for drive in drives],
     }

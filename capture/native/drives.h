@@ -5,6 +5,7 @@
 
 #include "records.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,13 +20,14 @@ struct disk_counts {
 struct drive {
 	unsigned int major;
 	unsigned int minor;
+	bool bio_based; /* no request queue: its bios are recorded */
 	uint32_t queues;
 	uint32_t depth; /* highest tag that a queue may give out, with room for a change of scheduler */
 	struct disk_counts at_start;
 	struct disk_counts at_stop;
 };
 
-/* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where it has no request queues. */
+/* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
 int drive_open(struct drive *drive, const char *number);
 
 /* Returns 0 or a negative errno. */
