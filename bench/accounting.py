@@ -16,24 +16,24 @@ def family(pid):
     return found
 
 
+def kernel_threads():
+    """The children of kthreadd, among them those of the loop drive and of softirqs."""
+    return [int(child) for child in _read(Path("/proc/2/task/2/children")).split()]
+
+
+def thread_times(pids):
+    """{thread: processor time in ns} of the threads of these processes that live."""
+    times = {}
+    for pid in pids:
+        for task in Path("/proc", str(pid), "task").glob("*"):
+            words = _read(task / "schedstat").split()
+            if words:
+                times[int(task.name)] = int(words[0])
+    return times
+
+
 def cpu_ns(pids):
-    """Processor time of the threads that live, to the nanosecond."""
-    total = 0
-    for pid in pids:
-        for task in Path("/proc", str(pid), "task").glob("*/schedstat"):
-            words = _read(task).split()
-            total += int(words[0]) if words else 0
-    return total
-
-
-def user_share(pids):
-    """The part of their processor time that was not the kernel's, from clock ticks."""
-    user = system = 0
-    for pid in pids:
-        fields = _read(Path("/proc", str(pid), "stat")).rpartition(")")[2].split()
-        if fields:
-            user, system = user + int(fields[11]), system + int(fields[12])
-    return user / (user + system) if user + system else 0.0
+    return sum(thread_times(pids).values())
 
 
 def pss_bytes(pids):

@@ -12,7 +12,8 @@ Throughput: one long fio, within which the tool is switched on and off in short 
 the slots before and after, so that what else the machine does falls on both. A tool without a switch is started and
 stopped each time. Loss, size and memory: runs of fio within a capture, held against fio's own count. Processor time: of
 the tool's processes by the scheduler's account; of its BPF programs by the kernel's, less what empty programs seem to
-take; of the whole machine at a fixed rate, per I/O, which holds for all tools and is as exact as the machine is quiet.
+take; and in all, of fio, the kernel's threads and the tool, more per I/O than without, which is the one figure that is
+alike for all tools.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import tempfile
 import time
 
 import load
-from accounting import MemoryWatch, bpf_ns_per_io, bpf_objects, bpf_stats, cpu_ns
+from accounting import MemoryWatch, bpf_ns_per_io, bpf_objects, bpf_stats, cpu_ns, family
 from lab import loop_drive, machine
 from null_programs import NullPrograms
 from peers import all_peers
@@ -37,7 +38,8 @@ LONG_SLOT_S = 0.6  # where each slot costs a start of the tool
 def slots(peer, drive, directory, options, depth, rate=0):
     """(before, during, after) of each pair: windows of one long fio."""
     pairs = []
-    with load.long_fio(drive, depth, rate):
+    with load.long_fio(drive, depth, rate) as fio:
+        ours = [*family(fio)]
         peer.start(drive, directory)
         pauses = options.method == "slots" and peer.pause()
         if not pauses:
@@ -45,14 +47,14 @@ def slots(peer, drive, directory, options, depth, rate=0):
         time.sleep(AFTER_SWITCH_S)
         slot_s = options.slot if pauses else max(options.slot, LONG_SLOT_S)
         slot_s = 2 * slot_s if rate else slot_s
-        before = load.watch(drive, slot_s)
+        before = load.watch(drive, slot_s, ours)
         for _ in range(options.pairs if pauses or options.method == "starts" else max(3, options.pairs // 5)):
             peer.resume() if pauses else peer.start(drive, directory)
             time.sleep(AFTER_SWITCH_S)
-            during = load.watch(drive, slot_s)
+            during = load.watch(drive, slot_s, [*ours, *peer.pids()])
             peer.pause() if pauses else peer.stop()
             time.sleep(AFTER_SWITCH_S)
-            after = load.watch(drive, slot_s)
+            after = load.watch(drive, slot_s, [*ours, *peer.pids()] if pauses else ours)
             pairs.append((before, during, after))
             before = after
         if pauses:
@@ -67,6 +69,12 @@ def throughput_ratios(pairs):
 
 def cpu_differences(pairs):
     return [during.cpu_ns_per_io - (before.cpu_ns_per_io + after.cpu_ns_per_io) / 2 for before, during, after in pairs
+            if before.ios and during.ios and after.ios]
+
+
+def cpu_ratios(pairs):
+    """How much of fio's throughput is kept where processors are the limit and nothing else runs."""
+    return [(before.cpu_ns_per_io + after.cpu_ns_per_io) / 2 / during.cpu_ns_per_io for before, during, after in pairs
             if before.ios and during.ios and after.ios]
 
 
@@ -120,12 +128,17 @@ def bpf_window(pids, drive):
 
 
 def measure(peer, drive, directory, options):
-    result = {"throughput": {}, "runs": {}, "bpf": {}}
+    result = {"throughput": {}, "cpu_ratio": {}, "cpu_more_ns": {}, "runs": {}, "bpf": {}}
     for depth in options.depths:
         if options.method == "runs":
             ratios = [plain_ratio(peer, drive, directory, options, depth, n) for n in range(options.pairs)]
         else:
-            ratios = throughput_ratios(slots(peer, drive, directory, options, depth))
+            pairs = slots(peer, drive, directory, options, depth)
+            ratios = throughput_ratios(pairs)
+            result["cpu_more_ns"][depth] = cpu_differences(pairs)
+            result["cpu_ratio"][depth] = cpu_ratios(pairs)
+            say(f"{peer.name}, depth {depth}: processor time per I/O, without over with "
+                f"{spread(result['cpu_ratio'][depth], '.3f')}, more {spread(result['cpu_more_ns'][depth])} ns")
         result["throughput"][depth] = ratios
         say(f"{peer.name}, depth {depth}: throughput {spread(ratios, '.3f')}")
         if options.only_throughput:
@@ -137,8 +150,8 @@ def measure(peer, drive, directory, options):
         result["bpf"][depth] = bpf_cost(peer, drive, directory, options, depth)
     if not options.only_throughput:
         pairs = slots(peer, drive, directory, options, max(options.depths), options.rate)
-        result["machine_ns"] = cpu_differences(pairs)
-        say(f"{peer.name}: the machine at {options.rate:,} a second: {spread(result['machine_ns'])} ns more per I/O")
+        result["at_rate_more_ns"] = cpu_differences(pairs)
+        say(f"{peer.name}: at {options.rate:,} a second: {spread(result['at_rate_more_ns'])} ns more per I/O")
     return result
 
 
@@ -155,11 +168,12 @@ def spread(values, form=",.0f"):
 
 def table(results, depths):
     """Markdown: a row a peer."""
-    of_depths = [f"fio's IOPS with over without, depth {depth}" for depth in depths]
-    yield "| | " + " | ".join(of_depths) + " |"
-    yield "|---" * (len(depths) + 1) + "|"
+    yield ("| | " + " | ".join(f"fio's IOPS with over without, depth {depth}" for depth in depths)
+           + f" | processor time per I/O without over with, depth {max(depths)} |")
+    yield "|---" * (len(depths) + 2) + "|"
     for name, result in results.items():
-        yield f"| {name} | " + " | ".join(spread(result["throughput"][depth], ".3f") for depth in depths) + " |"
+        cells = [*(result["throughput"][depth] for depth in depths), result["cpu_ratio"].get(max(depths))]
+        yield f"| {name} | " + " | ".join(spread(cell, ".3f") for cell in cells) + " |"
     if not all(result["runs"] for result in results.values()):
         return
     yield ""
@@ -174,14 +188,16 @@ def table(results, depths):
         yield f"| {name} | {missing:,} of {ios:,} ({missing / ios:.2%}) | {'; '.join(said)} | {size} | {memory:.0f} |"
     yield ""
     yield ("| CPU per I/O, ns | BPF programs, " + ", ".join(f"depth {depth}" for depth in depths)
-           + " | its processes while capturing | of it user's | to finish its file | the whole machine, more |")
-    yield "|---|---|---|---|---|---|"
+           + " | its processes while capturing | of it user's | to finish its file "
+           f"| in all, depth {max(depths)} | in all, at a fixed rate |")
+    yield "|---|---|---|---|---|---|---|"
     for name, result in results.items():
         programs = "<br>".join(spread([net for net, _ in result["bpf"][depth]]) for depth in depths)
         runs = result["runs"][max(depths)]
         cells = (spread([run["cpu_ns_per_io"] for run in runs]),
                  f"{statistics.median(run['user_share'] for run in runs):.0%}",
-                 spread([run["finish_ns_per_io"] for run in runs]), spread(result["machine_ns"]))
+                 spread([run["finish_ns_per_io"] for run in runs]), spread(result["cpu_more_ns"].get(max(depths))),
+                 spread(result["at_rate_more_ns"]))
         yield f"| {name} | {programs} | " + " | ".join(cells) + " |"
 
 
@@ -193,7 +209,7 @@ def arguments(words=None):
     parser.add_argument("--seconds", type=int, default=3, help="of a whole run")
     parser.add_argument("--depths", type=int, nargs="+", default=[32, 1])
     parser.add_argument("--rate", type=int, default=50_000,
-                        help="I/Os per second for the processor time of the machine")
+                        help="I/Os per second where the rate is fixed")
     parser.add_argument("--peers", nargs="+", metavar="NAME", default=list(all_peers()),
                         help="of: " + "; ".join(all_peers()))
     parser.add_argument("--method", choices=["slots", "starts", "runs"], default="slots",

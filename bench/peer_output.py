@@ -18,9 +18,10 @@ def count_blktrace(data):
     Found by their magic instead of from record to record: numpy looks through a gigabyte in a second. Texts between
     the records leave them at any offset.
     """
+    data = memoryview(data)
     issues = completions = 0
     for shift in range(4):
-        words = np.frombuffer(data, "<u4", offset=shift, count=max(0, len(data) - shift) // 4)
+        words = np.frombuffer(data[min(shift, len(data)):len(data) - max(0, len(data) - shift) % 4], "<u4")
         # Two words of a record behind the first are needed: bytes and action are the 7th and 8th.
         starts = np.flatnonzero(words & 0xFFFFFF00 == BLKTRACE_MAGIC)
         starts = starts[starts + 7 < len(words)]
