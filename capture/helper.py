@@ -59,10 +59,7 @@ class Helper:
     def _take(self, fields):
         note = fields.pop("note")
         if note == "attached":
-            self.attached = {
-                "source_format": f"bpf:{fields['programs']}", "epoch_ns": fields["epoch_ns"],
-                "realtime_ns": fields["realtime_ns"], "clock_resolution_ns": 1, "capture_layer": "request",
-                "queue_time_source": "block_io_start" if fields["io_start"] else "request"}
+            self.attached = fields
             self._on_change()
         elif note == "progress":
             self.progress = fields

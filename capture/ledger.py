@@ -42,7 +42,8 @@ def missing(metadata: dict) -> list[str]:
     if ledger.get("out_of_range"):
         found.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
     difference = diskstats["difference"]
-    if difference is not None and abs(difference) > 1 + _TOLERATED_SHARE * diskstats["issued"]:
+    tolerated = 1 + diskstats.get("uncertain", 0) + _TOLERATED_SHARE * diskstats["issued"]
+    if difference is not None and abs(difference) > tolerated:
         found.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
                      f"{diskstats['issued'] - difference:,}")
     return found
@@ -73,15 +74,18 @@ def _told(text):
 def _reconciled(end, drive_names):
     """Per drive what /sys/block/X/stat counted and what was recorded; in total what nobody accounts for.
 
-    An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
+    uncertain: I/Os that completed while the counters were read and the capture switched on or off, which may be
+    on either side. An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
     """
     ledger = end["ledger"]
     issued = sum(sum(drive["diskstats"].values()) for drive in end["drives"])
     seen = sum(sum(drive["seen"].values()) for drive in end["drives"])
     explained = (end["lost"]["total"] or 0) + sum(
-        ledger.get(key) or 0 for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued"))
-    counts = all(_counts_io(name) for name in drive_names)
+        ledger.get(key) or 0 for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued",
+                                         "not_own"))
+    counts = issued or all(_counts_io(name) for name in drive_names)
     return {"issued": issued, "seen": seen, "explained": explained,
+            "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .blocks import END, LAYOUT, MAGIC, MAX_PAYLOAD_BYTES, NOTE, ROWS, split_rows
+from .blocks import LAYOUT, MAGIC, MAX_PAYLOAD_BYTES, ROWS, split_rows
 
 _HEADER = struct.Struct("<IHHIIQ")
 
@@ -26,16 +26,19 @@ class Block:
 class BlockFile:
     """The whole blocks of a file. begin_bytes: what stands between the layout and there is no longer held.
 
-    columns: those of the layout block, as (name, numpy code); None where not even that one is whole.
+    columns: those of the layout block, as (name, numpy code); None where not even that one is whole. layout_bytes:
+    where it ends.
     """
 
     def __init__(self, path: Path, begin_bytes: int = 0):
         self._file = open(path, "rb", buffering=0)
         self._begin_bytes = begin_bytes
         self.columns: list[tuple[str, str]] | None = None
+        self.layout_bytes = 0
         first = self._block_at(0)
         if first and first.kind == LAYOUT:
-            self.columns = [tuple(column) for column in self._json(first)["columns"]]
+            self.columns = [tuple(column) for column in self.json(first)["columns"]]
+            self.layout_bytes = first.end_bytes
             self._types = [(name, np.dtype("<" + code)) for name, code in self.columns]
             self._begin_bytes = max(begin_bytes, first.end_bytes)
 
@@ -60,17 +63,9 @@ class BlockFile:
             if block.kind == ROWS:
                 yield split_rows(self._types, block.rows, self._payload(block))
 
-    def notes(self, until_bytes: int | None = None) -> Iterator[dict]:
-        for block in self.blocks(until_bytes):
-            if block.kind == NOTE:
-                yield self._json(block)
-
-    def end(self) -> dict | None:
-        """The totals of the writer; None where it did not come to its end."""
-        for block in self.blocks():
-            if block.kind == END:
-                return self._json(block)
-        return None
+    def json(self, block: Block) -> dict:
+        """What a note or an end block says."""
+        return json.loads(self._payload(block))
 
     def _block_at(self, at):
         self._file.seek(at)
@@ -86,6 +81,3 @@ class BlockFile:
     def _payload(self, block):
         self._file.seek(block.payload_at)
         return self._file.read(block.end_bytes - block.payload_at)
-
-    def _json(self, block):
-        return json.loads(self._payload(block))

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from .block_file import BlockFile
-from .blocks import BlockWriter
+from .blocks import NOTE, BlockWriter
 from .errors import BlkreelError, TraceError
-from .reorder import in_submit_order
-from .schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, layout_of
+from .holes import can_punch, punch_head
+from .schema import COLUMN_TYPES, layout_of
 from .spool_notes import SpoolNotes
-from .waits import with_rows_waited_on
+from .spooled import ROWS_FILE, Spooled
 from .writer import TraceWriter, output_error, refuse_existing, table_of
 
-_ROWS_FILE, _RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "rows.blocks", "reserve", "metadata.json", "trace.parquet"
-_FLUSH_ROWS = _BATCH_ROWS = 65_536
+_RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "reserve", "metadata.json", "trace.parquet"
+_FLUSH_ROWS = 65_536
 _FLUSH_AFTER_S = 0.5  # a kill loses less than a second of rows
 _LAST_WORDS_S = 3.0  # a helper whose parent was killed writes its last rows
 _CUT = "it was recovered after its writer died: what came last may be missing"
@@ -39,6 +39,7 @@ class Spool:
 
     Stands in the directory `.NAME.spool` beside the output; recover() finishes one that was left behind.
     rows_file: where a helper writes the whole stream, layout first; append() and write_note() write it from here.
+    begin_bytes: where the rows begin that are still held.
     reserve_file: holds space for the trace while the rows fill the disk. Both are for a child to inherit.
     Raises OutputExists, or BlkreelError when the disk is full: what was appended before stays finishable.
     """
@@ -46,6 +47,7 @@ class Spool:
     def __init__(self, output, schema: pa.Schema, metadata: dict, *, force: bool = False):
         self.output = Path(output)
         self.rows = 0
+        self.begin_bytes = 0
         self._schema = schema
         self._force = force
         self._metadata = dict(metadata)
@@ -59,7 +61,7 @@ class Spool:
             _refuse_or_clear(self.directory, self.output, force)
         try:
             self.directory.mkdir()
-            self.rows_file = open(self.directory / _ROWS_FILE, "wb", buffering=0)
+            self.rows_file = open(self.directory / ROWS_FILE, "wb", buffering=0)
             self.reserve_file = open(self.directory / _RESERVE_FILE, "wb", buffering=0)
             _lock(self.rows_file, 0)
             self._save_metadata()
@@ -95,13 +97,59 @@ class Spool:
         self._waiting, self._waiting_rows = [], 0
         self._flushed_at = time.monotonic()
 
+    def metadata(self, key: str):
+        """What was noted under this key."""
+        return self._metadata[key]
+
+    def written_bytes(self) -> int:
+        """Length of the rows; its last block may be cut, while a helper writes it."""
+        return os.fstat(self.rows_file.fileno()).st_size
+
+    def refuse_without_holes(self) -> None:
+        """Raise where drop_head() cannot give space back."""
+        if not can_punch(self.rows_file.fileno()):
+            raise BlkreelError(f"the file system of {self.output.parent.resolve()} cannot free the beginning of a file",
+                               "put the output on ext4, xfs, btrfs or tmpfs, or give neither --keep nor --max-size")
+
+    def drop_head(self, until_bytes: int, note: Callable[[int], dict]) -> int:
+        """Forget whole blocks up to there, but for the names in them. Returns how many rows that were.
+
+        note: what to note about it, given that number.
+        """
+        notes = SpoolNotes(self._metadata.get("threads"), self._metadata.get("files"))
+        rows, begin_bytes = 0, self.begin_bytes
+        with BlockFile(self.directory / ROWS_FILE, begin_bytes) as blocks:
+            for block in blocks.blocks(until_bytes):
+                self.begin_bytes = block.end_bytes
+                rows += block.rows
+                if block.kind == NOTE:
+                    notes.take(blocks.json(block))
+            layout_bytes = blocks.layout_bytes
+        # Noted first: whoever recovers must not look for blocks in a hole.
+        self.note({**notes.begun, **notes.metadata(), **note(rows), "spool_begin_bytes": self.begin_bytes})
+        try:
+            punch_head(self.rows_file.fileno(), layout_bytes, begin_bytes, self.begin_bytes)
+        except OSError as error:
+            raise output_error(self.output, error) from error
+        return rows
+
+    def save_copy(self, path: Path, metadata: dict) -> Path:
+        """Make a trace of what is here by now, and go on. Returns its path."""
+        self.flush()
+        held = Spooled(self.directory, self._schema, {**self._metadata, **metadata})
+        with TraceWriter(path, held.schema) as writer:
+            held.write_rows(writer)
+            writer.close(held.metadata())
+        return path
+
     def finish(self, metadata: dict) -> Path:
         """Sort the rows into the trace, give it its name, remove the spool. Returns the trace's path.
 
         When the disk is full for the trace, the spool stays: `blkreel recover` finishes it once there is space.
         """
         self.flush()
-        self._metadata.update(metadata)
+        threads = {**self._metadata.get("threads", {}), **metadata.get("threads", {})}
+        self._metadata.update(metadata | ({"threads": threads} if threads else {}))
         try:
             return _finish(self.directory, self.output, self._metadata, self._schema, self._force)
         finally:
@@ -151,82 +199,43 @@ def recover(output, *, force: bool = False, ended: Callable[[dict, dict], dict] 
         raise TraceError(f"nothing to recover for {output}: there is no {directory}",
                          "name the output that the capture or replay was given")
     metadata, schema = _spool_metadata(directory)
-    with open(directory / _ROWS_FILE, "rb") as file:
+    with open(directory / ROWS_FILE, "rb") as file:
         if not _lock(file, _LAST_WORDS_S):
             raise TraceError(f"{directory} is still being written", "stop its capture or replay with Ctrl-C")
         if _is_published(output, metadata):
             shutil.rmtree(directory)
             return output
         refuse_existing(output, force)
-        with BlockFile(directory / _ROWS_FILE) as blocks:
-            if blocks.columns is None:
-                raise TraceError(f"{directory} holds no rows: its writer died before the first",
-                                 "record it again, with --force")
-            end = blocks.end()
-        if end is not None and ended is not None:
-            metadata |= ended(end, metadata)
+        held = Spooled(directory, schema, metadata)
+        if not held.has_layout:
+            raise TraceError(f"{directory} holds no rows: its writer died before the first",
+                             "record it again, with --force")
+        metadata = {**held.metadata(), **metadata, "recovered": True}
+        if held.end is not None and ended is not None:
+            metadata |= ended(held.end, metadata)
         else:
             metadata["import_warnings"] = [*metadata.get("import_warnings", []), _CUT]
-        return _finish(directory, output, {**metadata, "recovered": True}, schema, force)
-
-
-def spooled_batches(directory, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What a spool holds, up to the last whole block, as rows of `schema`."""
-    with BlockFile(directory / _ROWS_FILE) as blocks:
-        yield from _batches(blocks.rows(), schema)
-
-
-def _batches(blocks, schema):
-    """An idle capture makes ten small blocks a second, and a batch costs more than its few rows."""
-    gathered, count = [], 0
-    for columns in blocks:
-        gathered.append(columns)
-        count += len(columns["submit_ns"])
-        if count >= _BATCH_ROWS:
-            yield _batch(gathered, schema)
-            gathered, count = [], 0
-    if count:
-        yield _batch(gathered, schema)
-
-
-def _batch(blocks, schema):
-    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    return table_of(joined, schema).to_batches()[0]
+        return _finish(directory, output, metadata, schema, force)
 
 
 def _finish(directory, output, metadata, schema, force):
     # Cut and not only removed: whoever has it open would keep its space.
     with suppress(FileNotFoundError):
         os.truncate(directory / _RESERVE_FILE, 0)
-    with BlockFile(directory / _ROWS_FILE) as blocks:
-        schema = _with_optional(schema, blocks.columns or [])
-        notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
-        for fields in blocks.notes():
-            notes.take(fields)
-    public = {key: value for key, value in metadata.items() if not key.startswith("spool_")}
-    with TraceWriter(output, schema, force=force, temporary=directory / _TRACE_FILE) as writer:
-        rows = in_submit_order(lambda: spooled_batches(directory, schema))
+    held = Spooled(directory, schema, metadata)
+    with TraceWriter(output, held.schema, force=force, temporary=directory / _TRACE_FILE) as writer:
         try:
-            for table in with_rows_waited_on(rows, directory):
-                writer.write({name: table[name].to_numpy() for name in table.column_names})
+            held.write_rows(writer)
         except OSError as error:
             raise output_error(output, error) from error
         try:
             _note_trace(directory, writer.inode)
-            writer.close({**public, **notes.metadata()})
+            writer.close(held.metadata())
         except BaseException:
             _note_trace(directory, None)
             raise
     shutil.rmtree(directory)
     return output
-
-
-def _with_optional(schema, columns):
-    """The schema, with those columns of the blocks that a trace may or may not have."""
-    for name, code in columns:
-        if name not in schema.names and name in OPTIONAL_COLUMNS and LAYOUT_NAMES[COLUMN_TYPES[name]] == code:
-            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
-    return schema
 
 
 def _spool_metadata(directory):

@@ -1,10 +1,14 @@
 """What stands beside the rows of a spool: the names of threads and files, told as they were first seen."""
 
 
+_OF_ATTACHED = ("source_format", "epoch_ns", "clock_resolution_ns", "capture_layer", "queue_time_source")
+
+
 class SpoolNotes:
-    """threads and files as the metadata of a trace holds them; take() adds a note of the stream."""
+    """begun, threads and files as the metadata of a trace holds them; take() adds a note of the stream."""
 
     def __init__(self, threads: dict[str, dict] | None = None, files: list[dict] | None = None):
+        self.begun: dict = {}
         self.threads: dict[str, dict] = {tid: {**entry} for tid, entry in (threads or {}).items()}
         self.files: list[dict] = list(files or [])
         self._known_files = {_identity(entry) for entry in self.files}
@@ -13,6 +17,8 @@ class SpoolNotes:
         if fields["note"] == "threads":
             for tid, pid, comm, process, *cgroup in fields["threads"]:
                 self._take_thread(str(tid), pid, text(comm), text(process), *cgroup)
+        elif fields["note"] == "attached":
+            self.begun = begun_metadata(fields)
         elif fields["note"] == "files":
             for told in fields["files"]:
                 entry = {**told, "path": text(told["path"])}
@@ -32,6 +38,12 @@ class SpoolNotes:
             entry["cgroup"] = text(cgroup)
         if comm not in entry["names"]:
             entry["names"] = [*entry["names"], comm]
+
+
+def begun_metadata(attached: dict) -> dict:
+    """The metadata that a source tells when it has begun."""
+    return {**{key: attached[key] for key in _OF_ATTACHED},
+            "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}]}
 
 
 def text(latin: str) -> str:

@@ -99,6 +99,11 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 	return found >= 2 ? 0 : -EPROTO;
 }
 
+uint64_t disk_counts_total(const struct disk_counts *counts)
+{
+	return counts->reads + counts->writes + counts->discards + counts->flushes;
+}
+
 size_t drives_lay_out(const struct drive *drives, size_t count, struct device_config *config)
 {
 	size_t slots = 0;

@@ -25,6 +25,7 @@ struct drive {
 	uint32_t depth; /* highest tag that a queue may give out, with room for a change of scheduler */
 	struct disk_counts at_start;
 	struct disk_counts at_stop;
+	uint64_t uncertain; /* completed while its counters were read and the capture switched: on either side */
 };
 
 /* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
@@ -32,6 +33,8 @@ int drive_open(struct drive *drive, const char *number);
 
 /* Returns 0 or a negative errno. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
+
+uint64_t disk_counts_total(const struct disk_counts *counts);
 
 /* Lays the drives' slots one behind the other. Returns the number of slots. */
 size_t drives_lay_out(const struct drive *drives, size_t count, struct device_config *config);

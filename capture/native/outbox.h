@@ -51,7 +51,7 @@ struct outbox {
 /*
  * Starts the writer, at the present position of fd. Half of what it
  * writes is kept free in reserve_fd, so that a full disk leaves room for the
- * trace: a row takes 59 bytes here and rarely more than 14 there. Returns 0 or
+ * trace: a row takes 69 bytes here and rarely more than 30 there. Returns 0 or
  * a negative errno.
  */
 int outbox_open(struct outbox *outbox, int fd, int reserve_fd);

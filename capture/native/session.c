@@ -94,16 +94,32 @@ static void say(char *json, bool may_be_left_out)
 	free(json);
 }
 
+/* What a row of this capture is. */
+static const char *layer_of(const struct session_options *options)
+{
+	size_t bio_based = 0;
+
+	for (size_t i = 0; i < options->drive_count; i++)
+		bio_based += options->drives[i].bio_based;
+	if (!bio_based)
+		return "request";
+	return bio_based == options->drive_count ? "bio" : "mixed";
+}
+
+/* Into the rows too: a parent that is killed right now has noted nothing of it. */
 static void say_attached(struct session *session)
 {
 	char *json = NULL;
 	size_t length;
 	FILE *file = open_memstream(&json, &length);
 
-	fprintf(file, "{\"note\": \"attached\", \"programs\": \"%s\", \"io_start\": %s, \"epoch_ns\": %" PRIu64
-		", \"realtime_ns\": %" PRIu64 "}", session->programs.kind, session->programs.has_io_start ? "true" : "false",
-		session->epoch_ns, realtime_ns());
+	fprintf(file, "{\"note\": \"attached\", \"source_format\": \"bpf:%s\", \"epoch_ns\": %" PRIu64
+		", \"realtime_ns\": %" PRIu64 ", \"clock_resolution_ns\": 1, \"capture_layer\": \"%s\""
+		", \"queue_time_source\": \"%s\"}", session->programs.kind, session->epoch_ns, realtime_ns(),
+		layer_of(session->options),
+		session->programs.has_io_start ? "block_io_start" : "request");
 	fclose(file);
+	outbox_post_json(&session->outbox, BLOCK_NOTE, strdup(json));
 	say(json, false);
 }
 
@@ -183,13 +199,32 @@ static void set_phase(struct session *session, enum phase phase)
 	__atomic_store_n(&session->programs.control->phase, phase, __ATOMIC_SEQ_CST);
 }
 
-static void read_counts(struct session *session, bool at_start)
+/*
+ * Without its counters a drive has no second witness; the rows are as good as
+ * before. Read before and after the switch, they say how many I/Os the switch
+ * itself may have hidden.
+ */
+static void switch_phase(struct session *session, enum phase phase)
 {
+	struct disk_counts before[MAX_DEVICES];
+	bool start = phase == PHASE_RUNNING;
+
+	for (size_t i = 0; i < session->options->drive_count; i++) {
+		before[i] = session->options->drives[i].at_start; /* of a drive that has gone */
+		drive_read_counts(&session->options->drives[i], &before[i]);
+	}
+	set_phase(session, phase);
+	if (!start) {
+		session->stopped_ns = monotonic_ns();
+		atomic_store(&session->drain.stopped_ns, session->stopped_ns);
+	}
 	for (size_t i = 0; i < session->options->drive_count; i++) {
 		struct drive *drive = &session->options->drives[i];
+		struct disk_counts after = before[i];
 
-		/* Without its counters a drive has no second witness; the rows are as good as before. */
-		drive_read_counts(drive, at_start ? &drive->at_start : &drive->at_stop);
+		drive_read_counts(drive, &after);
+		drive->uncertain += disk_counts_total(&after) - disk_counts_total(&before[i]);
+		*(start ? &drive->at_start : &drive->at_stop) = start ? before[i] : after;
 	}
 }
 
@@ -198,10 +233,7 @@ static void stop_recording(struct session *session)
 {
 	uint64_t deadline_ns;
 
-	set_phase(session, PHASE_CLOSING);
-	session->stopped_ns = monotonic_ns();
-	atomic_store(&session->drain.stopped_ns, session->stopped_ns);
-	read_counts(session, false);
+	switch_phase(session, PHASE_CLOSING);
 	deadline_ns = session->stopped_ns + CLOSING_NS;
 	while (count_slots(session, SLOT_ISSUED) && monotonic_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -263,8 +295,8 @@ static uint64_t own_cpu_ns(void)
 
 static void print_counts(FILE *file, const struct drive *drive, const struct seen_counts *seen)
 {
-	fprintf(file, "{\"device\": \"%u:%u\", \"diskstats\": {\"read\": %" PRIu64 ", \"write\": %" PRIu64
-		", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}", drive->major, drive->minor,
+	fprintf(file, "{\"device\": \"%u:%u\", \"uncertain\": %" PRIu64 ", \"diskstats\": {\"read\": %" PRIu64
+		", \"write\": %" PRIu64 ", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}", drive->major, drive->minor, drive->uncertain,
 		drive->at_stop.reads - drive->at_start.reads, drive->at_stop.writes - drive->at_start.writes,
 		drive->at_stop.discards - drive->at_start.discards, drive->at_stop.flushes - drive->at_start.flushes);
 	/* The kernel's counters take write-zeroes for writes. */
@@ -328,12 +360,13 @@ static int capture(struct session *session, int signal_fd)
 {
 	int err;
 
-	read_counts(session, true);
-	session->epoch_ns = monotonic_ns();
-	err = drain_start(&session->drain, &session->outbox, session->programs.ring_fd, session->epoch_ns);
+	err = drain_start(&session->drain, &session->outbox, session->programs.ring_fd, 0);
 	if (err)
 		return fail(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
-	set_phase(session, PHASE_RUNNING);
+	/* The start of threads takes milliseconds: the counters and time 0 belong to the moment from which rows come. */
+	session->epoch_ns = monotonic_ns();
+	session->drain.epoch_ns = session->epoch_ns;
+	switch_phase(session, PHASE_RUNNING);
 	say_attached(session);
 	wait_for_end(session, signal_fd);
 	stop_recording(session);

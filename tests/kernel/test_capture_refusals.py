@@ -42,11 +42,6 @@ def test_a_file_is_not_a_device(refused, tmp_path):
     assert "is a file" in refused(tmp_path / "image", code=2)
 
 
-def test_a_drive_without_requests(refused, zram_drive):
-    error = refused(zram_drive, code=1)
-    assert "no requests to record" in error and "lsblk" in error
-
-
 def test_a_directory_in_memory(refused):
     assert "no drive" in refused("--path", "/dev/shm", code=2)
 

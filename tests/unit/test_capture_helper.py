@@ -46,15 +46,14 @@ def run(tmp_path, monkeypatch):
 def test_rows_and_totals_arrive(run):
     helper, rows = run("""
         writer = BlockWriter(rows, "capture", COLUMNS)
-        say("attached", programs="tp_btf", io_start=False, epoch_ns=5, realtime_ns=6)
+        say("attached", source_format="bpf:tp_btf", epoch_ns=5)
         say("progress", events=3, lost=1, written_bytes=4, newest_ns=5)
         writer.rows(block(3)); writer.rows(block(2))
         writer.end({})
         say("end", events=5, lost={"total": 1})
     """)
     assert rows == 5
-    assert helper.attached == {"source_format": "bpf:tp_btf", "epoch_ns": 5, "realtime_ns": 6, "clock_resolution_ns": 1,
-                               "capture_layer": "request", "queue_time_source": "request"}
+    assert helper.attached == {"source_format": "bpf:tp_btf", "epoch_ns": 5}
     assert helper.progress["written_bytes"] == 4
     assert helper.end["events"] == helper.events == 5 and helper.lost == 1 and helper.error is None
 

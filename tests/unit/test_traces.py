@@ -19,7 +19,8 @@ from blkreel.traces.check import check
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
-from blkreel.traces.spool import Spool, recover, spool_of, spooled_batches
+from blkreel.traces.spool import Spool, recover, spool_of
+from blkreel.traces.spooled import Spooled
 from blkreel.traces.writer import TraceWriter
 
 
@@ -53,14 +54,14 @@ def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
 
 def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
-    monkeypatch.setattr("blkreel.traces.spool._BATCH_ROWS", 10)
+    monkeypatch.setattr("blkreel.traces.spooled._BATCH_ROWS", 10)
     spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
     for start in range(200):
         spool.append(columns(start * 10**9 + np.arange(10)))
         spool.flush()
     spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
     spool.flush()
-    tables = list(reorder.in_submit_order(lambda: spooled_batches(spool.directory, TRACE_SCHEMA)))
+    tables = list(reorder.in_submit_order(Spooled(spool.directory, TRACE_SCHEMA, {}).batches))
     assert sum(table.num_rows for table in tables) == 2001
     assert max(table.num_rows for table in tables) < 300
     assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
