@@ -30,8 +30,9 @@ from null_programs import NullPrograms
 from peers import all_peers
 
 IMAGE_BYTES = 1 << 30
-BPF_WINDOWS, BPF_WINDOW_S = 5, 0.3
+BPF_WINDOWS, BPF_WINDOW_S = 9, 0.15
 AFTER_SWITCH_S = 0.03
+FEW_PAIRS = 10
 LONG_SLOT_S = 0.6  # where each slot costs a start of the tool
 
 
@@ -48,7 +49,7 @@ def slots(peer, drive, directory, options, depth, rate=0):
         slot_s = options.slot if pauses else max(options.slot, LONG_SLOT_S)
         slot_s = 2 * slot_s if rate else slot_s
         before = load.watch(drive, slot_s, ours)
-        for _ in range(options.pairs if pauses or options.method == "starts" else max(3, options.pairs // 5)):
+        for _ in range(options.pairs if pauses or options.method == "starts" else max(2, options.pairs // 5)):
             peer.resume() if pauses else peer.start(drive, directory)
             time.sleep(AFTER_SWITCH_S)
             during = load.watch(drive, slot_s, [*ours, *peer.pids()])
@@ -203,9 +204,9 @@ def table(results, depths):
 
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=50, help="pairs of slots, per tool and depth")
+    parser.add_argument("--pairs", type=int, default=40, help="pairs of slots, per tool and depth")
     parser.add_argument("--slot", type=float, default=0.15, help="seconds of a slot")
-    parser.add_argument("--runs", type=int, default=2, help="whole runs of fio, per tool and depth")
+    parser.add_argument("--runs", type=int, help="whole runs of fio, per tool and depth (2; 1 with few pairs)")
     parser.add_argument("--seconds", type=int, default=3, help="of a whole run")
     parser.add_argument("--depths", type=int, nargs="+", default=[32, 1])
     parser.add_argument("--rate", type=int, default=50_000,
@@ -217,6 +218,7 @@ def arguments(words=None):
     parser.add_argument("--only-throughput", action="store_true")
     parser.add_argument("--json", action="store_true", help="print one JSON document with every repetition")
     options = parser.parse_args(words)
+    options.runs = options.runs or (2 if options.pairs >= FEW_PAIRS else 1)
     unknown = set(options.peers) - set(all_peers())
     if unknown:
         parser.error(f"no such tool: {', '.join(sorted(unknown))}; there are: {'; '.join(all_peers())}")

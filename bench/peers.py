@@ -12,10 +12,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import peer_output
 from accounting import bpf_objects, family
 
 TRACING = Path("/sys/kernel/tracing")
+NO_TRACING = "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/tracing"
 # What blkreel has by default for all processors together.
 BUFFER_BYTES = 16 << 20
 START_TIMEOUT_S = 30
@@ -144,7 +146,7 @@ class Ftrace:
 
     def lacks(self):
         if not (TRACING / "current_tracer").exists():
-            return "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/tracing"
+            return NO_TRACING
         if "blk" not in (TRACING / "available_tracers").read_text().split():
             return "this kernel has no tracer blk"
         if (TRACING / "current_tracer").read_text().strip() != "nop":
@@ -227,10 +229,15 @@ class Perf:
         self.name, self._events, self._for_drive = name, events, for_drive
 
     def lacks(self):
+        if not (TRACING / "events/block").is_dir():
+            return NO_TRACING
         return None if found("perf") else "no perf: apt-get install linux-perf"
 
     def start(self, drive, directory):
         self._output = Path(directory, "perf.data")
+        self._device = kernel_number(drive)
+        self._event_ids = [int((TRACING / f"events/block/{event}/id").read_text())
+                           for event in ("block_rq_issue", "block_rq_complete")]
         self._control = Path(directory, "perf.control")
         self._control.unlink(missing_ok=True)
         os.mkfifo(self._control)
@@ -238,7 +245,7 @@ class Perf:
         for event in self._events:
             words += ["-e", event]
             if self._for_drive:
-                words += ["--filter", f"dev == {kernel_number(drive)}"]
+                words += ["--filter", f"dev == {self._device}"]
         self._process = Process(words, directory)
         self._process.wait_until(lambda: self._output.exists() and self._output.stat().st_size > 0)
 
@@ -262,9 +269,9 @@ class Perf:
     def stop(self):
         self._process.end(signal.SIGINT)
         stats = subprocess.run(["perf", "report", "--stats", "-i", self._output], capture_output=True, text=True)
-        counts = peer_output.count_perf(stats.stdout)
         lost = peer_output.perf_says_lost(self._process.words() + stats.stderr + stats.stdout)
-        kept = min(counts.get("block:block_rq_issue", 0), counts.get("block:block_rq_complete", 0))
+        data = np.memmap(self._output, "<u4", mode="r", shape=(self._output.stat().st_size // 4,))
+        kept = min(peer_output.count_perf(data, event, self._device) for event in self._event_ids)
         return Kept(kept, self._output.stat().st_size, "some lost" if lost else None, self._process.cpu_ns,
                     self._process.user_share)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -70,8 +71,20 @@ def test_a_blktrace_file_that_is_cut_in_a_record_counts_the_whole_ones():
     assert peer_output.count_blktrace(b"") == (0, 0, 0)
 
 
-def test_perf_samples_are_counted_by_event():
-    assert peer_output.count_perf(PERF_STATS) == {"block:block_rq_issue": 236765, "block:block_rq_complete": 236766}
+def perf_sample(event, device, pid=1):
+    """The end of a sample record: the length of the raw data, then the tracepoint's own."""
+    raw = struct.pack("<HBBiIIQI", event, 1, 0, pid, device, 0, 0x1234, 8)
+    raw += bytes(-(len(raw) + 4) % 8)
+    return struct.pack("<IHHQQI", 9, 1, 0, 0x5678, 0x9ABC, len(raw))[:28] + raw
+
+
+def test_perf_samples_are_counted_by_event_and_drive():
+    loop0, loop1 = 7 << 20, 7 << 20 | 1
+    data = b"".join((perf_sample(1200, loop0), perf_sample(1201, loop0), perf_sample(1200, loop1),
+                     perf_sample(1200, loop0, pid=1200), perf_sample(1201, loop1)))
+    words = np.frombuffer(data, "<u4")
+    assert [peer_output.count_perf(words, event, loop0) for event in (1200, 1201, 1202)] == [2, 1, 0]
+    assert peer_output.count_perf(words[:1], 1200, loop0) == 0
 
 
 def test_what_perf_says_of_its_losses_is_heard():
