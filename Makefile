@@ -1,9 +1,9 @@
 # blkreel: build, test, demo. Each target installs what it needs first.
-#   make demo   from a real application to a comparison report, on scratch drives
-#   make test   all tests
+#   make demo     from a real application to a comparison report, on scratch drives
+#   make test     all tests
 #   make test-vm  tests on an NVMe drive, device mapper and others, in a guest under QEMU
-#   make bench  measurements beside fio and btreplay
-#   make        the command alone, at .venv/bin/blkreel
+#   make bench    measurements beside fio, btreplay, blktrace, perf and bpftrace
+#   make          the command alone, at .venv/bin/blkreel
 
 PYTHON ?= python3
 VENV   := .venv
@@ -16,6 +16,7 @@ APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libel
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_TEST  := fio blktrace chromium fdisk zstd
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
+APT_BENCH := fio blktrace linux-perf bpftrace
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
              meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/')
@@ -78,8 +79,8 @@ demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
 # What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
-bench: $(STAMPS)/install $(STAMPS)/apt-test
-	$(SUDO) $(abspath $(BIN))/python bench/capture_cost.py
+bench: $(STAMPS)/install $(STAMPS)/apt-bench
+	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 

@@ -177,7 +177,7 @@ static void *map_memory(struct bpf_object *object, const char *name, size_t byte
 	return mmap(NULL, (bytes + page - 1) / page * page, protection, MAP_SHARED, fd, 0);
 }
 
-static int attach_all(struct programs *programs)
+int programs_link(struct programs *programs)
 {
 	struct bpf_program *program;
 
@@ -239,7 +239,7 @@ static int try_kind(struct programs *programs, const struct programs_options *op
 	}
 	err = options->own_cgroup ? watch_cgroup(programs->object, options->own_cgroup) : 0;
 	if (!err)
-		err = attach_all(programs);
+		err = programs_link(programs);
 	if (!err)
 		return 0;
 out_close:

@@ -46,6 +46,8 @@ struct programs {
 /* Loads and attaches; nothing is recorded before control->phase says so. On failure prints the reason, returns -1. */
 int programs_attach(struct programs *programs, const struct programs_options *options);
 void programs_detach(struct programs *programs);
+/* Attaches them once more after programs_detach(). Returns 0 or a negative errno. */
+int programs_link(struct programs *programs);
 void programs_close(struct programs *programs);
 
 /* This process, all its threads and all that it starts from now on are "own". Returns 0 or a negative errno. */

@@ -158,6 +158,19 @@ static void say_progress(struct session *session)
 	say(json, true);
 }
 
+/*
+ * "detach" and "attach" are for bench/capture_peers.py, which compares fio with
+ * and without the programs in one run. What is in flight then stays without a
+ * completion.
+ */
+static void obey(struct session *session, const char *word)
+{
+	if (!strncmp(word, "detach", 6))
+		programs_detach(&session->programs);
+	else if (!strncmp(word, "attach", 6) && !session->programs.link_count)
+		programs_link(&session->programs);
+}
+
 /* Until stdin ends, a signal comes or the disk is full. */
 static void wait_for_end(struct session *session, int signal_fd)
 {
@@ -171,7 +184,7 @@ static void wait_for_end(struct session *session, int signal_fd)
 
 	for (;;) {
 		uint64_t now_ns = monotonic_ns();
-		char ignored[64];
+		char word[64] = "";
 
 		if (now_ns >= next_ns) {
 			say_progress(session);
@@ -181,8 +194,11 @@ static void wait_for_end(struct session *session, int signal_fd)
 			return;
 		if (watched[1].revents || watched[2].revents || watched[3].revents)
 			return;
-		if (watched[0].revents && read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0)
+		if (!watched[0].revents)
+			continue;
+		if (read(STDIN_FILENO, word, sizeof(word) - 1) <= 0)
 			return;
+		obey(session, word);
 	}
 }
 

@@ -1,0 +1,111 @@
+"""What processes cost: processor time, memory, and the run time of their BPF programs as the kernel counts it."""
+
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
+
+
+def family(pid):
+    """A process and all that it started, as far as they live."""
+    found = [pid]
+    for one in found:
+        for task in Path("/proc", str(one), "task").glob("*/children"):
+            found += [int(child) for child in _read(task).split()]
+    return found
+
+
+def kernel_threads():
+    """The children of kthreadd, among them those of the loop drive and of softirqs."""
+    return [int(child) for child in _read(Path("/proc/2/task/2/children")).split()]
+
+
+def thread_times(pids):
+    """{thread: processor time in ns} of the threads of these processes that live."""
+    times = {}
+    for pid in pids:
+        for task in Path("/proc", str(pid), "task").glob("*"):
+            words = _read(task / "schedstat").split()
+            if words:
+                times[int(task.name)] = int(words[0])
+    return times
+
+
+def cpu_ns(pids):
+    return sum(thread_times(pids).values())
+
+
+def pss_bytes(pids):
+    total = 0
+    for pid in pids:
+        for line in _read(Path("/proc", str(pid), "smaps_rollup")).splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) << 10
+    return total
+
+
+def bpf_objects(pids):
+    """What these processes hold: {program id: (run_time_ns, run_cnt)}, {map id: bytes} and the number of links."""
+    programs, maps, links = {}, {}, set()
+    for pid in pids:
+        for info in Path("/proc", str(pid), "fdinfo").glob("*"):
+            fields = dict(line.split(":", 1) for line in _read(info).splitlines() if ":" in line)
+            if "run_time_ns" in fields:
+                programs[int(fields["prog_id"])] = int(fields["run_time_ns"]), int(fields["run_cnt"])
+            elif "map_id" in fields:
+                maps[int(fields["map_id"])] = int(fields["memlock"])
+            elif "link_id" in fields:
+                links.add(int(fields["link_id"]))
+    return programs, maps, len(links)
+
+
+def bpf_ns_per_io(before, after, ios):
+    """(run time, runs) per I/O between two answers of bpf_objects()."""
+    shared = before.keys() & after.keys()
+    time_ns = sum(after[i][0] - before[i][0] for i in shared)
+    runs = sum(after[i][1] - before[i][1] for i in shared)
+    return time_ns / max(ios, 1), runs / max(ios, 1)
+
+
+@contextmanager
+def bpf_stats():
+    """The kernel counts the run time of BPF programs, which slows each of them: not while anything else is measured."""
+    kept = STATS.read_text()
+    STATS.write_text("1")
+    try:
+        yield
+    finally:
+        STATS.write_text(kept)
+
+
+class MemoryWatch:
+    """with MemoryWatch(pid) as watch: ...; then watch.peak_bytes of the process and its children."""
+
+    def __init__(self, pids, every_s=0.25):
+        self.peak_bytes = 0
+        self._pids, self._every_s = pids, every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self):
+        while True:
+            self.peak_bytes = max(self.peak_bytes, pss_bytes(self._pids()))
+            if self._stop.wait(self._every_s):
+                return
+
+
+def _read(path):
+    """Nothing where the process or thread has just ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
