@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from blkreel.traces.device import Drive, block_directory, drive_of, drives_under, underlying_disks
-from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.errors import UsageError
 
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
 
@@ -12,7 +12,7 @@ def drives_to_watch(devices: list[str], path: str | None, notice) -> list[Drive]
     """The whole drives behind devices (partitions and volumes resolved), or those under a directory.
 
     notice: takes a line for the user where the drive is not the one that was named. Raises UsageError or
-    BlkreelError where a drive does not exist or has no requests that could be recorded.
+    BlkreelError where a drive does not exist.
     """
     found: dict[str, Drive] = {}
     for device in devices:
@@ -25,8 +25,6 @@ def drives_to_watch(devices: list[str], path: str | None, notice) -> list[Drive]
     if len(found) > MAX_DRIVES:
         raise UsageError(f"{len(found)} drives are more than the {MAX_DRIVES} of one capture",
                          "capture some of them, or run two captures")
-    for drive in found.values():
-        _refuse_without_requests(drive)
     return list(found.values())
 
 
@@ -49,8 +47,6 @@ def _drives_behind(device, notice):
     return drives
 
 
-def _refuse_without_requests(drive):
-    """Bio-based drivers hand I/O on without making requests: their trace would be empty without a word."""
-    if not (block_directory(drive) / "mq").is_dir():
-        raise BlkreelError(f"{drive.path} takes I/O without request queues (it is bio-based), so there are no "
-                           "requests to record", "capture the drive below it; lsblk shows which")
+def layer_of(drive: Drive) -> str:
+    """What a trace of this drive records: "request", or "bio" where its driver makes none, as that of zram."""
+    return "request" if (block_directory(drive) / "mq").is_dir() else "bio"

@@ -1,21 +1,32 @@
 """The proof that a capture is complete: what the helper counted, held against the kernel's own counters."""
 
+import os
 from pathlib import Path
 
 # Counters and the capture are not switched in one instant: a share of the I/Os may fall between.
 _TOLERATED_SHARE = 0.001
 
 
-def metadata_of(end: dict, drives) -> dict:
-    """The metadata keys of a finished capture, from the helper's end block."""
+def ended(end: dict, begun: dict) -> dict:
+    """The metadata keys that are known at the end of a capture, from its totals and what was noted at its start."""
+    pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
+    found = metadata_of(end, [device["name"] for device in begun["devices"]])
+    return {**found, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun["clock_pairs"], pair],
+            "import_warnings": [*_told(found["ledger"]["ended_early"]), *incomplete(found)]}
+
+
+def metadata_of(end: dict, drive_names: list[str]) -> dict:
+    """The ledger of a finished capture."""
     ledger = end["ledger"]
     return {
         "lost": end["lost"],
-        "unmatched": ledger["unmatched"],
-        "in_flight_at_start": ledger["in_flight_at_start"],
+        "unmatched": ledger.get("unmatched"),
+        "in_flight_at_start": ledger.get("in_flight_at_start"),
         "in_flight_at_end": end["in_flight_at_end"],
-        "ledger": {**ledger, "recursion_misses": end["recursion_misses"], "queued_at_end": end["queued_at_end"]},
-        "diskstats": _reconciled(end, drives),
+        "ledger": {**ledger, "recursion_misses": end.get("recursion_misses"),
+                   "queued_at_end": end.get("queued_at_end"),
+                   "ended_early": ended_early(end)},
+        "diskstats": _reconciled(end, drive_names),
         "helper_cpu_ns": end["cpu_ns"],
     }
 
@@ -23,15 +34,16 @@ def metadata_of(end: dict, drives) -> dict:
 def missing(metadata: dict) -> list[str]:
     """I/Os that happened and are not in the trace, in words; empty where it holds all."""
     lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
-    found = []
+    found = _told(ledger["ended_early"])
     if lost["total"]:
         found.append(f"{lost['total']:,} I/Os were lost because the ring was full: give a larger one with --ring-size")
-    if ledger["unmatched"]:
+    if ledger.get("unmatched"):
         found.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
-    if ledger["out_of_range"]:
+    if ledger.get("out_of_range"):
         found.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
     difference = diskstats["difference"]
-    if difference is not None and abs(difference) > 1 + _TOLERATED_SHARE * diskstats["issued"]:
+    tolerated = 1 + diskstats.get("uncertain", 0) + _TOLERATED_SHARE * diskstats["issued"]
+    if difference is not None and abs(difference) > tolerated:
         found.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
                      f"{diskstats['issued'] - difference:,}")
     return found
@@ -42,28 +54,44 @@ def incomplete(metadata: dict) -> list[str]:
 
     An I/O whose completion was not seen has no latency; for a replay it is as good as any.
     """
-    unseen = metadata["ledger"]["reused"]
+    unseen = metadata["ledger"].get("reused")
     return [f"{unseen:,} I/Os have no latency: their completion was not seen"] if unseen else []
 
 
-def _reconciled(end, drives):
+def ended_early(end):
+    """Why the rows end before the capture was told to."""
+    code = end.get("write_error")
+    if code is None:
+        return None
+    return (f"the capture ended early, because its rows could not be written ({os.strerror(code)}): "
+            f"{end['unwritten_rows']:,} I/Os of its end are missing")
+
+
+def _told(text):
+    return [text] if text else []
+
+
+def _reconciled(end, drive_names):
     """Per drive what /sys/block/X/stat counted and what was recorded; in total what nobody accounts for.
 
-    An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
+    uncertain: I/Os that completed while the counters were read and the capture switched on or off, which may be
+    on either side. An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
     """
     ledger = end["ledger"]
     issued = sum(sum(drive["diskstats"].values()) for drive in end["drives"])
     seen = sum(sum(drive["seen"].values()) for drive in end["drives"])
-    explained = end["lost"]["total"] + sum(
-        ledger[key] for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued"))
-    counts = all(_counts_io(drive) for drive in drives)
+    explained = (end["lost"]["total"] or 0) + sum(
+        ledger.get(key) or 0 for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued",
+                                         "not_own"))
+    counts = issued or all(_counts_io(name) for name in drive_names)
     return {"issued": issued, "seen": seen, "explained": explained,
+            "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}
 
 
-def _counts_io(drive):
+def _counts_io(name):
     """False where iostats are switched off: its counters stand still."""
     try:
-        return Path(f"/sys/block/{drive.name}/queue/iostats").read_text().strip() != "0"
+        return Path(f"/sys/block/{name}/queue/iostats").read_text().strip() != "0"
     except OSError:
         return False

@@ -12,12 +12,15 @@ from pathlib import Path
 from blkreel import __version__
 from blkreel.traces.device import Drive, describe, drives_under
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.reader import counts_by_op, open_trace
 from blkreel.traces.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.spool import Spool
+from blkreel.traces.spool_notes import begun_metadata
 
 from . import ledger
-from .drives import drives_to_watch
+from .drives import drives_to_watch, layer_of
 from .helper import Helper
+from .ring import Ring, refuse_too_small, save_now
 from .workload import Workload, give_to_caller, refuse_missing, user_of_command
 
 _TICK_S = 0.25
@@ -29,6 +32,7 @@ class CaptureOptions:
     """devices, path: what to watch; with neither and a command, the drive under the current directory.
 
     duration_ns: end after that time at the latest; None: when the command ends, or at Ctrl-C.
+    keep_ns, max_bytes: hold only the last of what is recorded, of this time or in so many bytes of spool.
     programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
     block_io_start.
     """
@@ -39,6 +43,8 @@ class CaptureOptions:
     command: list[str] = field(default_factory=list)
     user: str | None = None
     duration_ns: int | None = None
+    keep_ns: int | None = None
+    max_bytes: int | None = None
     cold: bool = False
     force: bool = False
     ring_bytes: int = 16 << 20
@@ -78,6 +84,7 @@ def run_capture(options: CaptureOptions, monitor=None) -> CaptureResult:
     was recorded kept for `blkreel recover`.
     """
     monitor = monitor or _NoMonitor()
+    refuse_too_small(options.max_bytes)
     if options.command:
         refuse_missing(options.command)
     user = user_of_command(options.user) if options.command else None
@@ -93,11 +100,12 @@ class _Session:
         self.changes = queue.SimpleQueue()
         self.interrupted = False
         self.signal = None
-        self.helper = self.workload = None
+        self.saves_wanted = 0
+        self.helper = self.workload = self.ring = None
         self.spool_metadata: dict = {}
 
     def run(self):
-        with _signals(self._on_signal):
+        with _signals(self._on_signal, self._on_save):
             try:
                 self._begin()
             except BaseException:
@@ -111,11 +119,13 @@ class _Session:
 
     def _begin(self):
         """Everything that may fail before there is anything to keep."""
+        if self.options.keep_ns is not None or self.options.max_bytes is not None:
+            self.ring = Ring(self.spool, self.options.max_bytes, self.options.keep_ns)
+            self.monitor.notice(f"to save what is held and go on: kill -USR1 {os.getpid()}")
         if self.options.cold:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
-        self.helper = Helper(self._helper_arguments(), self.spool.append, self.spool.flush,
-                             lambda: self.changes.put("helper"))
+        self.helper = Helper(self._helper_arguments(), self.spool, lambda: self.changes.put("helper"))
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (self.helper.attached or self.helper.error or self.interrupted):
             if time.monotonic() > deadline:
@@ -130,17 +140,40 @@ class _Session:
     def _watch(self):
         began = time.monotonic()
         end = began + self.options.duration_ns / 1e9 if self.options.duration_ns else float("inf")
-        while not (self.interrupted or self.helper.error or self._command_ended()):
+        while not (self.interrupted or self._helper_ended() or self._command_ended()):
             now = time.monotonic()
             if now >= end:
                 return
             self.monitor.progress(now - began, self.helper.events, self.helper.lost)
+            self._look_at_ring()
+            if self.saves_wanted:
+                self._save()
             self._wait_for_change(min(_TICK_S, end - now))
+
+    def _look_at_ring(self):
+        try:
+            if self.ring:
+                self.ring.look()
+        except BlkreelError as error:
+            # The helper meets the same full disk, and ends the capture well.
+            self.monitor.notice(f"nothing was dropped: {error}")
+
+    def _save(self):
+        self.saves_wanted = 0
+        more = {"ring": self.ring.metadata()} if self.ring else {}
+        try:
+            path = save_now(self.spool, more)
+        except BlkreelError as error:
+            self.monitor.notice(f"nothing was saved: {error}")
+            return
+        give_to_caller(path)
+        self.monitor.notice(f"saved {path}; the capture goes on")
 
     def _wait_for_command(self):
         """The capture has ended before its command: by time, by Ctrl-C or because the disk is full."""
-        if self.helper.error:
-            self.monitor.notice(f"the capture has ended early ({self.helper.error}); the command goes on")
+        early = self.helper.error or (self.helper.end and ledger.ended_early(self.helper.end))
+        if early:
+            self.monitor.notice(f"{early}; the command goes on")
         while not (self.interrupted or self._command_ended()):
             self._wait_for_change(None)
         if self.interrupted:
@@ -150,15 +183,25 @@ class _Session:
         if self.helper.error and not self.helper.died:
             raise self.helper.error
         metadata = {**self.spool_metadata, **self._ended()}
-        path = self.spool.finish(metadata)
+        try:
+            path = self.spool.finish(metadata)
+        except BlkreelError as error:
+            error.remedy = f"{error.remedy or 'mend that'}; then: blkreel recover {self.options.output}"
+            raise
         give_to_caller(path)
+        ios, moved = self._counts(path)
         return CaptureResult(
-            path=path, metadata=metadata, interrupted=self.interrupted,
-            ios=dict(zip(OPS, self.helper.ios.tolist(), strict=True)),
-            bytes=dict(zip(OPS, self.helper.bytes.tolist(), strict=True)),
+            path=path, metadata=metadata, interrupted=self.interrupted, ios=ios, bytes=moved,
             duration_ns=metadata["duration_ns"], missing=self._missing(metadata),
             incomplete=ledger.incomplete(metadata) if self.helper.end else [],
             command_exit_code=self.workload.exit_code if self.workload else None)
+
+    def _counts(self, path):
+        """I/Os and bytes by op: as the helper counted them, or of the trace where it could not."""
+        end = self.helper.end
+        if end and not self.ring:
+            return dict(zip(OPS, end["ios"], strict=True)), dict(zip(OPS, end["bytes"], strict=True))
+        return counts_by_op(open_trace(path))
 
     def _missing(self, metadata):
         return ledger.missing(metadata) if self.helper.end else metadata["import_warnings"]
@@ -169,27 +212,22 @@ class _Session:
         self.spool.discard()
 
     def _attached(self):
-        attached = self.helper.attached
-        self.spool_metadata = {
-            **_begun(self.options, self.drives),
-            "source_format": f"bpf:{attached['programs']}", "epoch_ns": attached["epoch_ns"],
-            "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}],
-            "queue_time_source": "block_io_start" if attached["io_start"] else "request",
-        }
+        self.spool_metadata = {**_begun(self.options, self.drives), **begun_metadata(self.helper.attached)}
         return self.spool_metadata
 
     def _ended(self):
         """What is known only at the end. A helper that died leaves its rows and no ledger, and the trace says so."""
-        end = self.helper.end
-        threads = {str(tid): entry for tid, entry in sorted(self.helper.threads.items())}
-        if end is None:
-            return {"threads": threads, "duration_ns": time.monotonic_ns() - self.helper.attached["epoch_ns"],
-                    "import_warnings": [f"the capture broke off: {self.helper.error}"]}
-        metadata = ledger.metadata_of(end, self.drives)
-        pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
-        return {**metadata, "threads": threads, "duration_ns": end["stopped_ns"],
-                "clock_pairs": [*self.spool_metadata["clock_pairs"], pair],
-                "import_warnings": ledger.incomplete(metadata)}
+        threads = {str(tid): entry for tid, entry in self.helper.threads.items()}
+        if self.helper.end:
+            found = {**ledger.ended(self.helper.end, self.spool_metadata), "threads": threads}
+            if self.ring:
+                found |= {"ring": self.ring.metadata(), "lost": self.ring.lost_since_begin(found["lost"])}
+            return found
+        return {"threads": threads, "duration_ns": time.monotonic_ns() - self.helper.attached["epoch_ns"],
+                "import_warnings": [f"the capture broke off: {self.helper.error}"]}
+
+    def _helper_ended(self):
+        return self.helper.error is not None or self.helper.end is not None
 
     def _command_ended(self):
         return self.workload is not None and self.workload.exit_code is not None
@@ -199,6 +237,10 @@ class _Session:
             self.changes.get(timeout=timeout_s)
         except queue.Empty:
             pass
+
+    def _on_save(self, number, frame):
+        self.saves_wanted += 1
+        self.changes.put("save")
 
     def _on_signal(self, number, frame):
         self.interrupted = True
@@ -235,10 +277,10 @@ def _drives(options, monitor) -> list[Drive]:
 def _begun(options, drives) -> dict:
     host = platform.uname()
     return {
-        "writer": f"blkreel {__version__}", "clock": "monotonic", "clock_resolution_ns": 1,
-        "capture_layer": "request", "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
+        "writer": f"blkreel {__version__}", "clock": "monotonic",
+        "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
         "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
-        "cpu_count": os.cpu_count(), "devices": [describe(drive) for drive in drives],
+        "cpu_count": os.cpu_count(), "devices": [{**describe(drive), "layer": layer_of(drive)} for drive in drives],
     }
 
 
@@ -252,9 +294,10 @@ def _drop_caches():
 
 
 @contextmanager
-def _signals(handler):
+def _signals(on_end, on_save):
     """Ctrl-C and its kin end the capture instead of the process, until the trace is whole."""
-    kept = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_end) | {signal.SIGUSR1: on_save}
+    kept = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -36,6 +36,10 @@ class _WithCommand(click.Command):
 @click.option("--path", type=click.Path(readable=False),
               help="Record the drive that holds this directory or file.")
 @click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="End after this time, like 60s or 5min.")
+@click.option("--keep", "keep_ns", type=TIME_NS, metavar="TIME",
+              help="Flight recorder: hold only what came in the last TIME.")
+@click.option("--max-size", "max_bytes", type=SIZE_BYTES, metavar="SIZE",
+              help="Flight recorder: hold only the last SIZE of rows, about 80 bytes per I/O.")
 @click.option("--cold", is_flag=True, help="Drop the page cache first, so that reads reach the drive.")
 @click.option("--user", help="Run the command as this user. Default: whoever called sudo.")
 @click.option("--ring-size", "ring_bytes", type=SIZE_BYTES, default="16M", show_default=True, metavar="SIZE",
@@ -46,25 +50,27 @@ class _WithCommand(click.Command):
 @force
 @as_json
 @click.pass_context
-def command(ctx, devices, output, path, duration_ns, cold, user, ring_bytes, programs, without_io_start, force,
-            as_json):
+def command(ctx, devices, as_json, without_io_start, **given):
     """Record each I/O of one or more drives into a trace: when, where, how long, and by which thread.
 
     With a COMMAND, the capture lasts as long as it runs, and its exit code is passed on; without, until
     Ctrl-C or for the time of --for. The whole drive is recorded, other programs' I/O included. With a
     COMMAND and neither DEVICE nor --path it is the drive under the current directory. Needs root.
 
+    With --keep or --max-size it goes on and holds only what came last, until Ctrl-C; the signal USR1 saves what is
+    held by then as OUTPUT-TIMESTAMP.
+
     \b
     sudo blkreel capture -o game.parquet --path ~/Games --cold -- ./start-game
     sudo blkreel capture /dev/nvme0n1 -o minute.parquet --for 60s
     sudo blkreel capture /dev/sda /dev/sdb -o both.parquet
+    sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
-    options = CaptureOptions(
-        output=output, devices=list(devices), path=path, command=ctx.meta["blkreel.command"], user=user,
-        duration_ns=duration_ns, cold=cold, force=force, ring_bytes=ring_bytes, programs=programs,
-        io_start=not without_io_start)
+    options = CaptureOptions(devices=list(devices), command=ctx.meta["blkreel.command"], io_start=not without_io_start,
+                             **given)
     # A command has the terminal for itself.
-    shown = nullcontext() if options.command else progress("capturing", duration_ns / 1e9 if duration_ns else None)
+    shown = nullcontext() if options.command else progress(
+        "capturing", options.duration_ns / 1e9 if options.duration_ns else None)
     with shown as task:
         result = run_capture(options, _Monitor(task))
     document = _document(result)

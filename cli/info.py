@@ -86,9 +86,12 @@ def _story(metadata, is_run):
         yield "command", " ".join(metadata["command"])
     if metadata.get("source_format"):
         yield "source", f"{metadata['source_format']}, kernel {metadata.get('kernel', 'unknown')}"
+    ring = metadata.get("ring")
+    if ring and ring["dropped_rows"]:
+        yield "ring", f"begins in mid-stream: {ring['dropped_rows']:,} I/Os before it were dropped"
     lost = metadata.get("lost")
     if lost:
-        yield "lost", f"{lost['total']:,} events"
+        yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
     if is_run:
         run = metadata["run"]
         yield "replay", f"of {run['source']['path']} at {run['pace']['name']} pace, idle {run['idle']['name']}"

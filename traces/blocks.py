@@ -1,7 +1,8 @@
-"""Columns crossing between Python and a helper, in blocks over a pipe.
+"""Columns crossing between Python and a helper, in blocks over a pipe or in a file.
 
 A stream is: one layout block, then rows and notes in any order, then one end block. A stream without
-its end block was cut off: its writer died. traces/native/blocks.h is the same contract in C.
+its end block was cut off: its writer died. block_file.py reads as far as one goes. traces/native/blocks.h is
+the same contract in C.
 
     header   24 bytes, little endian: magic u32, kind u16, zero u16, rows u32, zero u32, payload_bytes u64
     layout   JSON {"stream": name, "version": 1, "columns": [[name, "i8"], ...]}
@@ -73,7 +74,7 @@ class BlockReader:
         while True:
             kind, rows, payload = self._block()
             if kind == ROWS:
-                yield Rows(self._split(rows, payload), rows)
+                yield Rows(split_rows(self._types, rows, payload), rows)
             elif kind == NOTE:
                 yield Note(json.loads(payload))
             elif kind == END:
@@ -102,17 +103,6 @@ class BlockReader:
             where = "between two blocks, without its end block" if at_boundary and not data else "inside a block"
             raise BlockStreamError(f"{self._stream} stream ended {where}: its writer died")
         return data
-
-    def _split(self, rows, payload):
-        expected = sum(_padded(rows * dtype.itemsize) for _, dtype in self._types)
-        if expected != len(payload):
-            raise BlockStreamError(
-                f"{self._stream} block of {rows} rows has {len(payload)} bytes, not {expected}")
-        columns, start = {}, 0
-        for name, dtype in self._types:
-            columns[name] = np.frombuffer(payload, dtype, rows, start)
-            start += _padded(rows * dtype.itemsize)
-        return columns
 
 
 class BlockWriter:
@@ -149,6 +139,18 @@ class BlockWriter:
         view = memoryview(_HEADER.pack(MAGIC, kind, 0, rows, 0, len(payload)) + payload)
         while view:
             view = view[self._file.write(view):]
+
+
+def split_rows(types: list[tuple[str, np.dtype]], rows: int, payload: bytes) -> dict[str, np.ndarray]:
+    """The columns of a rows block, as views into its payload."""
+    expected = sum(_padded(rows * dtype.itemsize) for _, dtype in types)
+    if expected != len(payload):
+        raise BlockStreamError(f"a block of {rows} rows has {len(payload)} bytes, not {expected}")
+    columns, start = {}, 0
+    for name, dtype in types:
+        columns[name] = np.frombuffer(payload, dtype, rows, start)
+        start += _padded(rows * dtype.itemsize)
+    return columns
 
 
 def _padded(nbytes: int) -> int:

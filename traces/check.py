@@ -68,8 +68,6 @@ def _incompleteness(metadata) -> list[str]:
         warnings.append(f"{lost:,} events were lost while capturing")
     if metadata.get("unmatched"):
         warnings.append(f"{metadata['unmatched']:,} completions had no matching submission")
-    if metadata.get("recovered"):
-        warnings.append("recovered after its writer died: the last second may be missing")
     if metadata.get("import_warnings"):
         warnings += metadata["import_warnings"]
     run = metadata.get("run") or {}

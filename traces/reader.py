@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .errors import TraceError
-from .schema import COLUMN_TYPES, KEY_PREFIX, SCHEMA_VERSION, TRACE_SCHEMA
+from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
 from .shipped import located
 
 RUN_RECORDS = "records.parquet"
@@ -78,6 +78,17 @@ def open_trace(path) -> Trace:
         raise _damaged(path, error) from error
     _check_schema(path, schema, metadata)
     return Trace(path, metadata)
+
+
+def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
+    """I/Os and bytes by the name of the operation."""
+    ios, moved = dict.fromkeys(OPS, 0), dict.fromkeys(OPS, 0)
+    for batch in trace.batches(["op", "length_bytes"]):
+        op, length_bytes = batch["op"].to_numpy(), batch["length_bytes"].to_numpy()
+        for name, code in OPS.items():
+            ios[name] += int((op == code).sum())
+            moved[name] += int(length_bytes[op == code].sum())
+    return ios, moved
 
 
 def _check_envelope(path):

@@ -18,6 +18,10 @@ FLAGS = {
     "priority_realtime": 1 << 8,
     "priority_best_effort": 1 << 9,
     "priority_idle": 1 << 10,
+    # Caused by what the capture was made for: its command and all that it started, --pid or --cgroup.
+    "own": 1 << 11,
+    # Issued by a kernel thread long after `tid` asked for it, as writeback is.
+    "deferred": 1 << 12,
     # A run only: this I/O was late because the replay's queue was full, so the drive made it wait.
     "queue_full": 1 << 16,
 }
@@ -61,6 +65,7 @@ def _schema(columns) -> pa.Schema:
 
 TRACE_SCHEMA = _schema(_TRACE_COLUMNS)
 RUN_SCHEMA = _schema(_TRACE_COLUMNS + _RUN_COLUMNS)
+OPTIONAL_COLUMNS = [name for name, _ in _OPTIONAL_COLUMNS]
 COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _OPTIONAL_COLUMNS)
 
 

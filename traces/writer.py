@@ -30,12 +30,14 @@ _PAGE_BYTES = 8 << 20
 class TraceWriter:
     """Writes rows that come in order of `submit_ns`; Spool takes them in any order.
 
-    Nothing stands under `path` before close(). As a context manager it removes its temporary file
+    Nothing stands under `path` before close(); until then the rows are in `temporary`, on the same file
+    system, and `inode` is what the file will keep. As a context manager it removes its temporary file
     when the block ends by an exception or without close(). Raises OutputExists where `path` exists and
     `force` is not given, TraceError for rows out of order, BlkreelError when the disk is full.
     """
 
-    def __init__(self, path, schema: pa.Schema = TRACE_SCHEMA, *, force: bool = False):
+    def __init__(self, path, schema: pa.Schema = TRACE_SCHEMA, *, force: bool = False,
+                 temporary: Path | None = None):
         self.path = Path(path)
         self.rows = 0
         self._schema = schema
@@ -46,9 +48,10 @@ class TraceWriter:
         self._outstanding = np.empty(0, np.int64)
         self._boundary: list[dict] = []
         refuse_existing(self.path, force)
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        self._temporary = temporary or self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with _disk_errors(self.path):
             self._file = open(self._temporary, "wb")
+        self.inode = os.fstat(self._file.fileno()).st_ino
         self._parquet = pq.ParquetWriter(
             self._file, schema, compression="zstd", compression_level=3, version="2.6", store_schema=False,
             use_dictionary=[name for name in [*DICTIONARY_COLUMNS, "length_bytes"] if name in schema.names],
@@ -103,7 +106,8 @@ class TraceWriter:
         # Closed first, or its destructor complains of the closed file.
         with suppress(OSError):
             self._parquet.close()
-        self._file.close()
+        with suppress(OSError):  # a full disk has been told already
+            self._file.close()
 
     def _write_group(self, count):
         table = pa.concat_tables(self._gathered) if self._gathered else self._schema.empty_table()

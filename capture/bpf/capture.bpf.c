@@ -9,12 +9,12 @@
  * Times are taken here and not from the request: its own are cached per plug
  * since 6.9, so that neighbours share one stamp.
  */
-#include "kernel.h"
-#include "records.h"
+#include "bios.h"
+#include "emit.h"
+#include "entry.h"
+#include "maps.h"
 #include "request.h"
-
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "waits.h"
 
 #ifdef TYPED
 #define PROGRAM(name) SEC("tp_btf/" #name)
@@ -22,17 +22,7 @@
 #define PROGRAM(name) SEC("raw_tp/" #name)
 #endif
 
-#define THREAD_CACHE_ENTRIES 16384
-
 char LICENSE[] SEC("license") = "GPL";
-
-const volatile struct capture_config config SEC(".rodata.config") = {};
-struct capture_control control SEC(".data.control") = {};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
-} ring SEC(".maps");
 
 /* An array and not a hash: a third of its cost, and no entry is ever without room. */
 struct {
@@ -43,27 +33,6 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct cpu_ledger);
-} ledger SEC(".maps");
-
-struct cached_thread {
-	__s32 tid;
-	__u32 pad;
-	__u64 comm[2];
-};
-
-/* Whose name was told last, by tid modulo the size: a collision only tells a name again. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, THREAD_CACHE_ENTRIES);
-	__type(key, __u32);
-	__type(value, struct cached_thread);
-} threads SEC(".maps");
-
 /* Where a request stands. */
 struct place {
 	__s32 device; /* index into config.devices, -1: not ours */
@@ -72,20 +41,6 @@ struct place {
 	__u32 flush_slot;
 	bool in_range;
 };
-
-static __always_inline struct cpu_ledger *own_ledger(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&ledger, &zero);
-}
-
-#define COUNT(what)                                                      \
-	do {                                                             \
-		struct cpu_ledger *own__ = own_ledger();                 \
-		if (own__)                                               \
-			__sync_fetch_and_add(&own__->what, 1);           \
-	} while (0)
 
 static __always_inline struct request *request_of(const __u64 *args)
 {
@@ -107,7 +62,7 @@ static __always_inline struct place place_of(struct request *rq)
 	for (int i = 0; i < MAX_DEVICES; i++) {
 		if (i >= config.device_count)
 			break;
-		if (config.devices[i].number != number)
+		if (config.devices[i].number != number || config.devices[i].bio_based)
 			continue;
 		place.device = i;
 		place.data_slot = config.devices[i].slot_base;
@@ -137,106 +92,12 @@ static __always_inline struct slot *slot_at(__u32 index)
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-static __always_inline void count_lost(__u64 now_ns)
-{
-	struct cpu_ledger *own = own_ledger();
-	struct lost_interval *interval;
-	__u32 last;
-
-	if (!own)
-		return;
-	own->lost++;
-	last = own->interval_count;
-	if (last > 0)
-		last--;
-	/* Masked where the verifier can see it: older ones (6.1) forget a bound found by comparison. */
-	last &= MAX_LOST_INTERVALS - 1;
-	asm volatile("" : "+r"(last));
-	interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
-	/* With all intervals in use the last one widens. */
-	if (interval->count && now_ns - interval->last_ns > config.interval_gap_ns && last < MAX_LOST_INTERVALS - 1) {
-		last++;
-		interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
-	}
-	if (!interval->count)
-		interval->first_ns = now_ns;
-	interval->last_ns = now_ns;
-	interval->count++;
-	own->interval_count = last + 1;
-}
-
-/*
- * Waking the reader for each record costs ten times the record. It looks by
- * itself every few ms; only a ring that fills faster calls it. The look at the
- * fill level touches the reader's cache line, so one in sixteen looks; the low
- * bits of the time choose as well as a counter would.
- */
-static __always_inline __u64 wakeup_flags(__u64 now_ns)
-{
-	if (now_ns & 15)
-		return BPF_RB_NO_WAKEUP;
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < config.wakeup_bytes)
-		return BPF_RB_NO_WAKEUP;
-	return BPF_RB_FORCE_WAKEUP;
-}
-
-static __always_inline void emit(const struct slot *slot, __u64 complete_ns, __u64 now_ns)
-{
-	struct io_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-
-	if (!record) {
-		count_lost(now_ns);
-		return;
-	}
-	record->kind = RECORD_IO;
-	record->op = slot->op;
-	record->error = slot->error;
-	record->device = slot->device;
-	record->cpu = slot->cpu;
-	record->start_ns = slot->start_ns;
-	record->submit_ns = slot->submit_ns;
-	record->complete_ns = complete_ns;
-	record->sector = slot->sector;
-	record->length_bytes = slot->length_bytes;
-	record->flags = slot->flags;
-	record->tid = slot->tid;
-	record->pad = 0;
-	bpf_ringbuf_submit(record, wakeup_flags(now_ns));
-}
-
 /* The slot's tag came again, so its request has ended, unseen. */
 static __always_inline void give_up(struct slot *slot, __u64 now_ns)
 {
 	COUNT(reused);
 	emit(slot, 0, now_ns);
 	slot->state = SLOT_IDLE;
-}
-
-static __always_inline void tell_thread(__s32 tid, __s32 pid)
-{
-	__u32 index = (__u32)tid % THREAD_CACHE_ENTRIES;
-	struct cached_thread *cached = bpf_map_lookup_elem(&threads, &index);
-	struct thread_record *record;
-	struct task_struct *task, *leader;
-	__u64 comm[2] = {};
-
-	bpf_get_current_comm(comm, sizeof(comm));
-	if (!cached || (cached->tid == tid && cached->comm[0] == comm[0] && cached->comm[1] == comm[1]))
-		return;
-	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-	if (!record)
-		return; /* the name is told at the thread's next I/O */
-	cached->tid = tid;
-	cached->comm[0] = comm[0];
-	cached->comm[1] = comm[1];
-	record->kind = RECORD_THREAD;
-	record->tid = tid;
-	record->pid = pid;
-	__builtin_memcpy(record->comm, comm, sizeof(comm));
-	task = (struct task_struct *)bpf_get_current_task();
-	leader = BPF_CORE_READ(task, group_leader);
-	bpf_probe_read_kernel(record->process, sizeof(record->process), __builtin_preserve_access_index(&leader->comm));
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 /* The flags as they were at entry. The flush machinery strips some from the request, never from its bio. */
@@ -251,21 +112,16 @@ static __always_inline __u32 command_of(struct request *rq)
 	return bio ? command | READ(bio, bi_opf) : command;
 }
 
-/* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */
 static __always_inline void enter(struct slot *slot, struct request *rq, const struct place *place, __u64 start_ns)
 {
-	__u64 pid_tid = bpf_get_current_pid_tgid();
-
 	slot->request = (__u64)rq;
 	slot->start_ns = start_ns;
+	slot->op = place->op;
 	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
-	slot->tid = (__s32)pid_tid;
-	slot->cpu = bpf_get_smp_processor_id();
 	slot->device = place->device;
-	slot->state = SLOT_STARTED;
 	slot->ends_twice = 0;
-	slot->used = 1;
-	tell_thread(slot->tid, pid_tid >> 32);
+	enter_thread(slot, READ(rq, bio));
+	slot->state = SLOT_STARTED;
 }
 
 static __always_inline int on_start(struct request *rq, bool from_insert)
@@ -311,6 +167,7 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 {
 	struct slot *slot = slot_at(place.flush_slot);
 	struct slot *data = slot_at(place.data_slot);
+	bool known;
 
 	if (!slot || !data)
 		return;
@@ -320,8 +177,16 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->start_ns = 0;
 	slot->flags = trace_flags_of(READ(rq, cmd_flags), OP_FLUSH, 0);
 	/* It runs for the request whose tag it carries, where that one's entry was seen. */
-	slot->tid = data->used && config.has_io_start ? data->tid : -1;
-	slot->cpu = data->used && config.has_io_start ? data->cpu : -1;
+	known = data->used && config.has_io_start;
+	slot->tid = known ? data->tid : -1;
+	slot->cpu = known ? data->cpu : -1;
+	slot->flags |= known ? data->flags & FLAG_OWN : 0;
+	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
+	slot->waited_submit_ns = known ? data->waited_submit_ns : 0;
+	slot->waited_complete_ns = known ? data->waited_complete_ns : 0;
+	slot->waited_for = 0;
+	slot->inode = known ? data->inode : NO_INODE;
+	slot->cgroup = known ? data->cgroup : 0;
 	slot->device = place.device;
 	slot->op = OP_FLUSH;
 	slot->submit_ns = now_ns;
@@ -366,8 +231,13 @@ int rq_issue(__u64 *args)
 	}
 	if (slot->state != SLOT_STARTED || slot->request != (__u64)rq) {
 		enter(slot, rq, &place, config.has_io_start ? 0 : READ(rq, start_time_ns));
-		if (config.has_io_start)
-			slot->tid = -1; /* entered before the capture began: who runs here may only dispatch it */
+		if (config.has_io_start) {
+			/* Entered before the capture began: who runs here may only dispatch it. */
+			slot->tid = -1;
+			slot->waited_submit_ns = 0;
+			slot->waited_complete_ns = 0;
+			slot->waited_for = 0;
+		}
 	}
 	slot->op = place.op;
 	slot->submit_ns = now_ns;
@@ -459,8 +329,10 @@ int rq_complete(__u64 *args)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	place = place_of(rq);
-	if (!place.in_range || place.op == OP_OTHER)
+	if (!place.in_range || place.op == OP_OTHER) {
+		forget_completion();
 		return 0;
+	}
 	slot = slot_at(place.op == OP_FLUSH ? place.flush_slot : place.data_slot);
 	if (!slot)
 		return 0;
@@ -476,7 +348,71 @@ int rq_complete(__u64 *args)
 	}
 	slot->remaining_bytes = 0;
 	emit(slot, now_ns, now_ns);
+	note_completion(slot, now_ns, args);
 	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && in_flush_sequence(rq);
 	slot->state = SLOT_IDLE;
+	return 0;
+}
+
+PROGRAM(sched_waking)
+int waking(__u64 *args)
+{
+	on_waking(args, (struct task_struct *)args[0]);
+	return 0;
+}
+
+PROGRAM(block_bio_queue)
+int bio_queue(__u64 *args)
+{
+	if (control.phase == PHASE_RUNNING)
+		on_bio_queue((struct bio *)(config.bio_is_second ? args[1] : args[0]));
+	return 0;
+}
+
+PROGRAM(block_bio_complete)
+int bio_complete(__u64 *args)
+{
+	if (control.phase != PHASE_OFF)
+		on_bio_complete(args, (struct bio *)args[1]);
+	return 0;
+}
+
+PROGRAM(writeback_dirty_folio)
+int dirty_folio(__u64 *args)
+{
+	on_dirty((struct address_space *)args[1]);
+	return 0;
+}
+
+/* The name of the same before 5.18. */
+PROGRAM(writeback_dirty_page)
+int dirty_page(__u64 *args)
+{
+	on_dirty((struct address_space *)args[1]);
+	return 0;
+}
+
+PROGRAM(sched_process_fork)
+int process_fork(__u64 *args)
+{
+	struct task_struct *parent = (struct task_struct *)args[0], *child = (struct task_struct *)args[1];
+	__s32 pid = READ(child, tgid), parent_pid = READ(parent, tgid);
+	__u8 one = 1;
+
+	forget_thread(READ(child, pid));
+	if (pid != parent_pid && bpf_map_lookup_elem(&own_pids, &parent_pid))
+		bpf_map_update_elem(&own_pids, &pid, &one, BPF_ANY);
+	return 0;
+}
+
+PROGRAM(sched_process_exit)
+int process_exit(__u64 *args)
+{
+	struct task_struct *task = (struct task_struct *)args[0];
+	struct signal_struct *signal = READ(task, signal);
+	__s32 pid = READ(task, tgid);
+
+	if (signal && BPF_CORE_READ(signal, live.counter) == 0)
+		bpf_map_delete_elem(&own_pids, &pid);
 	return 0;
 }

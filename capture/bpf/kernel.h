@@ -21,6 +21,95 @@ struct gendisk {
 	int first_minor;
 };
 
+struct block_device {
+	struct gendisk *bd_disk;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	struct hlist_head i_dentry;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+union dentry_links {
+	struct hlist_node d_alias;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	union dentry_links d_u;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct page {
+	unsigned long compound_head;
+	struct address_space *mapping;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct iomap_dio {
+	struct kiocb *iocb;
+	bool wait_for_completion;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+	struct blkcg_gq *parent;
+};
+
+struct bvec_iter {
+	sector_t bi_sector;
+	unsigned int bi_size;
+};
+
 struct request_queue {
 	struct gendisk *disk; /* since 5.17 */
 };
@@ -30,8 +119,15 @@ struct blk_mq_hw_ctx {
 };
 
 struct bio {
+	struct block_device *bi_bdev; /* since 5.12 */
 	unsigned int bi_opf;
 	unsigned short bi_ioprio;
+	__u8 bi_status;
+	struct bvec_iter bi_iter;
+	void *bi_end_io;
+	void *bi_private;
+	struct blkcg_gq *bi_blkg;
+	struct bio_vec *bi_io_vec;
 };
 
 struct request {
@@ -55,12 +151,29 @@ struct request___ioprio {
 	unsigned short ioprio; /* moved to the bio in 6.14 */
 };
 
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+};
+
 struct task_struct {
 	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	void *stack;
+	unsigned int flags;
+	int pid;
+	int tgid;
+	unsigned int in_iowait : 1;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	char comm[16];
 };
 
 #pragma clang attribute pop
+
+/* A macro, unknown to BTF: include/linux/sched.h. */
+#define PF_KTHREAD 0x00200000
 
 /* Before 6.11 the flags were macros, unknown to BTF. */
 #define RQF_FLUSH_SEQ_BEFORE_ENUM 4

@@ -74,18 +74,21 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 	return READ((struct request___rq_disk *)rq, rq_disk);
 }
 
+static __always_inline __u8 class_of(__u16 priority)
+{
+	return priority >> 13 <= 3 ? priority >> 13 : 0;
+}
+
 static __always_inline __u8 priority_class_of(struct request *rq)
 {
 	struct bio *bio;
-	__u32 class;
 
 	if (bpf_core_field_exists(struct request___ioprio, ioprio)) {
-		class = READ((struct request___ioprio *)rq, ioprio) >> 13;
+		return class_of(READ((struct request___ioprio *)rq, ioprio));
 	} else {
 		bio = READ(rq, bio);
-		class = bio ? READ(bio, bi_ioprio) >> 13 : 0;
+		return bio ? class_of(READ(bio, bi_ioprio)) : 0;
 	}
-	return class <= 3 ? class : 0;
 }
 
 /* A request in the hands of the flush machinery: its data is a step among others. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "drain.h"
+#include "names.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -50,12 +53,65 @@ static void flush_threads(struct drain *drain)
 		print_json_text(file, thread->comm, sizeof(thread->comm));
 		fputs("\", \"", file);
 		print_json_text(file, thread->process, sizeof(thread->process));
+		fputs("\", \"", file);
+		print_json_text(file, name_of_cgroup(thread->cgroup), PATH_MAX);
 		fputs("\"]", file);
 	}
 	fputs("]}", file);
 	fclose(file);
 	outbox_post_json(drain->outbox, BLOCK_NOTE, json);
 	drain->thread_count = 0;
+}
+
+/* From the root of its file system to the file: the kernel's side begins at the file. */
+static void print_path(FILE *file, const struct file_record *record)
+{
+	const char *mount = mount_of(record->filesystem >> 20, record->filesystem & 0xfffff);
+	const char *parts[MAX_PATH_PARTS];
+	const char *at = record->names, *end = record->names + MAX_PATH_BYTES;
+	int count = 0;
+
+	while (count < record->parts && count < MAX_PATH_PARTS && at < end) {
+		parts[count++] = at;
+		at += strnlen(at, end - at) + 1;
+	}
+	if (mount)
+		print_json_text(file, mount, PATH_MAX);
+	for (int i = count - 1; i >= 0; i--) {
+		fputc('/', file);
+		print_json_text(file, parts[i], end - parts[i]);
+	}
+}
+
+static void flush_files(struct drain *drain)
+{
+	char *json = NULL;
+	size_t length;
+	FILE *file;
+
+	if (!drain->file_count)
+		return;
+	file = open_memstream(&json, &length);
+	fputs("{\"note\": \"files\", \"files\": [", file);
+	for (size_t i = 0; i < drain->file_count; i++) {
+		const struct file_record *record = &drain->files[i];
+
+		fprintf(file, "%s{\"filesystem\": \"%u:%u\", \"inode\": %" PRIu64 ", \"path\": \"", i ? ", " : "",
+			record->filesystem >> 20, record->filesystem & 0xfffff, (uint64_t)record->inode);
+		print_path(file, record);
+		fputs("\"}", file);
+	}
+	fputs("]}", file);
+	fclose(file);
+	outbox_post_json(drain->outbox, BLOCK_NOTE, json);
+	drain->file_count = 0;
+}
+
+static void add_file(struct drain *drain, const struct file_record *record)
+{
+	if (drain->file_count == FILES_PER_NOTE)
+		flush_files(drain);
+	drain->files[drain->file_count++] = *record;
 }
 
 static void add_thread(struct drain *drain, const struct thread_record *record)
@@ -69,9 +125,9 @@ static void add_thread(struct drain *drain, const struct thread_record *record)
 	drain->threads[drain->thread_count++] = *record;
 }
 
-void drain_add(struct drain *drain, const struct io_record *record)
+void drain_add(struct drain *drain, const struct io_record *record, const struct io_file_record *file)
 {
-	row_append(drain->block, record, drain->epoch_ns);
+	row_append(drain->block, record, file, drain->epoch_ns);
 	atomic_fetch_add_explicit(&drain->rows, 1, memory_order_relaxed);
 	if (record->complete_ns && record->complete_ns <= atomic_load_explicit(&drain->stopped_ns, memory_order_relaxed) &&
 	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER)
@@ -86,6 +142,7 @@ void drain_add(struct drain *drain, const struct io_record *record)
 void drain_flush(struct drain *drain)
 {
 	flush_threads(drain);
+	flush_files(drain);
 	if (drain->block->rows) {
 		outbox_post_rows(drain->outbox, drain->block);
 		drain->block = outbox_take(drain->outbox);
@@ -98,9 +155,11 @@ static int on_record(void *context, void *data, size_t size)
 	struct drain *drain = context;
 
 	if (*(uint8_t *)data == RECORD_IO && size >= sizeof(struct io_record))
-		drain_add(drain, data);
+		drain_add(drain, data, size >= sizeof(struct io_file_record) ? data : NULL);
 	else if (*(uint8_t *)data == RECORD_THREAD && size >= sizeof(struct thread_record))
 		add_thread(drain, data);
+	else if (*(uint8_t *)data == RECORD_FILE && size >= sizeof(struct file_record))
+		add_file(drain, data);
 	return 0;
 }
 
@@ -138,6 +197,9 @@ int drain_start(struct drain *drain, struct outbox *outbox, int ring_fd, uint64_
 	drain->outbox = outbox;
 	drain->epoch_ns = epoch_ns;
 	atomic_store(&drain->stopped_ns, UINT64_MAX);
+	drain->files = calloc(FILES_PER_NOTE, sizeof(*drain->files));
+	if (!drain->files)
+		return -ENOMEM;
 	drain->ring = ring_buffer__new(ring_fd, on_record, drain, NULL);
 	if (!drain->ring)
 		return -errno;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define THREADS_PER_NOTE 64
+#define FILES_PER_NOTE 64
 
 struct ring_buffer;
 
@@ -33,6 +34,8 @@ struct drain {
 	uint64_t handed_over_ns;
 	struct thread_record threads[THREADS_PER_NOTE];
 	size_t thread_count;
+	struct file_record *files; /* FILES_PER_NOTE */
+	size_t file_count;
 	pthread_t thread;
 };
 
@@ -42,8 +45,8 @@ int drain_start(struct drain *drain, struct outbox *outbox, int ring_fd, uint64_
 /* Empties the ring and ends the thread. From then on drain_add may be called. */
 void drain_stop(struct drain *drain);
 
-/* Adds one record, as the ring's reader does. */
-void drain_add(struct drain *drain, const struct io_record *record);
+/* Adds one record, as the ring's reader does. `file` is NULL where files are not recorded. */
+void drain_add(struct drain *drain, const struct io_record *record, const struct io_file_record *file);
 
 /* Hands over what is gathered. */
 void drain_flush(struct drain *drain);

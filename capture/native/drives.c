@@ -76,8 +76,9 @@ int drive_open(struct drive *drive, const char *number)
 	if (requests > drive->depth)
 		drive->depth = requests;
 	drive->queues = measure_queues(drive);
-	if (!drive->queues)
-		return fail("capture the drive below it, see: lsblk", "device %s has no request queue of its own", number);
+	drive->bio_based = !drive->queues;
+	if (drive_read_counts(drive, &drive->at_start))
+		return fail("see: lsblk", "there is no whole device %s", number);
 	return 0;
 }
 
@@ -98,6 +99,11 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 	return found >= 2 ? 0 : -EPROTO;
 }
 
+uint64_t disk_counts_total(const struct disk_counts *counts)
+{
+	return counts->reads + counts->writes + counts->discards + counts->flushes;
+}
+
 size_t drives_lay_out(const struct drive *drives, size_t count, struct device_config *config)
 {
 	size_t slots = 0;
@@ -105,6 +111,7 @@ size_t drives_lay_out(const struct drive *drives, size_t count, struct device_co
 	for (size_t i = 0; i < count; i++) {
 		config[i] = (struct device_config){
 			.number = drives[i].major << 20 | drives[i].minor,
+			.bio_based = drives[i].bio_based,
 			.queues = drives[i].queues,
 			.depth = drives[i].depth,
 			.slot_base = slots,

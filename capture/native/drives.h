@@ -5,6 +5,7 @@
 
 #include "records.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,17 +20,21 @@ struct disk_counts {
 struct drive {
 	unsigned int major;
 	unsigned int minor;
+	bool bio_based; /* no request queue: its bios are recorded */
 	uint32_t queues;
 	uint32_t depth; /* highest tag that a queue may give out, with room for a change of scheduler */
 	struct disk_counts at_start;
 	struct disk_counts at_stop;
+	uint64_t uncertain; /* completed while its counters were read and the capture switched: on either side */
 };
 
-/* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where it has no request queues. */
+/* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
 int drive_open(struct drive *drive, const char *number);
 
 /* Returns 0 or a negative errno. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
+
+uint64_t disk_counts_total(const struct disk_counts *counts);
 
 /* Lays the drives' slots one behind the other. Returns the number of slots. */
 size_t drives_lay_out(const struct drive *drives, size_t count, struct device_config *config);

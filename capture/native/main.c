@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* blkreel-capture: the privileged half of `blkreel capture`. Blocks of rows on stdout; ends with stdin. */
+/*
+ * blkreel-capture: the privileged half of `blkreel capture`. Blocks of rows go
+ * to a file that it inherits, a line of JSON to stdout for what its parent
+ * should know; it ends with its stdin.
+ */
 #include "failure.h"
 #include "session.h"
 
@@ -12,15 +16,36 @@
 #define MAX_RING_BYTES (1u << 30)
 
 static const char usage[] =
-	"usage: blkreel-capture --device MAJOR:MINOR ... [--programs tp_btf|raw_tp] [--ring-bytes N]\n"
-	"                       [--without-io-start] [--probe] [--verbose]\n";
+	"usage: blkreel-capture --device MAJOR:MINOR ... --rows-fd N [--reserve-fd N] [--programs tp_btf|raw_tp]\n"
+	"                       [--ring-bytes N] [--files] [--own] [--own-cgroup DIRECTORY] [--own-only]\n"
+	"                       [--without-io-start] [--verbose]\n"
+	"       blkreel-capture --probe [--programs tp_btf|raw_tp] [--verbose]\n";
 
-enum option_code { DEVICE = 1, PROGRAMS, RING_BYTES, WITHOUT_IO_START, PROBE, VERBOSE };
+enum option_code {
+	DEVICE = 1,
+	ROWS_FD,
+	RESERVE_FD,
+	PROGRAMS,
+	RING_BYTES,
+	FILES,
+	OWN,
+	OWN_CGROUP,
+	OWN_ONLY,
+	WITHOUT_IO_START,
+	PROBE,
+	VERBOSE,
+};
 
 static const struct option options_known[] = {
 	{ "device", required_argument, NULL, DEVICE },
+	{ "rows-fd", required_argument, NULL, ROWS_FD },
+	{ "reserve-fd", required_argument, NULL, RESERVE_FD },
 	{ "programs", required_argument, NULL, PROGRAMS },
 	{ "ring-bytes", required_argument, NULL, RING_BYTES },
+	{ "files", no_argument, NULL, FILES },
+	{ "own", no_argument, NULL, OWN },
+	{ "own-cgroup", required_argument, NULL, OWN_CGROUP },
+	{ "own-only", no_argument, NULL, OWN_ONLY },
 	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
 	{ "probe", no_argument, NULL, PROBE },
 	{ "verbose", no_argument, NULL, VERBOSE },
@@ -50,7 +75,7 @@ static int set_ring_bytes(struct session_options *options, const char *text)
 
 int main(int argc, char **argv)
 {
-	struct session_options options = { .ring_bytes = 16u << 20 };
+	struct session_options options = { .ring_bytes = 16u << 20, .rows_fd = -1, .reserve_fd = -1 };
 	bool probe = false;
 	int option, err = 0;
 
@@ -59,11 +84,30 @@ int main(int argc, char **argv)
 		case DEVICE:
 			err = add_drive(&options, optarg);
 			break;
+		case ROWS_FD:
+			options.rows_fd = atoi(optarg);
+			break;
+		case RESERVE_FD:
+			options.reserve_fd = atoi(optarg);
+			break;
 		case PROGRAMS:
 			options.kind = strcmp(optarg, "auto") ? optarg : NULL;
 			break;
 		case RING_BYTES:
 			err = set_ring_bytes(&options, optarg);
+			break;
+		case FILES:
+			options.files = true;
+			break;
+		case OWN:
+			options.own = true;
+			break;
+		case OWN_CGROUP:
+			options.own = true;
+			options.own_cgroup = optarg;
+			break;
+		case OWN_ONLY:
+			options.own_only = true;
 			break;
 		case WITHOUT_IO_START:
 			options.without_io_start = true;
@@ -81,7 +125,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		return 1;
-	if (!probe && !options.drive_count) {
+	if (!probe && (!options.drive_count || options.rows_fd < 0)) {
 		fputs(usage, stderr);
 		return 2;
 	}

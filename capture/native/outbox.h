@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What waits to be written, and the thread that writes it: the drain must
- * never wait for a pipe. Memory is fixed: when all blocks are full the drain
- * waits, the ring fills, and what then is lost is counted in the kernel.
+ * What waits to be written into the spool, and the thread that writes it: the
+ * drain must never wait for a disk. Memory is fixed: when all blocks are full
+ * the drain waits, the ring fills, and what then is lost is counted in the kernel.
  */
 #ifndef BLKREEL_OUTBOX_H
 #define BLKREEL_OUTBOX_H
@@ -11,7 +11,9 @@
 #include "rows.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct message {
 	enum block_kind kind;
@@ -20,10 +22,22 @@ struct message {
 	struct message *next;
 };
 
+/* What stands in the file. Written by the writer's thread; to be read once it has ended. */
+struct written {
+	uint64_t rows;
+	uint64_t unwritten_rows; /* came after a write had failed */
+	uint64_t ios[OP_COUNT];
+	uint64_t bytes[OP_COUNT];
+};
+
 struct outbox {
 	int fd;
+	int reserve_fd; /* -1: none */
+	uint64_t reserved_bytes;
 	int failed_fd; /* an eventfd: readable once a write failed */
 	int error; /* negative errno of that write */
+	struct written written;
+	atomic_uint_least64_t whole_bytes; /* length of the file up to its last whole block */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t posted;
@@ -34,8 +48,13 @@ struct outbox {
 	bool closed;
 };
 
-/* Starts the writer. Returns 0 or a negative errno. */
-int outbox_open(struct outbox *outbox, int fd);
+/*
+ * Starts the writer, at the present position of fd. Half of what it
+ * writes is kept free in reserve_fd, so that a full disk leaves room for the
+ * trace: a row takes 69 bytes here and rarely more than 30 there. Returns 0 or
+ * a negative errno.
+ */
+int outbox_open(struct outbox *outbox, int fd, int reserve_fd);
 
 /* Takes an empty block; waits until one is free. */
 struct row_block *outbox_take(struct outbox *outbox);
@@ -44,7 +63,11 @@ void outbox_post_rows(struct outbox *outbox, struct row_block *block);
 /* Takes over the text, which was malloc'ed. */
 void outbox_post_json(struct outbox *outbox, enum block_kind kind, char *json);
 
-/* Writes what waits and ends the thread. Returns 0 or the negative errno of the first write that failed. */
+/*
+ * Writes what waits and ends the thread. Returns 0 or the negative errno of the
+ * first write that failed; the file then ends with its last whole block, and
+ * more may be written there.
+ */
 int outbox_close(struct outbox *outbox);
 
 #endif

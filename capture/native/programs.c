@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "programs.h"
 #include "failure.h"
+#include "symbols.h"
 
 #include "raw_tp.skel.h"
 #include "tp_btf.skel.h"
@@ -9,6 +10,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #define LOST_INTERVAL_GAP_NS 100000000ull
+#define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; one more is lost, and counted so */
 
 static bool verbose;
 
@@ -34,6 +37,8 @@ static int print_if_verbose(enum libbpf_print_level level, const char *format, v
 struct features {
 	bool io_start; /* since 6.5 */
 	bool request_is_second; /* before 5.11: (queue, request) */
+	bool bio_is_second;
+	bool dirty_folio; /* since 5.18, a page before */
 };
 
 /* The number of arguments of a tracepoint, -1 where this kernel does not have it. */
@@ -63,6 +68,8 @@ static int probe_features(struct features *features)
 			    "this kernel does not describe its types (/sys/kernel/btf/vmlinux: %s)", strerror(errno));
 	features->io_start = tracepoint_arguments(btf, "block_io_start") >= 0;
 	features->request_is_second = tracepoint_arguments(btf, "block_rq_issue") == 2;
+	features->bio_is_second = tracepoint_arguments(btf, "block_bio_queue") == 2;
+	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
 	btf__free(btf);
 	return 0;
 }
@@ -76,6 +83,51 @@ static struct bpf_object *open_kind(const char *kind)
 	return bpf_object__open_mem(bytes, size, &options);
 }
 
+/* Which programs this capture needs; each that is attached costs something at each of its events. */
+static int choose_programs(struct bpf_object *object, const struct programs_options *options,
+			   const struct features *features)
+{
+	bool requests = !options->device_count, bios = false;
+	bool by_process = options->own && !options->own_cgroup;
+	struct bpf_program *program;
+
+	for (uint32_t i = 0; i < options->device_count; i++) {
+		bios |= options->devices[i].bio_based;
+		requests |= !options->devices[i].bio_based;
+	}
+	bpf_object__for_each_program(program, object) {
+		const char *name = bpf_program__name(program);
+		const struct {
+			const char *name;
+			bool wanted;
+		} all[] = {
+			{ "io_start", requests && features->io_start },
+			{ "rq_insert", requests && !features->io_start },
+			{ "rq_issue", requests },
+			{ "rq_requeue", requests },
+			{ "rq_merge", requests },
+			{ "rq_complete", requests },
+			{ "waking", true },
+			{ "bio_queue", bios },
+			{ "bio_complete", bios },
+			{ "dirty_folio", options->files && features->dirty_folio },
+			{ "dirty_page", options->files && !features->dirty_folio },
+			{ "process_fork", by_process },
+			{ "process_exit", by_process },
+		};
+
+		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+			if (!strcmp(all[i].name, name) && bpf_program__set_autoload(program, all[i].wanted))
+				return -EINVAL;
+	}
+	return 0;
+}
+
+static int set_size(struct bpf_object *object, const char *name, uint32_t entries)
+{
+	return bpf_map__set_max_entries(bpf_object__find_map_by_name(object, name), entries ? entries : 1);
+}
+
 static int configure(struct bpf_object *object, const struct programs_options *options,
 		     const struct features *features)
 {
@@ -84,22 +136,35 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 		.device_count = options->device_count,
 		.has_io_start = features->io_start,
 		.request_is_second = features->request_is_second,
+		.bio_is_second = features->bio_is_second,
+		.files = options->files,
+		.own = options->own,
+		.own_by_cgroup = options->own_cgroup != NULL,
+		.own_only = options->own_only,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,
 	};
-	struct bpf_program *program;
+	bool bios = false;
 	int err;
 
+	find_symbols((struct symbol[]){
+		{ "submit_bio_wait_endio", &config.end_of_waited_bio },
+		{ "iomap_dio_bio_end_io", &config.end_of_direct_io },
+		{ "bio_chain_endio", &config.end_of_chained_bio },
+		{ 0 },
+	});
 	memcpy(config.devices, options->devices, options->device_count * sizeof(config.devices[0]));
+	for (uint32_t i = 0; i < options->device_count; i++)
+		bios |= options->devices[i].bio_based;
 	err = bpf_map__set_initial_value(config_map, &config, sizeof(config));
 	if (!err)
-		err = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), options->ring_bytes);
+		err = set_size(object, "ring", options->ring_bytes);
 	if (!err)
-		err = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "slots"),
-					       options->slot_count ? options->slot_count : 1);
-	program = bpf_object__find_program_by_name(object, features->io_start ? "rq_insert" : "io_start");
+		err = set_size(object, "slots", options->slot_count);
 	if (!err)
-		err = bpf_program__set_autoload(program, false);
+		err = set_size(object, "bios", bios ? BIOS_IN_FLIGHT : 1);
+	if (!err)
+		err = choose_programs(object, options, features);
 	return err;
 }
 
@@ -128,6 +193,20 @@ static int attach_all(struct programs *programs)
 	return 0;
 }
 
+/* The directory has been looked at before: what goes wrong here is the kernel's. */
+static int watch_cgroup(struct bpf_object *object, const char *directory)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t zero = 0;
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	err = bpf_map_update_elem(bpf_object__find_map_fd_by_name(object, "own_cgroup"), &zero, &fd, BPF_ANY);
+	close(fd);
+	return err;
+}
+
 static int try_kind(struct programs *programs, const struct programs_options *options,
 		    const struct features *features, const char *kind)
 {
@@ -147,6 +226,8 @@ static int try_kind(struct programs *programs, const struct programs_options *op
 		goto out_close;
 	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
 	programs->ledger_fd = bpf_object__find_map_fd_by_name(programs->object, "ledger");
+	programs->bios_fd = bpf_object__find_map_fd_by_name(programs->object, "bios");
+	programs->own_pids_fd = bpf_object__find_map_fd_by_name(programs->object, "own_pids");
 	programs->control = map_memory(programs->object, ".data.control", sizeof(struct capture_control),
 				       PROT_READ | PROT_WRITE);
 	programs->slots = map_memory(programs->object, "slots",
@@ -155,7 +236,9 @@ static int try_kind(struct programs *programs, const struct programs_options *op
 		err = -errno;
 		goto out_close;
 	}
-	err = attach_all(programs);
+	err = options->own_cgroup ? watch_cgroup(programs->object, options->own_cgroup) : 0;
+	if (!err)
+		err = attach_all(programs);
 	if (!err)
 		return 0;
 out_close:
@@ -199,6 +282,13 @@ void programs_close(struct programs *programs)
 	programs_detach(programs);
 	bpf_object__close(programs->object);
 	programs->object = NULL;
+}
+
+int programs_own_pid(const struct programs *programs, int32_t pid)
+{
+	uint8_t one = 1;
+
+	return bpf_map_update_elem(programs->own_pids_fd, &pid, &one, BPF_ANY);
 }
 
 uint64_t programs_recursion_misses(const struct programs *programs)

@@ -3,18 +3,25 @@
 
 #include <errno.h>
 
+#define FILE_COLUMNS 2
 #define SECTOR_BYTES 512 /* of the kernel, whatever the drive's block size */
 
 static const struct block_column columns[ROW_COLUMNS] = {
 	{ "submit_ns", 8 }, { "latency_ns", 8 }, { "queue_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 },
 	{ "flags", 4 }, { "tid", 4 }, { "device", 2 }, { "cpu", 2 }, { "status", 2 }, { "op", 1 },
+	{ "waited_on", 8 }, { "think_ns", 8 }, { "inode", 8 }, { "cgroup", 8 },
 };
 
-const struct block_layout row_layout = {
+struct block_layout row_layout = {
 	.stream = "capture",
 	.columns = columns,
-	.column_count = ROW_COLUMNS,
+	.column_count = ROW_COLUMNS - FILE_COLUMNS,
 };
+
+void rows_have_files(bool files)
+{
+	row_layout.column_count = files ? ROW_COLUMNS : ROW_COLUMNS - FILE_COLUMNS;
+}
 
 int16_t status_errno(int16_t error)
 {
@@ -28,8 +35,10 @@ int16_t status_errno(int16_t error)
 	return error < (int16_t)(sizeof(errno_of) / sizeof(errno_of[0])) ? -errno_of[error] : -EIO;
 }
 
-void row_append(struct row_block *block, const struct io_record *record, uint64_t epoch_ns)
+void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
+		uint64_t epoch_ns)
 {
+	bool waited = record->waited_complete_ns && record->waited_submit_ns >= epoch_ns;
 	uint32_t at = block->rows++;
 
 	block->submit_ns[at] = (int64_t)(record->submit_ns - epoch_ns);
@@ -44,6 +53,10 @@ void row_append(struct row_block *block, const struct io_record *record, uint64_
 	block->cpu[at] = record->cpu;
 	block->status[at] = status_errno(record->error);
 	block->op[at] = (int8_t)record->op;
+	block->waited_on[at] = waited ? (int64_t)(record->waited_submit_ns - epoch_ns) : -1;
+	block->think_ns[at] = waited ? (int64_t)(record->submit_ns - record->waited_complete_ns) : 0;
+	block->inode[at] = file && file->inode != NO_INODE ? (int64_t)file->inode : -1;
+	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
 }
 
 void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])
@@ -51,6 +64,7 @@ void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS
 	const void *const all[ROW_COLUMNS] = {
 		block->submit_ns, block->latency_ns, block->queue_ns, block->offset_bytes, block->length_bytes,
 		block->flags, block->tid, block->device, block->cpu, block->status, block->op,
+		block->waited_on, block->think_ns, block->inode, block->cgroup,
 	};
 
 	for (int i = 0; i < ROW_COLUMNS; i++)

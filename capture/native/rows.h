@@ -6,10 +6,11 @@
 #include "blocks.h"
 #include "records.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ROWS_PER_BLOCK 16384
-#define ROW_COLUMNS 11
+#define ROW_COLUMNS 15 /* without files the last two are left out */
 
 /* Columns in the order of row_layout. */
 struct row_block {
@@ -26,12 +27,20 @@ struct row_block {
 	int16_t cpu[ROWS_PER_BLOCK];
 	int16_t status[ROWS_PER_BLOCK];
 	int8_t op[ROWS_PER_BLOCK];
+	int64_t waited_on[ROWS_PER_BLOCK]; /* submit_ns of the I/O waited for; numbers of rows are known at the end only */
+	int64_t think_ns[ROWS_PER_BLOCK];
+	int64_t inode[ROWS_PER_BLOCK];
+	int64_t cgroup[ROWS_PER_BLOCK];
 };
 
-extern const struct block_layout row_layout;
+extern struct block_layout row_layout;
 
-/* Adds one row; times become relative to epoch_ns. The block must have room. */
-void row_append(struct row_block *block, const struct io_record *record, uint64_t epoch_ns);
+/* With files, rows have the columns inode and cgroup. Decided once, before the first block. */
+void rows_have_files(bool files);
+
+/* Adds one row; times become relative to epoch_ns. The block must have room. `file` may be NULL. */
+void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
+		uint64_t epoch_ns);
 
 /* Points at the columns of a block as block_write_rows wants them. */
 void row_columns(const struct row_block *block, const void *columns[ROW_COLUMNS]);

@@ -12,14 +12,20 @@ struct session_options {
 	const char *kind;
 	bool without_io_start;
 	uint32_t ring_bytes;
+	bool files;
+	bool own;
+	bool own_only;
+	const char *own_cgroup;
 	struct drive drives[MAX_DEVICES];
 	size_t drive_count;
+	int rows_fd; /* the spool: layout, rows, notes and the end block */
+	int reserve_fd; /* -1: none; see outbox.h */
 };
 
 /* Loads the programs, says which kind as JSON on stdout, and leaves. Returns the exit code. */
 int session_probe(struct session_options *options);
 
-/* Captures until stdin ends or a signal comes; blocks go to stdout. Returns the exit code. */
+/* Captures until stdin ends, a signal comes or the disk is full; stdout says how it goes. Returns the exit code. */
 int session_run(struct session_options *options);
 
 #endif

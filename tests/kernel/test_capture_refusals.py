@@ -1,5 +1,6 @@
 """A capture that cannot begin says why and what mends it, and leaves nothing behind."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -39,11 +40,6 @@ def test_a_command_without_its_dashes(refused):
 def test_a_file_is_not_a_device(refused, tmp_path):
     (tmp_path / "image").touch()
     assert "is a file" in refused(tmp_path / "image", code=2)
-
-
-def test_a_drive_without_requests(refused, zram_drive):
-    error = refused(zram_drive, code=1)
-    assert "no requests to record" in error and "lsblk" in error
 
 
 def test_a_directory_in_memory(refused):
@@ -107,14 +103,37 @@ def test_root_without_capabilities(loop_drive, blkreel):
     no_privilege(["setpriv", "--bounding-set=-all", "--inh-caps=-all"], blkreel, loop_drive())
 
 
-def test_no_space_for_the_trace(blkreel, loop_drive, tiny_filesystem):
+def test_a_full_disk_ends_the_capture_with_what_it_has(blkreel, loop_drive, tiny_filesystem):
+    drive, trace, end = loop_drive(), tiny_filesystem / "t.parquet", tiny_filesystem.parent / "end"
+    script = f"dd if={drive} of=/dev/null bs=512 count=60000 iflag=direct status=none; touch {end}"
+    result = blkreel("capture", drive, "-o", trace, "--json", "--", "sh", "-c", script, check=False)
+    assert result.returncode == 3
+    assert "No space left" in result.stderr and "the command goes on" in result.stderr
+    assert end.exists()
+    summary = json.loads(result.stdout)
+    assert 5_000 < summary["rows"] < 60_000
+    kept = open_trace(trace)
+    offsets = kept.table(["offset_bytes"])["offset_bytes"].to_pylist()
+    assert offsets == [512 * number for number in range(summary["rows"])], "the beginning, without a gap"
+    assert "No space left" in kept.metadata["import_warnings"][0]
+    assert list(tiny_filesystem.iterdir()) == [trace]
+    checked = blkreel("check", trace, check=False)
+    assert checked.returncode == 3 and "ended early" in checked.stdout + checked.stderr
+
+
+def test_no_space_for_the_trace_itself(blkreel, loop_drive, tiny_filesystem):
+    """Somebody else has taken even what was kept free for it."""
     drive, trace = loop_drive(), tiny_filesystem / "t.parquet"
-    script = f"dd if={drive} of=/dev/null bs=512 count=60000 iflag=direct status=none"
+    script = (f"dd if={drive} of=/dev/null bs=512 count=2000 iflag=direct status=none; sleep 0.3; cd {tiny_filesystem};"
+              " : > .t.parquet.spool/reserve; cat /dev/zero > fill 2>&-; true")
     result = blkreel("capture", drive, "-o", trace, "--", "sh", "-c", script, check=False)
     assert result.returncode == 1
-    assert "no space left" in result.stderr and "df -h" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not trace.exists()
+    assert "no space left" in result.stderr and "df -h" in result.stderr and f"blkreel recover {trace}" in result.stderr
+    assert "Traceback" not in result.stderr and not trace.exists()
+    (tiny_filesystem / "fill").unlink()
+    blkreel("recover", trace)
+    assert open_trace(trace).rows == 2000
+    assert list(tiny_filesystem.iterdir()) == [trace]
 
 
 def test_the_trace_on_the_drive_that_it_records_is_noticed(blkreel, loop_drive, tmp_path):

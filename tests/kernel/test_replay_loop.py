@@ -264,7 +264,7 @@ def test_a_killed_replay_can_be_recovered(blkreel, loop_drive, make_trace, tmp_p
 
 def wait_for_rows(run, size_bytes=10_000):
     """Until rows of the replay have reached its spool."""
-    spool = spool_of(run / "records.parquet") / "rows.arrows"
+    spool = spool_of(run / "records.parquet") / "rows.blocks"
     deadline = time.monotonic() + 60
     while not spool.exists() or spool.stat().st_size < size_bytes:
         assert time.monotonic() < deadline, "no rows came"

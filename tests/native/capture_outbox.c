@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define BLOCKS 200 /* more than go round at once */
@@ -20,7 +21,7 @@ static void *post_blocks(void *argument)
 		struct io_record record = { .submit_ns = i, .complete_ns = i + 1 };
 
 		assert(block->rows == 0);
-		row_append(block, &record, 0);
+		row_append(block, &record, NULL, 0);
 		outbox_post_rows(outbox, block);
 	}
 	outbox_post_json(outbox, BLOCK_END, strdup("{}"));
@@ -36,7 +37,7 @@ static void test_all_blocks_arrive_in_order(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1]));
+	assert(!outbox_open(&outbox, fds[1], -1));
 	assert(!pthread_create(&poster, NULL, post_blocks, &outbox));
 	for (int64_t i = 0; i < BLOCKS; i++) {
 		assert(!block_read_header(fds[0], &header));
@@ -57,18 +58,49 @@ static void test_a_reader_that_is_gone_is_an_error_and_no_deadlock(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1]));
+	assert(!outbox_open(&outbox, fds[1], -1));
 	close(fds[0]);
 	post_blocks(&outbox);
 	assert(outbox_close(&outbox) == -EPIPE);
 	close(fds[1]);
 }
 
+/* A limit of the file's size is the full disk that needs no file system of its own. */
+static void test_a_full_disk_leaves_whole_blocks_and_room_behind_them(void)
+{
+	struct rlimit limit = { 10000, RLIM_INFINITY };
+	char path[] = "/tmp/blkreel-outbox-XXXXXX";
+	struct block_header header;
+	struct outbox outbox;
+	uint64_t blocks = 0;
+	int fd = mkstemp(path);
+
+	assert(fd >= 0 && !unlink(path));
+	assert(!outbox_open(&outbox, fd, -1));
+	assert(!setrlimit(RLIMIT_FSIZE, &limit));
+	post_blocks(&outbox);
+	assert(outbox_close(&outbox) == -EFBIG);
+	limit.rlim_cur = RLIM_INFINITY;
+	assert(!setrlimit(RLIMIT_FSIZE, &limit));
+	assert(!block_write_json(fd, BLOCK_END, "{}"));
+	assert(lseek(fd, 0, SEEK_SET) == 0);
+	while (!block_read_header(fd, &header) && header.kind == BLOCK_ROWS) {
+		assert(lseek(fd, header.payload_bytes, SEEK_CUR) > 0);
+		blocks++;
+	}
+	assert(header.kind == BLOCK_END);
+	assert(blocks > 0 && blocks == outbox.written.rows && blocks + outbox.written.unwritten_rows == BLOCKS);
+	assert(outbox.written.ios[OP_READ] == blocks);
+	close(fd);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	alarm(60);
 	test_all_blocks_arrive_in_order();
+	test_a_full_disk_leaves_whole_blocks_and_room_behind_them();
 	test_a_reader_that_is_gone_is_an_error_and_no_deadlock();
 	return 0;
 }

@@ -24,7 +24,7 @@ static void test_times_are_relative_and_the_unknown_is_minus_one(void)
 		.length_bytes = 3u << 30, .flags = FLAG_FUA, .tid = 77, .device = 3, .cpu = 5, .error = 10,
 	};
 
-	row_append(block, &record, 1000);
+	row_append(block, &record, NULL, 1000);
 	assert(block->rows == 1);
 	assert(block->submit_ns[0] == 500 && block->latency_ns[0] == 200 && block->queue_ns[0] == 600);
 	assert(block->offset_bytes[0] == 1ll << 49); /* sectors of 512, beyond 32 bits */
@@ -34,12 +34,30 @@ static void test_times_are_relative_and_the_unknown_is_minus_one(void)
 
 	record.start_ns = 0;
 	record.complete_ns = 0;
-	row_append(block, &record, 1000);
+	row_append(block, &record, NULL, 1000);
 	assert(block->latency_ns[1] == -1 && block->queue_ns[1] == -1);
 
 	record.start_ns = 1501; /* a cached stamp may lie behind the issue */
-	row_append(block, &record, 1000);
+	row_append(block, &record, NULL, 1000);
 	assert(block->queue_ns[2] == -1);
+	free(block);
+}
+
+static void test_what_woke_the_thread_is_kept_as_its_submit_time(void)
+{
+	struct row_block *block = calloc(1, sizeof(*block));
+	struct io_file_record record = {
+		.io = { .submit_ns = 5000, .complete_ns = 5100, .waited_submit_ns = 3000, .waited_complete_ns = 4200 },
+		.inode = 12, .cgroup = 0,
+	};
+
+	row_append(block, &record.io, &record, 1000);
+	assert(block->waited_on[0] == 2000 && block->think_ns[0] == 800);
+	assert(block->inode[0] == 12 && block->cgroup[0] == -1);
+
+	record.io.waited_complete_ns = record.io.waited_submit_ns = 0;
+	row_append(block, &record.io, NULL, 1000);
+	assert(block->waited_on[1] == -1 && block->think_ns[1] == 0 && block->inode[1] == -1);
 	free(block);
 }
 
@@ -49,7 +67,10 @@ static void test_columns_stand_as_the_layout_says(void)
 	const void *columns[ROW_COLUMNS];
 
 	row_columns(block, columns);
+	rows_have_files(true);
 	assert(row_layout.column_count == ROW_COLUMNS);
+	rows_have_files(false);
+	assert(row_layout.column_count == ROW_COLUMNS - 2);
 	assert(columns[0] == block->submit_ns && columns[5] == block->flags && columns[10] == block->op);
 	assert(row_layout.columns[10].width_bytes == sizeof(block->op[0]));
 	free(block);
@@ -59,6 +80,7 @@ int main(void)
 {
 	test_status_is_an_errno_whatever_the_kernel_gives();
 	test_times_are_relative_and_the_unknown_is_minus_one();
+	test_what_woke_the_thread_is_kept_as_its_submit_time();
 	test_columns_stand_as_the_layout_says();
 	return 0;
 }

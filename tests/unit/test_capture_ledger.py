@@ -1,7 +1,5 @@
 """What a capture says about its own completeness."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from blkreel.capture.ledger import incomplete, metadata_of, missing
@@ -22,7 +20,7 @@ def words(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
 
     def words(**end):
-        return missing(metadata_of(end_block(**end), [SimpleNamespace(name="loop0")]))
+        return missing(metadata_of(end_block(**end), ["loop0"]))
 
     return words
 
@@ -42,18 +40,34 @@ def test_each_way_to_lose_an_io_is_told(words, end, text):
     assert len(found) == 1 and text in found[0]
 
 
+def test_rows_that_could_not_be_written_are_told(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = {**end_block(), "write_error": 28, "unwritten_rows": 1234}
+    found = missing(metadata_of(end, ["loop0"]))
+    assert len(found) == 1 and "No space left" in found[0] and "1,234 I/Os" in found[0]
+
+
+def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block()
+    end["ledger"] = dict.fromkeys(COUNTS)
+    metadata = metadata_of(end, ["loop0"])
+    assert metadata["unmatched"] is None and metadata["in_flight_at_start"] is None
+    assert missing(metadata) == [] and incomplete(metadata) == []
+
+
 @pytest.mark.parametrize("reason", ["empty_flushes", "in_flight_at_start", "reused", "unissued"])
 def test_what_the_counters_count_and_the_trace_does_not_is_explained(words, reason):
     assert words(seen=950, **{reason: 50}) == []
 
 
 def test_an_io_without_latency_is_incomplete_and_not_missing(words):
-    metadata = metadata_of(end_block(seen=998, reused=2), [SimpleNamespace(name="loop0")])
+    metadata = metadata_of(end_block(seen=998, reused=2), ["loop0"])
     assert incomplete(metadata) == ["2 I/Os have no latency: their completion was not seen"]
 
 
 def test_switched_off_counters_accuse_nobody(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: False)
-    metadata = metadata_of(end_block(issued=0), [SimpleNamespace(name="loop0")])
+    metadata = metadata_of(end_block(issued=0), ["loop0"])
     assert metadata["diskstats"]["difference"] is None
     assert missing(metadata) == []

@@ -11,11 +11,13 @@ import pytest
 
 from blkreel.traces.check import check
 from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import FLAGS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.writer import TraceWriter
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 ROWS = 300
+# The bits there were when the files were written; later ones are none of theirs.
+FLAGS = [1 << bit for bit in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 16)]
 METADATA = {
     "writer": "blkreel 0.1.0", "source_format": "bpf:tp_btf", "clock": "monotonic", "epoch_ns": 1_000_000_000,
     "capture_layer": "request", "command": ["./start-game"], "kernel": "6.1.0",
@@ -31,7 +33,7 @@ def columns(schema):
     values = {
         "submit_ns": row * 1_000_003, "latency_ns": np.where(row % 50 == 49, -1, row * 977), "queue_ns": row % 7 - 1,
         "offset_bytes": (row * 7919 % 1000) << 27, "length_bytes": 512 << (row % 12), "op": row % 5,
-        "flags": np.array(list(FLAGS.values()))[row % len(FLAGS)], "device": row * 0, "cpu": row % 128 - 1,
+        "flags": np.array(FLAGS)[row % len(FLAGS)], "device": row * 0, "cpu": row % 128 - 1,
         "status": -(row % 134), "tid": np.where(row % 3, 100, -1), "waited_on": row - 1 - row % 2,
         "think_ns": row * 31, "due_ns": row * 1_000_003 - 5, "stream": row % 2, "burst": row // 100 - 1,
         "source_row": row * 2,

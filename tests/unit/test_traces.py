@@ -1,6 +1,5 @@
 """Writing, spooling and reading traces: order, atomic names, what other tools see."""
 
-import json
 import os
 import subprocess
 import sys
@@ -15,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blkreel.traces import reorder, writer
+from blkreel.traces.blocks import BlockWriter
 from blkreel.traces.check import check
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
-from blkreel.traces.spool import Spool, recover, spool_of, spooled_batches
+from blkreel.traces.spool import Spool, recover, spool_of
+from blkreel.traces.spooled import Spooled
 from blkreel.traces.writer import TraceWriter
 
 
@@ -53,13 +54,14 @@ def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
 
 def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
+    monkeypatch.setattr("blkreel.traces.spooled._BATCH_ROWS", 10)
     spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
     for start in range(200):
         spool.append(columns(start * 10**9 + np.arange(10)))
         spool.flush()
     spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
     spool.flush()
-    tables = list(reorder.in_submit_order(lambda: spooled_batches(spool.directory)))
+    tables = list(reorder.in_submit_order(Spooled(spool.directory, TRACE_SCHEMA, {}).batches))
     assert sum(table.num_rows for table in tables) == 2001
     assert max(table.num_rows for table in tables) < 300
     assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
@@ -189,11 +191,60 @@ def test_a_half_written_batch_does_not_spoil_the_rest(tmp_path):
     for start in (0, 100, 200):
         spool.append(columns(start + np.arange(100)))
         spool.flush()
-    rows_file = spool.directory / "rows.arrows"
+    spool.rows_file.close()
+    rows_file = spool.directory / "rows.blocks"
     os.truncate(rows_file, rows_file.stat().st_size - 50)
-    metadata_file = spool.directory / "metadata.json"
-    metadata_file.write_text(json.dumps({"spool_pid": 2**22 - 1}))
-    assert open_trace(recover(output)).rows == 200
+    trace = open_trace(recover(output))
+    assert trace.rows == 200
+    assert "may be missing" in check(trace).warnings[0]
+
+
+def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
+    """As a helper writes them, which is not bound to the order of rows and names."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {"command": ["game"]})
+    layout = [("submit_ns", "i8"), ("latency_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1"),
+              ("tid", "i4"), ("inode", "i8")]
+    writer = BlockWriter(spool.rows_file, "capture", layout)
+    writer.note({"note": "threads", "threads": [[7, 5, "n\u00c3\u00a4h", "main"]]})
+    writer.rows({**columns(np.arange(10)), "tid": np.full(10, 7), "inode": np.arange(10)})
+    writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"]]})
+    writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2})
+    writer.end({"events": 10})
+    spool.rows_file.close()
+    trace = open_trace(recover(output, ended=lambda end, begun: {"ledger": {**end, "of": begun["command"]}}))
+    assert trace.metadata["threads"]["7"] == {"pid": 5, "comm": "cut\ufffd", "process": "main",
+                                              "names": ["n\u00e4h", "cut\ufffd"]}
+    assert list(trace.metadata["threads"]) == ["7", "8"]
+    assert trace.metadata["files"] == [{"inode": 3, "filesystem": "8:1", "path": "/a"}]
+    assert trace.metadata["ledger"] == {"events": 10, "of": ["game"]}
+    assert trace.table(["inode"])["inode"].to_pylist() == list(range(10))
+    assert check(trace).warnings == [], "its writer came to its end: nothing is missing"
+
+
+def test_a_trace_that_has_its_name_and_still_its_spool_is_finished(tmp_path, monkeypatch):
+    """Killed between the two last steps."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    monkeypatch.setattr("blkreel.traces.spool.shutil.rmtree", lambda path: None)
+    spool.finish({})
+    monkeypatch.undo()
+    assert output.exists() and spool_of(output).exists()
+    assert open_trace(recover(output)).rows == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_spool_is_not_taken_for_the_trace_of_somebody_else(tmp_path):
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    spool.flush()
+    spool.rows_file.close()
+    output.write_text("precious")
+    with pytest.raises(OutputExists):
+        recover(output)
+    assert spool_of(output).exists() and output.read_text() == "precious"
 
 
 @pytest.mark.kernel

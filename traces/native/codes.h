@@ -26,6 +26,8 @@ enum trace_flag {
 	FLAG_PRIORITY_REALTIME = 1 << 8,
 	FLAG_PRIORITY_BEST_EFFORT = 1 << 9,
 	FLAG_PRIORITY_IDLE = 1 << 10,
+	FLAG_OWN = 1 << 11,
+	FLAG_DEFERRED = 1 << 12,
 	FLAG_QUEUE_FULL = 1 << 16, /* of a run */
 };
 

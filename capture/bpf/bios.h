@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Drives without requests (zram, and volumes that have none of their own): what
+ * is recorded is the bio, from where the driver gets it to its end. It has no
+ * tag, so a hash by its address takes the place of the array of slots.
+ */
+#ifndef BLKREEL_BIOS_H
+#define BLKREEL_BIOS_H
+
+#include "emit.h"
+#include "entry.h"
+#include "request.h"
+#include "waits.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct slot);
+} bios SEC(".maps");
+
+static __always_inline __s32 device_of_bio(struct bio *bio)
+{
+	struct block_device *part = READ(bio, bi_bdev);
+	struct gendisk *disk;
+
+	if (!part)
+		return -1;
+	disk = READ(part, bd_disk);
+	return device_index((__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor), true);
+}
+
+static __always_inline void on_bio_queue(struct bio *bio)
+{
+	struct slot empty = { .state = SLOT_IDLE };
+	__u64 key = (__u64)bio, now_ns;
+	struct slot *slot;
+	__u32 command;
+	__s32 device = device_of_bio(bio);
+
+	if (device < 0)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	slot = bpf_map_lookup_elem(&bios, &key);
+	if (slot) {
+		/* Its address came again, so it has ended, unseen. */
+		COUNT(reused);
+		emit(slot, 0, now_ns);
+	} else if (bpf_map_update_elem(&bios, &key, &empty, BPF_NOEXIST)) {
+		count_lost(now_ns);
+		return;
+	}
+	slot = bpf_map_lookup_elem(&bios, &key);
+	if (!slot)
+		return;
+	command = READ(bio, bi_opf);
+	slot->length_bytes = READ(bio, bi_iter.bi_size);
+	slot->op = trace_op_of(command);
+	if (slot->op == OP_WRITE && !slot->length_bytes)
+		slot->op = OP_FLUSH; /* an fsync: a write of nothing with a flush before it */
+	slot->request = key;
+	slot->sector = slot->length_bytes ? READ(bio, bi_iter.bi_sector) : 0;
+	slot->device = device;
+	slot->start_ns = 0;
+	slot->submit_ns = now_ns;
+	slot->error = 0;
+	slot->flags = trace_flags_of(command, slot->op, class_of(READ(bio, bi_ioprio)));
+	enter_thread(slot, bio);
+	slot->state = SLOT_ISSUED;
+	if (slot->op == OP_OTHER) {
+		COUNT(other_ops);
+		bpf_map_delete_elem(&bios, &key);
+	}
+}
+
+static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
+{
+	__u64 key = (__u64)bio, now_ns;
+	struct slot *slot = bpf_map_lookup_elem(&bios, &key);
+
+	if (!slot) {
+		if (control.phase == PHASE_RUNNING && device_of_bio(bio) >= 0)
+			COUNT(in_flight_at_start);
+		return;
+	}
+	now_ns = bpf_ktime_get_ns();
+	slot->error = READ(bio, bi_status);
+	emit(slot, now_ns, now_ns);
+	note_completion(slot, now_ns, args);
+	bpf_map_delete_elem(&bios, &key);
+}
+
+#endif

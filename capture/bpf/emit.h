@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Records on their way into the ring, and the account of those that find no room. */
+#ifndef BLKREEL_EMIT_H
+#define BLKREEL_EMIT_H
+
+#include "maps.h"
+
+static __always_inline void count_lost(__u64 now_ns)
+{
+	struct cpu_ledger *own = own_ledger();
+	struct lost_interval *interval;
+	__u32 last;
+
+	if (!own)
+		return;
+	own->lost++;
+	last = own->interval_count;
+	if (last > 0)
+		last--;
+	/* Masked where the verifier can see it: older ones (6.1) forget a bound found by comparison. */
+	last &= MAX_LOST_INTERVALS - 1;
+	asm volatile("" : "+r"(last));
+	interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
+	/* With all intervals in use the last one widens. */
+	if (interval->count && now_ns - interval->last_ns > config.interval_gap_ns && last < MAX_LOST_INTERVALS - 1) {
+		last++;
+		interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
+	}
+	if (!interval->count)
+		interval->first_ns = now_ns;
+	interval->last_ns = now_ns;
+	interval->count++;
+	own->interval_count = last + 1;
+}
+
+/*
+ * Waking the reader for each record costs ten times the record. It looks by
+ * itself every few ms; only a ring that fills faster calls it. The look at the
+ * fill level touches the reader's cache line, so one in sixteen looks; the low
+ * bits of the time choose as well as a counter would.
+ */
+static __always_inline __u64 wakeup_flags(__u64 now_ns)
+{
+	if (now_ns & 15)
+		return BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < config.wakeup_bytes)
+		return BPF_RB_NO_WAKEUP;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* The record of what stands in a slot. complete_ns 0: its completion was not seen. */
+static __always_inline void emit(const struct slot *slot, __u64 complete_ns, __u64 now_ns)
+{
+	struct io_file_record *with_file;
+	struct io_record *record;
+
+	if (config.own_only && slot->skipped) {
+		COUNT(not_own);
+		return;
+	}
+	if (config.files) {
+		with_file = bpf_ringbuf_reserve(&ring, sizeof(*with_file), 0);
+		record = (struct io_record *)with_file;
+	} else {
+		with_file = NULL;
+		record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	}
+	if (!record) {
+		count_lost(now_ns);
+		return;
+	}
+	record->kind = RECORD_IO;
+	record->op = slot->op;
+	record->error = slot->error;
+	record->device = slot->device;
+	record->cpu = slot->cpu;
+	record->start_ns = slot->start_ns;
+	record->submit_ns = slot->submit_ns;
+	record->complete_ns = complete_ns;
+	record->sector = slot->sector;
+	record->length_bytes = slot->length_bytes;
+	record->flags = slot->flags;
+	record->tid = slot->tid;
+	record->pad = 0;
+	record->waited_submit_ns = slot->waited_submit_ns;
+	record->waited_complete_ns = slot->waited_complete_ns;
+	if (config.files) {
+		with_file->inode = slot->inode;
+		with_file->cgroup = slot->cgroup;
+	}
+	bpf_ringbuf_submit(record, wakeup_flags(now_ns));
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Whose data a bio carries: the file, its path, the cgroup that pays for it,
+ * and for writeback the thread that made the data dirty.
+ *
+ * Everything here follows pointers of the kernel by probe_read, which fails
+ * where one leads nowhere; what can't be found out stays unknown.
+ */
+#ifndef BLKREEL_FILES_H
+#define BLKREEL_FILES_H
+
+#include "request.h"
+#include "threads.h"
+
+#define FILE_ENTRIES 16384
+#define LONGEST_CHAIN 4
+#define FILE_TYPE_MASK 0170000
+#define REGULAR_FILE 0100000
+
+struct file_entry {
+	__u64 inode; /* where the kernel keeps it, 0: none */
+	__u64 number;
+	__u32 filesystem;
+	/* Who made its data dirty last. */
+	__s32 dirtier_tid;
+	__u32 dirtier_own;
+	__u32 pad;
+};
+
+/* By the address of the inode; two that share an entry take it from each other, and are told once more. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FILE_ENTRIES);
+	__type(key, __u32);
+	__type(value, struct file_entry);
+} files SEC(".maps");
+
+/* Room to put a path together: more than the stack has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct file_record);
+} file_scratch SEC(".maps");
+
+static __always_inline struct file_entry *file_at(struct inode *inode)
+{
+	/* Fibonacci hashing: inodes lie a slab object apart. */
+	__u32 index = ((__u64)inode >> 6) * 0x9e3779b97f4a7c15ull >> 50;
+
+	index &= FILE_ENTRIES - 1;
+	return bpf_map_lookup_elem(&files, &index);
+}
+
+static __always_inline struct dentry *name_of(struct inode *inode)
+{
+	struct hlist_node *first = BPF_CORE_READ(inode, i_dentry.first);
+	struct dentry *none = NULL;
+
+	if (!first)
+		return NULL;
+	return (void *)first - __builtin_preserve_field_info(none->d_u.d_alias, BPF_FIELD_BYTE_OFFSET);
+}
+
+/* Names up to the root of the file system. A path too long, or deeper than the table, is not told at all. */
+static __always_inline void tell_file(struct file_entry *entry, struct inode *inode)
+{
+	struct file_record *record;
+	struct dentry *dentry, *parent;
+	__u32 zero = 0, used = 0;
+	int parts = 0;
+
+	record = bpf_map_lookup_elem(&file_scratch, &zero);
+	if (!record)
+		return;
+	dentry = name_of(inode);
+	if (!dentry)
+		return; /* deleted: it has a number and no name */
+	for (int i = 0; i < MAX_PATH_PARTS; i++) {
+		const unsigned char *name;
+		long length;
+
+		parent = BPF_CORE_READ(dentry, d_parent);
+		if (!parent || parent == dentry)
+			break;
+		if (used > MAX_PATH_BYTES - MAX_NAME_BYTES || i == MAX_PATH_PARTS - 1)
+			return;
+		name = BPF_CORE_READ(dentry, d_name.name);
+		length = bpf_probe_read_kernel_str(&record->names[used & (MAX_PATH_BYTES - MAX_NAME_BYTES - 1)],
+						   MAX_NAME_BYTES, name);
+		if (length <= 0)
+			return;
+		used += length & (MAX_NAME_BYTES - 1);
+		parts++;
+		dentry = parent;
+	}
+	record->kind = RECORD_FILE;
+	record->parts = parts;
+	record->bytes = used;
+	record->filesystem = entry->filesystem;
+	record->inode = entry->number;
+	/* The whole of it: a length that the older verifiers can follow is a constant. Files are told once. */
+	if (bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
+		entry->inode = 0; /* no room: told at its next I/O */
+}
+
+static __always_inline struct file_entry *entry_of(struct inode *inode)
+{
+	struct file_entry *entry = file_at(inode);
+	__u64 number;
+
+	if (!entry)
+		return NULL;
+	number = BPF_CORE_READ(inode, i_ino);
+	if (entry->inode == (__u64)inode && entry->number == number)
+		return entry;
+	entry->inode = (__u64)inode;
+	entry->number = number;
+	entry->filesystem = BPF_CORE_READ(inode, i_sb, s_dev);
+	entry->dirtier_tid = 0;
+	tell_file(entry, inode);
+	return entry;
+}
+
+static __always_inline bool is_regular(struct inode *inode)
+{
+	return (BPF_CORE_READ(inode, i_mode) & FILE_TYPE_MASK) == REGULAR_FILE;
+}
+
+/* The inode behind the page that a bio begins with; NULL where the page is none of the page cache. */
+static __always_inline struct inode *inode_of_page(struct bio *bio)
+{
+	struct page *page = BPF_CORE_READ(bio, bi_io_vec, bv_page);
+	__u64 head, mapping;
+
+	if (!page)
+		return NULL;
+	head = BPF_CORE_READ(page, compound_head);
+	if (head & 1)
+		page = (struct page *)(head - 1);
+	mapping = (__u64)BPF_CORE_READ(page, mapping);
+	/* The low bits mark anonymous and movable pages, whose pointer is to something else. */
+	if (!mapping || mapping & 3)
+		return NULL;
+	return BPF_CORE_READ((struct address_space *)mapping, host);
+}
+
+/* The front of a split bio, and other parts of a chain, point to the bio that they are a part of. */
+static __always_inline struct bio *whole_bio(struct bio *bio)
+{
+	for (int i = 0; i < LONGEST_CHAIN; i++) {
+		if (!config.end_of_chained_bio || (__u64)BPF_CORE_READ(bio, bi_end_io) != config.end_of_chained_bio)
+			break;
+		bio = BPF_CORE_READ(bio, bi_private);
+	}
+	return bio;
+}
+
+static __always_inline struct inode *inode_of(struct bio *bio)
+{
+	struct iomap_dio *direct;
+
+	bio = whole_bio(bio);
+	if (config.end_of_direct_io && (__u64)BPF_CORE_READ(bio, bi_end_io) == config.end_of_direct_io) {
+		direct = BPF_CORE_READ(bio, bi_private);
+		return BPF_CORE_READ(direct, iocb, ki_filp, f_inode);
+	}
+	return inode_of_page(bio);
+}
+
+/* The cgroup that pays: for writeback that of who wrote, where the kernel keeps account of it; else the thread's own. */
+static __always_inline __u64 cgroup_of(struct bio *bio)
+{
+	struct blkcg_gq *group = BPF_CORE_READ(bio, bi_blkg);
+
+	if (group && BPF_CORE_READ(group, parent))
+		return BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
+	return bpf_get_current_cgroup_id();
+}
+
+static __always_inline bool in_kernel_thread(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, flags) & PF_KTHREAD;
+}
+
+/* Fills in what the slot's bio tells. Called where the I/O enters, in the context of whoever submits it. */
+static __always_inline void attribute(struct slot *slot, struct bio *bio)
+{
+	struct file_entry *entry;
+	struct inode *inode;
+
+	slot->inode = NO_INODE;
+	slot->cgroup = 0;
+	if (!bio)
+		return;
+	slot->cgroup = cgroup_of(bio);
+	inode = inode_of(bio);
+	if (!inode)
+		return;
+	if (!is_regular(inode)) {
+		slot->inode = 0;
+		return;
+	}
+	entry = entry_of(inode);
+	if (!entry)
+		return;
+	slot->inode = entry->number;
+	if (slot->op == OP_WRITE && entry->dirtier_tid && in_kernel_thread()) {
+		slot->tid = entry->dirtier_tid;
+		slot->flags |= FLAG_DEFERRED;
+		slot->flags &= ~FLAG_OWN;
+		if (entry->dirtier_own)
+			slot->flags |= FLAG_OWN;
+	}
+}
+
+/* A page of a file became dirty: who did it is the cause of the writeback that follows. */
+static __always_inline void on_dirty(struct address_space *mapping)
+{
+	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL;
+	struct thread_entry *thread;
+	struct file_entry *entry;
+	__u64 pid_tid;
+
+	if (!inode || !is_regular(inode) || in_kernel_thread())
+		return;
+	/* Files of other drives are dirtied too: only those that did I/O here, or will, matter, and which is not known yet. */
+	entry = file_at(inode);
+	if (!entry)
+		return;
+	pid_tid = bpf_get_current_pid_tgid();
+	if (entry->inode == (__u64)inode && entry->dirtier_tid == (__s32)pid_tid)
+		return;
+	thread = current_thread(pid_tid);
+	entry = entry_of(inode);
+	if (!entry)
+		return;
+	entry->dirtier_tid = (__s32)pid_tid;
+	entry->dirtier_own = is_own(thread);
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Threads: their names, whether they are those that the capture was made for, and what woke them last. */
+#ifndef BLKREEL_THREADS_H
+#define BLKREEL_THREADS_H
+
+#include "maps.h"
+
+#include <bpf/bpf_core_read.h>
+
+/* Since 5.11. */
+#define HAS_TASK_BTF bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)
+
+#define THREAD_ENTRIES 16384
+#define OWN_PIDS 65536
+
+struct thread_entry {
+	__s32 tid;
+	__u32 own;
+	__u64 comm[2];
+	/* The completion that woke it last; 0: none. */
+	__u64 woken_submit_ns;
+	__u64 woken_complete_ns;
+	__u64 pad[2]; /* to a cache line */
+};
+
+/*
+ * By tid modulo the size, because an array costs a fraction of a hash. Two
+ * threads that share an entry take it from each other: a name is then told
+ * once more, and what woke one of them is unknown, never the other's.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREAD_ENTRIES);
+	__type(key, __u32);
+	__type(value, struct thread_entry);
+} threads SEC(".maps");
+
+/* Processes that are "own": the one that was named and all that descend from it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OWN_PIDS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __s32);
+	__type(value, __u8);
+} own_pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} own_cgroup SEC(".maps");
+
+static __always_inline struct thread_entry *thread_at(__s32 tid)
+{
+	__u32 index = (__u32)tid % THREAD_ENTRIES;
+
+	return bpf_map_lookup_elem(&threads, &index);
+}
+
+static __always_inline void tell_thread(struct thread_entry *entry, __s32 tid, __s32 pid, const __u64 comm[2])
+{
+	struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	struct task_struct *task, *leader;
+
+	if (!record)
+		return; /* the name is told at the thread's next I/O */
+	if (entry->tid != tid) {
+		entry->woken_submit_ns = 0;
+		entry->woken_complete_ns = 0;
+	}
+	entry->tid = tid;
+	entry->comm[0] = comm[0];
+	entry->comm[1] = comm[1];
+	entry->own = config.own && !config.own_by_cgroup && bpf_map_lookup_elem(&own_pids, &pid);
+	record->kind = RECORD_THREAD;
+	record->tid = tid;
+	record->pid = pid;
+	record->pad32 = 0;
+	record->cgroup = bpf_get_current_cgroup_id();
+	__builtin_memcpy(record->comm, comm, sizeof(record->comm));
+	task = (struct task_struct *)bpf_get_current_task();
+	leader = BPF_CORE_READ(task, group_leader);
+	bpf_probe_read_kernel(record->process, sizeof(record->process), __builtin_preserve_access_index(&leader->comm));
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+/* bpf_get_current_comm() costs as much as the rest of an entry; a program with types loads the name itself. */
+static __always_inline void current_comm(__u64 comm[2])
+{
+#ifdef TYPED
+	if (HAS_TASK_BTF) {
+		const __u64 *name = (const void *)bpf_get_current_task_btf()->comm;
+
+		comm[0] = name[0];
+		comm[1] = name[1];
+		return;
+	}
+#endif
+	bpf_get_current_comm(comm, 2 * sizeof(comm[0]));
+}
+
+/* The entry of the thread that runs, its name told where it is new; NULL where there was no room to tell it. */
+static __always_inline struct thread_entry *current_thread(__u64 pid_tid)
+{
+	__s32 tid = (__s32)pid_tid;
+	struct thread_entry *entry = thread_at(tid);
+	__u64 comm[2] = {};
+
+	if (!entry)
+		return NULL;
+	current_comm(comm);
+	if (entry->tid != tid || entry->comm[0] != comm[0] || entry->comm[1] != comm[1])
+		tell_thread(entry, tid, pid_tid >> 32, comm);
+	return entry->tid == tid ? entry : NULL;
+}
+
+static __always_inline bool is_own(const struct thread_entry *entry)
+{
+	if (!config.own)
+		return false;
+	if (config.own_by_cgroup)
+		return bpf_current_task_under_cgroup(&own_cgroup, 0) == 1;
+	return entry && entry->own;
+}
+
+/* A thread begins or ends: what its entry says of an earlier one with this number is no longer true. */
+static __always_inline void forget_thread(__s32 tid)
+{
+	struct thread_entry *entry = thread_at(tid);
+
+	if (entry && entry->tid == tid)
+		entry->tid = 0;
+}
+
+#endif
