@@ -76,6 +76,7 @@ SAMPLES := game-load download game-download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python traces/samples/make/$$sample.py || exit 1; done
+	$(BIN)/python traces/samples/make/describe.py
 
 # What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
 bench: $(STAMPS)/install $(STAMPS)/apt-test

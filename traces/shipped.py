@@ -7,7 +7,7 @@ from .errors import UsageError
 PREFIX = "sample:"
 SAMPLES = {
     "game-load": "a game loads from a cold cache: its menu, then a race",
-    "download": "a BitTorrent download of a thousand pictures",
+    "download": "a BitTorrent download of an album of pictures",
     "game-download": "the same game loads while a torrent downloads to the same drive",
     "app-start": "an office application starts from a cold cache, with a document",
     "package-install": "a package and all it needs is installed",

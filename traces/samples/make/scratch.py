@@ -2,7 +2,7 @@
 
 Nothing is installed on the machine itself, and nothing on it can get into a trace: the application, its libraries, its
 data and its home all lie on the scratch drive, a loop device over an image in memory, read and written with direct I/O.
-In memory, because the drive below an image on disk serves the rest of the machine too, and its stalls would be in the trace.
+In memory, because the drive below an image on disk serves others too, and their stalls would be in the trace.
 """
 
 import hashlib
@@ -47,7 +47,8 @@ class Root:
         unfinished = tar.with_suffix(".part")
         command = ["mmdebstrap", "--mode=root", "--variant=apt", "--format=tar",
                    *([f"--include={','.join(self.packages)}"] if self.packages else []),
-                   *(f"--customize-hook={hook}" for hook in self.hooks), *([f"--skip={self.skip}"] if self.skip else []),
+                   *(f"--customize-hook={hook}" for hook in self.hooks),
+                   *([f"--skip={self.skip}"] if self.skip else []),
                    SUITE, unfinished, f"deb {MIRROR} {SUITE} main", f"deb-src {MIRROR} {SUITE} main"]
         print(f"making a Debian system for {self.name} ...", file=sys.stderr)
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -133,7 +134,8 @@ def make_sample(name: str, make) -> None:
     """Call make(name) until the trace it leaves is whole. The script's end: says what went wrong, if something did."""
     try:
         if os.geteuid() != 0:
-            raise BlkreelError("recording a sample makes loop devices and mounts, which needs root", "sudo make samples")
+            raise BlkreelError("recording a sample makes loop devices and mounts, which needs root",
+                               "sudo make samples")
         os.environ["PATH"] = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
         for _ in range(_ATTEMPTS):
             started = time.monotonic()
