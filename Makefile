@@ -2,6 +2,7 @@
 #   make demo     from a real application to a comparison report, on scratch drives
 #   make test     all tests
 #   make test-vm  tests on an NVMe drive, device mapper and others, in a guest under QEMU
+#   make samples  record the traces that ship anew
 #   make bench    measurements beside fio, btreplay, blktrace, perf and bpftrace
 #   make          the command alone, at .venv/bin/blkreel
 
@@ -14,14 +15,15 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the build needs, what the demo runs, and what the tests look through.
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
+APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
 APT_TEST  := fio blktrace chromium fdisk zstd
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
 APT_BENCH := fio blktrace linux-perf bpftrace
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
-             meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/')
+             meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/make/')
 
-.PHONY: all install test test-vm demo bench lint clean
+.PHONY: all install test test-vm demo samples bench lint clean
 all: install
 
 install: $(STAMPS)/install
@@ -77,6 +79,14 @@ lint: $(STAMPS)/venv-dev
 # 3 is "done, but not trustworthy": the demo has said of which step and why, and its report stands.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
+
+# The traces that ship, one or all: make samples SAMPLES=compile. About ten minutes, 6 GiB of memory, and as much on
+# the disk for the Debian systems that they run in (/var/tmp/blkreel-roots, kept for the next time).
+SAMPLES := game-load download game-download app-start package-install compile
+samples: $(STAMPS)/install $(STAMPS)/apt-samples
+	@for sample in $(SAMPLES); do \
+	  $(SUDO) $(abspath $(BIN))/python traces/samples/make/$$sample.py || exit 1; done
+	$(BIN)/python traces/samples/make/describe.py
 
 # What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
 bench: $(STAMPS)/install $(STAMPS)/apt-bench

@@ -18,6 +18,7 @@ COMMANDS = {
     "info": "Show what a trace holds.",
     "check": "Verify that a trace is whole and sound.",
     "recover": "Finish a trace whose capture or replay died.",
+    "samples": "List the traces that ship with blkreel.",
     "drives": "List drives, and whether each can be replayed on.",
     "doctor": "Check this machine, and name what mends it.",
     "demo": "From a real application to a comparison report, on scratch drives.",

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from .errors import TraceError
 from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
+from .shipped import located
 
 RUN_RECORDS = "records.parquet"
 _MAGIC = b"PAR1"
@@ -56,12 +57,12 @@ class Trace:
 
 
 def open_trace(path) -> Trace:
-    """Open a trace file, or the records of a run directory.
+    """Open a trace file, the records of a run directory, or a trace that ships (`sample:NAME`).
 
     Raises TraceError, with the remedy, for a path that does not exist, is empty, is not Parquet, was cut off,
     is a Parquet file of something else, is damaged, or was written by a later version.
     """
-    path = Path(path)
+    path = located(path)
     if path.is_dir():
         if not (path / RUN_RECORDS).is_file():
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",

@@ -48,12 +48,12 @@ class Place:
 
 
 @contextmanager
-def place_below(directory: Path):
-    """A Place in `directory`, locked against a second demo; everything made in it is gone afterwards.
+def place_below(directory: Path, name: str = PLACE_NAME):
+    """A Place in `directory`, locked against a second one; everything made in it is gone afterwards.
 
     Raises SafetyError where the name is taken by something that is not a demo's.
     """
-    path = directory.resolve() / PLACE_NAME
+    path = directory.resolve() / name
     with _locked(path), _signals_raised() as ignore_signals:
         place = Place(path)
         if any(path.iterdir()):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.reader import open_trace
+from blkreel.traces.shipped import PREFIX
 from blkreel.traces.units import format_bytes
 
 from .drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
@@ -24,6 +25,8 @@ _TRACE, _RUNS, _REPORT = "source.parquet", "runs", "compare.html"
 # Program and the Debian package that has it.
 _PROGRAMS = {"aria2c": "aria2", "mktorrent": "mktorrent", "opentracker": "opentracker", "mkfs.ext4": "e2fsprogs",
              "losetup": "mount", "findmnt": "util-linux"}
+# Of the traces that ship, beside the demo's own: what a drive is asked for when a game loads, alone and with company.
+_SAMPLES = (("game-load", "a game that loads"), ("game-download", "the game during a download"))
 _PACES = (("original", "original timing", ()), ("cap25ms", "idle capped at 25 ms", ("--idle", "cap=25ms")))
 
 
@@ -50,7 +53,7 @@ def run_demo(output: Path, work: Path, size: Size) -> int:
     with place_below(work) as place:
         check_room(place, disk_bytes=2 * size.drive_bytes, memory_bytes=max(size.drive_bytes, size.payload_bytes))
         _make_output(output)
-        steps = Steps(place, total=4 + 2 * (1 + len(_PACES)))
+        steps = Steps(place, total=4 + 2 * (1 + len(_PACES) + len(_SAMPLES)))
         try:
             table = _run_steps(place, steps, output, size)
         finally:
@@ -116,10 +119,14 @@ def _capture(place, steps, trace, mount, memory, size):
 def _replay(steps, trace: Path, name: str, drive: LoopDrive, runs: Path):
     steps.begin(f"putting the {name} image into the client state")
     steps.blkreel("precondition", drive.device, "--state", "client")
-    for pace, words, arguments in _PACES:
+    replays = [(trace, pace, words, arguments) for pace, words, arguments in _PACES]
+    # Idle capped throughout: a game that is being played leaves its drive in peace for most of the time.
+    replays += [(f"{PREFIX}{sample}", sample, f"{words}, idle capped at 25 ms", ("--idle", "cap=25ms"))
+                for sample, words in _SAMPLES]
+    for source, ending, words, arguments in replays:
         steps.begin(f"replaying on the {name} image, {words}")
-        run = runs / f"{name}-{pace}"
-        steps.blkreel("replay", trace, "--on", drive.device, "--pace", "original", *arguments,
+        run = runs / f"{name}-{ending}"
+        steps.blkreel("replay", source, "--on", drive.device, "--pace", "original", *arguments,
                       "--label", f"{name} image", "-o", run, why_doubted=lambda run=run: _verdict(run))
         yield run
 

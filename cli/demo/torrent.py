@@ -59,13 +59,19 @@ def swarm(payload: Path, directory: Path, environment: dict | None = None):
             stop(process)
 
 
-def start_download(torrent: Path, directory: Path, bytes_per_s: int, log: Path) -> subprocess.Popen:
-    """A client that downloads into `directory` no faster than told, and ends when it has all."""
+def download_command(torrent: Path, directory: Path, bytes_per_s: int) -> list[str]:
+    """What a client is called with that downloads into `directory` no faster than told, and ends when it has all."""
     # Asking the tracker each second instead of each half hour: the seeder may not have announced itself yet.
     command = [*_ARIA2C, "--dir", directory, "--file-allocation=falloc", f"--auto-save-interval={_SAVE_EVERY_S}",
                f"--max-download-limit={bytes_per_s}", "--bt-tracker-interval=1", "--seed-time=0",
                f"--listen-port={_free_port()}", f"--stop-with-process={os.getpid()}", torrent]
-    return _start(command, log)
+    return [str(word) for word in command]
+
+
+def start_download(torrent: Path, directory: Path, bytes_per_s: int, log: Path,
+                   environment: dict | None = None) -> subprocess.Popen:
+    """That client, under way."""
+    return _start(download_command(torrent, directory, bytes_per_s), log, environment)
 
 
 def stop(process: subprocess.Popen | None) -> None:

@@ -1,0 +1,144 @@
+"""The traces that ship: whole, small, as their pages say, and what their stories tell."""
+
+import importlib.util
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import FLAGS, OPS
+from blkreel.traces.shipped import SAMPLES, sample_path
+
+TREE = Path(__file__).resolve().parents[2]
+DIRECTORY = TREE / "traces/samples"
+
+
+@cache
+def frame_of(name):
+    """Its rows, with the name of the process that each belongs to."""
+    trace = open_trace(sample_path(name))
+    frame = trace.table().to_pandas()
+    threads = trace.metadata["threads"]
+    frame["process"] = [threads.get(str(tid), {}).get("process", "") for tid in frame.tid]
+    frame["own"] = (frame["flags"] & FLAGS["own"]) != 0
+    return frame
+
+
+def moved_bytes(frame, kind):
+    return frame[frame.op == OPS[kind]].length_bytes.sum()
+
+
+@pytest.fixture(scope="module")
+def describe():
+    spec = importlib.util.spec_from_file_location("describe", DIRECTORY / "make/describe.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_is_whole_and_sound(name, blkreel):
+    checked = blkreel("check", f"sample:{name}", check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_is_small_has_its_script_and_its_story(name):
+    assert (DIRECTORY / f"{name}.parquet").stat().st_size < 1_000_000
+    assert f'make_sample("{name}", make)' in (DIRECTORY / f"make/{name}.py").read_text()
+    assert f"make/{name}.py" in (DIRECTORY / "README.md").read_text()
+    assert f"## `sample:{name}`" in (TREE / "docs/samples.md").read_text()
+
+
+def test_there_are_no_others_and_all_are_installed():
+    assert {path.stem for path in DIRECTORY.glob("*.parquet")} == set(SAMPLES)
+    for name in SAMPLES:
+        assert sample_path(name).read_bytes() == (DIRECTORY / f"{name}.parquet").read_bytes()
+
+
+def test_the_pages_have_the_figures_of_the_files(describe):
+    for page in describe.PAGES:
+        assert describe.on_page(page) == describe.figures(), f"{page.name} is out of date: make samples"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_tells_nothing_of_the_machine_but_its_scratch_drive(name):
+    raw = b"".join(value for value in pq.read_metadata(sample_path(name)).metadata.values()).decode()
+    assert not re.findall(r"/home/|/work/|/tmp/(?!\.X11)", raw.replace("/var/tmp/blkreel-samples/", ""))
+    devices = open_trace(sample_path(name)).metadata["devices"]
+    assert [device["kind"] for device in devices] == ["loop"] and not devices[0]["serial_hash"]
+
+
+def test_a_game_reads():
+    frame = frame_of("game-load")
+    assert moved_bytes(frame, "read") > 200e6
+    assert moved_bytes(frame, "read") > 0.9 * frame.length_bytes.sum()
+    assert moved_bytes(frame[frame.process == "supertuxkart"], "read") > 0.9 * moved_bytes(frame, "read")
+    # Menu and race: two times of much reading, with the time between in which nobody presses a key.
+    reads = frame[frame.op == OPS["read"]]
+    per_second = reads.groupby(reads.submit_ns // 10**9).length_bytes.sum().reindex(range(60), fill_value=0)
+    busy = [second for second, read_bytes in per_second.items() if read_bytes > 2e6]
+    assert max(b - a for a, b in zip(busy, busy[1:], strict=False)) >= 3
+
+
+def test_a_download_writes():
+    frame = frame_of("download")
+    assert moved_bytes(frame, "write") > 500e6
+    assert moved_bytes(frame, "read") < 0.01 * moved_bytes(frame, "write")
+    assert (frame.op == OPS["flush"]).sum() >= 5
+    assert "aria2c" in set(frame.process)
+
+
+def test_the_game_and_the_download_overlap_and_are_told_apart():
+    frame = frame_of("game-download")
+    reads = frame[(frame.op == OPS["read"]) & (frame.process == "supertuxkart")]
+    assert moved_bytes(reads, "read") > 200e6
+    writes = frame[(frame.op == OPS["write"]) & (frame.process == "aria2c")]
+    assert moved_bytes(writes, "write") > 100e6
+    begin, end = reads.submit_ns.quantile([0.05, 0.95])
+    meanwhile = writes[(writes.submit_ns > begin) & (writes.submit_ns < end)]
+    assert moved_bytes(meanwhile, "write") > 50e6
+
+
+def test_an_application_start_reads_libraries():
+    frame = frame_of("app-start")
+    assert moved_bytes(frame, "read") > 0.9 * frame.length_bytes.sum()
+    assert moved_bytes(frame[frame.process == "soffice.bin"], "read") > 50e6
+
+
+def test_an_installation_writes_and_flushes():
+    frame = frame_of("package-install")
+    assert moved_bytes(frame, "write") > 200e6
+    assert (frame.op == OPS["flush"]).sum() > 1000
+    assert {"apt-get", "dpkg"} <= set(frame.process)
+
+
+def test_a_compilation_reads_small_files_by_many_processes():
+    frame = frame_of("compile")
+    compiler = frame[frame.process == "cc1"]
+    assert len(compiler) > 500 and compiler.tid.nunique() > 100
+    assert moved_bytes(frame, "write") > 10e6
+
+
+def test_a_user_finds_them_by_name(blkreel):
+    listed = json.loads(blkreel("samples", "--json").stdout)["samples"]
+    assert [entry["name"] for entry in listed] == [f"sample:{name}" for name in SAMPLES]
+    shown = blkreel("samples").stdout
+    for entry in listed:
+        assert entry["name"] in shown
+        assert entry["rows"] == open_trace(entry["path"]).rows == open_trace(entry["name"]).rows
+
+
+def test_a_name_that_there_is_not(blkreel):
+    result = blkreel("info", "sample:chess", check=False)
+    assert result.returncode == 2
+    assert "no sample is called 'chess'; there are: game-load, download" in result.stderr
+
+
+def test_a_page_of_one(blkreel, tmp_path):
+    blkreel("report", "sample:game-load", "-o", tmp_path / "page.html")
+    assert "supertuxkart" in (tmp_path / "page.html").read_text()

@@ -1,0 +1,56 @@
+"""Writes the figures of the traces that ship into the pages that tell their stories: make samples ends with it."""
+
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import OPS
+from blkreel.traces.shipped import PREFIX, SAMPLES
+from blkreel.traces.units import format_bytes, format_count, format_ns
+
+_SAMPLES = Path(__file__).resolve().parents[1]
+PAGES = (_SAMPLES / "README.md", _SAMPLES.parents[1] / "docs/samples.md")
+_BEGIN, _END = "<!-- figures: written by `make samples` -->\n", "<!-- end of figures -->\n"
+_HEAD = ("| trace | I/Os | read | written | flushes | lasts | file | bytes per I/O, columns alone |\n"
+         "|---|---:|---:|---:|---:|---:|---:|---:|\n")
+
+
+def figures(directory: Path = _SAMPLES) -> str:
+    """The table, from the files."""
+    return _HEAD + "".join(_line(name, directory / f"{name}.parquet") for name in SAMPLES)
+
+
+def on_page(page: Path) -> str:
+    """The table as a page has it."""
+    return re.search(f"{re.escape(_BEGIN)}(.*?){re.escape(_END)}", page.read_text(), re.DOTALL)[1]
+
+
+def _line(name, path):
+    table = open_trace(path).table(["submit_ns", "op", "length_bytes"])
+    op, length_bytes, submit_ns = (table[column].to_numpy() for column in ("op", "length_bytes", "submit_ns"))
+    rows, file_bytes = len(op), path.stat().st_size
+    moved = (format_bytes(int(length_bytes[op == OPS[kind]].sum())) for kind in ("read", "write"))
+    cells = [f"`{PREFIX}{name}`", format_count(rows), *moved, format_count(int((op == OPS["flush"]).sum())),
+             format_ns(int(submit_ns[-1] - submit_ns[0])), format_bytes(file_bytes),
+             f"{file_bytes / rows:.1f}, {_column_bytes(path) / rows:.1f}"]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _column_bytes(path):
+    """Without what every file has once, however few its rows: schema, metadata, names of threads and files."""
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    return sum(group.column(number).total_compressed_size for group in groups for number in range(group.num_columns))
+
+
+def main():
+    table = figures()
+    for page in PAGES:
+        before, rest = page.read_text().split(_BEGIN)
+        page.write_text(before + _BEGIN + table + _END + rest.split(_END)[1])
+
+
+if __name__ == "__main__":
+    main()

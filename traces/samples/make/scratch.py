@@ -1,0 +1,157 @@
+"""What the scripts beside this one share: a scratch drive with a Debian system on it, and recording what happens there.
+
+Nothing is installed on the machine itself, and nothing on it can get into a trace: the application, its libraries, its
+data and its home all lie on the scratch drive, a loop device over an image in memory, read and written with direct I/O.
+In memory, because the drive below an image on disk serves others too, and their stalls would be in the trace.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from blkreel.cli.demo.drives import check_room, make_drive, make_file_system, mount_memory, remount
+from blkreel.cli.demo.place import Place, place_below
+from blkreel.traces.errors import BlkreelError
+
+SAMPLES = Path(__file__).resolve().parents[1]
+WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
+MIRROR = os.environ.get("SAMPLES_MIRROR", "http://deb.debian.org/debian")
+SUITE = "bookworm"
+HOME = "/root"  # what a capture gives its command where the user is root
+_BLKREEL = Path(sys.executable).with_name("blkreel")
+# Some kernels hide a completion from BPF now and then; a trace that lacks one is recorded again.
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Root:
+    """A Debian system: what is installed beyond the bare minimum. hooks: shell commands, "$1" is its directory."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    skip: str = ""
+
+    def tar(self) -> Path:
+        """Made once and kept: remaking a trace must not download it all again."""
+        definition = hashlib.sha256(repr((self, MIRROR, SUITE)).encode()).hexdigest()[:8]
+        tar = WORK / "blkreel-roots" / f"{self.name}-{definition}.tar"
+        if tar.exists():
+            return tar
+        tar.parent.mkdir(exist_ok=True)
+        unfinished = tar.with_suffix(".part")
+        command = ["mmdebstrap", "--mode=root", "--variant=apt", "--format=tar",
+                   *([f"--include={','.join(self.packages)}"] if self.packages else []),
+                   *(f"--customize-hook={hook}" for hook in self.hooks),
+                   *([f"--skip={self.skip}"] if self.skip else []),
+                   SUITE, unfinished, f"deb {MIRROR} {SUITE} main", f"deb-src {MIRROR} {SUITE} main"]
+        print(f"making a Debian system for {self.name} ...", file=sys.stderr)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if result.returncode:
+            unfinished.unlink(missing_ok=True)
+            raise BlkreelError(f"mmdebstrap failed: {result.stderr[:2000]}", f"is {MIRROR} reachable? SAMPLES_MIRROR "
+                               "names another")
+        unfinished.rename(tar)
+        return tar
+
+
+class Scratch:
+    """A scratch drive with a file system. mount: where that is; memory: a directory in memory, for other things."""
+
+    def __init__(self, place: Place, size_bytes: int, spare_bytes: int):
+        self.place = place
+        self.memory = mount_memory(place, size_bytes + spare_bytes)
+        self._drive = make_drive(place, self.memory / "drive.img", size_bytes)
+        self.mount = make_file_system(place, self._drive)
+        self._bound: list[Path] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of what runs on the drive: nothing of this machine's but what leftovers are known by."""
+        mark = {name: value for name, value in self.place.environment.items() if name.startswith("BLKREEL_")}
+        return {**mark, "PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin:/usr/games",
+                "HOME": HOME, "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+
+    def install(self, root: Root) -> None:
+        self.place.run("tar", "-xf", root.tar(), "-C", self.mount, "--numeric-owner", "--xattrs")
+        (self.mount / HOME.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        self._bind()
+
+    def write(self, path: str, text: str) -> None:
+        target = self.mount / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def run(self, *command, environment=None, ends_with=(0,)) -> None:
+        """Run a command of the drive's system, before the recording."""
+        result = subprocess.run(["chroot", self.mount, *command], env={**self.environment, **(environment or {})},
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # As a shell gives it, and blkreel: 128 + N where signal N ended it.
+        if (result.returncode if result.returncode >= 0 else 128 - result.returncode) not in ends_with:
+            raise BlkreelError(f"{command[0]} ended with {result.returncode}:\n{result.stdout[-2000:]}")
+
+    def settle(self) -> None:
+        """Write all out and forget it, so that a recording begins with what comes after."""
+        self._unbind()
+        remount(self.place, self._drive, self.mount)
+        self._bind()
+
+    def record(self, name: str, command, environment=None, ends_with=(0,)) -> None:
+        """Capture a command from a cold cache into the sample of that name."""
+        output = SAMPLES / f"{name}.parquet"
+        capture = [_BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force", "--"]
+        result = subprocess.run([*map(str, capture), *map(str, command)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env={**self.environment, **(environment or {})})
+        if result.returncode not in (*ends_with, 3):
+            raise BlkreelError(f"the capture ended with {result.returncode}:\n{result.stdout[-2000:]}")
+
+    def _bind(self):
+        if not (self.mount / "proc").exists():
+            return  # a drive without a system of its own
+        for name, arguments in (("proc", ("-t", "proc", "proc")), ("dev", ("--bind", "/dev"))):
+            self.place.run("mount", *arguments, self.mount / name)
+            self._bound.append(self.mount / name)
+
+    def _unbind(self):
+        while self._bound:
+            self.place.run("umount", self._bound.pop())
+
+
+@contextmanager
+def scratch_drive(size_bytes: int, spare_bytes: int = 64 << 20):
+    with place_below(WORK, "blkreel-samples") as place:
+        check_room(place, disk_bytes=0, memory_bytes=size_bytes + spare_bytes)
+        yield Scratch(place, size_bytes, spare_bytes)
+
+
+def make_sample(name: str, make) -> None:
+    """Call make(name) until the trace it leaves is whole. The script's end: says what went wrong, if something did."""
+    try:
+        if os.geteuid() != 0:
+            raise BlkreelError("recording a sample makes loop devices and mounts, which needs root",
+                               "sudo make samples")
+        os.environ["PATH"] = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+        for _ in range(_ATTEMPTS):
+            started = time.monotonic()
+            make(name)
+            if _is_whole(name):
+                print(f"recorded in {time.monotonic() - started:.0f} s", file=sys.stderr)
+                return
+        raise BlkreelError(f"{name}: no whole trace in {_ATTEMPTS} attempts", "run it again on a quieter machine")
+    except BlkreelError as error:
+        sys.exit(f"{name}: {error}")
+
+
+def _is_whole(name):
+    path = SAMPLES / f"{name}.parquet"
+    subprocess.run([_BLKREEL, "info", path])
+    checked = subprocess.run([_BLKREEL, "check", path], capture_output=True, text=True)
+    if checked.returncode:
+        print(f"{name}: not whole: {checked.stdout.strip()}", file=sys.stderr)
+    return checked.returncode == 0

@@ -1,0 +1,28 @@
+"""The traces that ship with blkreel, by name. Any command takes `sample:NAME` for a trace."""
+
+from pathlib import Path
+
+from .errors import UsageError
+
+PREFIX = "sample:"
+SAMPLES = {
+    "game-load": "a game loads from a cold cache: its menu, then a race",
+    "download": "a BitTorrent download of an album of pictures",
+    "game-download": "the same game loads while a torrent downloads to the same drive",
+    "app-start": "an office application starts from a cold cache, with a document",
+    "package-install": "a package and all it needs is installed",
+    "compile": "a program is compiled from a cold cache",
+}
+
+
+def located(trace) -> Path:
+    """A trace as a user names it: where it lies. Raises UsageError for a sample that does not exist."""
+    text = str(trace)
+    return sample_path(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(trace)
+
+
+def sample_path(name: str) -> Path:
+    """Where the sample of that name lies. Raises UsageError for a name that none has."""
+    if name not in SAMPLES:
+        raise UsageError(f"no sample is called {name!r}", f"there are: {', '.join(SAMPLES)}")
+    return Path(__file__).with_name("samples") / f"{name}.parquet"
