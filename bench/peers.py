@@ -5,6 +5,7 @@ pause() and resume() switch the recording off and on without an end, and say whe
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 120
 SETTLE_S = 0.3
 PAUSE_TIMEOUT_S = 1
-AFTER_TELLING_S = 0.05
 
 
 @dataclass
@@ -238,16 +238,23 @@ class Perf:
         self._device = kernel_number(drive)
         self._event_ids = [int((TRACING / f"events/block/{event}/id").read_text())
                            for event in ("block_rq_issue", "block_rq_complete")]
-        self._control = Path(directory, "perf.control")
-        self._control.unlink(missing_ok=True)
-        os.mkfifo(self._control)
-        words = ["perf", "record", "-a", "-o", self._output, f"--control=fifo:{self._control}"]
+        fifos = Path(directory, "perf.control"), Path(directory, "perf.ack")
+        for fifo in fifos:
+            fifo.unlink(missing_ok=True)
+            os.mkfifo(fifo)
+        # For reading too, so that neither open() waits for perf.
+        self._control, self._ack = (os.open(fifo, os.O_RDWR) for fifo in fifos)
+        # It begins switched off, because only an answer to the switch says that it records.
+        words = ["perf", "record", "-a", "-D", "-1", "-o", self._output, f"--control=fifo:{fifos[0]},{fifos[1]}"]
         for event in self._events:
             words += ["-e", event]
             if self._for_drive:
                 words += ["--filter", f"dev == {self._device}"]
         self._process = Process(words, directory)
         self._process.wait_until(lambda: self._output.exists() and self._output.stat().st_size > 0)
+        if not self.resume():
+            self._process.end(signal.SIGKILL)
+            raise SystemExit("perf does not begin to record")
 
     def pause(self):
         return self._tell("disable")
@@ -256,9 +263,11 @@ class Perf:
         return self._tell("enable")
 
     def _tell(self, word):
-        self._control.write_text(f"{word}\n")
-        time.sleep(AFTER_TELLING_S)
-        return True
+        os.write(self._control, f"{word}\n".encode())
+        answered = bool(select.select([self._ack], [], [], START_TIMEOUT_S)[0])
+        if answered:
+            os.read(self._ack, 64)
+        return answered
 
     def pids(self):
         return family(self._process.pid)
@@ -268,6 +277,8 @@ class Perf:
 
     def stop(self):
         self._process.end(signal.SIGINT)
+        os.close(self._control)
+        os.close(self._ack)
         stats = subprocess.run(["perf", "report", "--stats", "-i", self._output], capture_output=True, text=True)
         lost = peer_output.perf_says_lost(self._process.words() + stats.stderr + stats.stdout)
         data = np.memmap(self._output, "<u4", mode="r", shape=(self._output.stat().st_size // 4,))
