@@ -39,6 +39,15 @@ class Kept:
     user_share: float
 
 
+running = set()  # what nobody has ended yet
+
+
+def end_all():
+    """For a bench that breaks off: a tool left behind would be part of every later measurement of the machine."""
+    for process in list(running):
+        process.end(signal.SIGINT)
+
+
 class Process:
     """One process of a peer: its words in a file, its processor time when it ends."""
 
@@ -49,6 +58,7 @@ class Process:
                                          stderr=self._errors, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
         self.cpu_ns, self.user_share = 0, 0.0
+        running.add(self)
 
     def wait_until(self, ready):
         if not wait_for(lambda: ready() or self._process.poll() is not None, START_TIMEOUT_S) or not ready():
@@ -58,6 +68,7 @@ class Process:
 
     def end(self, number):
         """Whether it ended by itself when asked to."""
+        running.discard(self)
         if self._process.returncode is not None:
             return True
         self._process.send_signal(number)
@@ -157,6 +168,7 @@ class Ftrace:
         self._switch = Path("/sys/block", Path(drive).name, "trace")
         self._buffer_kib = re.match(r"\d+", (TRACING / "buffer_size_kb").read_text())[0]
         self._files = []
+        running.add(self)
         try:
             self._write("buffer_size_kb", BUFFER_BYTES // os.cpu_count() >> 10)
             self._write("trace", "")
@@ -171,7 +183,7 @@ class Ftrace:
                 self._files.append(file)
             self.resume()
         except OSError as error:
-            self._restore()
+            self.end()
             raise SystemExit(f"the tracer blk of ftrace does not start: {error}") from None
         time.sleep(SETTLE_S)
 
@@ -199,7 +211,7 @@ class Ftrace:
             time.sleep(0.2)
         for reader in self._readers:
             reader.end(signal.SIGTERM)
-        self._restore()
+        self.end()
         issues = completions = lost = size = 0
         for file in self._files:
             counts = peer_output.count_blktrace(file.read_bytes())
@@ -209,7 +221,9 @@ class Ftrace:
         user = sum(reader.cpu_ns * reader.user_share for reader in self._readers)
         return Kept(min(issues, completions), size, f"{lost} events lost", cpu, user / cpu if cpu else 0.0)
 
-    def _restore(self):
+    def end(self, _signal=None):
+        """Leaves the machine's one tracer as it was."""
+        running.discard(self)
         if (self._switch / "enable").read_text().strip() != "0":
             (self._switch / "enable").write_text("0")
         self._write("current_tracer", "nop")
