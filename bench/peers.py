@@ -44,8 +44,8 @@ running = set()  # what nobody has ended yet
 
 def end_all():
     """For a bench that breaks off: a tool left behind would be part of every later measurement of the machine."""
-    for process in list(running):
-        process.end(signal.SIGINT)
+    for one in sorted(running, key=lambda one: isinstance(one, Process)):
+        one.end(signal.SIGTERM)
 
 
 class Process:
@@ -74,7 +74,10 @@ class Process:
         self._process.send_signal(number)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:  # it is gone and was waited for: its account is lost
+                return True
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
                 total = usage.ru_utime + usage.ru_stime
