@@ -18,6 +18,7 @@ alike for all tools.
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import tempfile
@@ -27,7 +28,7 @@ import load
 from accounting import MemoryWatch, bpf_ns_per_io, bpf_objects, bpf_stats, cpu_ns, family
 from lab import loop_drive, machine
 from null_programs import NullPrograms
-from peers import all_peers
+from peers import all_peers, end_all
 
 IMAGE_BYTES = 1 << 30
 BPF_WINDOWS, BPF_WINDOW_S = 9, 0.15
@@ -227,6 +228,8 @@ def arguments(words=None):
 
 def main():
     options = arguments()
+    # Ended from outside, it still stops the tool and gives the drive back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results = {}
     with loop_drive(IMAGE_BYTES) as drive:
         for name in options.peers:
@@ -236,7 +239,10 @@ def main():
                 continue
             # In memory: writing to a disk would be a cost of that disk.
             with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="blkreel-bench-") as directory:
-                results[name] = measure(peer, drive, directory, options)
+                try:
+                    results[name] = measure(peer, drive, directory, options)
+                finally:
+                    end_all()
     if options.json:
         print(json.dumps({"version": 1, "machine": machine(), "options": vars(options), "results": results}))
         return

@@ -5,6 +5,7 @@ pause() and resume() switch the recording off and on without an end, and say whe
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 120
 SETTLE_S = 0.3
 PAUSE_TIMEOUT_S = 1
-AFTER_TELLING_S = 0.05
 
 
 @dataclass
@@ -39,6 +39,15 @@ class Kept:
     user_share: float
 
 
+running = set()  # what nobody has ended yet
+
+
+def end_all():
+    """For a bench that breaks off: a tool left behind would be part of every later measurement of the machine."""
+    for one in sorted(running, key=lambda one: isinstance(one, Process)):
+        one.end(signal.SIGTERM)
+
+
 class Process:
     """One process of a peer: its words in a file, its processor time when it ends."""
 
@@ -49,6 +58,7 @@ class Process:
                                          stderr=self._errors, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
         self.cpu_ns, self.user_share = 0, 0.0
+        running.add(self)
 
     def wait_until(self, ready):
         if not wait_for(lambda: ready() or self._process.poll() is not None, START_TIMEOUT_S) or not ready():
@@ -58,12 +68,16 @@ class Process:
 
     def end(self, number):
         """Whether it ended by itself when asked to."""
+        running.discard(self)
         if self._process.returncode is not None:
             return True
         self._process.send_signal(number)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:  # it is gone and was waited for: its account is lost
+                return True
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
                 total = usage.ru_utime + usage.ru_stime
@@ -157,6 +171,7 @@ class Ftrace:
         self._switch = Path("/sys/block", Path(drive).name, "trace")
         self._buffer_kib = re.match(r"\d+", (TRACING / "buffer_size_kb").read_text())[0]
         self._files = []
+        running.add(self)
         try:
             self._write("buffer_size_kb", BUFFER_BYTES // os.cpu_count() >> 10)
             self._write("trace", "")
@@ -171,7 +186,7 @@ class Ftrace:
                 self._files.append(file)
             self.resume()
         except OSError as error:
-            self._restore()
+            self.end()
             raise SystemExit(f"the tracer blk of ftrace does not start: {error}") from None
         time.sleep(SETTLE_S)
 
@@ -199,7 +214,7 @@ class Ftrace:
             time.sleep(0.2)
         for reader in self._readers:
             reader.end(signal.SIGTERM)
-        self._restore()
+        self.end()
         issues = completions = lost = size = 0
         for file in self._files:
             counts = peer_output.count_blktrace(file.read_bytes())
@@ -209,7 +224,9 @@ class Ftrace:
         user = sum(reader.cpu_ns * reader.user_share for reader in self._readers)
         return Kept(min(issues, completions), size, f"{lost} events lost", cpu, user / cpu if cpu else 0.0)
 
-    def _restore(self):
+    def end(self, _signal=None):
+        """Leaves the machine's one tracer as it was."""
+        running.discard(self)
         if (self._switch / "enable").read_text().strip() != "0":
             (self._switch / "enable").write_text("0")
         self._write("current_tracer", "nop")
@@ -238,16 +255,23 @@ class Perf:
         self._device = kernel_number(drive)
         self._event_ids = [int((TRACING / f"events/block/{event}/id").read_text())
                            for event in ("block_rq_issue", "block_rq_complete")]
-        self._control = Path(directory, "perf.control")
-        self._control.unlink(missing_ok=True)
-        os.mkfifo(self._control)
-        words = ["perf", "record", "-a", "-o", self._output, f"--control=fifo:{self._control}"]
+        fifos = Path(directory, "perf.control"), Path(directory, "perf.ack")
+        for fifo in fifos:
+            fifo.unlink(missing_ok=True)
+            os.mkfifo(fifo)
+        # For reading too, so that neither open() waits for perf.
+        self._control, self._ack = (os.open(fifo, os.O_RDWR) for fifo in fifos)
+        # It begins switched off, because only an answer to the switch says that it records.
+        words = ["perf", "record", "-a", "-D", "-1", "-o", self._output, f"--control=fifo:{fifos[0]},{fifos[1]}"]
         for event in self._events:
             words += ["-e", event]
             if self._for_drive:
                 words += ["--filter", f"dev == {self._device}"]
         self._process = Process(words, directory)
         self._process.wait_until(lambda: self._output.exists() and self._output.stat().st_size > 0)
+        if not self.resume():
+            self._process.end(signal.SIGKILL)
+            raise SystemExit("perf does not begin to record")
 
     def pause(self):
         return self._tell("disable")
@@ -256,9 +280,11 @@ class Perf:
         return self._tell("enable")
 
     def _tell(self, word):
-        self._control.write_text(f"{word}\n")
-        time.sleep(AFTER_TELLING_S)
-        return True
+        os.write(self._control, f"{word}\n".encode())
+        answered = bool(select.select([self._ack], [], [], START_TIMEOUT_S)[0])
+        if answered:
+            os.read(self._ack, 64)
+        return answered
 
     def pids(self):
         return family(self._process.pid)
@@ -268,6 +294,8 @@ class Perf:
 
     def stop(self):
         self._process.end(signal.SIGINT)
+        os.close(self._control)
+        os.close(self._ack)
         stats = subprocess.run(["perf", "report", "--stats", "-i", self._output], capture_output=True, text=True)
         lost = peer_output.perf_says_lost(self._process.words() + stats.stderr + stats.stdout)
         data = np.memmap(self._output, "<u4", mode="r", shape=(self._output.stat().st_size // 4,))
