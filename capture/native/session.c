@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "ledger.h"
 #include "outbox.h"
+#include "privilege.h"
 #include "synthetic.h"
 
 #include <bpf/bpf.h>
@@ -415,6 +416,9 @@ int session_run(struct session_options *options)
 		if (err)
 			return fail(NULL, "cannot make records: %s", strerror(-err)), 1;
 	}
+	err = privilege_drop(session.programs.ledger_fd, session.ledger.cpus);
+	if (err)
+		return fail(NULL, "cannot give up privileges: %s", strerror(-err)), 1;
 	rows_have_files(options->files);
 	err = block_write_layout(options->rows_fd, &row_layout);
 	if (!err)
