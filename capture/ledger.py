@@ -60,7 +60,9 @@ def incomplete(metadata: dict) -> list[str]:
 
 def ended_early(end):
     """Why the rows end before the capture was told to."""
-    code = end.get("write_error")
+    code, gone = end.get("write_error"), end.get("gone")
+    if gone is not None:
+        return f"the capture ended early, because its drive {gone} disappeared"
     if code is None:
         return None
     return (f"the capture ended early, because its rows could not be written ({os.strerror(code)}): "
@@ -83,7 +85,7 @@ def _reconciled(end, drive_names):
     explained = (end["lost"]["total"] or 0) + sum(
         ledger.get(key) or 0 for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued",
                                          "not_own"))
-    counts = issued or all(_counts_io(name) for name in drive_names)
+    counts = (issued or all(_counts_io(name) for name in drive_names)) and not end.get("gone")
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A scheduler that is chosen while capturing starts with 2 x 128 tags, whatever the drive has. */
 #define MIN_DEPTH 256
@@ -80,6 +81,14 @@ int drive_open(struct drive *drive, const char *number)
 	if (drive_read_counts(drive, &drive->at_start))
 		return fail("see: lsblk", "there is no whole device %s", number);
 	return 0;
+}
+
+bool drive_is_gone(const struct drive *drive)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", drive->major, drive->minor);
+	return access(path, F_OK) && errno == ENOENT;
 }
 
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts)

@@ -30,6 +30,7 @@ struct session {
 	struct drain drain;
 	struct ledger ledger;
 	struct synthetic synthetic;
+	const struct drive *gone; /* why it ended; NULL: for another reason */
 	uint64_t epoch_ns;
 	uint64_t stopped_ns;
 	uint64_t in_flight_at_end;
@@ -159,7 +160,15 @@ static void say_progress(struct session *session)
 	say(json, true);
 }
 
-/* Until stdin ends, a signal comes or the disk is full. */
+static const struct drive *drive_gone(const struct session *session)
+{
+	for (size_t i = 0; i < session->options->drive_count; i++)
+		if (drive_is_gone(&session->options->drives[i]))
+			return &session->options->drives[i];
+	return NULL;
+}
+
+/* Until stdin ends, a signal comes, the disk is full or a drive disappears. */
 static void wait_for_end(struct session *session, int signal_fd)
 {
 	struct pollfd watched[] = {
@@ -176,6 +185,9 @@ static void wait_for_end(struct session *session, int signal_fd)
 
 		if (now_ns >= next_ns) {
 			say_progress(session);
+			session->gone = drive_gone(session);
+			if (session->gone)
+				return;
 			next_ns = now_ns + PROGRESS_EVERY_MS * 1000000ull;
 		}
 		if (poll(watched, 4, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
@@ -335,6 +347,8 @@ static void print_end(const struct session *session, FILE *file)
 	fputs("]", file);
 	print_by_op(file, "ios", written->ios);
 	print_by_op(file, "bytes", written->bytes);
+	if (session->gone)
+		fprintf(file, ", \"gone\": \"%u:%u\"", session->gone->major, session->gone->minor);
 	if (options->synthetic_per_second)
 		fprintf(file, ", \"emitted\": %" PRIu64 ", \"emitter_cpu_ns\": %" PRIu64,
 			(uint64_t)atomic_load(&session->synthetic.emitted), session->synthetic.cpu_ns);

@@ -47,6 +47,12 @@ def test_rows_that_could_not_be_written_are_told(monkeypatch):
     assert len(found) == 1 and "No space left" in found[0] and "1,234 I/Os" in found[0]
 
 
+def test_a_drive_that_disappeared_is_told_and_its_counters_accuse_nobody(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    metadata = metadata_of({**end_block(issued=10), "gone": "7:3"}, ["loop3"])
+    assert missing(metadata) == ["the capture ended early, because its drive 7:3 disappeared"]
+
+
 def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
     end = end_block()
