@@ -22,6 +22,8 @@ NO_TRACING = "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/trac
 # What blkreel has by default for all processors together.
 BUFFER_BYTES = 16 << 20
 START_TIMEOUT_S = 30
+# Its programs are taken off and put on again within one run of fio, which takes the rights to do so.
+ENVIRONMENT = {**os.environ, "BLKREEL_KEEP_PRIVILEGE": "1"}
 STOP_TIMEOUT_S = 120
 SETTLE_S = 0.3
 PAUSE_TIMEOUT_S = 1
@@ -54,8 +56,8 @@ class Process:
     def __init__(self, words, directory, stdout=None):
         self._stderr_path = Path(directory, f"{Path(words[0]).name}.stderr")
         self._errors = self._stderr_path.open("w+")
-        self._process = subprocess.Popen([str(word) for word in words], stdout=stdout or self._errors,
-                                         stderr=self._errors, stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([str(word) for word in words], env=ENVIRONMENT, stderr=self._errors,
+                                         stdout=stdout or self._errors, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
         self.cpu_ns, self.user_share = 0, 0.0
         running.add(self)

@@ -6,40 +6,49 @@ import os
 import resource
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.capture import helper as capture_helper
+from blkreel.cli.check_result import Check
+from blkreel.cli.checks_sources import all_sources
 from blkreel.replay import engine
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.units import format_bytes
 
 _IO_URING_SETUP = 425  # the same on every architecture
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One answer. status: ok, missing (needed for what `area` names), or note (works, but know this)."""
-
-    area: str
-    name: str
-    status: str
-    detail: str
-    remedy: str = ""
+# What the capture's helper needs, and CAP_SYSLOG for the kernel's addresses: docs/capture.md.
+CAPABILITIES = {"cap_bpf": 39, "cap_perfmon": 38, "cap_syslog": 34}
 
 
 def all_checks(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> list[Check]:
     """Every check, in the order a user should mend them."""
-    return [privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(), locked_memory(),
-            io_uring(proc), processors(), clock(sys_root), tracefs(proc), loop_devices(), *programs()]
+    return [root(), privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(),
+            locked_memory(), io_uring(proc), processors(), clock(sys_root), *all_sources(proc, sys_root),
+            loop_devices(), *programs()]
+
+
+def root() -> Check:
+    if os.geteuid() == 0:
+        return Check("replay", "root", "ok", "yes")
+    return Check("replay", "root", "missing", "you are not root", "run it with sudo, as in: sudo blkreel doctor")
 
 
 def privilege() -> Check:
+    """Of the capture. Root's may be taken away, as in a container; a user's helper may have what it needs."""
+    lacking = [name for name, number in CAPABILITIES.items() if not _has_capability(number)]
+    if not lacking:
+        return Check("capture", "privilege", "ok", "root" if os.geteuid() == 0 else "capabilities")
+    given = f"setcap {','.join(CAPABILITIES)}+ep {capture_helper.HELPER}"
     if os.geteuid() == 0:
-        return Check("capture, replay", "root", "ok", "yes")
-    return Check("capture, replay", "root", "missing", "you are not root",
-                 "run it with sudo, as in: sudo blkreel doctor")
+        return Check("capture", "privilege", "missing", f"root without {', '.join(lacking)}",
+                     "run it outside of the container, or give it these: docker run --privileged")
+    try:
+        os.getxattr(capture_helper.HELPER, "security.capability")
+        return Check("capture", "privilege", "ok", "the helper has file capabilities")
+    except OSError:
+        return Check("capture", "privilege", "missing", "you are not root, and the helper has no file capabilities",
+                     f"run it with sudo, or once: sudo {given}")
 
 
 def kernel_types(sys_root) -> Check:
@@ -78,15 +87,6 @@ def bpf_programs() -> list[Check]:
         times = Check("capture", "queue times", "note", "from the request itself, and the thread may be the one "
                       "that dispatched it: block_io_start is in kernels since 6.5")
     return [programs, times]
-
-
-def tracefs(proc) -> Check:
-    mounts = [line.split() for line in (proc / "self/mounts").read_text().splitlines()]
-    for fields in mounts:
-        if fields[2] == "tracefs":
-            return Check("cross-checks", "tracefs", "ok", fields[1])
-    return Check("cross-checks", "tracefs", "note", "not mounted; capture does not need it",
-                 "mount -t tracefs nodev /sys/kernel/tracing")
 
 
 def locked_memory() -> Check:
@@ -147,7 +147,7 @@ def clock(sys_root) -> Check:
 
 def programs() -> list[Check]:
     """Other programs, and what for; none is needed by the command itself."""
-    wanted = [("fio", "tests, bench", "fio"), ("blkparse", "cross-checks", "blktrace"), ("aria2c", "demo", "aria2"),
+    wanted = [("fio", "tests, bench", "fio"), ("aria2c", "demo", "aria2"),
               ("mktorrent", "demo", "mktorrent"), ("mkfs.ext4", "demo", "e2fsprogs")]
     found = []
     for name, area, package in wanted:
@@ -164,3 +164,13 @@ def helpers() -> Check:
         if not os.access(path, os.X_OK):
             return Check(area, "helper", "missing", f"{path} does not run", "make install")
     return Check("capture, replay", "helpers", "ok", str(capture_helper.HELPER.parent.parent))
+
+
+def _has_capability(number):
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> number & 1)
+    except OSError:
+        pass
+    return os.geteuid() == 0

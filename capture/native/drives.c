@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A scheduler that is chosen while capturing starts with 2 x 128 tags, whatever the drive has. */
 #define MIN_DEPTH 256
@@ -83,6 +84,14 @@ int drive_open(struct drive *drive, const char *number)
 	return 0;
 }
 
+bool drive_is_gone(const struct drive *drive)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", drive->major, drive->minor);
+	return (access(path, F_OK) && errno == ENOENT) || read_number(drive, "diskseq") != drive->sequence;
+}
+
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 {
 	FILE *file;
@@ -97,7 +106,7 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 		       " %" SCNu64 " %*u %*u %*u %" SCNu64,
 		       &counts->reads, &counts->writes, &counts->discards, &counts->flushes);
 	fclose(file);
-	if (read_number(drive, "diskseq") != drive->sequence)
+	if (drive_is_gone(drive))
 		return -ENODEV;
 	return found >= 2 ? 0 : -EPROTO;
 }

@@ -33,6 +33,9 @@ struct drive {
 /* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
 int drive_open(struct drive *drive, const char *number);
 
+/* Whether it was there and is no longer: unplugged, or taken away by its driver. */
+bool drive_is_gone(const struct drive *drive);
+
 /* Returns 0 or a negative errno: -ENODEV where another disk stands in its place. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
 

@@ -76,7 +76,8 @@ static int probe_features(struct features *features)
 
 static struct bpf_object *open_kind(const char *kind)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "blkreel");
+	/* Named, or libbpf looks for types that this kernel has not in its modules too, which takes CAP_SYS_ADMIN. */
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "blkreel", .btf_custom_path = "/sys/kernel/btf/vmlinux");
 	size_t size = 0;
 	const void *bytes = strcmp(kind, "tp_btf") ? raw_tp__elf_bytes(&size) : tp_btf__elf_bytes(&size);
 

@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "ledger.h"
 #include "outbox.h"
+#include "privilege.h"
 #include "synthetic.h"
 
 #include <bpf/bpf.h>
@@ -171,7 +172,15 @@ static void obey(struct session *session, const char *word)
 		programs_link(&session->programs);
 }
 
-/* Until stdin ends, a signal comes or the disk is full. */
+static bool a_drive_is_gone(const struct session *session)
+{
+	for (size_t i = 0; i < session->options->drive_count; i++)
+		if (drive_is_gone(&session->options->drives[i]))
+			return true;
+	return false;
+}
+
+/* Until stdin ends, a signal comes, the disk is full or a drive disappears. */
 static void wait_for_end(struct session *session, int signal_fd)
 {
 	struct pollfd watched[] = {
@@ -188,6 +197,8 @@ static void wait_for_end(struct session *session, int signal_fd)
 
 		if (now_ns >= next_ns) {
 			say_progress(session);
+			if (a_drive_is_gone(session))
+				return;
 			next_ns = now_ns + PROGRESS_EVERY_MS * 1000000ull;
 		}
 		if (poll(watched, 4, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
@@ -434,6 +445,11 @@ int session_run(struct session_options *options)
 		if (err)
 			return fail(NULL, "cannot make records: %s", strerror(-err)), 1;
 	}
+	/* The bench attaches again. A program with capabilities of its own never sees this variable. */
+	err = secure_getenv("BLKREEL_KEEP_PRIVILEGE") ? 0 :
+	      privilege_drop(session.programs.ledger_fd, session.ledger.cpus);
+	if (err)
+		return fail(NULL, "cannot give up privileges: %s", strerror(-err)), 1;
 	rows_have_files(options->files);
 	err = block_write_layout(options->rows_fd, &row_layout);
 	if (!err)

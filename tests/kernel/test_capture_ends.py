@@ -1,10 +1,12 @@
 """However a capture ends, the trace is whole or nothing stands under its name."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -188,3 +190,53 @@ def test_what_is_in_flight_at_the_end_has_a_row_without_latency(started, loop_dr
     rows = trace.table().to_pandas()
     assert rows[["latency_ns", "offset_bytes", "length_bytes", "op"]].values.tolist() == [[-1, 0, 4096, 1]]
     assert trace.metadata["in_flight_at_end"] == 1
+
+
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
+
+
+@pytest.fixture
+def vanishing_drive(require_root, tmp_path):
+    """A loop drive, and a way to take it out of the machine."""
+    image, number = tmp_path / "vanishing.img", 100 + os.getpid() % 900
+    image.touch()
+    os.truncate(image, 1 << 20)
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    try:
+        fcntl.ioctl(control, LOOP_CTL_ADD, number)
+    except OSError as error:
+        pytest.skip(f"needs a loop drive that can be added: {error.strerror}")
+    drive = f"/dev/loop{number}"
+
+    def vanish():
+        if Path(f"/sys/block/loop{number}").exists():
+            subprocess.run(["losetup", "--detach", drive], check=False, stderr=subprocess.DEVNULL)
+            wait_until(remove)
+
+    def remove():
+        try:
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+        except OSError:
+            return False
+        return True
+
+    if subprocess.run(["losetup", drive, image]).returncode:
+        vanish()
+        pytest.skip("needs a loop drive")
+    yield drive, vanish
+    vanish()
+    os.close(control)
+
+
+def test_a_drive_that_disappears_ends_the_capture_well(started, blkreel, loop_drive, vanishing_drive, tmp_path):
+    stays, (drive, vanish) = loop_drive(), vanishing_drive
+    process = started(stays, drive, "--for", "60s")
+    subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4k", "iflag=direct", "status=none"], check=True)
+    read(stays, 100)
+    vanish()
+    stdout, stderr = process.communicate(timeout=50)
+    assert process.returncode == 3 and "taken away" in stderr
+    trace = open_trace(tmp_path / "t.parquet")
+    rows = trace.table().to_pandas()
+    assert (rows.device == 0).sum() == 100 and rows[rows.device == 1].length_bytes.sum() == 1 << 20
+    assert "taken away" in blkreel("check", tmp_path / "t.parquet", check=False).stderr

@@ -4,14 +4,36 @@ import json
 
 import pytest
 
-from blkreel.cli import checks
+from blkreel.cli import checks, checks_sources
 from blkreel.traces.errors import BlkreelError
 
 
 def test_without_root_it_says_sudo(monkeypatch):
     monkeypatch.setattr(checks.os, "geteuid", lambda: 1000)
+    assert checks.root().status == "missing" and "sudo" in checks.root().remedy
+
+
+@pytest.fixture
+def without_capabilities(monkeypatch):
+    monkeypatch.setattr(checks, "_has_capability", lambda number: number != 39)
+
+
+def test_an_ordinary_user_is_told_how_to_give_the_helper_what_it_needs(monkeypatch, without_capabilities, tmp_path):
+    helper = tmp_path / "blkreel-capture"
+    helper.touch()
+    monkeypatch.setattr(checks.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(checks.capture_helper, "HELPER", helper)
     check = checks.privilege()
-    assert check.status == "missing" and "sudo" in check.remedy
+    assert check.status == "missing"
+    assert check.remedy.endswith(f"sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep {helper}")
+    monkeypatch.setattr(checks.os, "getxattr", lambda path, name: b"\1")
+    assert checks.privilege().status == "ok"
+
+
+def test_root_whose_capabilities_were_taken_is_told_which(monkeypatch, without_capabilities):
+    monkeypatch.setattr(checks.os, "geteuid", lambda: 0)
+    check = checks.privilege()
+    assert check.status == "missing" and check.detail == "root without cap_bpf" and "container" in check.remedy
 
 
 def test_a_kernel_without_types(tmp_path):
@@ -41,11 +63,55 @@ def test_the_lesser_kind_and_the_older_kernel_are_notes(monkeypatch):
     assert [check.status for check in checks.bpf_programs()] == ["note", "note"]
 
 
-def test_tracefs_that_is_not_mounted_is_no_obstacle(tmp_path):
+@pytest.mark.parametrize("name, remedy", [("tracefs", "mount -t tracefs"), ("debugfs", "mount -t debugfs"),
+                                          ("blk_tracer", "mount -t tracefs")])
+def test_what_is_not_mounted_is_no_obstacle(tmp_path, name, remedy):
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mounts").write_text("proc /proc proc rw 0 0\n")
-    check = checks.tracefs(tmp_path)
-    assert check.status == "note" and check.remedy.startswith("mount -t tracefs")
+    check = getattr(checks_sources, name)(tmp_path)
+    assert check.status == "note" and check.remedy.startswith(remedy)
+
+
+def test_a_kernel_without_the_blk_tracer(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mounts").write_text(f"nodev {tmp_path} tracefs rw 0 0\n")
+    (tmp_path / "available_tracers").write_text("function nop\n")
+    assert "CONFIG_BLK_DEV_IO_TRACE" in checks_sources.blk_tracer(tmp_path).remedy
+    (tmp_path / "available_tracers").write_text("blk function nop\n")
+    assert checks_sources.blk_tracer(tmp_path).status == "ok"
+
+
+@pytest.fixture
+def says(monkeypatch, tmp_path):
+    """A program that prints one line."""
+    def make(name, line):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {line}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return make
+
+
+@pytest.mark.parametrize("version, status", [("v0.8.0", "note"), ("v0.9.1", "ok"), ("v0.17.0", "ok"), ("v1.2.0", "ok")])
+def test_an_old_bpftrace(says, version, status):
+    says("bpftrace", f"bpftrace {version}")
+    check = checks_sources.bpftrace()
+    assert check.status == status and version in check.detail
+
+
+@pytest.mark.parametrize("name", ["blktrace", "bpftrace"])
+def test_a_missing_program_comes_with_its_package(monkeypatch, name, tmp_path):
+    monkeypatch.setattr(checks_sources, "_find", lambda name: None)
+    check = checks_sources.blktrace(tmp_path) if name == "blktrace" else checks_sources.bpftrace()
+    assert check.status == "note" and check.remedy == f"apt-get install {name}"
+
+
+def test_a_locked_down_kernel_is_told_of_the_source_that_works(says, tmp_path):
+    says("blktrace", "2.0.0")
+    (tmp_path / "kernel/security").mkdir(parents=True)
+    (tmp_path / "kernel/security/lockdown").write_text("none [integrity] confidentiality")
+    assert "--source ftrace" in checks_sources.blktrace(tmp_path).remedy
 
 
 def test_a_slow_clock_is_noted(tmp_path):
