@@ -70,7 +70,8 @@ def ended_early(end):
 
 def _gone(metadata):
     """A drive that was taken away took its counters along: nobody vouches for its last rows."""
-    return [f"{name} is gone: it was taken away while it was recorded; see: dmesg" for name in metadata["ledger"]["gone"]]
+    gone = metadata["ledger"].get("gone") or []
+    return [f"{name} is gone: it was taken away while it was recorded; see: dmesg" for name in gone]
 
 
 def _told(text):
