@@ -70,8 +70,8 @@ def ended_early(end):
 
 def _gone(metadata):
     """A drive that was taken away took its counters along: nobody vouches for its last rows."""
-    gone = metadata["ledger"]["gone"]
-    return [f"{name} is gone: it was taken away while it was recorded, and the capture ended; see: dmesg" for name in gone]
+    gone = metadata["ledger"].get("gone") or []
+    return [f"{name} is gone: it was taken away, and the capture ended with it; see: dmesg" for name in gone]
 
 
 def _told(text):

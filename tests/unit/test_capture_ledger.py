@@ -45,7 +45,7 @@ def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypa
     end = end_block(issued=0, seen=900)
     end["drives"][0]["gone"] = True
     metadata = metadata_of(end, ["nvme0n1"])
-    assert missing(metadata) == ["nvme0n1 is gone: it was taken away while it was recorded, and the capture ended; see: dmesg"]
+    assert missing(metadata) == ["nvme0n1 is gone: it was taken away, and the capture ended with it; see: dmesg"]
     assert metadata["diskstats"]["difference"] is None
 
 

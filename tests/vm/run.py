@@ -56,7 +56,7 @@ def parser():
     parser.add_argument("--kernel", action="append",
                         help=f"Debian package of the guest's kernel; may be repeated (default: {DEFAULT_KERNELS})")
     parser.add_argument("--cache", type=Path, default=CHECKOUT / ".vm", help="where kernels are kept")
-    parser.add_argument("--timeout", type=float, default=900, help="end the guest after so many seconds")
+    parser.add_argument("--timeout", type=float, default=1200, help="end the guest after so many seconds")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--command", help="run this shell command in the guest and no tests")
     what.add_argument("--shell", action="store_true", help="a shell in the guest; it ends with the shell")
@@ -89,25 +89,49 @@ class Report:
 
 
 def run(options, kernel, image, initramfs, pytest_arguments, write) -> int:
-    """One guest from boot to end; the exit code of what ran in it, and 1 at least where the guest itself failed."""
-    write(f"guest: {kernel}, {image.parent.name}\n")
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=options.cache, prefix="guest-") as directory:
-        job = Path(directory)
-        (job / "command").write_text(f"cd {shlex.quote(str(CHECKOUT))}\n{command(options, pytest_arguments)}\n")
+    """One guest from boot to end; the exit code of what ran in it, and 1 at least where the guest itself failed.
+
+    QEMU's emulation of processors that patch running code fails now and then: a guest that falls over is booted a
+    second time. What is wrong with us falls over twice.
+    """
+    attempts = 1 if options.shell or options.command else 2
+    for left in reversed(range(attempts)):
+        write(f"guest: {kernel}, {image.parent.name}\n")
+        began = time.monotonic()
         try:
-            outcome = run_guest(image, initramfs, job, options.timeout, None if options.shell else write)
+            outcome = boot(options, kernel, image, initramfs, pytest_arguments, write)
         except (CannotRun, RigError) as error:
             write(f"guest: {error}\n")
             return 1
-    for line in outcome.trouble:
-        write(f"guest's kernel: {line[:200]}\n")
+        for line in outcome.trouble:
+            write(f"guest's kernel: {line[:200]}\n")
+        if not (left and outcome.fell_over):
+            break
+        write(f"guest: fell over ({outcome.why or outcome.exit_code}); once more\n")
     if outcome.exit_code is None:
-        write(f"guest: no result, because {outcome.why}\n")
+        write(f"guest: no result, because {outcome.why}; its last words: {kept(options, kernel)}/console\n")
         return 1
     verdict = ", and its kernel complained, which fails it" if outcome.trouble else ""
     write(f"guest: ended with {outcome.exit_code} after {time.monotonic() - began:.0f} s{verdict}\n")
     return outcome.exit_code or bool(outcome.trouble)
+
+
+def boot(options, kernel, image, initramfs, pytest_arguments, write):
+    with tempfile.TemporaryDirectory(dir=options.cache, prefix="guest-") as directory:
+        job = Path(directory)
+        (job / "command").write_text(f"cd {shlex.quote(str(CHECKOUT))}\n{command(options, pytest_arguments)}\n")
+        try:
+            return run_guest(image, initramfs, job, options.timeout, None if options.shell else write)
+        finally:
+            kept(options, kernel).mkdir(exist_ok=True)
+            for name in ("console", "dmesg"):
+                if (job / name).exists():
+                    shutil.copy(job / name, kept(options, kernel) / name)
+
+
+def kept(options, kernel) -> Path:
+    """Where the log of the last guest with this kernel stays."""
+    return options.cache / f"last-{kernel}"
 
 
 def command(options, pytest_arguments) -> str:

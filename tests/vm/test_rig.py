@@ -39,8 +39,8 @@ def test_a_test_that_fails_in_the_guest_fails_on_the_host(tmp_path):
 
 
 def test_a_guest_that_hangs_is_ended():
-    code, output, took_s = guest("--timeout", "20", "--command", "echo begun; sleep 1000")
-    assert code == 1 and "begun" in output
+    code, output, took_s = guest("--timeout", "20", "--command", "sleep 1000")
+    assert code == 1
     assert "had not ended after 20 s" in output
     assert took_s < 200
 

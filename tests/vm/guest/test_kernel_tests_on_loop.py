@@ -6,18 +6,13 @@ import pytest
 
 from tests.kernel.test_engine_drive import (  # noqa: F401
     test_a_drive_detached_in_mid_run_does_not_hang,
-    test_a_drive_in_use_is_refused,
-    test_a_plan_of_reads_never_writes,
-    test_a_read_only_drive_is_not_written,
     test_flush_discard_and_zeroes_reach_the_drive_as_such,
     test_fua_and_preflush_are_issued,
-    test_out_of_range_issues_nothing,
     test_the_drive_sees_every_read_once,
 )
 from tests.kernel.test_engine_seen import (  # noqa: F401
     issued_to,
     test_a_plan_is_issued_as_it_stands,
-    test_a_timed_plan_is_issued_in_its_order,
 )
 from tests.kernel.test_replay_loop import (  # noqa: F401
     make_trace,

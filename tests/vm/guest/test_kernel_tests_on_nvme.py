@@ -14,11 +14,8 @@ from tests.kernel.test_capture_counts import (  # noqa: F401
 from tests.kernel.test_capture_kinds import (  # noqa: F401
     rows_of,
     test_discards_and_zeroes,
-    test_each_io_has_the_name_of_its_thread,
     test_offsets_are_those_of_the_whole_drive,
     test_preflush_of_a_journal_commit_is_kept,
-    test_read_ahead_is_told_from_what_was_asked_for,
-    test_the_priority_class_is_recorded,
 )
 from tests.vm.guest.drives import TRACING
 
