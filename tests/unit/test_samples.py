@@ -139,6 +139,14 @@ def test_a_name_that_there_is_not(blkreel):
     assert "no sample is called 'chess'; there are: game-load, download" in result.stderr
 
 
+def test_a_run_says_which_it_replayed(blkreel, tmp_path):
+    drive = tmp_path / "drive.img"
+    with drive.open("wb") as file:
+        file.truncate(2 << 30)
+    blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--pace", "asap", check=False)
+    assert open_trace(tmp_path / "run").metadata["run"]["source"]["path"] == "sample:app-start"
+
+
 def test_a_page_of_one(blkreel, tmp_path):
     blkreel("report", "sample:game-load", "-o", tmp_path / "page.html")
     assert "supertuxkart" in (tmp_path / "page.html").read_text()
