@@ -81,8 +81,8 @@ def _reconciled(end, drive_names):
     issued = sum(sum(drive["diskstats"].values()) for drive in end["drives"])
     seen = sum(sum(drive["seen"].values()) for drive in end["drives"])
     explained = (end["lost"]["total"] or 0) + sum(
-        ledger.get(key) or 0 for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued",
-                                         "not_own"))
+        ledger.get(key) or 0
+        for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own"))
     counts = issued or all(_counts_io(name) for name in drive_names)
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),

@@ -20,6 +20,7 @@ from blkreel.traces.spool_notes import begun_metadata
 from . import ledger
 from .drives import drives_to_watch, layer_of
 from .helper import Helper
+from .own import Own, ProcessEnd, cgroup_directory, processes_from, refuse_contradictions
 from .ring import Ring, refuse_too_small, save_now
 from .workload import Workload, give_to_caller, refuse_missing, user_of_command
 
@@ -33,6 +34,8 @@ class CaptureOptions:
 
     duration_ns: end after that time at the latest; None: when the command ends, or at Ctrl-C.
     keep_ns, max_bytes: hold only the last of what is recorded, of this time or in so many bytes of spool.
+    pid, cgroup: mark the I/O of this process or control group, as that of a command is; own_only: record no other.
+    until_exit: end when the process of pid ends. files: record inodes and paths.
     programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
     block_io_start.
     """
@@ -45,6 +48,11 @@ class CaptureOptions:
     duration_ns: int | None = None
     keep_ns: int | None = None
     max_bytes: int | None = None
+    pid: int | None = None
+    cgroup: str | None = None
+    own_only: bool = False
+    until_exit: bool = False
+    files: bool = False
     cold: bool = False
     force: bool = False
     ring_bytes: int = 16 << 20
@@ -85,6 +93,7 @@ def run_capture(options: CaptureOptions, monitor=None) -> CaptureResult:
     """
     monitor = monitor or _NoMonitor()
     refuse_too_small(options.max_bytes)
+    refuse_contradictions(options)
     if options.command:
         refuse_missing(options.command)
     user = user_of_command(options.user) if options.command else None
@@ -101,7 +110,7 @@ class _Session:
         self.interrupted = False
         self.signal = None
         self.saves_wanted = 0
-        self.helper = self.workload = self.ring = None
+        self.helper = self.workload = self.ring = self.process_end = None
         self.spool_metadata: dict = {}
 
     def run(self):
@@ -125,7 +134,8 @@ class _Session:
         if self.options.cold:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
-        self.helper = Helper(self._helper_arguments(), self.spool, lambda: self.changes.put("helper"))
+        own = self._own()
+        self.helper = Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"))
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (self.helper.attached or self.helper.error or self.interrupted):
             if time.monotonic() > deadline:
@@ -134,13 +144,29 @@ class _Session:
         if self.helper.error:
             raise self.helper.error
         self.spool.note(self._attached())
-        if self.options.command and not self.interrupted:
-            self.workload = Workload(self.options.command, self.user, lambda: self.changes.put("command"))
+        if self.workload and not self.interrupted:
+            self.workload.release(lambda: self.changes.put("command"))
+        elif self.workload:
+            self.workload.abandon()
+            self.workload = None
+
+    def _own(self) -> Own:
+        """Whose I/O to mark, told to the helper before any of it can come."""
+        if self.options.until_exit:
+            self.process_end = ProcessEnd(self.options.pid)
+        if self.options.cgroup is not None:
+            return Own(cgroup=cgroup_directory(self.options.cgroup))
+        if self.options.pid is not None:
+            return Own(pids=processes_from(self.options.pid))
+        if self.options.command:
+            self.workload = Workload(self.options.command, self.user)
+            return Own(pids=(self.workload.pid,))
+        return Own()
 
     def _watch(self):
         began = time.monotonic()
         end = began + self.options.duration_ns / 1e9 if self.options.duration_ns else float("inf")
-        while not (self.interrupted or self._helper_ended() or self._command_ended()):
+        while not (self.interrupted or self._helper_ended() or self._command_ended() or self._process_ended()):
             now = time.monotonic()
             if now >= end:
                 return
@@ -207,6 +233,8 @@ class _Session:
         return ledger.missing(metadata) if self.helper.end else metadata["import_warnings"]
 
     def _abandon(self):
+        if self.workload:
+            self.workload.abandon()
         if self.helper:
             self.helper.stop()
         self.spool.discard()
@@ -232,6 +260,9 @@ class _Session:
     def _command_ended(self):
         return self.workload is not None and self.workload.exit_code is not None
 
+    def _process_ended(self):
+        return self.process_end is not None and self.process_end.has_come()
+
     def _wait_for_change(self, timeout_s):
         try:
             self.changes.get(timeout=timeout_s)
@@ -247,8 +278,11 @@ class _Session:
         self.signal = number
         self.changes.put("signal")
 
-    def _helper_arguments(self):
-        arguments = ["--programs", self.options.programs, "--ring-bytes", str(self.options.ring_bytes)]
+    def _helper_arguments(self, own):
+        arguments = ["--programs", self.options.programs, "--ring-bytes", str(self.options.ring_bytes),
+                     *own.helper_arguments(self.options.own_only)]
+        if self.options.files:
+            arguments.append("--files")
         if not self.options.io_start:
             arguments.append("--without-io-start")
         for drive in self.drives:
@@ -278,7 +312,8 @@ def _begun(options, drives) -> dict:
     host = platform.uname()
     return {
         "writer": f"blkreel {__version__}", "clock": "monotonic",
-        "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives]},
+        "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives], "pid": options.pid, "cgroup": options.cgroup,
+                    "own_only": options.own_only},
         "command": options.command, "cold": options.cold, "host": host.node, "kernel": host.release,
         "cpu_count": os.cpu_count(), "devices": [{**describe(drive), "layer": layer_of(drive)} for drive in drives],
     }

@@ -14,17 +14,62 @@ _GRACE_S = 5.0  # between Ctrl-C, SIGTERM and SIGKILL
 
 
 class Workload:
-    """A running command with our stdin, stdout and stderr. on_exit is called, in a thread of its own, when it ends."""
+    """A command with our stdin, stdout and stderr. It has its pid, and does not run before release().
 
-    def __init__(self, command: list[str], user: pwd.struct_passwd | None, on_exit):
-        options = _as_user(user) if user else {}
-        try:
-            self.process = subprocess.Popen(command, **options)
-        except OSError as error:
-            raise UsageError(f"cannot run {command[0]}: {error.strerror}",
-                             "give a command that runs, behind --") from None
+    So whoever watches it can be told its pid before it does anything. To be made while no other thread runs: until
+    the command itself runs, its process is a fork of this one.
+    """
+
+    def __init__(self, command: list[str], user: pwd.struct_passwd | None):
+        self.process: subprocess.Popen | None = None
+        self._command, self._error = command, None
         self._ended = threading.Event()
+        told, tells = os.pipe()
+        held, self._go = os.pipe()
+        self._starter = threading.Thread(target=self._start, name="workload-start", daemon=True,
+                                         args=(_as_user(user) if user else {}, held, tells))
+        self._starter.start()
+        self.pid = int(os.read(told, 32) or 0)  # 0: it could not even be forked, and release() says why
+        os.close(told)
+        os.close(held)
+
+    def release(self, on_exit) -> None:
+        """Let it run. on_exit is called, in a thread of its own, when it ends. Raises UsageError where it cannot."""
+        os.write(self._go, b"1")
+        self._let_go()
+        if self._error:
+            raise UsageError(f"cannot run {self._command[0]}: {self._error.strerror}",
+                             "give a command that runs, behind --")
         threading.Thread(target=self._wait, args=(on_exit,), name="workload", daemon=True).start()
+
+    def abandon(self) -> None:
+        """Where it was not released, it never runs."""
+        if self._go is not None:
+            self._let_go()
+            if self.process:
+                self.process.wait()
+
+    def _let_go(self):
+        os.close(self._go)
+        self._go = None
+        self._starter.join()
+
+    def _start(self, options, held, tells):
+        def wait_for_release():
+            os.close(self._go)
+            os.write(tells, str(os.getpid()).encode())
+            os.close(tells)
+            if not os.read(held, 1):
+                os._exit(0)
+
+        try:
+            self.process = subprocess.Popen(self._command, preexec_fn=wait_for_release, **options)
+        except OSError as error:
+            self._error = error
+        except subprocess.SubprocessError:
+            pass  # abandoned
+        finally:
+            os.close(tells)
 
     @property
     def exit_code(self) -> int | None:

@@ -36,6 +36,12 @@ class _WithCommand(click.Command):
 @click.option("--path", type=click.Path(readable=False),
               help="Record the drive that holds this directory or file.")
 @click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="End after this time, like 60s or 5min.")
+@click.option("--pid", type=click.IntRange(min=1), metavar="N",
+              help="Mark the I/O of this process and all that it starts, as that of a COMMAND is.")
+@click.option("--cgroup", metavar="PATH", help="Mark the I/O of this control group (v2).")
+@click.option("--own-only", is_flag=True, help="Record nothing but what is marked so.")
+@click.option("--until-exit", is_flag=True, help="End when the process of --pid ends.")
+@click.option("--files", is_flag=True, help="Record of which file each I/O is: inode and path.")
 @click.option("--keep", "keep_ns", type=TIME_NS, metavar="TIME",
               help="Flight recorder: hold only what came in the last TIME.")
 @click.option("--max-size", "max_bytes", type=SIZE_BYTES, metavar="SIZE",
@@ -64,6 +70,7 @@ def command(ctx, devices, as_json, without_io_start, **given):
     sudo blkreel capture -o game.parquet --path ~/Games --cold -- ./start-game
     sudo blkreel capture /dev/nvme0n1 -o minute.parquet --for 60s
     sudo blkreel capture /dev/sda /dev/sdb -o both.parquet
+    sudo blkreel capture --path /srv -o database.parquet --pid 1234 --own-only --until-exit
     sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
     options = CaptureOptions(devices=list(devices), command=ctx.meta["blkreel.command"], io_start=not without_io_start,

@@ -9,12 +9,17 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("blkreel", deadline=None)
+hypothesis.settings.load_profile("blkreel")
 
 # A shell starts its background jobs with Ctrl-C ignored, and every program started from here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

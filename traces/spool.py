@@ -138,7 +138,7 @@ class Spool:
         self.flush()
         held = Spooled(self.directory, self._schema, {**self._metadata, **metadata})
         with TraceWriter(path, held.schema) as writer:
-            held.write_rows(writer)
+            _write_rows(held, writer)
             writer.close(held.metadata())
         return path
 
@@ -224,10 +224,7 @@ def _finish(directory, output, metadata, schema, force):
         os.truncate(directory / _RESERVE_FILE, 0)
     held = Spooled(directory, schema, metadata)
     with TraceWriter(output, held.schema, force=force, temporary=directory / _TRACE_FILE) as writer:
-        try:
-            held.write_rows(writer)
-        except OSError as error:
-            raise output_error(output, error) from error
+        _write_rows(held, writer)
         try:
             _note_trace(directory, writer.inode)
             writer.close(held.metadata())
@@ -236,6 +233,13 @@ def _finish(directory, output, metadata, schema, force):
             raise
     shutil.rmtree(directory)
     return output
+
+
+def _write_rows(held, writer):
+    try:
+        held.write_rows(writer)
+    except OSError as error:
+        raise output_error(writer.path, error) from error
 
 
 def _spool_metadata(directory):

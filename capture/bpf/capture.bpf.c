@@ -416,3 +416,5 @@ int process_exit(__u64 *args)
 		bpf_map_delete_elem(&own_pids, &pid);
 	return 0;
 }
+
+#include "synthetic.h"

@@ -21,10 +21,12 @@ struct file_entry {
 	__u64 inode; /* where the kernel keeps it, 0: none */
 	__u64 number;
 	__u32 filesystem;
-	/* Who made its data dirty last. */
-	__s32 dirtier_tid;
-	__u32 dirtier_own;
-	__u32 pad;
+	__u8 told;
+	/* Who made its data dirty last; told only when that data reaches one of our drives. */
+	__u8 is_dirtied;
+	__u8 dirtier_is_own;
+	__u8 pad;
+	struct thread_name dirtier;
 };
 
 /* By the address of the inode; two that share an entry take it from each other, and are told once more. */
@@ -83,8 +85,10 @@ static __always_inline void tell_file(struct file_entry *entry, struct inode *in
 		parent = BPF_CORE_READ(dentry, d_parent);
 		if (!parent || parent == dentry)
 			break;
-		if (used > MAX_PATH_BYTES - MAX_NAME_BYTES || i == MAX_PATH_PARTS - 1)
+		if (used > MAX_PATH_BYTES - MAX_NAME_BYTES || i == MAX_PATH_PARTS - 1) {
+			entry->told = 1; /* not to be tried again at each of its I/Os */
 			return;
+		}
 		name = BPF_CORE_READ(dentry, d_name.name);
 		length = bpf_probe_read_kernel_str(&record->names[used & (MAX_PATH_BYTES - MAX_NAME_BYTES - 1)],
 						   MAX_NAME_BYTES, name);
@@ -100,8 +104,8 @@ static __always_inline void tell_file(struct file_entry *entry, struct inode *in
 	record->filesystem = entry->filesystem;
 	record->inode = entry->number;
 	/* The whole of it: a length that the older verifiers can follow is a constant. Files are told once. */
-	if (bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
-		entry->inode = 0; /* no room: told at its next I/O */
+	if (!bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
+		entry->told = 1; /* else at its next I/O */
 }
 
 static __always_inline struct file_entry *entry_of(struct inode *inode)
@@ -117,8 +121,8 @@ static __always_inline struct file_entry *entry_of(struct inode *inode)
 	entry->inode = (__u64)inode;
 	entry->number = number;
 	entry->filesystem = BPF_CORE_READ(inode, i_sb, s_dev);
-	entry->dirtier_tid = 0;
-	tell_file(entry, inode);
+	entry->told = 0;
+	entry->is_dirtied = 0;
 	return entry;
 }
 
@@ -188,6 +192,7 @@ static __always_inline bool in_kernel_thread(void)
 /* Fills in what the slot's bio tells. Called where the I/O enters, in the context of whoever submits it. */
 static __always_inline void attribute(struct slot *slot, struct bio *bio)
 {
+	struct thread_entry *thread;
 	struct file_entry *entry;
 	struct inode *inode;
 
@@ -206,39 +211,43 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio)
 	entry = entry_of(inode);
 	if (!entry)
 		return;
+	if (!entry->told)
+		tell_file(entry, inode);
 	slot->inode = entry->number;
-	if (slot->op == OP_WRITE && entry->dirtier_tid && in_kernel_thread()) {
-		slot->tid = entry->dirtier_tid;
-		slot->flags |= FLAG_DEFERRED;
-		slot->flags &= ~FLAG_OWN;
-		if (entry->dirtier_own)
-			slot->flags |= FLAG_OWN;
-	}
+	if (slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
+		return;
+	slot->tid = entry->dirtier.tid;
+	slot->flags |= FLAG_DEFERRED;
+	slot->flags &= ~FLAG_OWN;
+	if (entry->dirtier_is_own)
+		slot->flags |= FLAG_OWN;
+	thread = thread_at(slot->tid);
+	if (thread && !is_told(thread, slot->tid, entry->dirtier.comm))
+		tell_thread(thread, &entry->dirtier, entry->dirtier_is_own);
 }
 
 /* A page of a file became dirty: who did it is the cause of the writeback that follows. */
 static __always_inline void on_dirty(struct address_space *mapping)
 {
 	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL;
-	struct thread_entry *thread;
+	__u64 pid_tid = bpf_get_current_pid_tgid();
 	struct file_entry *entry;
-	__u64 pid_tid;
 
-	if (!inode || !is_regular(inode) || in_kernel_thread())
+	if (!inode)
 		return;
-	/* Files of other drives are dirtied too: only those that did I/O here, or will, matter, and which is not known yet. */
 	entry = file_at(inode);
-	if (!entry)
+	if (entry && entry->inode == (__u64)inode && entry->is_dirtied && entry->dirtier.tid == (__s32)pid_tid)
 		return;
-	pid_tid = bpf_get_current_pid_tgid();
-	if (entry->inode == (__u64)inode && entry->dirtier_tid == (__s32)pid_tid)
+	if (!is_regular(inode) || in_kernel_thread())
 		return;
-	thread = current_thread(pid_tid);
 	entry = entry_of(inode);
 	if (!entry)
 		return;
-	entry->dirtier_tid = (__s32)pid_tid;
-	entry->dirtier_own = is_own(thread);
+	current_comm(entry->dirtier.comm);
+	complete_name(&entry->dirtier, pid_tid);
+	entry->dirtier_is_own = config.own && (config.own_by_cgroup ? is_in_own_cgroup() :
+								      is_own_process(entry->dirtier.pid));
+	entry->is_dirtied = 1;
 }
 
 #endif

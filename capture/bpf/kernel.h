@@ -160,7 +160,6 @@ struct signal_struct {
 struct task_struct {
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
-	void *stack;
 	unsigned int flags;
 	int pid;
 	int tgid;

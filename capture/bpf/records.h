@@ -53,6 +53,12 @@ struct capture_control {
 	__u32 phase;
 };
 
+/* What one run of the synthetic program emits. */
+struct synthetic_args {
+	__u64 first;
+	__u32 count;
+};
+
 enum record_kind {
 	RECORD_IO = 1,
 	RECORD_THREAD,

@@ -58,31 +58,59 @@ static __always_inline struct thread_entry *thread_at(__s32 tid)
 	return bpf_map_lookup_elem(&threads, &index);
 }
 
-static __always_inline void tell_thread(struct thread_entry *entry, __s32 tid, __s32 pid, const __u64 comm[2])
+/* What is told of a thread. */
+struct thread_name {
+	__s32 tid;
+	__s32 pid;
+	__u64 cgroup;
+	__u64 comm[2];
+	__u64 process[2];
+};
+
+/* All of it but the name, which is there already. */
+static __always_inline void complete_name(struct thread_name *name, __u64 pid_tid)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *leader;
+
+	name->tid = (__s32)pid_tid;
+	name->pid = pid_tid >> 32;
+	name->cgroup = bpf_get_current_cgroup_id();
+	leader = BPF_CORE_READ(task, group_leader);
+	bpf_probe_read_kernel(name->process, sizeof(name->process), __builtin_preserve_access_index(&leader->comm));
+}
+
+static __always_inline bool is_told(const struct thread_entry *entry, __s32 tid, const __u64 comm[2])
+{
+	return entry->tid == tid && entry->comm[0] == comm[0] && entry->comm[1] == comm[1];
+}
+
+static __always_inline void tell_thread(struct thread_entry *entry, const struct thread_name *name, bool own)
 {
 	struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-	struct task_struct *task, *leader;
 
 	if (!record)
 		return; /* the name is told at the thread's next I/O */
-	if (entry->tid != tid) {
+	if (entry->tid != name->tid) {
 		entry->woken_submit_ns = 0;
 		entry->woken_complete_ns = 0;
 	}
-	entry->tid = tid;
-	entry->comm[0] = comm[0];
-	entry->comm[1] = comm[1];
-	entry->own = config.own && !config.own_by_cgroup && bpf_map_lookup_elem(&own_pids, &pid);
+	entry->tid = name->tid;
+	entry->comm[0] = name->comm[0];
+	entry->comm[1] = name->comm[1];
+	entry->own = own;
 	record->kind = RECORD_THREAD;
-	record->tid = tid;
-	record->pid = pid;
+	record->tid = name->tid;
+	record->pid = name->pid;
 	record->pad32 = 0;
-	record->cgroup = bpf_get_current_cgroup_id();
-	__builtin_memcpy(record->comm, comm, sizeof(record->comm));
-	task = (struct task_struct *)bpf_get_current_task();
-	leader = BPF_CORE_READ(task, group_leader);
-	bpf_probe_read_kernel(record->process, sizeof(record->process), __builtin_preserve_access_index(&leader->comm));
+	record->cgroup = name->cgroup;
+	__builtin_memcpy(record->comm, name->comm, sizeof(record->comm));
+	__builtin_memcpy(record->process, name->process, sizeof(record->process));
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline bool is_own_process(__s32 pid)
+{
+	return config.own && !config.own_by_cgroup && bpf_map_lookup_elem(&own_pids, &pid);
 }
 
 /* bpf_get_current_comm() costs as much as the rest of an entry; a program with types loads the name itself. */
@@ -103,25 +131,29 @@ static __always_inline void current_comm(__u64 comm[2])
 /* The entry of the thread that runs, its name told where it is new; NULL where there was no room to tell it. */
 static __always_inline struct thread_entry *current_thread(__u64 pid_tid)
 {
-	__s32 tid = (__s32)pid_tid;
-	struct thread_entry *entry = thread_at(tid);
-	__u64 comm[2] = {};
+	struct thread_entry *entry = thread_at((__s32)pid_tid);
+	struct thread_name name;
 
 	if (!entry)
 		return NULL;
-	current_comm(comm);
-	if (entry->tid != tid || entry->comm[0] != comm[0] || entry->comm[1] != comm[1])
-		tell_thread(entry, tid, pid_tid >> 32, comm);
-	return entry->tid == tid ? entry : NULL;
+	current_comm(name.comm);
+	if (!is_told(entry, (__s32)pid_tid, name.comm)) {
+		complete_name(&name, pid_tid);
+		tell_thread(entry, &name, is_own_process(name.pid));
+	}
+	return entry->tid == (__s32)pid_tid ? entry : NULL;
+}
+
+static __always_inline bool is_in_own_cgroup(void)
+{
+	return config.own_by_cgroup && bpf_current_task_under_cgroup(&own_cgroup, 0) == 1;
 }
 
 static __always_inline bool is_own(const struct thread_entry *entry)
 {
 	if (!config.own)
 		return false;
-	if (config.own_by_cgroup)
-		return bpf_current_task_under_cgroup(&own_cgroup, 0) == 1;
-	return entry && entry->own;
+	return config.own_by_cgroup ? is_in_own_cgroup() : entry && entry->own;
 }
 
 /* A thread begins or ends: what its entry says of an earlier one with this number is no longer true. */

@@ -19,13 +19,14 @@
 #define LONGEST_WAKE_OF_IO_WAIT_NS 200000
 #define LONGEST_WAKE_OF_ANY_WAIT_NS 20000
 
-#define TASK_STACK_BYTES 16384
+/* Stacks are this large at least, and lie apart. */
+#define STACK_BYTES 16384
 
 struct completion_note {
 	__u64 submit_ns;
 	__u64 complete_ns; /* 0: none */
-	__s32 tid; /* of the thread that ran or was interrupted */
-	__u32 in_task;
+	__u64 task; /* that ran, or was interrupted */
+	__u64 stack;
 };
 
 struct {
@@ -36,22 +37,27 @@ struct {
 } completing SEC(".maps");
 
 /*
- * Whether the thread itself runs, and not an interrupt upon it: interrupts have
- * a stack of their own, and the arguments of a program lie on the stack in use.
- * (The preemption count would say it too, but not every kernel lets a program find it.)
+ * An address on the stack in use: a program's arguments lie there. Interrupts
+ * have a stack of their own, so that it tells a thread from an interrupt upon
+ * it. (The preemption count would, too, but not every kernel lets a program
+ * find it.) 0 before 5.11; then time alone tells them apart.
  */
-static __always_inline bool in_task(const __u64 *args)
+static __always_inline __u64 stack_in_use(const __u64 *args, __u64 current)
 {
 	__u64 address = (__u64)args;
 	struct task_struct *task;
 
 	if (!HAS_TASK_BTF)
-		return false; /* then both contexts look alike, and time alone tells them apart */
-	task = bpf_get_current_task_btf();
+		return 0;
 	/* An address may not be looked at, a distance may. */
+	task = bpf_get_current_task_btf();
 	asm volatile("%0 -= %1" : "+r"(address) : "r"(task));
-	address += bpf_get_current_task();
-	return address - (__u64)READ(task, stack) < TASK_STACK_BYTES;
+	return address + current;
+}
+
+static __always_inline bool is_same_stack(__u64 one, __u64 other)
+{
+	return one - other + STACK_BYTES < 2 * STACK_BYTES;
 }
 
 static __always_inline void woken_by(struct thread_entry *entry, __s32 tid, __u64 submit_ns, __u64 complete_ns)
@@ -90,8 +96,8 @@ static __always_inline void note_completion(const struct slot *slot, __u64 compl
 		return;
 	note->submit_ns = slot->submit_ns;
 	note->complete_ns = complete_ns;
-	note->in_task = in_task(args);
-	note->tid = (__s32)bpf_get_current_pid_tgid();
+	note->task = bpf_get_current_task();
+	note->stack = stack_in_use(args, note->task);
 }
 
 /* Something else completed here: who is woken next waited for that. */
@@ -107,16 +113,17 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 {
 	struct completion_note *note = own_note();
 	struct thread_entry *entry;
-	__u64 since_ns;
+	__u64 since_ns, current;
 	__s32 tid;
 
 	if (!note || !note->complete_ns)
 		return;
-	if (note->tid != (__s32)bpf_get_current_pid_tgid()) {
+	current = bpf_get_current_task();
+	if (note->task != current) {
 		note->complete_ns = 0;
 		return;
 	}
-	if (note->in_task != in_task(args))
+	if (!is_same_stack(stack_in_use(args, current), note->stack))
 		return;
 	since_ns = bpf_ktime_get_ns() - note->complete_ns;
 	if (since_ns > LONGEST_WAKE_OF_IO_WAIT_NS) {

@@ -17,7 +17,7 @@
 
 static const char usage[] =
 	"usage: blkreel-capture --device MAJOR:MINOR ... --rows-fd N [--reserve-fd N] [--programs tp_btf|raw_tp]\n"
-	"                       [--ring-bytes N] [--files] [--own] [--own-cgroup DIRECTORY] [--own-only]\n"
+	"                       [--ring-bytes N] [--files] [--own-pid N ...] [--own-cgroup DIRECTORY] [--own-only]\n"
 	"                       [--without-io-start] [--verbose]\n"
 	"       blkreel-capture --probe [--programs tp_btf|raw_tp] [--verbose]\n";
 
@@ -28,10 +28,12 @@ enum option_code {
 	PROGRAMS,
 	RING_BYTES,
 	FILES,
-	OWN,
+	OWN_PID,
 	OWN_CGROUP,
 	OWN_ONLY,
 	WITHOUT_IO_START,
+	SYNTHETIC,
+	SYNTHETIC_COUNT,
 	PROBE,
 	VERBOSE,
 };
@@ -43,10 +45,13 @@ static const struct option options_known[] = {
 	{ "programs", required_argument, NULL, PROGRAMS },
 	{ "ring-bytes", required_argument, NULL, RING_BYTES },
 	{ "files", no_argument, NULL, FILES },
-	{ "own", no_argument, NULL, OWN },
+	{ "own-pid", required_argument, NULL, OWN_PID },
 	{ "own-cgroup", required_argument, NULL, OWN_CGROUP },
 	{ "own-only", no_argument, NULL, OWN_ONLY },
 	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
+	/* Records of no I/O, so many a second, so many in all: for tests and measurements. */
+	{ "synthetic", required_argument, NULL, SYNTHETIC },
+	{ "synthetic-count", required_argument, NULL, SYNTHETIC_COUNT },
 	{ "probe", no_argument, NULL, PROBE },
 	{ "verbose", no_argument, NULL, VERBOSE },
 	{ 0 },
@@ -57,6 +62,18 @@ static int add_drive(struct session_options *options, const char *number)
 	if (options->drive_count == MAX_DEVICES)
 		return fail(NULL, "at most %d drives in one capture", MAX_DEVICES);
 	return drive_open(&options->drives[options->drive_count++], number);
+}
+
+static int add_own_pid(struct session_options *options, const char *text)
+{
+	int32_t *grown = realloc(options->own_pids, (options->own_pid_count + 1) * sizeof(*grown));
+
+	if (!grown)
+		return fail(NULL, "no memory");
+	options->own_pids = grown;
+	options->own_pids[options->own_pid_count++] = atoi(text);
+	options->own = true;
+	return 0;
 }
 
 /* The ring must be a power of two: rounded up. */
@@ -99,8 +116,8 @@ int main(int argc, char **argv)
 		case FILES:
 			options.files = true;
 			break;
-		case OWN:
-			options.own = true;
+		case OWN_PID:
+			err = add_own_pid(&options, optarg);
 			break;
 		case OWN_CGROUP:
 			options.own = true;
@@ -111,6 +128,12 @@ int main(int argc, char **argv)
 			break;
 		case WITHOUT_IO_START:
 			options.without_io_start = true;
+			break;
+		case SYNTHETIC:
+			options.synthetic_per_second = strtoull(optarg, NULL, 10);
+			break;
+		case SYNTHETIC_COUNT:
+			options.synthetic_count = strtoull(optarg, NULL, 10);
 			break;
 		case PROBE:
 			probe = true;

@@ -114,6 +114,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "dirty_page", options->files && !features->dirty_folio },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
+			{ "synthetic", options->synthetic },
 		};
 
 		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -183,7 +184,7 @@ static int attach_all(struct programs *programs)
 	bpf_object__for_each_program(program, programs->object) {
 		struct bpf_link *link;
 
-		if (!bpf_program__autoload(program))
+		if (!bpf_program__autoload(program) || bpf_program__type(program) == BPF_PROG_TYPE_SYSCALL)
 			continue;
 		link = bpf_program__attach(program);
 		if (!link)

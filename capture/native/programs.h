@@ -18,6 +18,7 @@ struct programs_options {
 	const char *kind; /* "tp_btf", "raw_tp", or NULL for the best that works */
 	bool without_io_start; /* as on a kernel before 6.5: for tests */
 	bool files; /* inode and cgroup of each I/O, and paths */
+	bool synthetic; /* loads the program that synthetic.h runs */
 	bool own; /* marks the I/O of the processes told by programs_own_pid */
 	bool own_only; /* and leaves out all other */
 	const char *own_cgroup; /* or of those in this directory of the cgroup file system; NULL: by process */

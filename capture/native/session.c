@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "ledger.h"
 #include "outbox.h"
+#include "synthetic.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -27,6 +28,7 @@ struct session {
 	struct outbox outbox;
 	struct drain drain;
 	struct ledger ledger;
+	struct synthetic synthetic;
 	uint64_t epoch_ns;
 	uint64_t stopped_ns;
 	uint64_t in_flight_at_end;
@@ -49,6 +51,7 @@ static int attach(struct session_options *options, struct programs *programs)
 		.without_io_start = options->without_io_start,
 		.ring_bytes = options->ring_bytes,
 		.files = options->files,
+		.synthetic = options->synthetic_per_second,
 		.own = options->own,
 		.own_only = options->own_only,
 		.own_cgroup = options->own_cgroup,
@@ -58,6 +61,19 @@ static int attach(struct session_options *options, struct programs *programs)
 
 	wanted.slot_count = drives_lay_out(options->drives, options->drive_count, devices);
 	return programs_attach(programs, &wanted);
+}
+
+/* Before the first of their I/O can come: what is known of a thread is kept from then on. */
+static int mark_own(const struct session *session)
+{
+	for (size_t i = 0; i < session->options->own_pid_count; i++) {
+		int err = programs_own_pid(&session->programs, session->options->own_pids[i]);
+
+		if (err)
+			return fail("name a process with fewer descendants, or its --cgroup", "cannot mark process %d: %s",
+				    session->options->own_pids[i], strerror(-err));
+	}
+	return 0;
 }
 
 int session_probe(struct session_options *options)
@@ -149,6 +165,7 @@ static void wait_for_end(struct session *session, int signal_fd)
 		{ .fd = STDIN_FILENO, .events = POLLIN },
 		{ .fd = signal_fd, .events = POLLIN },
 		{ .fd = session->outbox.failed_fd, .events = POLLIN },
+		{ .fd = session->options->synthetic_per_second ? session->synthetic.done_fd : -1, .events = POLLIN },
 	};
 	uint64_t next_ns = monotonic_ns() + PROGRESS_EVERY_MS * 1000000ull;
 
@@ -160,9 +177,9 @@ static void wait_for_end(struct session *session, int signal_fd)
 			say_progress(session);
 			next_ns = now_ns + PROGRESS_EVERY_MS * 1000000ull;
 		}
-		if (poll(watched, 3, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
+		if (poll(watched, 4, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
 			return;
-		if (watched[1].revents || watched[2].revents)
+		if (watched[1].revents || watched[2].revents || watched[3].revents)
 			return;
 		if (watched[0].revents && read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0)
 			return;
@@ -317,6 +334,9 @@ static void print_end(const struct session *session, FILE *file)
 	fputs("]", file);
 	print_by_op(file, "ios", written->ios);
 	print_by_op(file, "bytes", written->bytes);
+	if (options->synthetic_per_second)
+		fprintf(file, ", \"emitted\": %" PRIu64 ", \"emitter_cpu_ns\": %" PRIu64,
+			(uint64_t)atomic_load(&session->synthetic.emitted), session->synthetic.cpu_ns);
 	if (session->outbox.error)
 		fprintf(file, ", \"unwritten_rows\": %" PRIu64 ", \"write_error\": %d", written->unwritten_rows,
 			-session->outbox.error);
@@ -352,7 +372,11 @@ static int capture(struct session *session, int signal_fd)
 	session->drain.epoch_ns = session->epoch_ns;
 	switch_phase(session, PHASE_RUNNING);
 	say_attached(session);
+	if (session->options->synthetic_per_second)
+		synthetic_begin(&session->synthetic);
 	wait_for_end(session, signal_fd);
+	if (session->options->synthetic_per_second)
+		synthetic_close(&session->synthetic);
 	stop_recording(session);
 	drain_stop(&session->drain);
 	add_in_flight(session);
@@ -383,8 +407,14 @@ int session_run(struct session_options *options)
 	int signal_fd = open_signals();
 	int failed, err;
 
-	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs))
+	if (signal_fd < 0 || ledger_open(&session.ledger) || attach(options, &session.programs) || mark_own(&session))
 		return 1;
+	if (options->synthetic_per_second) {
+		err = synthetic_open(&session.synthetic, &session.programs, options->synthetic_per_second,
+				     options->synthetic_count);
+		if (err)
+			return fail(NULL, "cannot make records: %s", strerror(-err)), 1;
+	}
 	rows_have_files(options->files);
 	err = block_write_layout(options->rows_fd, &row_layout);
 	if (!err)

@@ -14,10 +14,14 @@ struct session_options {
 	uint32_t ring_bytes;
 	bool files;
 	bool own;
+	int32_t *own_pids;
+	size_t own_pid_count;
 	bool own_only;
 	const char *own_cgroup;
 	struct drive drives[MAX_DEVICES];
 	size_t drive_count;
+	uint64_t synthetic_per_second; /* 0: none; see synthetic.h */
+	uint64_t synthetic_count;
 	int rows_fd; /* the spool: layout, rows, notes and the end block */
 	int reserve_fd; /* -1: none; see outbox.h */
 };

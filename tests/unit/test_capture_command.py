@@ -3,6 +3,7 @@
 import os
 import pwd
 import threading
+from pathlib import Path
 
 import click
 import pytest
@@ -54,6 +55,23 @@ def test_the_caller_of_sudo_runs_the_command(monkeypatch):
 @pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("kill -15 $$", 143)])
 def test_exit_codes_are_those_of_a_shell(script, code):
     ended = threading.Event()
-    workload = Workload(["sh", "-c", script], None, ended.set)
+    workload = Workload(["sh", "-c", script], None)
+    workload.release(ended.set)
     assert ended.wait(30)
     assert workload.exit_code == code
+
+
+def test_a_command_does_not_run_before_it_is_released(tmp_path):
+    ended = threading.Event()
+    workload = Workload(["sh", "-c", f"echo $$ > {tmp_path}/pid"], None)
+    assert Path(f"/proc/{workload.pid}").exists()
+    workload.release(ended.set)
+    assert ended.wait(30)
+    assert int((tmp_path / "pid").read_text()) == workload.pid, "it is the process that was made"
+
+
+def test_a_command_that_is_abandoned_never_runs(tmp_path):
+    workload = Workload(["touch", tmp_path / "ran"], None)
+    workload.abandon()
+    assert not Path(f"/proc/{workload.pid}").exists()
+    assert not (tmp_path / "ran").exists()

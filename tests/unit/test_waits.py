@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.traces.schema import TRACE_SCHEMA
@@ -33,7 +33,6 @@ def resolved(rows, directory, sizes=()):
     return list(zip(table["waited_on"].to_pylist(), table["think_ns"].to_pylist(), strict=True))
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_each_wait_finds_its_row_and_the_lost_are_unknown(data):
     ios = sorted(data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), max_size=30)))

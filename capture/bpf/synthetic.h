@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Records of I/Os that never were, by the same way as those that were: for tests and measurements of that way. */
+#ifndef BLKREEL_SYNTHETIC_H
+#define BLKREEL_SYNTHETIC_H
+
+#include "emit.h"
+
+#define SYNTHETIC_PLACES 8192 /* 32 MiB of 4K blocks, one after the other */
+
+static long emit_one(__u32 index, void *context)
+{
+	struct synthetic_args *args = context;
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct slot slot = {
+		.start_ns = now_ns - 300,
+		.submit_ns = now_ns - 200,
+		.sector = (args->first + index) % SYNTHETIC_PLACES * 8,
+		.length_bytes = 4096,
+		.tid = 1,
+	};
+
+	emit(&slot, now_ns, now_ns);
+	return 0;
+}
+
+/* Not loaded unless it is asked for. */
+SEC("?syscall")
+int synthetic(struct synthetic_args *args)
+{
+	struct synthetic_args copy = { .first = args->first, .count = args->count };
+
+	bpf_loop(copy.count, emit_one, &copy, 0);
+	return 0;
+}
+
+#endif

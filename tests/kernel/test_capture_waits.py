@@ -1,0 +1,99 @@
+"""Which completion let a thread go on, where the workload itself says which it must have been."""
+
+import json
+
+import numpy as np
+import pytest
+
+from blkreel.traces.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+READS = 4000
+THREADS = 3
+
+# What a thread reads next, it reads when its last read is done: its cause is the row before it of the same thread.
+ONE_AT_A_TIME = {
+    "direct": ["--ioengine=psync", "--direct=1"],
+    "buffered": ["--ioengine=psync", "--direct=0", "--invalidate=1", "--fadvise_hint=random"],
+    "mmap": ["--ioengine=mmap", "--direct=0", "--invalidate=1", "--fadvise_hint=random"],
+    "io_uring": ["--ioengine=io_uring", "--direct=1", "--iodepth=1"],
+    "libaio": ["--ioengine=libaio", "--direct=1", "--iodepth=1"],
+}
+
+
+def captured(blkreel, fio, drive, trace, options, *capture):
+    blkreel("capture", drive, *capture, "-o", trace, "--", fio, "--name=reader", f"--filename={drive}",
+            "--rw=randread", "--norandommap=0", "--bs=4k", f"--number_ios={READS // THREADS}", "--size=100%",
+            "--thread", f"--numjobs={THREADS}", "--group_reporting", *options,
+            f"--output={trace.with_suffix('.fio')}")
+    rows = open_trace(trace).table().to_pandas()
+    return rows[rows.op == 0]
+
+
+def reading_threads(rows):
+    """Rows of each thread that read: fio's main thread looks at the drive before it starts them."""
+    return [own for _, own in rows.groupby("tid") if len(own) > READS // THREADS // 2]
+
+
+@pytest.mark.parametrize("engine", ONE_AT_A_TIME)
+def test_a_read_waited_for_the_one_before_it(blkreel, loop_drive, program, tmp_path, engine):
+    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet", ONE_AT_A_TIME[engine])
+    threads = reading_threads(rows)
+    assert len(threads) == THREADS
+    right = total = 0
+    for own in threads:
+        right += (own.waited_on.to_numpy()[1:] == own.index.to_numpy()[:-1]).sum()
+        total += len(own) - 1
+    # Who asks a queue for events finds some there before it has gone to sleep: then nothing woke it.
+    assert right >= (0.9 if engine in ("io_uring", "libaio") else 0.99) * total
+
+
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+def test_the_cause_is_never_another_threads_read(blkreel, loop_drive, program, tmp_path, kind):
+    """Direct reads of several threads: nobody waits for what another has asked for."""
+    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet", ONE_AT_A_TIME["direct"],
+                    "--programs", kind)
+    for own in reading_threads(rows):
+        known = own[own.waited_on >= 0]
+        assert len(known) >= 0.99 * len(own)
+        assert set(rows.tid.reindex(known.waited_on).to_numpy()) == set(own.tid)
+
+
+def test_think_time_is_from_that_completion(blkreel, loop_drive, program, tmp_path):
+    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet", ONE_AT_A_TIME["direct"])
+    known = rows[rows.waited_on >= 0]
+    parents = rows.loc[known.waited_on.to_numpy()]
+    completed_ns = parents.submit_ns.to_numpy() + parents.latency_ns.to_numpy()
+    assert (known.think_ns.to_numpy() == known.submit_ns.to_numpy() - completed_ns).all()
+    assert (known.think_ns >= 0).all() and (rows.think_ns[rows.waited_on < 0] == 0).all()
+
+
+def test_pauses_are_think_time(blkreel, loop_drive, program, tmp_path):
+    """A thread that computes or sleeps between its reads depends on the read all the same."""
+    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet",
+                    [*ONE_AT_A_TIME["direct"], "--thinktime=1ms", "--number_ios=200"])
+    for own in [own for _, own in rows.groupby("tid") if len(own) >= 100]:
+        right = own.waited_on.to_numpy()[1:] == own.index.to_numpy()[:-1]
+        assert right.mean() >= 0.99
+        assert np.median(own.think_ns.to_numpy()[1:]) >= 1_000_000
+
+
+def test_in_a_queue_each_waited_for_one_that_was_done(blkreel, loop_drive, program, tmp_path):
+    """At depth 8 several are on their way: the cause is one of the thread's own that completed before."""
+    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet",
+                    ["--ioengine=io_uring", "--direct=1", "--iodepth=8"])
+    known = rows[rows.waited_on >= 0]
+    assert len(known) >= 0.9 * len(rows)
+    parents = rows.loc[known.waited_on.to_numpy()]
+    assert (parents.submit_ns.to_numpy() + parents.latency_ns.to_numpy() <= known.submit_ns.to_numpy()).all()
+    assert (parents.tid.to_numpy() == known.tid.to_numpy()).mean() >= 0.99
+
+
+def test_the_first_read_has_no_known_cause(blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--json", "--",
+                     "dd", f"if={drive}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct", "status=none")
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    assert json.loads(result.stdout)["rows"] == len(rows) == 1
+    assert rows.waited_on[0] == -1 and rows.think_ns[0] == 0
