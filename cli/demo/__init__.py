@@ -15,9 +15,9 @@ def command(output, quick, work):
     """From a real application to a comparison report, on scratch drives.
 
     Makes three small loop drives; captures an application that is launched from the first while a torrent downloads to
-    it; prepares the other two, one in memory and one on disk; replays on them the capture, with original timing and with
-    idle times capped at 25 ms, and two of the traces that ship; compares. Takes some minutes, asks nothing, needs root, and removes its drives
-    whatever happens.
+    it; prepares the other two, one in memory and one on disk; replays on them the capture, with original timing and
+    with idle times capped at 25 ms, and two of the traces that ship; compares. Takes some minutes, asks nothing, needs
+    root, and removes its drives whatever happens.
 
     Ends with 0, or with 3 if a step is done but not trustworthy (a warning says which).
 
