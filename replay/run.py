@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.schema import RUN_SCHEMA
+from blkreel.traces.shipped import called
 from blkreel.traces.spool import Spool
 from blkreel.traces.units import format_count, format_ns
 
@@ -210,7 +211,7 @@ class Replay:
         trace, survey = self.plan.trace, self.plan.survey
         with open(trace.path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"path": str(trace.path), "sha256": digest, "rows": trace.rows, "device": survey.device,
+        return {"path": called(trace.path), "sha256": digest, "rows": trace.rows, "device": survey.device,
                 "duration_ns": survey.last_submit_ns - survey.first_submit_ns, "unfinished": survey.unfinished,
                 "lost": trace.metadata.get("lost"), "devices": trace.metadata.get("devices"),
                 "command": trace.metadata.get("command"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from .errors import UsageError
 
 PREFIX = "sample:"
+_DIRECTORY = Path(__file__).with_name("samples")
 SAMPLES = {
     "game-load": "a game loads from a cold cache: its menu, then a race",
     "download": "a BitTorrent download of an album of pictures",
@@ -21,8 +22,14 @@ def located(trace) -> Path:
     return sample_path(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(trace)
 
 
+def called(path: Path) -> str:
+    """What a trace is called where a user reads it: a sample by its name, any other by its path."""
+    shipped = path.parent == _DIRECTORY and path.stem in SAMPLES
+    return f"{PREFIX}{path.stem}" if shipped else str(path)
+
+
 def sample_path(name: str) -> Path:
     """Where the sample of that name lies. Raises UsageError for a name that none has."""
     if name not in SAMPLES:
         raise UsageError(f"no sample is called {name!r}", f"there are: {', '.join(SAMPLES)}")
-    return Path(__file__).with_name("samples") / f"{name}.parquet"
+    return _DIRECTORY / f"{name}.parquet"

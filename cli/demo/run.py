@@ -42,7 +42,7 @@ class Size:
     pause_s: float
 
 
-FULL = Size(2048 * _MIB, 160 * _MIB, 800 * _MIB, 20 * _MIB, ("dataframes", "scan", "chart"), 3.0)
+FULL = Size(2048 * _MIB, 160 * _MIB, 800 * _MIB, 20 * _MIB, ("dataframes", "scan", "chart"), 1.0)
 QUICK = Size(1024 * _MIB, 48 * _MIB, 256 * _MIB, 20 * _MIB, ("dataframes", "scan"), 1.0)
 
 

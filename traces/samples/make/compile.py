@@ -18,7 +18,8 @@ def make(name):
         scratch.settle()
         # sync: what make has written is part of a compilation, though the page cache could keep it for a while.
         build = f"cd {HOME}/git && {' '.join(_MAKE)} && sync"
-        scratch.record(name, ["chroot", scratch.mount, "sh", "-c", build])
+        # Without names, for the same reason as an installation.
+        scratch.record(name, ["chroot", scratch.mount, "sh", "-c", build], files=False)
 
 
 make_sample("compile", make)

@@ -9,8 +9,8 @@ from screen import screen
 
 from blkreel.cli.demo.torrent import start_download, stop
 
-_SECONDS = 50
-_BYTES_PER_S = 8 << 20
+_SECONDS = 60
+_BYTES_PER_S = 6 << 20
 # More than the download can get done meanwhile, so that it goes on until the end.
 _BYTES = _BYTES_PER_S * (_SECONDS + 20)
 _UNDER_WAY_S = 4

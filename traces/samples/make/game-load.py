@@ -8,7 +8,7 @@ from screen import screen
 def make(name):
     with scratch_drive(DRIVE_BYTES) as scratch, screen(scratch.place) as environment:
         put_game(scratch, environment)
-        scratch.record(name, ["chroot", scratch.mount, *play(50)], environment, ENDS_WITH)
+        scratch.record(name, ["chroot", scratch.mount, *play(60)], environment, ENDS_WITH)
 
 
 make_sample("game-load", make)

@@ -29,7 +29,7 @@ def put_game(scratch, environment) -> None:
     """The game with its settings, played once, so that it finds what it keeps between two evenings."""
     scratch.install(ROOT)
     _put_settings(scratch)
-    scratch.run(*play(40), environment=environment, ends_with=ENDS_WITH)
+    scratch.run(*play(60), environment=environment, ends_with=ENDS_WITH)
     # Killed, it may leave them half written.
     _put_settings(scratch)
     scratch.settle()

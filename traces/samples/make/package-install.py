@@ -11,8 +11,9 @@ def make(name):
     with scratch_drive(2 << 30) as scratch:
         scratch.install(_ROOT)
         scratch.settle()
-        scratch.record(name, ["chroot", scratch.mount, "apt-get", "install", "--yes", "--no-download",
-                              "--no-install-recommends", _PACKAGE])
+        command = ["apt-get", "install", "--yes", "--no-download", "--no-install-recommends", _PACKAGE]
+        # Without names: those of 4,000 files would be three quarters of the trace.
+        scratch.record(name, ["chroot", scratch.mount, *command], files=False)
 
 
 make_sample("package-install", make)

@@ -101,10 +101,11 @@ class Scratch:
         remount(self.place, self._drive, self.mount)
         self._bind()
 
-    def record(self, name: str, command, environment=None, ends_with=(0,)) -> None:
-        """Capture a command from a cold cache into the sample of that name."""
+    def record(self, name: str, command, environment=None, ends_with=(0,), files=True) -> None:
+        """Capture a command from a cold cache into the sample of that name. files: with the names of its files."""
         output = SAMPLES / f"{name}.parquet"
-        capture = [_BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force", "--"]
+        capture = [_BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force",
+                   *(["--files"] if files else []), "--"]
         result = subprocess.run([*map(str, capture), *map(str, command)], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env={**self.environment, **(environment or {})})
