@@ -37,7 +37,8 @@ def missing(metadata: dict) -> list[str]:
     lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
     found = [*_told(ledger["ended_early"]), *_gone(metadata)]
     if lost["total"]:
-        found.append(f"{lost['total']:,} I/Os were lost because the ring was full: give a larger one with --ring-size")
+        found.append(f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
+                     "give a larger one with --ring-size")
     if ledger.get("unmatched"):
         found.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
     if ledger.get("out_of_range"):
@@ -85,13 +86,16 @@ def _reconciled(end, drive_names):
     on either side. An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
     """
     ledger = end["ledger"]
-    issued = sum(sum(drive["diskstats"].values()) for drive in end["drives"])
+    issued = sum(sum((drive["diskstats"] or {}).values()) for drive in end["drives"])
     seen = sum(sum(drive["seen"].values()) for drive in end["drives"])
-    explained = (end["lost"]["total"] or 0) + sum(
+    # Some sources lose events, of which an I/O has several: what that cost in I/Os, the difference says.
+    lost = 0 if end["lost"].get("unit") == "events" else end["lost"]["total"] or 0
+    explained = lost + sum(
         ledger.get(key) or 0
         for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own"))
     gone = any(drive.get("gone") for drive in end["drives"])
-    counts = not gone and (issued or all(_counts_io(name) for name in drive_names))
+    counted = not gone and all(drive["diskstats"] for drive in end["drives"])
+    counts = counted and (issued or all(_counts_io(name) for name in drive_names))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}

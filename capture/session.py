@@ -17,7 +17,7 @@ from blkreel.traces.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.spool import Spool
 from blkreel.traces.spool_notes import begun_metadata
 
-from . import ledger
+from . import ledger, sources
 from .drives import drives_to_watch, layer_of
 from .helper import Helper
 from .own import Own, ProcessEnd, cgroup_directory, processes_from, refuse_contradictions
@@ -37,7 +37,7 @@ class CaptureOptions:
     pid, cgroup: mark the I/O of this process or control group, as that of a command is; own_only: record no other.
     until_exit: end when the process of pid ends. files: record inodes and paths.
     programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
-    block_io_start.
+    block_io_start. source: where the rows come from, "auto" or one of sources.SOURCES.
     """
 
     output: Path
@@ -58,6 +58,7 @@ class CaptureOptions:
     ring_bytes: int = 16 << 20
     programs: str = "auto"
     io_start: bool = True
+    source: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class _Session:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
         own = self._own()
-        self.helper = Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"))
+        self.helper = self._start_source(own)
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (self.helper.attached or self.helper.error or self.interrupted):
             if time.monotonic() > deadline:
@@ -277,6 +278,14 @@ class _Session:
         self.interrupted = True
         self.signal = number
         self.changes.put("signal")
+
+    def _start_source(self, own):
+        name, why = sources.choose(self.options.source, self.drives, self.options)
+        if name == "bpf":
+            return Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"))
+        self.monitor.notice(f"the source is {name}: {why}")
+        return sources.start(name, self.drives, self.options, self.spool, lambda: self.changes.put("helper"),
+                             self.monitor.notice)
 
     def _helper_arguments(self, own):
         arguments = ["--programs", self.options.programs, "--ring-bytes", str(self.options.ring_bytes),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from blkreel.capture.session import CaptureOptions, run_capture
+from blkreel.capture.sources import SOURCES
 from blkreel.cli.options import SIZE_BYTES, TIME_NS, as_json, force
 from blkreel.cli.progress import progress
 from blkreel.traces.units import format_bytes, format_count, format_ns
@@ -50,6 +51,8 @@ class _WithCommand(click.Command):
 @click.option("--user", help="Run the command as this user. Default: whoever called sudo.")
 @click.option("--ring-size", "ring_bytes", type=SIZE_BYTES, default="16M", show_default=True, metavar="SIZE",
               help="Memory between kernel and helper; more where I/Os are lost.")
+@click.option("--source", type=click.Choice(["auto", *SOURCES]), default="auto", show_default=True,
+              help="Where the I/Os come from; auto takes the first that can run.")
 @click.option("--programs", type=click.Choice(["auto", "tp_btf", "raw_tp"]), default="auto", show_default=True,
               help="Kind of BPF programs.")
 @click.option("--without-io-start", is_flag=True, hidden=True)

@@ -80,7 +80,8 @@ def _show(document, trace):
 
 def _story(metadata, is_run):
     for device in metadata.get("devices") or []:
-        parts = [device.get("path", "?"), device.get("model", ""), format_bytes(device.get("size_bytes", 0))]
+        size = device.get("size_bytes")
+        parts = [device.get("path", "?"), device.get("model", ""), format_bytes(size) if size else ""]
         yield "device", " ".join(part for part in parts if part)
     if metadata.get("command"):
         yield "command", " ".join(metadata["command"])

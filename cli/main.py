@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -11,6 +12,7 @@ from blkreel.traces.errors import BlkreelError
 # Loaded when asked for: `blkreel --help` must not wait for pandas and the chart library.
 COMMANDS = {
     "capture": "Record what an application does to a drive.",
+    "import": "Make a trace of another tool's recording.",
     "precondition": "Put a drive into a known state.",
     "replay": "Reissue a trace on a drive.",
     "report": "Show one trace or run as a page and a table.",
@@ -32,7 +34,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx, name):
         if name not in COMMANDS:
             return None
-        return import_module(f"blkreel.cli.{name}").command
+        module = f"{name}_" if iskeyword(name) else name
+        return import_module(f"blkreel.cli.{module}").command
 
     def format_commands(self, ctx, formatter):
         with formatter.section("Commands"):

@@ -1,0 +1,168 @@
+"""bpftrace with a script of ours, for machines where it may do what others may not."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from blkreel.traces.errors import BlkreelError
+
+from .bpftrace_events import EventLines
+from .decoded import DecodedSource, require
+
+SCRIPT = Path(__file__).parents[1] / "bpftrace" / "blkreel.bt"
+_START_TIMEOUT_S = 120  # it compiles
+_END_TIMEOUT_S = 10  # it has been seen to hang
+_MIN_PAGES = 1024
+_PIPE_BYTES = 1 << 20
+_GATHER_S = 0.02  # larger pieces cost less
+_LOST = re.compile(rb"[Ll]ost (\d+) events")
+
+
+def probe(drives) -> None:
+    """Raises BlkreelError where this source cannot run."""
+    require("bpftrace", "bpftrace")
+    if os.geteuid():
+        raise BlkreelError("bpftrace needs root", "run it as root, as in: sudo blkreel capture ...")
+
+
+class Bpftrace(DecodedSource):
+    def __init__(self, drives, spool, ring_bytes: int, on_change, notice=lambda line: None):
+        super().__init__("bpftrace", drives, spool, on_change)
+        probe(drives)
+        self._errors = tempfile.TemporaryFile()
+        self._began = threading.Event()
+        self._reported = 0
+        self._killed = False
+        numbers = [str(drive.major << 20 | drive.minor) for drive in drives]
+        pages = max(_MIN_PAGES, ring_bytes // 4096 // (os.cpu_count() or 1))
+        environment = {**os.environ, "BPFTRACE_PERF_RB_PAGES": str(1 << (pages - 1).bit_length()), "LC_ALL": "C"}
+        self._process = subprocess.Popen(
+            [require("bpftrace", "bpftrace"), "-B", "full", SCRIPT, *numbers], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, start_new_session=True,
+            env=environment, preexec_fn=_hurry)
+        fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._heard_ns = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._read, name="bpftrace", daemon=True)
+        self._thread.start()
+        if not self._began.wait(_START_TIMEOUT_S) or self.error:
+            self._end_bpftrace()
+            raise self.error or BlkreelError("bpftrace does not begin", "see what it says: bpftrace " + str(SCRIPT))
+        self._attach(self._epoch_ns)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.decoder.tell(f"stopped {time.monotonic_ns()}")
+        self._count_at_stop()
+        self._end_bpftrace()
+        self.decoder.finish()
+        self._take_end(None if self._killed else self._reported, self._cpu_ns)
+
+    def _read(self):
+        """Its lines become events for the decoder, in order of time."""
+        try:
+            with self._process.stdout as lines:
+                events = self._wait_for_begin(lines)
+                if events:
+                    self._feed(lines, events)
+        except Exception as error:  # noqa: BLE001 - whatever stops this thread must reach the user
+            self.error = self.error or error
+        self._began.set()
+        if self.error and self.attached:
+            self._on_change()
+
+    def _wait_for_begin(self, lines):
+        for line in iter(lines.readline, b""):
+            if line.startswith(b"B "):
+                now_ns = time.monotonic_ns()
+                events = EventLines(int(line.split()[1]), now_ns)
+                self._epoch_ns = now_ns
+                self._begin_decoder(events)
+                self._began.set()
+                return events
+        self.error = self._refusal()
+        return None
+
+    def _begin_decoder(self, events):
+        reader, writer = os.pipe()
+        self._start_decoder(["--live", "--silent-losses", "--epoch", str(self._epoch_ns), f"/dev/fd/{reader}"],
+                            pass_fds=(reader,))
+        os.close(reader)
+        self._pipe = os.fdopen(writer, "wb", buffering=0)
+
+    def _feed(self, lines, events):
+        while chunk := os.read(lines.fileno(), _PIPE_BYTES):
+            self._heard_ns = time.monotonic_ns()
+            self._note_others(events.take(chunk))
+            self._write(events.ready())
+            if len(chunk) < _PIPE_BYTES // 4:
+                time.sleep(_GATHER_S)
+        self._write(events.ready(all_of_it=True))
+        self._pipe.close()
+        if not self._stopped:
+            self.error = BlkreelError("bpftrace has ended", self._said().strip() or None)
+            self.died = True
+
+    def _note_others(self, others):
+        for line in others:
+            if lost := _LOST.search(line):
+                self._reported += int(lost[1])
+                self._write(b"CPU:0 [LOST %d EVENTS]\n" % int(lost[1]))
+            elif line.startswith(b"T "):
+                self._name(line)
+
+    def _name(self, line):
+        _, tid, pid, comm = line.rstrip(b"\n").split(b" ", 3)
+        name = comm.decode(errors="replace")
+        process = self.threads.get(int(pid), {}).get("comm") or _comm_of(int(pid)) or name
+        self.threads[int(tid)] = {"pid": int(pid), "comm": name, "process": process, "names": [name]}
+
+    def _write(self, data):
+        view = memoryview(data)
+        while view:
+            view = view[self._pipe.write(view):]
+
+    def _end_bpftrace(self):
+        before = os.times()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        self._wait_for_end()
+        self._thread.join()
+        after = os.times()
+        self._cpu_ns = int((after.children_user + after.children_system
+                            - before.children_user - before.children_system) * 1e9)
+
+    def _wait_for_end(self):
+        """It may have much to say yet; silence means that it hangs."""
+        asked_ns = time.monotonic_ns()
+        while self._process.poll() is None:
+            if time.monotonic_ns() - max(asked_ns, self._heard_ns) > _END_TIMEOUT_S * 1e9:
+                self._killed = True
+                self._process.kill()
+            time.sleep(0.01)
+
+    def _refusal(self):
+        said = [line for line in self._said().splitlines() if line.strip() and "RLIMIT_MEMLOCK" not in line]
+        return BlkreelError(f"bpftrace does not begin: {said[-1].strip() if said else 'it says nothing'}",
+                            "take another source: --source bpf")
+
+    def _said(self):
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+
+def _hurry():
+    """What it does not read in time is lost."""
+    os.setpriority(os.PRIO_PROCESS, 0, -15)
+
+
+def _comm_of(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return None

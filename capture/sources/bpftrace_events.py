@@ -1,0 +1,146 @@
+"""From the lines of blkreel.bt to events as the decoder reads them: blktrace, version 8."""
+
+import io
+import os
+import re
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from blkreel.traces.errors import BlkreelError
+
+_MAGIC = 0x65617408
+_QUEUE, _REQUEUE, _ISSUE, _COMPLETE = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+_READ, _WRITE, _FLUSH, _SYNC, _AHEAD, _META, _DISCARD, _FUA = (1 << bit for bit in (0, 1, 2, 3, 11, 12, 13, 15))
+_ZONE_MANAGEMENT, _WRITE_ZEROES, _PASSTHROUGH = 1 << 17, 1 << 22, 1 << 9
+_ACTIONS = {"Q": 1 | _QUEUE << 16, "M": 2 | _QUEUE << 16, "F": 3 | _QUEUE << 16, "R": 6 | _REQUEUE << 16,
+            "D": 7 | _ISSUE << 16, "C": 8 | _COMPLETE << 16, "X": 13}
+_FLAGS = {"F": _FUA, "A": _AHEAD, "S": _SYNC, "M": _META}
+_EVENT = np.dtype([
+    ("magic", "<u4"), ("sequence", "<u4"), ("time_ns", "<u8"), ("sector", "<u8"), ("bytes", "<u4"), ("pid", "<u4"),
+    ("action", "<u8"), ("device", "<u4"), ("cpu", "<u4"), ("error", "<i2"), ("payload_bytes", "<u2"), ("pad", "V12"),
+    ("payload", ">u8")])
+_COLUMNS = {"kind": pa.dictionary(pa.int32(), pa.string()), "time_ns": pa.int64(), "cpu": pa.uint32(),
+            "thread": pa.int64(), "device": pa.uint32(), "sector": pa.uint64(), "sectors": pa.uint64(),
+            "operation": pa.dictionary(pa.int32(), pa.string())}
+_OTHER_LINE = re.compile(rb"(?m)^(?![QMFXDRC] \d).*\n")
+# Looking for these is ten times faster than looking at each line: names, padding, losses, empty lines.
+_SIGNS_OF_OTHERS = (b"T ", b"H ", b"  ", b"ost ", b"\n\n", b"...")
+_SILENT_CPU_NS = 10_000_000_000  # one that was switched off must not hold the others back
+
+
+class EventLines:
+    """Takes output as it comes and gives events in order of time.
+
+    Each CPU's lines come in order, but one CPU's may come much later than another's: what may still be preceded
+    is held back.
+    """
+
+    def __init__(self, began_ns: int, now_ns: int):
+        """began_ns: the script's clock at `now_ns` of CLOCK_MONOTONIC."""
+        self._rest = b""
+        self._held = np.empty(0, _EVENT)
+        self._reached_ns: dict[int, int] = dict.fromkeys(os.sched_getaffinity(0), 0)
+        self._shift_ns = clock_shift_ns(began_ns, now_ns)
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Add output. Returns the lines in it that are no events."""
+        data = self._rest + chunk
+        whole = data.rfind(b"\n") + 1
+        self._rest = data[whole:]
+        data, others = data[:whole], []
+        if any(sign in data for sign in _SIGNS_OF_OTHERS):
+            others = [line for line in _OTHER_LINE.findall(data) if line.strip() and not self._is_heartbeat(line)]
+            data = _OTHER_LINE.sub(b"", data)
+        if data:
+            self._held = np.concatenate([self._held, self._events(data)])
+        return others
+
+    def ready(self, all_of_it: bool = False) -> bytes:
+        """What nothing can come before any more."""
+        newest_ns = max(self._reached_ns.values())
+        limit_ns = max(min(self._reached_ns.values()), newest_ns - _SILENT_CPU_NS)
+        self._held = self._held[np.argsort(self._held["time_ns"], kind="stable")]
+        count = len(self._held) if all_of_it else np.searchsorted(self._held["time_ns"], limit_ns)
+        done, self._held = self._held[:count], self._held[count:]
+        return done.tobytes()
+
+    def _is_heartbeat(self, line):
+        if not line.startswith(b"H "):
+            return False
+        _, time_ns, cpu = line.split()
+        self._reached_ns[int(cpu)] = int(time_ns) + self._shift_ns
+        return True
+
+    def _events(self, data):
+        table = pa.csv.read_csv(
+            io.BytesIO(data), pa.csv.ReadOptions(column_names=list(_COLUMNS), use_threads=False),
+            pa.csv.ParseOptions(delimiter=" ", quote_char=False),
+            pa.csv.ConvertOptions(column_types=_COLUMNS, strings_can_be_null=False)).combine_chunks()
+        columns = {name: table[name].chunk(0) for name in table.column_names}
+        kinds, operations = columns["kind"], columns["operation"]
+        sectors = columns["sectors"].to_numpy()
+        actions = np.array([_ACTIONS[kind] for kind in kinds.dictionary.to_pylist()], "u8")
+        actions = actions[kinds.indices.to_numpy()]
+        categories = np.array([category_of(one, False) for one in operations.dictionary.to_pylist()], "u8")
+        with_data = np.array([category_of(one, True) for one in operations.dictionary.to_pylist()], "u8")
+        at = operations.indices.to_numpy()
+        split, complete, queued = (actions & 0xFFFF == number for number in (13, 8, 1))
+        events = np.zeros(len(table), _EVENT)
+        events["magic"] = _MAGIC
+        events["time_ns"] = columns["time_ns"].to_numpy() + self._shift_ns
+        events["sector"] = np.where(_no_place(columns["sector"].to_numpy()), 0, columns["sector"].to_numpy())
+        events["bytes"] = np.where(split, 0, sectors * 512)
+        # A flush without data and the flush of the drive look alike, but one enters and the other is issued.
+        entering = np.where(queued, np.uint64(_WRITE), np.uint64(0))
+        categories = np.where(sectors > 0, with_data[at], categories[at] | entering)
+        events["action"] = actions | categories << np.uint64(16)
+        thread = columns["thread"].to_numpy()
+        events["pid"] = np.where(complete, 0, thread)
+        events["error"] = np.where(complete, thread, 0)
+        events["device"], events["cpu"] = columns["device"].to_numpy(), columns["cpu"].to_numpy()
+        events["payload_bytes"] = 8
+        events["payload"] = np.where(split, sectors, 0)
+        return events
+
+
+def category_of(operation: str, has_data: bool) -> int:
+    """The category bits of the kernel's letters, as its blk_fill_rwbs() writes them."""
+    category = 0
+    if operation.startswith("F"):
+        category, operation = _FLUSH, operation[1:]
+    kind, rest = operation[:1], operation[1:]
+    if kind == "W":
+        category |= _WRITE
+        if rest.startswith("Z"):
+            category, rest = category | _WRITE_ZEROES, rest[1:]
+    elif kind == "R":
+        category |= _READ
+    elif kind == "D":
+        category, rest = category | _WRITE | _DISCARD, rest.removeprefix("E")
+    elif kind == "F":
+        category |= _FLUSH
+    elif kind == "Z":
+        return _ZONE_MANAGEMENT
+    else:
+        # Kernels before 6.19 have no letter for write-zeroes; commands that are passed through have no sectors.
+        category |= _WRITE | _WRITE_ZEROES if has_data else _PASSTHROUGH
+    for letter in rest:
+        category |= _FLAGS.get(letter, 0)
+    return category
+
+
+def clock_shift_ns(began_ns: int, now_ns: int) -> int:
+    """From the script's clock to CLOCK_MONOTONIC: newer bpftrace counts the time of suspends too."""
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns() + now_ns
+    if abs(began_ns - now_ns) <= abs(began_ns - boot_ns):
+        return 0
+    if abs(began_ns - boot_ns) > 60_000_000_000:
+        raise BlkreelError("bpftrace's clock is neither monotonic nor boot time", "take another source: --source bpf")
+    return now_ns - boot_ns
+
+
+def _no_place(sectors):
+    return sectors == np.uint64(0xFFFFFFFFFFFFFFFF)

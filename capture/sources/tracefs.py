@@ -1,0 +1,114 @@
+"""The settings of ftrace: changed for a capture, and put back, also those that a killed one has left."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from blkreel.traces.errors import BlkreelError
+
+STATE = Path("/run/blkreel-ftrace.json")
+OTHER_SOURCE = "take another source: --source bpf"
+_IN_USE = "end what uses it, or take another source: --source bpf"
+
+
+def mounted_at(mounts: Path = Path("/proc/self/mounts")) -> Path:
+    """Where tracefs is. Raises BlkreelError where it is not mounted."""
+    for line in mounts.read_text().splitlines():
+        fields = line.split()
+        if fields[2] == "tracefs":
+            return Path(fields[1])
+    raise BlkreelError("tracefs is not mounted", "mount -t tracefs nodev /sys/kernel/tracing")
+
+
+class Settings:
+    """What was changed, oldest first, in a file that outlives this process.
+
+    The file's lock says whether its owner lives: what a dead one has left is put back by the next to come.
+    """
+
+    def __init__(self, state: Path = STATE):
+        self._file = os.fdopen(os.open(state, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise BlkreelError("another capture uses ftrace", _IN_USE) from None
+        self._changed: list[list[str]] = self._left()
+        self.had_leftovers = bool(self._changed)
+        if self.had_leftovers:
+            self.restore()
+
+    def set(self, path: Path, value: str) -> None:
+        """Write a setting. Its present value is kept first, so that a kill in between loses nothing."""
+        before = chosen(path)
+        if before == value:
+            return
+        self._changed.append([str(path), before])
+        self._save()
+        write(path, value)
+
+    def restore(self) -> None:
+        """Put back what was changed, the newest first. A drive that is gone has nothing to put back."""
+        while self._changed:
+            path, value = self._changed[-1]
+            if Path(path).exists():
+                write(Path(path), value)
+            self._changed.pop()
+        self._save()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _left(self):
+        try:
+            return json.load(self._file)
+        except ValueError:
+            return []
+
+    def _save(self):
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(self._changed, self._file)
+        self._file.flush()
+
+
+def chosen(path: Path) -> str:
+    """The value of a setting: of a choice the one in brackets, of a size that was never used the one in words."""
+    text = path.read_text().strip()
+    if "[" in text:
+        return text.partition("[")[2].partition("]")[0]
+    if "(expanded:" in text:
+        return text.partition("(expanded:")[2].strip(" )")
+    return text
+
+
+def write(path: Path, value: str) -> None:
+    try:
+        path.write_text(value)
+    except OSError as error:
+        raise BlkreelError(f"cannot set {path} to {value}: {error.strerror}", _remedy(error)) from error
+
+
+def refuse_where_in_use(root: Path, drives) -> None:
+    """One at a time can have the blk tracer, and events of others in its buffers would be garbage to us."""
+    tracer = chosen(root / "current_tracer")
+    if tracer != "nop":
+        raise BlkreelError(f"ftrace is in use: its tracer is {tracer}", _IN_USE)
+    events = (root / "set_event").read_text().split()
+    if events:
+        raise BlkreelError(f"ftrace is in use: it records {events[0]}", _IN_USE)
+    for drive in drives:
+        if (enable_of(drive)).read_text().strip() != "0":
+            raise BlkreelError(f"{drive.path} is being traced already",
+                               f"end its blktrace, or: blktrace -k {drive.path}")
+
+
+def enable_of(drive) -> Path:
+    return Path(f"/sys/block/{drive.name.replace('/', '!')}/trace/enable")
+
+
+def _remedy(error) -> str:
+    if isinstance(error, PermissionError):
+        return "run it as root, as in: sudo blkreel capture ..."
+    return OTHER_SOURCE
