@@ -16,7 +16,7 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
-APT_TEST  := fio blktrace chromium fdisk zstd
+APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
 APT_BENCH := fio blktrace linux-perf bpftrace
 

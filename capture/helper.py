@@ -9,6 +9,11 @@ from pathlib import Path
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.spool import Spool
 
+
+class HelperKilled(BlkreelError):
+    """The helper ended by a signal: that says nothing of what this machine can do."""
+
+
 HELPER = Path(__file__).with_name("blkreel-capture")
 
 
@@ -90,7 +95,8 @@ def _error_of(stderr: str, code: int) -> BlkreelError:
     """What the helper said before it ended: `what is wrong; what mends it`."""
     lines = stderr.strip().splitlines()
     if not lines:
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return BlkreelError(f"the capture helper ended {how}")
+        if code < 0:
+            return HelperKilled(f"the capture helper ended by signal {-code}")
+        return BlkreelError(f"the capture helper ended with exit code {code}")
     message, _, remedy = lines[-1].partition("; ")
     return BlkreelError(message, remedy or None)

@@ -35,6 +35,8 @@ def choose(wanted: str, drives, options) -> tuple[str, str]:
     for name in ("bpf",) if needs_bpf else SOURCES:
         try:
             probe(name, drives, options)
+        except helper.HelperKilled:
+            raise
         except BlkreelError as error:
             refused.append((name, error))
             continue

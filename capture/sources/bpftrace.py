@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError
@@ -158,7 +159,8 @@ class Bpftrace(DecodedSource):
 
 def _hurry():
     """What it does not read in time is lost."""
-    os.setpriority(os.PRIO_PROCESS, 0, -15)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
 
 
 def _comm_of(pid):

@@ -68,7 +68,7 @@ class Capture:
 
     def __init__(self, output, drive):
         self.output = output
-        options = CaptureOptions(output=output, devices=[drive], ring_bytes=1 << 20)
+        options = CaptureOptions(output=output, devices=[drive], source="bpf", ring_bytes=1 << 20)
         self.process = _PROCESSES.Process(target=run_capture, args=(options,))
         self.process.start()
 

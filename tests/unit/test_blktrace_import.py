@@ -278,7 +278,8 @@ def test_a_real_recording_agrees_with_blkparse(blkreel, program, recorded_by_oth
     document = json.loads(result.stdout)
     parsed = subprocess.run([program("blkparse", "blktrace"), "-i", recorded_by_others], stdout=subprocess.PIPE,
                             text=True)
-    issued = [line.split() for line in parsed.stdout.splitlines() if re.match(r" +8,0 +\d+ +\d+ +[\d.]+ +\d+ +D ", line)]
+    issued = [line.split() for line in parsed.stdout.splitlines()
+              if re.match(r" +8,0 +\d+ +\d+ +[\d.]+ +\d+ +D ", line)]
     rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
     assert document["ios"]["write"] == len(rows) == len(issued) == 109
     assert sorted((rows.offset_bytes // 512).tolist()) == sorted(int(words[7]) for words in issued)

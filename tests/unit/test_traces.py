@@ -90,7 +90,7 @@ def test_the_file_is_encoded_as_the_format_says(tmp_path):
     for index in range(metadata.num_columns):
         column = metadata.row_group(0).column(index)
         assert column.compression == "ZSTD", column.path_in_schema
-        if column.path_in_schema.endswith("_ns") or column.path_in_schema in ("waited_on", "source_row"):
+        if column.path_in_schema in ("submit_ns", "due_ns", "waited_on", "source_row"):
             assert "DELTA_BINARY_PACKED" in column.encodings, column.path_in_schema
         assert pq.ParquetFile(path).schema.column(index).max_definition_level == 0, "columns are required, not nullable"
     keys = {key.decode() for key in metadata.metadata}
