@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "drain.h"
+#include "json_text.h"
 #include "names.h"
 
 #include <bpf/libbpf.h>
@@ -22,18 +23,6 @@ uint64_t monotonic_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-void print_json_text(FILE *file, const char *text, size_t max_bytes)
-{
-	for (size_t i = 0; i < max_bytes && text[i]; i++) {
-		unsigned char byte = text[i];
-
-		if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\')
-			fprintf(file, "\\u%04x", byte);
-		else
-			fputc(byte, file);
-	}
 }
 
 static void flush_threads(struct drain *drain)

@@ -51,12 +51,6 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 /* Hands over what is gathered. */
 void drain_flush(struct drain *drain);
 
-/*
- * The text of a JSON string without its quotes. Bytes beyond ASCII come as code
- * points below 256: a name may be cut inside a character.
- */
-void print_json_text(FILE *file, const char *text, size_t max_bytes);
-
 uint64_t monotonic_ns(void);
 
 #endif

@@ -13,6 +13,7 @@ It writes its rows into the spool, and calls on_change() in a thread of its own 
 from collections.abc import Callable
 
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.rows_child import ChildKilled
 
 from .. import helper
 from . import blktrace, bpftrace, ftrace
@@ -35,7 +36,7 @@ def choose(wanted: str, drives, options) -> tuple[str, str]:
     for name in ("bpf",) if needs_bpf else SOURCES:
         try:
             probe(name, drives, options)
-        except helper.HelperKilled:
+        except ChildKilled:
             raise
         except BlkreelError as error:
             refused.append((name, error))

@@ -104,7 +104,7 @@ class Blktrace(DecodedSource):
             self.error = self.error or BlkreelError("blktrace has recorded nothing", self._words or None)
             return
         self._start_decoder(["--epoch", str(self._epoch_ns), "--stopped", str(stopped_ns), *map(str, files)])
-        self.decoder.finish()
+        self.decoder.stop()
         self._take_end(dropped_of(self._words), self._cpu_ns)
         if not self.died:
             shutil.rmtree(self._directory)

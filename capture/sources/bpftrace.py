@@ -61,7 +61,7 @@ class Bpftrace(DecodedSource):
         self.decoder.tell(f"stopped {time.monotonic_ns()}")
         self._count_at_stop()
         self._end_bpftrace()
-        self.decoder.finish()
+        self.decoder.stop()
         self._take_end(None if self._killed else self._reported, self._cpu_ns)
 
     def _read(self):

@@ -55,7 +55,7 @@ class Ftrace(DecodedSource):
         except BaseException:
             self._end_tracing()
             if self.decoder:
-                self.decoder.finish()
+                self.decoder.stop()
             raise
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class Ftrace(DecodedSource):
                 if enable_of(drive).exists():
                     write(enable_of(drive), "0")
             lost = self._lost_ever() - self._lost_before
-            self.decoder.finish()
+            self.decoder.stop()
             self._name_threads()
         finally:
             self._end_tracing()

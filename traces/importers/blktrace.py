@@ -49,7 +49,7 @@ def _decode(files, without_requests, output, force):
     arguments = [word for device in without_requests for word in ("--bio", device)]
     try:
         decoder = Decoder([*arguments, "--", *map(str, files)], spool)
-        decoder.finish()
+        decoder.stop()
         if decoder.error:
             raise TraceError(decoder.error.message, decoder.error.remedy)
         if decoder.end.get("write_error"):

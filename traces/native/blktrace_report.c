@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "blktrace_report.h"
+#include "json_text.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>
@@ -15,18 +16,10 @@ uint64_t report_clock_ns(int clock)
 	return (uint64_t)now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-/* Bytes as code points, as the capture helper writes them: a name may be cut inside a character. */
 void report_text(FILE *file, const char *text, size_t max_bytes)
 {
 	fputc('"', file);
-	for (size_t i = 0; i < max_bytes && text[i]; i++) {
-		unsigned char byte = text[i];
-
-		if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\')
-			fprintf(file, "\\u%04x", byte);
-		else
-			fputc(byte, file);
-	}
+	print_json_text(file, text, max_bytes);
 	fputc('"', file);
 }
 
