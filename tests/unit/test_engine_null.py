@@ -141,7 +141,7 @@ def test_progress_is_told_and_records_come_while_it_runs(a_plan, issue):
     assert notes[-1]["note"] == "progress"
     submitted = [note["submitted"] for note in notes]
     assert submitted == sorted(submitted)
-    assert 0 < submitted[0] < 1600
+    assert any(0 < count < 1600 for count in submitted)
     assert len(arrivals) >= 3, "a kill would have lost more than the last second of records"
 
 
