@@ -12,6 +12,7 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
@@ -102,6 +103,27 @@ def blkreel(tmp_path):
     run.command = command
     run.environment = environment
     return run
+
+
+@pytest.fixture
+def started(blkreel, tmp_path):
+    """Starts a capture in a session of its own, as a terminal would, and waits until it records."""
+    running = []
+
+    def start(*arguments, output=tmp_path / "t.parquet"):
+        process = subprocess.Popen([blkreel.command, "capture", "-o", output, *map(str, arguments)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   env=blkreel.environment)
+        running.append(process)
+        metadata = output.with_name(f".{output.name}.spool") / "metadata.json"
+        wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
+from synthetic_runs import write_four_runs, write_run, write_trace
 
 from blkreel.analysis import present
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make .stamps/venv-dev")
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from synthetic_runs import write_four_runs, write_run, write_trace  # noqa: E402
 
 pytestmark = pytest.mark.browser
 

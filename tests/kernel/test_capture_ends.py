@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from blkreel.traces.block_file import BlockFile
 from blkreel.traces.reader import open_trace
@@ -18,39 +19,12 @@ pytestmark = pytest.mark.kernel
 READ = "dd if={drive} of=/dev/null bs=4k count={count} iflag=direct status=none"
 
 
-@pytest.fixture
-def started(blkreel, tmp_path):
-    """Start a capture in a session of its own, as a terminal would, and wait until it records."""
-    running = []
-
-    def start(*arguments):
-        process = subprocess.Popen([blkreel.command, "capture", "-o", tmp_path / "t.parquet", *map(str, arguments)],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env=blkreel.environment)
-        running.append(process)
-        wait_until(lambda: "epoch_ns" in spooled(tmp_path / ".t.parquet.spool/metadata.json"), process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
 
 def spooled(path):
     try:
         return json.loads(path.read_text())
     except OSError:
         return {}
-
-
-def wait_until(holds, process=None, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        assert process is None or process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
 
 
 def helpers_of(pid):

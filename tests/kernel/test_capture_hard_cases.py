@@ -5,10 +5,10 @@ More of them, on drives that a loop device is not, run in a guest: tests/vm/gues
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import FLAGS, OPS
@@ -136,10 +136,3 @@ def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(captured, loop
     assert (rows.op == OPS["write"]).sum() == 0
     assert summary["in_flight_at_start"] == 1
     assert summary["ledger"]["unmatched"] == 0 and summary["missing"] == []
-
-
-def wait_until(holds, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)

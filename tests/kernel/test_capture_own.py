@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import FLAGS
@@ -42,28 +43,12 @@ def waiting_shell():
         shell.communicate()
 
 
-def wait_until(holds, process=None, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        assert process is None or process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
-
-
-def start_capture(blkreel, output, *arguments):
-    process = subprocess.Popen([blkreel.command, "capture", "-o", output, *map(str, arguments)], stderr=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True, env=blkreel.environment)
-    metadata = output.with_name(f".{output.name}.spool") / "metadata.json"
-    wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)
-    return process
-
-
-def test_what_a_command_and_its_children_cause_is_marked(blkreel, loop_drive, waiting_shell, tmp_path):
+def test_what_a_command_and_its_children_cause_is_marked(started, loop_drive, waiting_shell, tmp_path):
     drive, path = loop_drive(), tmp_path / "t.parquet"
     other = waiting_shell(f"{dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
     script = (f"{dd(drive)}; (sh -c '{dd(drive, skip=COUNT)}; true') & wait;"
               f" while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
-    process = start_capture(blkreel, path, drive, "--", "sh", "-c", script)
+    process = started(drive, "--", "sh", "-c", script)
     other.communicate("go\n")
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
@@ -72,11 +57,11 @@ def test_what_a_command_and_its_children_cause_is_marked(blkreel, loop_drive, wa
     assert sorted(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
 
 
-def test_with_own_only_others_are_counted_and_not_recorded(blkreel, loop_drive, waiting_shell, tmp_path):
+def test_with_own_only_others_are_counted_and_not_recorded(started, loop_drive, waiting_shell, tmp_path):
     drive, path = loop_drive(), tmp_path / "t.parquet"
     other = waiting_shell(f"{dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
     script = f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done"
-    process = start_capture(blkreel, path, drive, "--own-only", "--json", "--", "sh", "-c", script)
+    process = started(drive, "--own-only", "--json", "--", "sh", "-c", script)
     other.communicate("go\n")
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
@@ -86,10 +71,10 @@ def test_with_own_only_others_are_counted_and_not_recorded(blkreel, loop_drive, 
     assert open_trace(path).metadata["filters"]["own_only"] is True
 
 
-def test_a_process_and_its_children_are_marked_until_it_ends(blkreel, loop_drive, waiting_shell, tmp_path):
+def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive, waiting_shell, tmp_path):
     drive, path = loop_drive(), tmp_path / "t.parquet"
     shell = waiting_shell(f"{dd(drive)}; exit 0")
-    process = start_capture(blkreel, path, drive, "--pid", shell.pid, "--until-exit")
+    process = started(drive, "--pid", shell.pid, "--until-exit")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     shell.communicate("go\n")
     _, stderr = process.communicate(timeout=60)
@@ -113,11 +98,11 @@ def control_group(require_root):
     directory.rmdir()
 
 
-def test_a_control_group_is_marked(blkreel, loop_drive, waiting_shell, control_group, tmp_path):
+def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_group, tmp_path):
     drive, path = loop_drive(), tmp_path / "t.parquet"
     shell = waiting_shell(f"{dd(drive)}; exit 0")
     (control_group / "cgroup.procs").write_text(str(shell.pid))
-    process = start_capture(blkreel, path, drive, "--cgroup", control_group.name)
+    process = started(drive, "--cgroup", control_group.name)
     shell.communicate("go\n")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     process.send_signal(signal.SIGINT)

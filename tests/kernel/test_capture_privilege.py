@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from blkreel.capture import helper as capture_helper
 from blkreel.traces.reader import open_trace
@@ -30,14 +30,6 @@ def open_directory():
 
 def status_of(pid):
     return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-
-
-def wait_until(holds, process, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
 
 
 def test_a_helper_that_records_can_do_nothing_else(blkreel, loop_drive, tmp_path):

@@ -7,39 +7,13 @@ import subprocess
 import time
 
 import pytest
+from waiting import wait_until
 
 from blkreel.traces.check import check
 from blkreel.traces.reader import open_trace
 
 pytestmark = pytest.mark.kernel
 
-
-@pytest.fixture
-def started(blkreel, tmp_path):
-    running = []
-
-    def start(*arguments, output=tmp_path / "t.parquet"):
-        process = subprocess.Popen([blkreel.command, "capture", "-o", output, *map(str, arguments)],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env=blkreel.environment)
-        running.append(process)
-        metadata = output.with_name(f".{output.name}.spool") / "metadata.json"
-        wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def wait_until(holds, process=None, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        assert process is None or process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
 
 
 def read(drive, count, skip=0):

@@ -5,15 +5,11 @@ import os
 import re
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
+import blktrace_events as events
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import blktrace_events as events  # noqa: E402
-from blktrace_events import SDA, SDB, Recording, big_endian  # noqa: E402
+from blktrace_events import SDA, SDB, Recording, big_endian
 
 from blkreel.traces.errors import BlkreelError, TraceError, UsageError
 from blkreel.traces.importers import import_recording

@@ -1,17 +1,13 @@
 """What a report and a comparison say, before anything is drawn: every shown figure recomputed, runs grouped soundly."""
 
 import json
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
 from blkreel.analysis import charts, columns, definitions, numbers, present
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError, UsageError
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from synthetic_runs import MS, write_four_runs, write_run, write_trace  # noqa: E402
 
 
 @pytest.fixture(scope="module")
