@@ -35,13 +35,13 @@ class Outcome:
         return self.exit_code is None or self.exit_code > 128
 
 
-def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None) -> Outcome:
+def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None, processors=2) -> Outcome:
     """Boot, run the shell script job/command in the guest, and call write(text) with what it prints.
 
     Without `write` the guest has this terminal, and as much time as it wants. job: a directory of its own for this
     guest, which leaves exit_code and dmesg there.
     """
-    arguments = [PROGRAM, *_machine(image, initramfs), *_shares(job), *_drives(job)]
+    arguments = [PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
     reader = threading.Thread(target=_pass_on, args=(qemu.stdout, write), daemon=True)
@@ -62,10 +62,10 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
     return _outcome(job, why)
 
 
-def _machine(image, initramfs):
+def _machine(image, initramfs, processors):
     # A thread for each processor: on one for all, QEMU leaves barriers out, and the NVMe drive misses doorbells.
-    return ["-accel", "tcg,thread=multi", "-cpu", "max,-avx,-avx2", "-smp", "2", "-m", str(MEMORY_MIB), "-nodefaults",
-            "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
+    return ["-accel", "tcg,thread=multi", "-cpu", "max,-avx,-avx2", "-smp", str(processors), "-m", str(MEMORY_MIB),
+            "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
             # Mitigations guard nothing in here and cost an emulated processor much. On a busy host the check of the
             # timer finds none, and ends the boot.
             "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check"]

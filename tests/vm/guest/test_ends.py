@@ -148,6 +148,8 @@ def test_a_replay_whose_drive_is_pulled_ends_with_a_clear_error(blkreel, returni
 
 @pytest.mark.skipif(not CPU.exists(), reason="needs a second processor that can be taken away")
 def test_a_processor_that_goes_and_comes_back_costs_no_row(rows_of, nvme, program, tmp_path):
+    if not CPU.exists():
+        pytest.skip("needs a second processor: make test-vm VM_ARGS='--processors 2'")
     fio = (f"{program('fio')} --name=h --filename={nvme} --direct=1 --rw=randread --bs=4k --ioengine=libaio"
            f" --iodepth=8 --numjobs=2 --number_ios=3000 --size=100% --output={tmp_path}/fio.json"
            " --output-format=json --group_reporting")
