@@ -91,6 +91,7 @@ samples: $(STAMPS)/install $(STAMPS)/apt-samples
 # What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
 bench: $(STAMPS)/install $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
+	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 
