@@ -77,11 +77,9 @@ static void prepare_row(struct engine *engine)
 	io->stream = block->stream[i];
 	io->burst = block->burst[i];
 	io->source_row = block->source_row[i];
-	if (engine->target->max_io_bytes && (op == OP_READ || op == OP_WRITE) &&
-	    io->length_bytes > engine->target->max_io_bytes)
-		engine->totals.split++;
+	engine->totals.split += target_splits(engine->target, op, io->length_bytes);
 	if (op == OP_WRITE) {
-		engine->writing_bytes += io->length_bytes;
+		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
 		engine->totals.shared_payload += engine->writing_bytes > PAYLOAD_POOL_BYTES;
 	}
 	engine->issuer->queue(engine->issuer, io, slot);
@@ -168,7 +166,7 @@ static void count_result(struct engine *engine, const struct io *io)
 
 	totals->completed[io->op]++;
 	if (io->op == OP_WRITE)
-		engine->writing_bytes -= io->length_bytes;
+		engine->writing_bytes -= row_at_once_bytes(io->length_bytes);
 	if (!io->status) {
 		totals->bytes[io->op] += io->length_bytes;
 		engine->errors_in_a_row = 0;

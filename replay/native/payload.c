@@ -38,7 +38,7 @@ static void fill_random(uint64_t *words, size_t count, uint64_t seed)
 int payload_init(struct payload *payload, uint64_t seed, bool writes)
 {
 	*payload = (struct payload){ .seed = mix64(seed) };
-	payload->sink_bytes = SINK_ROUND_BYTES + MAX_IO_BYTES;
+	payload->sink_bytes = SINK_ROUND_BYTES + PIECE_MAX_BYTES;
 	payload->sink = map_buffer(payload->sink_bytes);
 	if (!payload->sink)
 		return -ENOMEM;
@@ -94,7 +94,7 @@ void *payload_sink(struct payload *payload, size_t length_bytes)
 {
 	void *data;
 
-	assert(length_bytes <= MAX_IO_BYTES);
+	assert(length_bytes <= PIECE_MAX_BYTES);
 	if (payload->sink_at >= SINK_ROUND_BYTES)
 		payload->sink_at = 0;
 	data = payload->sink + payload->sink_at;

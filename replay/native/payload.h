@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define STAMP_EVERY_BYTES 4096u
-#define PAYLOAD_POOL_BYTES (64ll << 20)
+#define PAYLOAD_POOL_BYTES (32ll << 20)
 
 struct payload_stamp {
 	uint64_t counter; /* of 4 KiB pieces in this run, from 1, mixed with the seed */

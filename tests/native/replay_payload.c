@@ -7,7 +7,7 @@
 #include "payload.h"
 #include "target.h"
 
-#define PIECES 60000 /* more than three rounds of the 64 MiB pool */
+#define PIECES 60000 /* more than seven rounds of the pool */
 
 static int by_content(const void *a, const void *b)
 {
@@ -69,7 +69,7 @@ static void test_seeds_differ(void)
 
 static void test_reads_stay_in_the_sink(void)
 {
-	static const size_t lengths[] = { 512, 4096, 131072, MAX_IO_BYTES, 4608 };
+	static const size_t lengths[] = { 512, 4096, 131072, PIECE_MAX_BYTES, 4608 };
 	struct payload payload;
 
 	CHECK_EQUAL(payload_init(&payload, 0, false), 0);
