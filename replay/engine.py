@@ -15,6 +15,8 @@ import numpy as np
 from blkreel.traces.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 
+from .payload import Payload
+
 HELPER = Path(__file__).with_name("blkreel-replay")
 
 PLAN_COLUMNS = [("due_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1"),
@@ -47,6 +49,7 @@ class EngineOptions:
     may_write: bool = False
     direct: bool = True
     seed: int = 0
+    payload: Payload = Payload()
     exclusive: bool = True
     cpu: int | None = None
     realtime: bool = False
@@ -57,8 +60,10 @@ class EngineOptions:
     plain: bool = False
 
     def command(self) -> list[str]:
-        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}", f"--spin-ns={self.spin_ns}",
-                 f"--max-errors={self.max_errors}"]
+        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
+                 f"--compressible={self.payload.compressible_percent}",
+                 f"--duplicates={self.payload.duplicates_percent}",
+                 f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
         words += [word for word, wanted in [("--may-write", self.may_write), ("--buffered", not self.direct),
                                             ("--shared", not self.exclusive), ("--realtime", self.realtime),
                                             ("--plain", self.plain)] if wanted]

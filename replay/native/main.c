@@ -26,7 +26,7 @@ struct options {
 	bool null_target;
 	unsigned depth;
 	unsigned max_errors;
-	uint64_t seed;
+	struct payload_options payload;
 	int64_t spin_ns;
 	int cpu;
 	bool realtime;
@@ -43,6 +43,8 @@ static const char usage[] =
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
 	"  --seed N          of the data written (0)\n"
+	"  --compressible P  percent of the data written that a compressor takes away (0)\n"
+	"  --duplicates P    percent of the 4 KiB blocks written that are copies of others (0)\n"
 	"  --cpu N           issue from this processor (the last one; any, where no row has a deadline)\n"
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
@@ -57,6 +59,8 @@ enum long_option {
 	OPT_BUFFERED,
 	OPT_SHARED,
 	OPT_SEED,
+	OPT_COMPRESSIBLE,
+	OPT_DUPLICATES,
 	OPT_CPU,
 	OPT_SPIN_NS,
 	OPT_REALTIME,
@@ -72,6 +76,8 @@ static const struct option long_options[] = {
 	{ "buffered", no_argument, NULL, OPT_BUFFERED },
 	{ "shared", no_argument, NULL, OPT_SHARED },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "compressible", required_argument, NULL, OPT_COMPRESSIBLE },
+	{ "duplicates", required_argument, NULL, OPT_DUPLICATES },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "spin-ns", required_argument, NULL, OPT_SPIN_NS },
 	{ "realtime", no_argument, NULL, OPT_REALTIME },
@@ -102,7 +108,11 @@ static bool parse_option(struct options *options, int option)
 	case OPT_MAX_ERRORS:
 		return parse_number(optarg, 0, INT32_MAX, &n) && (options->max_errors = n, true);
 	case OPT_SEED:
-		return parse_number(optarg, 0, INT64_MAX, &n) && (options->seed = n, true);
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->payload.seed = n, true);
+	case OPT_COMPRESSIBLE:
+		return parse_number(optarg, 0, 100, &n) && (options->payload.compressible_percent = n, true);
+	case OPT_DUPLICATES:
+		return parse_number(optarg, 0, 100, &n) && (options->payload.duplicates_percent = n, true);
 	case OPT_CPU:
 		return parse_number(optarg, 0, INT16_MAX, &n) && (options->cpu = n, true);
 	case OPT_SPIN_NS:
@@ -230,7 +240,7 @@ static int finish(struct engine *engine, const struct options *options, int cpu,
 		.cpu = cpu,
 		.memory_locked = locked,
 		.realtime = realtime,
-		.seed = options->seed,
+		.seed = options->payload.seed,
 	};
 	char *json = totals_json(&engine->totals, &how);
 	int err = -ENOMEM;
@@ -257,6 +267,7 @@ static int replay(const struct options *options, const struct target *target, in
 	static struct records records;
 	static struct progress progress;
 	static struct payload payload;
+	struct payload_options payload_options = options->payload;
 	struct issuer_options issuer_options = {
 		.target = target,
 		.payload = &payload,
@@ -279,9 +290,10 @@ static int replay(const struct options *options, const struct target *target, in
 	bool locked, pinned, realtime;
 	int err;
 
+	payload_options.writes = target->may_write;
 	block_signals(SIG_BLOCK);
 	host_keep_off_cpu(cpu);
-	err = options->null_target ? 0 : payload_init(&payload, options->seed, target->may_write);
+	err = options->null_target ? 0 : payload_init(&payload, &payload_options);
 	if (!err)
 		err = engine_init(&engine);
 	if (!err)
