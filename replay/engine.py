@@ -58,7 +58,8 @@ class EngineOptions:
     target is opened read-only and a plan with anything but reads is refused. exclusive: claim a block
     device with O_EXCL. spin_ns: how long before a deadline the engine stops sleeping. max_errors: failed
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
-    completes at once, or null_targets of them: what is measured then is the engine. plain: none of the kernel's newer help.
+    completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
+    kernel's newer help.
     """
 
     target: Path | Sequence[Path] | None = None
