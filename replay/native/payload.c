@@ -22,6 +22,15 @@ static uint64_t mix64(uint64_t x)
 	return x ^ (x >> 31);
 }
 
+size_t payload_share_bytes(unsigned threads)
+{
+	/* A long row, and others beside it. */
+	const size_t least_bytes = 2 * ROW_WINDOW_BYTES;
+	size_t share_bytes = PAYLOAD_POOL_BYTES / threads / STAMP_EVERY_BYTES * STAMP_EVERY_BYTES;
+
+	return share_bytes > least_bytes ? share_bytes : least_bytes;
+}
+
 static void *map_buffer(size_t nbytes)
 {
 	void *buffer = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,7 +96,7 @@ static void make_copies(struct payload *payload, unsigned percent)
 
 static int make_pool(struct payload *payload, const struct payload_options *options)
 {
-	payload->pool_bytes = PAYLOAD_POOL_BYTES;
+	payload->pool_bytes = options->pool_bytes ? options->pool_bytes : PAYLOAD_POOL_BYTES;
 	payload->pool = map_buffer(payload->pool_bytes);
 	payload->copies = calloc(payload->pool_bytes / STAMP_EVERY_BYTES / 64 + 1, sizeof(*payload->copies));
 	if (!payload->pool || !payload->copies)

@@ -25,7 +25,8 @@ struct payload_stamp {
 
 struct payload_options {
 	uint64_t seed;
-	bool writes;                  /* whether anything is to be written at all */
+	size_t pool_bytes;             /* of data kept ready; 0: PAYLOAD_POOL_BYTES */
+	bool writes;                   /* whether anything is to be written at all */
 	unsigned compressible_percent; /* so much of all data a compressor takes away */
 	unsigned duplicates_percent;   /* so many of the 4 KiB pieces are copies of another one */
 };
@@ -42,11 +43,14 @@ struct payload {
 	size_t sink_at;
 };
 
+/* How much of the data each of several threads keeps ready: together the whole, but none less than it needs. */
+size_t payload_share_bytes(unsigned threads);
+
 /* Makes and touches the buffers: no page of them is first met during the run. Both percentages are 0 to 100. */
 int payload_init(struct payload *payload, const struct payload_options *options);
 void payload_deinit(struct payload *payload);
 
-/* Stamped data for one write, 4 KiB aligned. It stays as it is until PAYLOAD_POOL_BYTES more were taken. */
+/* Stamped data for one write, 4 KiB aligned. It stays as it is until the pool's bytes were taken once more. */
 void *payload_take(struct payload *payload, int64_t offset_bytes, size_t length_bytes);
 
 /* Where one read may go. Reads share it: nobody looks at what was read. */

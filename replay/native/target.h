@@ -30,6 +30,9 @@ extern const char *const fidelity_names[FIDELITY_COUNT];
 /* So much of one long row is with the kernel at a time: more than any drive works on, and a part of the payload's pool. */
 #define ROW_WINDOW_BYTES (8ll << 20)
 
+/* Of one run. */
+#define MAX_TARGETS 16
+
 struct target {
 	const char *path;
 	int fd; /* -1 for the null target */
