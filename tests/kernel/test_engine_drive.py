@@ -211,6 +211,18 @@ def test_a_drive_in_use_is_refused(loop_drive, a_plan, issue, tmp_path):
         subprocess.run(["umount", directory], check=True)
 
 
+def test_a_drive_that_cannot_be_polled_is_refused(loop_drive, a_plan, issue, tmp_path):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    with pytest.raises(BlkreelError, match=f"{drive} cannot be polled") as refused:
+        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True, polled=True)
+    assert "nvme.poll_queues=1" in refused.value.remedy
+    assert seen["writes"] == 0
+    (tmp_path / "file").write_bytes(bytes(MIB))
+    with pytest.raises(BlkreelError, match="cannot be polled"):
+        issue(a_plan([0]), target=tmp_path / "file", polled=True)
+
+
 def test_the_drive_is_free_when_the_run_is_over(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE)
     for plain in (False, True) * 4:

@@ -135,8 +135,8 @@ def test_long_discards_are_told_as_split(loop_drive, a_plan, issue, issued_to):
     drive = loop_drive(SIZE)
     Path("/sys/block", Path(drive).name, "queue/discard_max_bytes").write_text(str(4 * MIB))
     seen = issued_to(drive)
-    totals, records = issue(a_plan([0, 32 * MIB], op=OPS["discard"], length_bytes=[16 * MIB, 4 * MIB]), target=drive, depth=1,
-                            may_write=True)
+    totals, records = issue(a_plan([0, 32 * MIB], op=OPS["discard"], length_bytes=[16 * MIB, 4 * MIB]), target=drive,
+                            depth=1, may_write=True)
     assert set(records["status"]) == {0}
     assert totals["split_ops"] == 1
     assert len(seen()) == 5
