@@ -40,11 +40,12 @@ NOT_TRUSTWORTHY = 3
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
 @payload
+@click.option("--polled", is_flag=True, help="Look for completions at the drive instead of waiting for interrupts.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
 def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, label, device, seed, compressible,
-            duplicates, dry_run, force, as_json):
+            duplicates, polled, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -63,6 +64,8 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
     idle_policy = parse_idle(idle)
     opened = open_trace(trace)
     place = find_target(target)
+    if polled:
+        place.require_polling()
     chosen_pace = parse_pace(pace, place.drive)
     directory = RunDirectory(output, force) if output else None
     if directory:
@@ -75,7 +78,7 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
         return 0
     safety.check(place, writes=plan.writes, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
     account = Replay(plan, directory, label or f"{place.drive.model or place.drive.name}, {_paced(plan)}", seed,
-                     progress, force, Payload(compressible, duplicates)).run()
+                     progress, force, Payload(compressible, duplicates), polled).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

@@ -48,6 +48,7 @@ class Replay:
     progress: object
     force: bool = False
     payload: Payload = Payload()
+    polled: bool = False
     engine: object = run_engine
 
     def run(self) -> dict:
@@ -104,7 +105,8 @@ class Replay:
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
         options = EngineOptions(target=plan.target.path, depth=plan.pace.depth, seed=self.seed, realtime=timed,
-                                may_write=plan.survey.changes_the_drive(), payload=self.payload)
+                                may_write=plan.survey.changes_the_drive(), payload=self.payload,
+                                polled=self.polled)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
