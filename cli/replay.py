@@ -5,11 +5,12 @@ import sys
 
 import click
 
-from blkreel.cli.options import as_json, force
+from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.replay import safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.pace import parse_pace
+from blkreel.replay.payload import Payload
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.run import Replay
 from blkreel.replay.run_directory import RunDirectory
@@ -38,11 +39,12 @@ NOT_TRUSTWORTHY = 3
 @click.option("--label", metavar="TEXT", help="A name for the run in reports. [default: drive and pace]")
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
+@payload
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
-def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, label, device, seed, dry_run, force,
-            as_json):
+def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, label, device, seed, compressible,
+            duplicates, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -73,7 +75,7 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
         return 0
     safety.check(place, writes=plan.writes, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
     account = Replay(plan, directory, label or f"{place.drive.model or place.drive.name}, {_paced(plan)}", seed,
-                     progress, force).run()
+                     progress, force, Payload(compressible, duplicates)).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

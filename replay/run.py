@@ -16,6 +16,7 @@ from . import drive_state, foreign
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
+from .payload import Payload
 from .plan import TracePlan
 from .records import Fingerprint, RunRecords
 from .run_directory import RunDirectory
@@ -46,6 +47,7 @@ class Replay:
     seed: int
     progress: object
     force: bool = False
+    payload: Payload = Payload()
     engine: object = run_engine
 
     def run(self) -> dict:
@@ -91,7 +93,7 @@ class Replay:
         try:
             effect = carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
                                total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1,
-                               progress=self.progress, engine=self.engine)
+                               payload=self.payload, progress=self.progress, engine=self.engine)
         finally:
             drive_state.remember_writes(target, effect.written_bytes if effect else extents.bytes, 0)
 
@@ -102,7 +104,7 @@ class Replay:
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
         options = EngineOptions(target=plan.target.path, depth=plan.pace.depth, seed=self.seed, realtime=timed,
-                                may_write=plan.survey.changes_the_drive())
+                                may_write=plan.survey.changes_the_drive(), payload=self.payload)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
@@ -167,6 +169,7 @@ class Replay:
             "map": {"name": plan.mapping.name},
             "state": self._state.account(),
             "prefill": {"extents": len(plan.prefill), "bytes": plan.prefill.bytes} if len(plan.prefill) else None,
+            "payload": self._payload(),
             "unwritten_bytes": plan.unwritten.bytes if self._uncovered else 0,
             "planned_ops": plan.total_ios,
             "issued_ops": records.issued.ios,
@@ -193,6 +196,12 @@ class Replay:
             "seed": self.seed,
         }
         return {**account, "verdict": judge(account)}
+
+    def _payload(self) -> dict | None:
+        """What was written. shared_ops: writes that began with so much outstanding that they may share their data."""
+        if not self.plan.writes:
+            return None
+        return {**self.payload.account(), "shared_ops": self._end.get("shared_payload_ops", 0)}
 
     def _altered(self) -> dict:
         altered = dict(self._end.get("altered") or {})
