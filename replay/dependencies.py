@@ -9,6 +9,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from blkreel.traces.schema import FLAGS
 
@@ -19,10 +20,20 @@ COLUMNS = ("tid", "waited_on", "think_ns")
 # How rows were anchored, as the run tells it.
 KINDS = ("waited", "followed", "caused", "absolute", "reanchored")
 
-_PROGRAM, _OWN, _KERNEL = 1, 2, 4
+PROGRAM, OWN, KERNEL = 1, 2, 4
 # Threads of the kernel that issue I/O on behalf of others. A trace names threads, it does not tell them apart.
 _KERNEL_NAME = re.compile(r"(kworker/|jbd2/|ext4lazyinit|kswapd|kcompactd|khugepaged|loop\d|dmcrypt_write|dm_|kdmflush|"
                           r"md\d+_|raid\d|bcache|xfsaild/|xfs-|xfs_|btrfs-|btrfs_|f2fs_|txg_|z_wr_|kthreadd|swapper/)")
+
+
+def is_observed(trace) -> bool:
+    """Whether any row of the trace says what it waited for. Mostly the file's statistics tell."""
+    with pq.ParquetFile(trace.path) as file:
+        groups, column = file.metadata, file.schema_arrow.get_field_index("waited_on")
+        told = [groups.row_group(i).column(column).statistics for i in range(groups.num_row_groups)]
+    if all(one is not None and one.has_min_max for one in told):
+        return any(one.max >= 0 for one in told)
+    return any((batch["waited_on"].to_numpy() >= 0).any() for batch in trace.batches(["waited_on"]))
 
 
 class Processes:
@@ -41,9 +52,9 @@ class Processes:
         pids = np.array([self._pid.get(one, one) for one in threads.tolist()], np.int64)
         kernel = np.array([one in self._kernel for one in threads.tolist()], bool)
         deferred = (flags & FLAGS["deferred"]) != 0
-        kind = np.where(kernel[index], _KERNEL, np.where((flags & FLAGS["own"]) != 0, _OWN | _PROGRAM, _PROGRAM))
+        kind = np.where(kernel[index], KERNEL, np.where((flags & FLAGS["own"]) != 0, OWN | PROGRAM, PROGRAM))
         # What a kernel thread issues later on behalf of a thread says nothing of where that thread is by then.
-        return pids[index], np.where(deferred, _KERNEL, kind)
+        return pids[index], np.where(deferred, KERNEL, kind)
 
 
 class Observed:
@@ -63,15 +74,15 @@ class Observed:
         process, kind = self._processes.of(io["tid"], io["flags"])
         history = self._history
         number = history.add(source_row, submit_ns, io["latency_ns"], process, kind)
-        kernel = kind == _KERNEL
+        kernel = kind == KERNEL
         deferred = (io["flags"] & FLAGS["deferred"]) != 0
 
         previous = last_before(io["tid"], number, ~deferred, self._last_of_thread)
         previous = np.where(io["tid"] >= 0, previous, NONE)
         one = np.zeros(len(number), np.int64)
-        own = last_before(one, number, (kind & _OWN) != 0, self._last_own)
-        program = last_before(one, number, (kind & _PROGRAM) != 0, self._last_program)
-        of_process = last_before(process, number, (kind & _PROGRAM) != 0, self._last_of_process)
+        own = last_before(one, number, (kind & OWN) != 0, self._last_own)
+        program = last_before(one, number, (kind & PROGRAM) != 0, self._last_program)
+        of_process = last_before(process, number, (kind & PROGRAM) != 0, self._last_of_process)
         # Nobody tells what makes a kernel thread begin: it stays where it was beside what was captured, or beside all
         # programs where nothing is marked as that.
         previous = np.where(kernel & ~deferred, np.maximum(previous, np.where(own >= 0, own, program)), previous)
@@ -87,7 +98,7 @@ class Observed:
         lost = ((previous >= 0) & (behind < 0)) | ((io["waited_on"] >= 0) & ~usable &
                                                   (submit_ns - io["think_ns"] > behind_ns))
         without = np.flatnonzero((after < 0) & (behind < 0))
-        own = np.where(kind[without] & (_OWN | _KERNEL), own[without], NONE)
+        own = np.where(kind[without] & (OWN | KERNEL), own[without], NONE)
         for i, latest_of_process, latest_own in zip(without.tolist(), of_process[without].tolist(), own.tolist(),
                                                     strict=True):
             after[i], behind[i] = self._cause(int(number[i]), int(process[i]), latest_of_process, latest_own,
@@ -99,7 +110,7 @@ class Observed:
         """What the first row of a thread comes after: the last I/O of its process, or else of what was captured."""
         for latest, only in ((of_process, process), (own, None)):
             if latest >= max(0, number - self._history.reach):
-                return self._history.last_done(number, latest, _PROGRAM if only is not None else _OWN, only), latest
+                return self._history.last_done(number, latest, PROGRAM if only is not None else OWN, only), latest
         # It did follow something that is out of reach: then the row right before it in the lane was later still.
         return (NONE, number - 1) if lost and number else (NONE, NONE)
 

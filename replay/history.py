@@ -2,8 +2,8 @@
 
 import numpy as np
 
-# What the engine remembers (docs/replay.md, "What waits for what"): an anchor is at most so many rows back.
-ANCHOR_REACH = 262_144
+from .engine import ANCHOR_REACH
+
 # The causes of a thread's first row are looked for so far back.
 _CAUSE_ROWS = 4096
 UNKNOWN_NS = -1

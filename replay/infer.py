@@ -10,7 +10,8 @@ from collections import Counter
 import numpy as np
 
 from .dependencies import KINDS, distances
-from .history import ANCHOR_REACH, NONE, UNKNOWN_NS, History, last_before
+from .engine import ANCHOR_REACH
+from .history import NONE, UNKNOWN_NS, History, last_before
 
 MOST_PARENTS = 4  # what one row of the plan can name
 

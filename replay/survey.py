@@ -71,55 +71,92 @@ def choose_device(trace: Trace, wanted: int | None) -> int:
     return wanted if wanted is not None else min(counts)
 
 
+@dataclass
+class TraceSurvey:
+    """What several devices of a trace hold, on one clock: it idles while none of them has anything to do."""
+
+    first_submit_ns: int = 0
+    last_submit_ns: int = 0
+    removed_ns: int = 0
+    by_device: dict[int, Survey] = field(default_factory=dict)
+
+    @property
+    def total_ios(self) -> int:
+        return sum(one.total_ios for one in self.by_device.values())
+
+    @property
+    def duration_ns(self) -> int:
+        """From the first submit to the last, after the idle policy."""
+        return self.last_submit_ns - self.first_submit_ns - self.removed_ns
+
+
 def survey(trace: Trace, device: int, idle: IdlePolicy, block_bytes: int = 512, on_rows=lambda rows: None) -> Survey:
     """Pass over the trace once. on_rows is told how many rows are done."""
-    found = Survey(device)
-    touch, compressor = FirstTouch(), IdleCompressor(idle)
+    return survey_trace(trace, [device], idle, {device: block_bytes}, on_rows).by_device[device]
+
+
+def survey_trace(trace: Trace, devices: list[int], idle: IdlePolicy, block_bytes: dict[int, int],
+                 on_rows=lambda rows: None) -> TraceSurvey:
+    """The same for several devices in one pass. block_bytes: of the target of each."""
+    whole, compressor = TraceSurvey(by_device={device: Survey(device) for device in devices}), IdleCompressor(idle)
+    touch = {device: FirstTouch() for device in devices}
     seen = 0
     for batch in trace.batches(COLUMNS):
         seen += batch.num_rows
-        io, _, left_out = select(batch, device, 0)
-        found.left_out += left_out
+        io, _, left_out = select(batch, devices, 0)
+        for device, count in left_out.items():
+            whole.by_device[device].left_out += count
         on_rows(seen)
         if not len(io["op"]):
             continue
-        if not found.ios:
-            found.first_submit_ns = int(io["submit_ns"][0])
-        found.last_submit_ns = int(io["submit_ns"][-1])
-        found.unfinished += int((io["latency_ns"] < 0).sum())
-        found.rounded += int(((io["offset_bytes"] | io["length_bytes"]) % block_bytes != 0).sum())
+        if not whole.total_ios:
+            whole.first_submit_ns = int(io["submit_ns"][0])
+        whole.last_submit_ns = int(io["submit_ns"][-1])
         compressor.move(io["submit_ns"], io["latency_ns"])
-        for code in np.unique(io["op"]):
-            name, here = OP_NAMES[int(code)], io["op"] == code
-            found.ios[name] = found.ios.get(name, 0) + int(here.sum())
-            found.bytes[name] = found.bytes.get(name, 0) + int(io["length_bytes"][here].sum())
-        touch.add(io["offset_bytes"], io["offset_bytes"] + io["length_bytes"], io["op"] == OPS["read"])
-    if not found.ios:
+        for device, found in whole.by_device.items():
+            here = io["device"] == device
+            _count({name: values[here] for name, values in io.items()}, found, touch[device], block_bytes[device])
+    if not whole.total_ios:
         raise TraceError(f"{trace.path} holds no I/O that moves data or flushes: there is nothing to replay",
                          "capture a workload that reaches its drive: blkreel capture --cold")
-    found.removed_ns = compressor.removed_ns
-    found.touched, found.read_first = touch.touched, touch.read_first
-    return found
+    whole.removed_ns = compressor.removed_ns
+    for device, found in whole.by_device.items():
+        found.first_submit_ns, found.last_submit_ns = whole.first_submit_ns, whole.last_submit_ns
+        found.removed_ns = whole.removed_ns
+        found.touched, found.read_first = touch[device].touched, touch[device].read_first
+    return whole
 
 
-def select(batch, device: int, first_row: int) -> tuple[dict[str, np.ndarray], np.ndarray, int]:
-    """The I/Os of a device in a batch, their rows in the trace, and how many are left out as empty.
+def _count(io, found, touch, block_bytes):
+    found.unfinished += int((io["latency_ns"] < 0).sum())
+    found.rounded += int(((io["offset_bytes"] | io["length_bytes"]) % block_bytes != 0).sum())
+    for code in np.unique(io["op"]):
+        name, here = OP_NAMES[int(code)], io["op"] == code
+        found.ios[name] = found.ios.get(name, 0) + int(here.sum())
+        found.bytes[name] = found.bytes.get(name, 0) + int(io["length_bytes"][here].sum())
+    touch.add(io["offset_bytes"], io["offset_bytes"] + io["length_bytes"], io["op"] == OPS["read"])
+
+
+def select(batch, devices: list[int], first_row: int) -> tuple[dict[str, np.ndarray], np.ndarray, dict[int, int]]:
+    """The I/Os of some devices in a batch, their rows in the trace, and how many of each are left out as empty.
 
     A write of nothing that asks for a flush is a flush. Any other I/O of nothing has no counterpart on a
     drive. A flush has no place: whatever offset it carries is dropped.
     """
     io = {name: batch[name].to_numpy() for name in COLUMNS}
-    mine = io["device"] == device
+    mine = np.isin(io["device"], devices)
     empty = (io["length_bytes"] == 0) & (io["op"] != OPS["flush"])
     flush = empty & (io["op"] == OPS["write"]) & ((io["flags"] & FLAGS["preflush"]) != 0)
     kept = mine & (~empty | flush)
     row = first_row + np.flatnonzero(kept)
+    left_of = io["device"]
     io = {name: values[kept] for name, values in io.items()}
     io["op"] = np.where(flush[kept], np.int8(OPS["flush"]), io["op"])
     is_flush = io["op"] == OPS["flush"]
     io["offset_bytes"] = np.where(is_flush, 0, io["offset_bytes"])
     io["length_bytes"] = np.where(is_flush, 0, io["length_bytes"])
-    return io, row, int((mine & empty & ~flush).sum())
+    left_out = empty & ~flush
+    return io, row, {device: int((left_out & (left_of == device)).sum()) for device in devices}
 
 
 def _name(devices, index) -> str:
