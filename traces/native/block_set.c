@@ -525,6 +525,17 @@ static int grow_chunk(struct block_set *into, const struct chunk *chunk, int64_t
 	return err;
 }
 
+int block_set_is_grown(const struct block_set *set, int64_t block_bytes)
+{
+	for (size_t slot = 0; slot < set->slot_count; slot++) {
+		const struct chunk *chunk = set->slots[slot];
+
+		if (chunk && is_mixed(chunk) && block_bytes > 1 << unit_bits(chunk))
+			return 0;
+	}
+	return 1;
+}
+
 struct block_set *block_set_grown(struct block_set *set, int64_t block_bytes)
 {
 	struct block_set *grown = block_set_new();

@@ -43,6 +43,9 @@ int64_t block_set_memory(const struct block_set *set);
  */
 int64_t block_set_next(struct block_set *set, int64_t *cursor_bytes, int64_t *start, int64_t *end, size_t capacity);
 
+/* Whether the set is of whole blocks of that size as far as its bitmaps tell by their kind, so that growing changes nothing. */
+int block_set_is_grown(const struct block_set *set, int64_t block_bytes);
+
 /* The same, grown outward to whole blocks of a power of two of bytes, 512 to 32 MiB. NULL where there is no memory. */
 struct block_set *block_set_grown(struct block_set *set, int64_t block_bytes);
 
