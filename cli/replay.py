@@ -9,6 +9,7 @@ from blkreel.cli.options import as_json, force
 from blkreel.cli.progress import progress
 from blkreel.replay import safety
 from blkreel.replay.idle import parse_idle
+from blkreel.replay.mapping import parse_map
 from blkreel.replay.pace import parse_pace
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.run import Replay
@@ -30,8 +31,10 @@ NOT_TRUSTWORTHY = 3
                    "depth=N: always N outstanding.")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               help="The drive's idle time: original, cap=25ms (shorten longer gaps to that), none.")
-@click.option("--map", "wanted_map", type=click.Choice(["identity", "compact"]),
-              help="Where the I/Os go: to the same offsets, or packed. [default: identity where the trace fits]")
+@click.option("--map", "wanted_map", metavar="MAP",
+              help="Where the I/Os go. identity (or refuse): to the same offsets, or nowhere. compact: packed. "
+                   "wrap: modulo the target's size. scale: spread or squeezed to it. tile[=N]: copies side by side. "
+                   "[default: identity where the trace fits, else compact]")
 @click.option("--destroy", metavar="SERIAL", help="The drive's serial: consent to lose all data on it.")
 @click.option("--prefill/--no-prefill", default=True, show_default=True,
               help="Write once beforehand what the trace reads before it writes it.")
@@ -58,7 +61,7 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
     """
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': the directory of the run.")
-    idle_policy = parse_idle(idle)
+    idle_policy, wanted_map = parse_idle(idle), parse_map(wanted_map)
     opened = open_trace(trace)
     place = find_target(target)
     chosen_pace = parse_pace(pace, place.drive)

@@ -8,12 +8,12 @@ import numpy as np
 from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import Trace
 
-from .extents import Extents
 from .idle import IdleCompressor, IdlePolicy
 from .mapping import Mapping, choose_mapping
 from .pace import Pace
+from .placed import PlacedBlocks
 from .streams import plan_batch
-from .survey import CHANGING, COLUMNS, Survey, choose_device, select, survey
+from .survey import CHANGING, COLUMNS, Survey, choose_device, read_first_on, select, source_bytes, survey_trace
 from .target import Target
 
 # The first I/O waits so long after the start: the engine must have found its stride.
@@ -33,12 +33,12 @@ class TracePlan:
     idle: IdlePolicy
     mapping: Mapping
     survey: Survey
-    prefill: Extents
-    unwritten: Extents
+    prefill: PlacedBlocks
+    unwritten: PlacedBlocks
 
     @property
     def total_ios(self) -> int:
-        return self.survey.total_ios
+        return self.survey.total_ios * self.mapping.copies
 
     @property
     def duration_ns(self) -> int | None:
@@ -48,7 +48,7 @@ class TracePlan:
     @property
     def changed_bytes(self) -> int:
         """What the trace itself writes and discards."""
-        return sum(self.survey.bytes.get(name, 0) for name in CHANGING)
+        return sum(self.survey.bytes.get(name, 0) for name in CHANGING) * self.mapping.copies
 
     @property
     def writes(self) -> bool:
@@ -67,16 +67,11 @@ class TracePlan:
             if not len(rows):
                 continue
             due_ns = compressor.move(io["submit_ns"], io["latency_ns"]) - self.survey.first_submit_ns + LEAD_NS
-            start, end = self._placed(io["offset_bytes"], io["length_bytes"])
-            yield plan_batch(start, end - start, io["op"], due_ns=due_ns if self.pace.timed else -1,
-                             flags=io["flags"] & 0xFFFF, source_row=rows,
-                             **{name: batch[name].to_numpy()[index] for name in extra})
-
-    def _placed(self, offset_bytes, length_bytes):
-        """Where the I/Os go; grown outward where the target's blocks are larger than the source's."""
-        start = np.where(length_bytes > 0, self.mapping.move(offset_bytes), 0)
-        block_bytes = self.target.block_bytes
-        return start // block_bytes * block_bytes, -(-(start + length_bytes) // block_bytes) * block_bytes
+            start, end = self.mapping.place(io["offset_bytes"], io["length_bytes"])
+            columns = plan_batch(start, end - start, io["op"], due_ns=due_ns if self.pace.timed else -1,
+                                 flags=io["flags"] & 0xFFFF, source_row=rows,
+                                 **{name: batch[name].to_numpy()[index] for name in extra})
+            yield from self.mapping.tiled(columns)
 
 
 def plan_trace(trace: Trace, target: Target, *, pace: Pace, idle: IdlePolicy, wanted_map: str | None = None,
@@ -87,8 +82,10 @@ def plan_trace(trace: Trace, target: Target, *, pace: Pace, idle: IdlePolicy, wa
     """
     if target.block is None and target.path.samefile(trace.path):
         raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
-    found = survey(trace, choose_device(trace, device), idle, target.block_bytes, on_rows)
-    mapping = choose_mapping(wanted_map, found.touched, target, trace.path)
-    read_first = mapping.move_extents(found.read_first).aligned(target.block_bytes)
+    device = choose_device(trace, device)
+    found = survey_trace(trace, [device], idle, {device: target.block_bytes}, on_rows).by_device[device]
+    mapping = choose_mapping(wanted_map, found.touched, target, trace.path, longest_bytes=found.longest_bytes,
+                             source_bytes=source_bytes(trace, device))
+    read_first = read_first_on(trace, found, mapping, on_rows)
     return TracePlan(trace, target, pace, idle, mapping, found,
-                     read_first if prefill else Extents.none(), Extents.none() if prefill else read_first)
+                     read_first if prefill else PlacedBlocks(), PlacedBlocks() if prefill else read_first)

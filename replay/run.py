@@ -164,7 +164,7 @@ class Replay:
             "source": self._source,
             "pace": plan.pace.account(),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
-            "map": {"name": plan.mapping.name},
+            "map": plan.mapping.account(),
             "state": self._state.account(),
             "prefill": {"extents": len(plan.prefill), "bytes": plan.prefill.bytes} if len(plan.prefill) else None,
             "unwritten_bytes": plan.unwritten.bytes if self._uncovered else 0,
@@ -177,7 +177,7 @@ class Replay:
             "as_planned": partial is None and records.issued == self._planned,
             "altered": self._altered(),
             "dropped": end.get("dropped") or {},
-            "left_out": plan.survey.left_out,
+            "left_out": plan.survey.left_out * plan.mapping.copies,
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
             "drift_ns": records.lateness.drift_ns(),
@@ -197,7 +197,7 @@ class Replay:
     def _altered(self) -> dict:
         altered = dict(self._end.get("altered") or {})
         if self.plan.survey.rounded:
-            altered["grown to whole blocks"] = self.plan.survey.rounded
+            altered["grown to whole blocks"] = self.plan.survey.rounded * self.plan.mapping.copies
         return altered
 
     def _drive(self) -> dict:

@@ -81,7 +81,7 @@ def test_packing_keeps_order_and_neighbours(ranges):
 @given(RANGES, st.binary(max_size=64))
 def test_a_saved_set_is_the_same_and_anything_else_is_refused(ranges, noise):
     blocks = of(ranges)
-    saved = blocks.saved()
+    saved = bytes(blocks.saved())
     assert members(BlockSet.load(saved)) == members(blocks)
     for wrong in (noise, saved[:-1], saved + b"\0"):
         with pytest.raises(ValueError, match="not a saved set"):
