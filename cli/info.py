@@ -13,6 +13,7 @@ from blkreel.traces.schema import FLAGS, OP_NAMES
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _SHOWN = 12
+_LONG = ("boundary", "survey", "threads", "files")
 
 
 @click.command()
@@ -29,7 +30,7 @@ def command(trace, as_json):
     totals = _Totals(opened)
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.path.stat().st_size,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
-                "metadata": {k: v for k, v in opened.metadata.items() if k not in ("boundary", "threads", "files")}}
+                "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG}}
     if as_json:
         print(json.dumps(document))
     else:

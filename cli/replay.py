@@ -11,6 +11,7 @@ from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run
 from blkreel.replay import safety
 from blkreel.replay.idle import parse_idle
+from blkreel.replay.mapping import parse_map
 from blkreel.replay.pace import parse_paces
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.run import Replay
@@ -35,8 +36,10 @@ MAX_THREADS = 64
                    "that stream of the trace alone. [default: original]")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               help="The drive's idle time: original, cap=25ms (shorten longer gaps to that), none.")
-@click.option("--map", "wanted_map", type=click.Choice(["identity", "compact"]),
-              help="Where the I/Os go: to the same offsets, or packed. [default: identity where the trace fits]")
+@click.option("--map", "wanted_map", metavar="MAP",
+              help="Where the I/Os go. identity (or refuse): to the same offsets, or nowhere. compact: packed. "
+                   "wrap: modulo the target's size. scale: spread or squeezed to it. tile[=N]: copies side by side. "
+                   "[default: identity where the trace fits, else compact]")
 @click.option("--destroy", multiple=True, metavar="SERIAL",
               help="The drive's serial: consent to lose all data on it. Once for each drive.")
 @click.option("--prefill/--no-prefill", default=True, show_default=True,
@@ -68,7 +71,7 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     """
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': the directory of the run.")
-    idle_policy, thread_count = parse_idle(idle), parse_threads(threads)
+    idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
     opened = open_trace(trace)
     places = find_targets(targets, device)
     drive = min((place.drive for place in places.values()), key=lambda one: one.queue_depth or 128)

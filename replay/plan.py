@@ -13,14 +13,24 @@ from blkreel.traces.shipped import called
 
 from . import dependencies, safety, shards
 from .engine import ANCHOR_REACH, MAX_DEPTH, MAX_LANES, Lane
-from .extents import Extents
 from .history import History
 from .idle import IdleCompressor, IdlePolicy
 from .infer import Inferred
 from .mapping import Mapping, choose_mapping
 from .pace import Pace
+from .placed import PlacedBlocks
 from .streams import plan_batch
-from .survey import CHANGING, COLUMNS, Survey, TraceSurvey, choose_device, select, survey_trace
+from .survey import (
+    CHANGING,
+    COLUMNS,
+    Survey,
+    TraceSurvey,
+    choose_device,
+    read_first_on,
+    select,
+    source_bytes,
+    survey_trace,
+)
 from .target import Target
 
 # The first I/O waits so long after the start: the engine must have found its stride.
@@ -40,25 +50,23 @@ class DrivePlan:
     target: Target
     survey: Survey
     mapping: Mapping
-    prefill: Extents = field(default_factory=Extents.none)
-    unwritten: Extents = field(default_factory=Extents.none)
+    prefill: PlacedBlocks = field(default_factory=PlacedBlocks)
+    unwritten: PlacedBlocks = field(default_factory=PlacedBlocks)
     device: int = 0
+
+    @property
+    def total_ios(self) -> int:
+        return self.survey.total_ios * self.mapping.copies
 
     @property
     def changed_bytes(self) -> int:
         """What the plan itself writes and discards."""
-        return sum(self.survey.bytes.get(name, 0) for name in CHANGING)
+        return sum(self.survey.bytes.get(name, 0) for name in CHANGING) * self.mapping.copies
 
     @property
     def writes(self) -> bool:
         """Whether anything on the drive changes, by the plan or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0
-
-    def place(self, offset_bytes, length_bytes):
-        """Where I/Os go, from and to; grown outward where the target's blocks are larger than the source's."""
-        start = np.where(length_bytes > 0, self.mapping.move(offset_bytes), 0)
-        block_bytes = self.target.block_bytes
-        return start // block_bytes * block_bytes, -(-(start + length_bytes) // block_bytes) * block_bytes
 
 
 class Plan:
@@ -108,16 +116,16 @@ class Plan:
         return self.drives[0].mapping
 
     @property
-    def prefill(self) -> Extents:
+    def prefill(self) -> PlacedBlocks:
         return self.drives[0].prefill
 
     @property
-    def unwritten(self) -> Extents:
+    def unwritten(self) -> PlacedBlocks:
         return self.drives[0].unwritten
 
     @property
     def total_ios(self) -> int:
-        return sum(drive.survey.total_ios for drive in self.drives)
+        return sum(drive.total_ios for drive in self.drives)
 
     @property
     def changed_bytes(self) -> int:
@@ -207,12 +215,13 @@ class TracePlan(Plan):
                 source_row, at_ns = source_row[mine], at_ns[mine]
             if not len(at_ns):
                 continue
-            batch = self._placed(io, source_row, _due_ns(pace, at_ns), anchors)
-            if shard is not None and self.sharding.of_places:
-                here = self.sharding.of_places(batch.get("target", 0), batch["offset_bytes"]) == shard
-                batch = {name: column[here] for name, column in batch.items()}
-            if len(batch["op"]):
-                yield batch
+            columns = self._placed(io, source_row, _due_ns(pace, at_ns), anchors)
+            for batch in self.mapping.tiled(columns):
+                if shard is not None and self.sharding.of_places:
+                    here = self.sharding.of_places(batch.get("target", 0), batch["offset_bytes"]) == shard
+                    batch = {name: column[here] for name, column in batch.items()}
+                if len(batch["op"]):
+                    yield batch
 
     def rows(self, with_threads: bool = False) -> Iterator[tuple[dict, np.ndarray, np.ndarray]]:
         """The I/Os of the chosen devices, their rows in the trace, and when they come, from the first one on."""
@@ -243,18 +252,20 @@ class TracePlan(Plan):
         for index, drive in enumerate(self.drives):
             here = io["device"] == drive.device
             target[here] = index
-            start[here], end[here] = drive.place(io["offset_bytes"][here], io["length_bytes"][here])
+            start[here], end[here] = drive.mapping.place(io["offset_bytes"][here], io["length_bytes"][here])
         if len(self.drives) > 1:
             more["target"] = target
         if anchors:
-            more |= anchors.anchor(io, source_row, due_ns)
+            # Where each row is issued several times, those that it waits for are so many times as far back.
+            more |= {name: column * (self._copies if name in dependencies.ANCHORS else 1)
+                     for name, column in anchors.anchor(io, source_row, due_ns).items()}
         return plan_batch(start, end - start, io["op"], due_ns=due_ns, flags=io["flags"] & 0xFFFF,
                           source_row=source_row, captured_ns=io["submit_ns"],
                           captured_latency_ns=io["latency_ns"], **more)
 
     @property
     def _copies(self) -> int:
-        return 1
+        return self.mapping.copies
 
 
 def _due_ns(pace: Pace, at_ns):
@@ -291,7 +302,9 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
     _check_streams(trace, stream_paces or {})
     block_bytes = {one: target.block_bytes for one, target in targets.items()}
     whole = survey_trace(trace, list(targets), idle, block_bytes, on_rows)
-    drives = tuple(_drive_plan(trace, one, target, whole.by_device[one], wanted_map, prefill)
+    if len(targets) > 1 and (wanted_map or "").startswith("tile"):
+        raise UsageError("--map tile goes with one drive", "replay the devices one after the other: --device N")
+    drives = tuple(_drive_plan(trace, one, target, whole.by_device[one], wanted_map, prefill, on_rows)
                    for one, target in targets.items())
     stream_paces = dict(stream_paces or {})
     if threads != "auto" and threads + len(stream_paces) > MAX_LANES:
@@ -302,10 +315,11 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
     return shards.sharded(TracePlan(trace, drives, pace, idle, whole, stream_paces, observed), threads)
 
 
-def _drive_plan(trace, device, target, found, wanted_map, prefill) -> DrivePlan:
-    mapping = choose_mapping(wanted_map, found.touched, target, trace.path)
-    read_first = mapping.move_extents(found.read_first).aligned(target.block_bytes)
-    none = Extents.none()
+def _drive_plan(trace, device, target, found, wanted_map, prefill, on_rows) -> DrivePlan:
+    mapping = choose_mapping(wanted_map, found.touched, target, trace.path, longest_bytes=found.longest_bytes,
+                             source_bytes=source_bytes(trace, device))
+    read_first = read_first_on(trace, found, mapping, on_rows)
+    none = PlacedBlocks()
     return DrivePlan(target, found, mapping, *((read_first, none) if prefill else (none, read_first)), device=device)
 
 

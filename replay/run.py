@@ -186,7 +186,7 @@ class Replay:
             "altered": self._altered(),
             "dropped": end.get("dropped") or {},
             "hazards": end.get("hazard_ops", 0),
-            "left_out": sum(drive.survey.left_out for drive in plan.drives),
+            "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
             "drift_ns": records.lateness.drift_ns(),
@@ -205,7 +205,7 @@ class Replay:
 
     def _altered(self) -> dict:
         altered = dict(self._end.get("altered") or {})
-        rounded = sum(drive.survey.rounded for drive in self.plan.drives)
+        rounded = sum(drive.survey.rounded * drive.mapping.copies for drive in self.plan.drives)
         if rounded:
             altered["grown to whole blocks"] = rounded
         return altered

@@ -40,7 +40,7 @@ class RunDrive:
         return entry
 
     def map(self) -> dict:
-        return {"name": self._plan.mapping.name}
+        return self._plan.mapping.account()
 
     def account(self) -> dict:
         """Of one among several drives; the run's own account holds the sums."""
@@ -48,6 +48,6 @@ class RunDrive:
         return {**self.describe(), "source_device": self._plan.device, "map": self.map(), "state": self.state.account(),
                 "prefill": {"extents": len(prefill), "bytes": prefill.bytes} if len(prefill) else None,
                 "unwritten_bytes": self.unwritten_bytes, "foreign_ios": self.foreign_ios,
-                "planned_ops": self._plan.survey.total_ios, "nr_requests": target.drive.queue_depth or None,
+                "planned_ops": self._plan.total_ios, "nr_requests": target.drive.queue_depth or None,
                 "scheduler": target.drive.scheduler or None,
                 "link": link_of(target.disk_block) if target.disk_block else None}

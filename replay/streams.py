@@ -28,7 +28,15 @@ def plan_batch(offset_bytes, length_bytes, op, *, due_ns=-1, flags=0, stream=0, 
 
 
 def ranges(extents, op: str, chunk_bytes: int) -> Iterator[dict]:
-    """Each extent from start to end in chunks; the last chunk of an extent may be short."""
+    """Each extent from start to end in chunks; the last chunk of an extent may be short.
+
+    extents: Extents, or PlacedBlocks, which are gone through as they are needed.
+    """
+    for part in extents.batches():
+        yield from _chunks(part, op, chunk_bytes)
+
+
+def _chunks(extents, op, chunk_bytes):
     per_extent = -(-(extents.end - extents.start) // chunk_bytes)
     before = np.concatenate([[0], np.cumsum(per_extent)])
     for low in range(0, int(before[-1]), BATCH_ROWS):
