@@ -215,7 +215,7 @@ class TracePlan(Plan):
                 source_row, at_ns = source_row[mine], at_ns[mine]
             if not len(at_ns):
                 continue
-            columns = self._placed(io, source_row, _due_ns(pace, at_ns), anchors)
+            columns = self._placed(io, source_row, due_ns(pace, at_ns), anchors)
             for batch in self.mapping.tiled(columns):
                 if shard is not None and self.sharding.of_places:
                     here = self.sharding.of_places(batch.get("target", 0), batch["offset_bytes"]) == shard
@@ -268,7 +268,7 @@ class TracePlan(Plan):
         return self.mapping.copies
 
 
-def _due_ns(pace: Pace, at_ns):
+def due_ns(pace: Pace, at_ns):
     if pace.saturating:
         return np.full(len(at_ns), -1, np.int64)
     if pace.name == "scaled":
