@@ -14,6 +14,7 @@ from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import RUN_RECORDS
 
 from . import verdict as verdicts
+from .columns import payload_words
 from .definitions import headline
 from .measure import Measured
 from .numbers import setting
@@ -83,6 +84,7 @@ def entry(runs: list[Measured]) -> Entry:
         "label": label(first),
         "drive": drive(first),
         "state": _account(first, "state"),
+        "payload": _account(first, "payload"),
         "pace": _account(first, "pace"),
         "idle": _account(first, "idle"),
         "n": len(runs),
@@ -122,7 +124,8 @@ def _worst_writer(states):
 
 def _distinct(entries):
     """Labels that tell the entries of a section apart, whatever labels the runs were given."""
-    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: shown["drive"].get("name"),
+    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: payload_words(shown["payload"]),
+                     lambda shown: shown["drive"].get("name"),
                      lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
     for name_of in told_apart_by:
         labels = [each.shown["label"] for each in entries]
@@ -250,7 +253,8 @@ def _pace_order(each):
 
 def _entry_key(each):
     disk = drive(each)
-    return label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name")
+    return (label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name"),
+            payload_words(_account(each, "payload")))
 
 
 def _document(kind, measured, content):

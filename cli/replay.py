@@ -6,13 +6,14 @@ import sys
 
 import click
 
-from blkreel.cli.options import as_json, force
+from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run
 from blkreel.replay import safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
 from blkreel.replay.pace import parse_paces
+from blkreel.replay.payload import Payload
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.run import Replay
 from blkreel.replay.run_directory import RunDirectory
@@ -49,11 +50,12 @@ MAX_THREADS = 64
 @click.option("--label", metavar="TEXT", help="A name for the run in reports. [default: drive and pace]")
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
+@payload
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
-def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed, dry_run,
-            force, as_json):
+def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed,
+            compressible, duplicates, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -88,7 +90,8 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
         return 0
     safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
                      argv=["blkreel", *sys.argv[1:]])
-    account = Replay(plan, directory, label or _label(plan), seed, progress, force).run()
+    account = Replay(plan, directory, label or _label(plan), seed, progress, force,
+                     Payload(compressible, duplicates)).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

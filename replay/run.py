@@ -14,6 +14,7 @@ from . import drive_state
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
+from .payload import Payload
 from .plan import Plan
 from .records import Fingerprint, RunRecords
 from .run_directory import RunDirectory
@@ -45,6 +46,7 @@ class Replay:
     seed: int
     progress: object
     force: bool = False
+    payload: Payload = Payload()
     engine: object = run_engine
 
     def run(self) -> dict:
@@ -94,7 +96,7 @@ class Replay:
         try:
             effect = carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
                                total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1,
-                               progress=self.progress, engine=self.engine)
+                               payload=self.payload, progress=self.progress, engine=self.engine)
         finally:
             drive_state.remember_writes(target, effect.written_bytes if effect else extents.bytes, 0)
 
@@ -108,7 +110,7 @@ class Replay:
         # depth the thread never rests, and would starve the kernel's own threads there.
         options = EngineOptions(target=paths if len(paths) > 1 else paths[0], depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces),
-                                may_write=plan.changes_a_drive)
+                                may_write=plan.changes_a_drive, payload=self.payload)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
@@ -175,6 +177,7 @@ class Replay:
             "map": first.map(),
             "state": first.state.account(),
             "prefill": self._prefilled(),
+            "payload": self._payload(),
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": plan.total_ios,
             "issued_ops": records.issued.ios,
@@ -202,6 +205,12 @@ class Replay:
             "seed": self.seed,
         }
         return {**account, "verdict": judge(account)}
+
+    def _payload(self) -> dict | None:
+        """What was written. shared_ops: writes that began with so much outstanding that they may share their data."""
+        if not self.plan.writes:
+            return None
+        return {**self.payload.account(), "shared_ops": self._end.get("shared_payload_ops", 0)}
 
     def _altered(self) -> dict:
         altered = dict(self._end.get("altered") or {})
