@@ -72,6 +72,7 @@ struct issuer_options {
 	unsigned target_count;
 	struct payload *payload;
 	unsigned depth;
+	bool polled;   /* look for completions at the drive: every target must be able to */
 	bool plain;    /* io_uring's oldest ways only: what an older kernel would leave us */
 	int helper_cpu_besides; /* kernel threads that help stay off this CPU; -1: anywhere */
 	int64_t null_fail_row; /* the null target fails from this source row on; -1: never */

@@ -78,6 +78,7 @@ static bool make_issuer(struct issuing_thread *thread)
 		.payload = &thread->payload,
 		.depth = thread->engine.depth,
 		.plain = options->plain,
+		.polled = options->polled,
 		.helper_cpu_besides = thread->cpu,
 		.null_fail_row = options->null_fail_row,
 		.null_fail_errno = options->null_fail_errno,
