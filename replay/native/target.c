@@ -76,6 +76,20 @@ static bool has_write_cache(dev_t device)
 	return !strncmp(queue_attribute(device, "write_cache", line, sizeof(line)), "write back", 10);
 }
 
+/* Drives with a queue of requests have a directory `mq`; a partition's is its drive's. */
+static bool is_bio_based(dev_t device)
+{
+	static const char *const places[] = { "mq", "../mq" };
+	char path[128];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device), places[i]);
+		if (!access(path, F_OK))
+			return false;
+	}
+	return true;
+}
+
 /* The kernel refuses this class without CAP_SYS_ADMIN or CAP_SYS_NICE, so ask for it and give it back. */
 static bool realtime_priority_allowed(void)
 {
@@ -124,11 +138,13 @@ static int learn_block_device(struct target *target, dev_t device)
 	if (read_only && target->may_write)
 		return -EROFS;
 	target->device = device;
+	target->bio_based = is_bio_based(device);
 	target->size_bytes = size_bytes;
 	target->logical_block_bytes = logical;
 	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
 	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
 	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
+	target->queue_requests = target->bio_based ? 0 : queue_limit(device, "nr_requests");
 	target->fua = queue_limit(device, "fua");
 	target->write_cache = has_write_cache(device);
 	return 0;

@@ -43,6 +43,7 @@ struct target {
 	bool block_device;
 	bool may_write;
 	bool direct;
+	bool bio_based; /* it takes I/O without a queue of requests */
 	bool realtime_priority; /* this process may ask for the real-time I/O class */
 	uint64_t device;         /* dev_t of a block device */
 	int64_t size_bytes;
@@ -53,6 +54,7 @@ struct target {
 	int64_t discard_max_bytes;
 	int64_t write_zeroes_max_bytes;
 	int64_t max_io_bytes; /* the kernel splits what is longer; 0: unknown */
+	int64_t queue_requests; /* that its queue holds; 0: no such limit, or unknown */
 };
 
 struct target_options {
