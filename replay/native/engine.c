@@ -71,12 +71,6 @@ static uint32_t outstanding(const struct engine *engine)
 	return engine->depth - engine->free_count;
 }
 
-static int64_t requests_of(const struct target *target, int64_t length_bytes)
-{
-	return target->max_io_bytes && length_bytes > target->max_io_bytes ?
-		       (length_bytes + target->max_io_bytes - 1) / target->max_io_bytes : 1;
-}
-
 /*
  * Whether the lane has room for its next row, and the drive's queue for one
  * with a deadline. What finds that queue full is not taken by the drive:
@@ -89,15 +83,16 @@ static bool has_room(const struct engine *engine, const struct lane *lane, int64
 	const struct target *target;
 	int64_t length_bytes;
 	int16_t which;
+	int8_t op;
 
 	if (lane->outstanding == lane->depth)
 		return false;
 	if (due_ns < 0)
 		return true;
-	lane_peek(lane, &which, &length_bytes);
+	lane_peek(lane, &which, &op, &length_bytes);
 	target = &engine->targets[which];
 	return !target->queue_requests || !engine->requests[which] ||
-	       engine->requests[which] + requests_of(target, length_bytes) <= target->queue_requests;
+	       engine->requests[which] + target_requests(target, op, length_bytes) <= target->queue_requests;
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -123,9 +118,9 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
-	io->requests = requests_of(target, io->length_bytes);
+	io->requests = target_requests(target, io->op, io->length_bytes);
 	engine->requests[io->target] += io->requests;
-	engine->totals.split += target_splits(target, io->op, io->length_bytes);
+	engine->totals.split += io->requests > 1;
 	if (io->op == OP_WRITE) {
 		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
 		engine->totals.shared_payload += engine->writing_bytes > engine->payload_bytes;

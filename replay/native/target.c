@@ -246,19 +246,31 @@ bool target_lost_write_zeroes(const struct target *target)
 	       !queue_limit(target->device, "write_zeroes_max_bytes");
 }
 
-bool target_splits(const struct target *target, enum trace_op op, int64_t length_bytes)
+/* What the kernel makes one request of at most; 0: of anything. */
+static int64_t request_limit(const struct target *target, enum trace_op op)
 {
+	int64_t data_bytes = target->max_io_bytes ? target->max_io_bytes : PIECE_MAX_BYTES;
+
 	switch (op) {
 	case OP_READ:
 	case OP_WRITE:
-		return length_bytes > (target->max_io_bytes ? target->max_io_bytes : PIECE_MAX_BYTES);
+		return data_bytes;
 	case OP_DISCARD:
-		return target->discard_max_bytes && length_bytes > target->discard_max_bytes;
+		return target->discard_max_bytes;
 	case OP_WRITE_ZEROES:
-		return target->write_zeroes_max_bytes && length_bytes > target->write_zeroes_max_bytes;
+		return target->write_zeroes_max_bytes ? target->write_zeroes_max_bytes : data_bytes;
 	default:
-		return false;
+		return 0;
 	}
+}
+
+int64_t target_requests(const struct target *target, enum trace_op op, int64_t length_bytes)
+{
+	int64_t limit_bytes = request_limit(target, op);
+
+	if (op == OP_READ || op == OP_WRITE)
+		length_bytes = row_at_once_bytes(length_bytes);
+	return limit_bytes && length_bytes > limit_bytes ? (length_bytes - 1) / limit_bytes + 1 : 1;
 }
 
 int64_t target_piece_bytes(const struct target *target)

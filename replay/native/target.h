@@ -78,8 +78,8 @@ int64_t target_merges(const struct target *target);
  */
 bool target_lost_write_zeroes(const struct target *target);
 
-/* Whether the kernel or we make more than one request of such a row. */
-bool target_splits(const struct target *target, enum trace_op op, int64_t length_bytes);
+/* How many requests the kernel, or we, make of such a row at a time. */
+int64_t target_requests(const struct target *target, enum trace_op op, int64_t length_bytes);
 
 /* How long the pieces of a long read or write are: whole requests of the kernel's, so that the drive sees the same ones. */
 int64_t target_piece_bytes(const struct target *target);

@@ -82,14 +82,21 @@ static void test_long_rows(void)
 	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 8 * mib;
 	/* Three requests of the kernel's and no part of a fourth. */
 	CHECK_EQUAL(target_piece_bytes(&drive), 3 * 1280 * kib);
-	CHECK(target_splits(&drive, OP_READ, 1280 * kib + 512) && !target_splits(&drive, OP_READ, 1280 * kib));
-	CHECK(target_splits(&drive, OP_DISCARD, 9 * mib) && !target_splits(&drive, OP_DISCARD, 8 * mib));
-	CHECK(target_splits(&drive, OP_WRITE_ZEROES, 9 * mib) && !target_splits(&drive, OP_WRITE_ZEROES, 8 * mib));
+	CHECK_EQUAL(target_requests(&drive, OP_READ, 1280 * kib), 1);
+	CHECK_EQUAL(target_requests(&drive, OP_READ, 1280 * kib + 512), 2);
+	CHECK_EQUAL(target_requests(&drive, OP_FLUSH, 0), 1);
+	/* Commands without data have limits of their own. */
+	CHECK_EQUAL(target_requests(&drive, OP_DISCARD, 8 * mib), 1);
+	CHECK_EQUAL(target_requests(&drive, OP_DISCARD, 9 * mib), 2);
+	CHECK_EQUAL(target_requests(&drive, OP_WRITE_ZEROES, 24 * mib), 3);
+	drive.write_zeroes_max_bytes = 0;
+	CHECK_EQUAL(target_requests(&drive, OP_WRITE_ZEROES, 2560 * kib), 2);
 	drive.max_io_bytes = 32 * mib;
 	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
 	drive.max_io_bytes = 0;
 	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
-	CHECK(target_splits(&drive, OP_WRITE, PIECE_MAX_BYTES + 512) && !target_splits(&drive, OP_WRITE, 2 * mib));
+	CHECK_EQUAL(target_requests(&drive, OP_WRITE, 2 * mib), 1);
+	CHECK_EQUAL(target_requests(&drive, OP_WRITE, PIECE_MAX_BYTES + 512), 2);
 }
 
 static void test_fidelity(void)
