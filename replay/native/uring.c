@@ -39,6 +39,10 @@ static bool complete_one(struct uring *uring, struct io *io, const struct io_uri
 	int32_t carries = cqe->user_data >> CARRIES_SHIFT;
 	uint32_t slot = (uint32_t)cqe->user_data;
 
+	if (cqe->user_data & OF_HOLE && result == -EOPNOTSUPP) {
+		uring_zero_without_hole(uring, io, slot);
+		return false;
+	}
 	/* A short transfer means that the drive has nothing there: the blocks asked for were not carried. */
 	if (result >= 0 && carries && result != carries)
 		result = -EIO;

@@ -10,7 +10,8 @@
 /* user_data: the slot, what else the completion is of, and above that the bytes that a transfer is to carry. */
 #define OF_PREFLUSH (1ull << 32)
 #define OF_OFFLOAD (1ull << 33)
-#define CARRIES_SHIFT 34
+#define OF_HOLE (1ull << 34)
+#define CARRIES_SHIFT 35
 
 /* The most completions that one row may have waiting: a piece is more than half of PIECE_MAX_BYTES. */
 #define ROW_COMPLETIONS (2 * ROW_WINDOW_BYTES / PIECE_MAX_BYTES)
@@ -37,6 +38,9 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot);
 
 /* What of a read or write is not with the kernel yet, as far as its window reaches. */
 void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot);
+
+/* A drive turned out not to have the command that a hole needs: zeros, then, as the kernel makes them. */
+void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot);
 
 /*
  * Whether the kernel knows the discard command: one that no drive can carry

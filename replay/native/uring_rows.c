@@ -22,7 +22,7 @@ static bool is_polled(const struct uring *uring, const struct io *io)
 	const struct target *target = &uring->targets[io->target];
 
 	return uring->polls && (io->op == OP_READ || io->op == OP_WRITE) &&
-	       !target_splits(target, io->op, io->length_bytes) && (!(io->flags & FLAG_FUA) || target->fua);
+	       target_requests(target, io->op, io->length_bytes) == 1 && (!(io->flags & FLAG_FUA) || target->fua);
 }
 
 /* How the ring knows a target. */
@@ -161,19 +161,24 @@ static void queue_discard(struct uring *uring, struct io *io, uint32_t slot)
 
 /*
  * To zero a range is to keep its blocks allocated (REQ_NOUNMAP); a hole, on a
- * drive, is zeros that the drive may also unmap, and fails where it has no such
- * command instead of writing zeros.
+ * drive, is zeros that the drive may also unmap.
  */
-static void queue_write_zeroes(struct uring *uring, struct io *io, uint32_t slot)
+static void queue_write_zeroes(struct uring *uring, struct io *io, uint32_t slot, bool hole)
 {
-	const struct target *target = &uring->targets[io->target];
-	bool may_unmap = (io->flags & FLAG_MAY_UNMAP) && target->block_device && target->write_zeroes_max_bytes;
 	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
 
+	io->pending = 1;
 	io_uring_prep_fallocate(sqe, fd_of(&uring->ring, uring, io),
-				(may_unmap ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE,
+				(hole ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE,
 				io->offset_bytes, io->length_bytes);
-	address(&uring->ring, sqe, slot);
+	address(&uring->ring, sqe, slot | (hole ? OF_HOLE : 0));
+}
+
+static bool is_hole(const struct uring *uring, const struct io *io)
+{
+	const struct target *target = &uring->targets[io->target];
+
+	return (io->flags & FLAG_MAY_UNMAP) && target->block_device && target->write_zeroes_max_bytes;
 }
 
 void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
@@ -198,11 +203,16 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 		queue_discard(uring, io, slot);
 		break;
 	case OP_WRITE_ZEROES:
-		queue_write_zeroes(uring, io, slot);
+		queue_write_zeroes(uring, io, slot, is_hole(uring, io));
 		break;
 	default:
 		assert(!"an op that plan_check lets through");
 	}
+}
+
+void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot)
+{
+	queue_write_zeroes(uring, io, slot, false);
 }
 
 bool uring_discard_command_works(struct uring *uring, int16_t target)
