@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import Counter
 
 import numpy as np
 
@@ -74,6 +75,7 @@ class RunRecords:
         self.completed_ops = 0
         self.error_ops = 0
         self.first_error: str | None = None
+        self.errors: Counter[str] = Counter()  # `write EIO`: how many
         self.first_submit_ns: int | None = None
         self.last_submit_ns = 0
         self.last_complete_ns = 0
@@ -108,6 +110,8 @@ class RunRecords:
         wrong = np.flatnonzero(rows["status"] != 0)
         if len(wrong):
             self.error_ops += len(wrong)
+            self.errors.update(error_kind(op, status) for op, status in
+                               zip(rows["op"][wrong].tolist(), rows["status"][wrong].tolist(), strict=True))
             if self.first_error is None:
                 self.first_error = error_text(rows, int(wrong[0]))
         for index in np.unique(rows["target"]).tolist():
@@ -121,6 +125,11 @@ class RunRecords:
     @property
     def bytes(self) -> dict[str, int]:
         return {name: sum(one.bytes[name] for one in self.of_target.values()) for name in OPS}
+
+
+def error_kind(op: int, status: int) -> str:
+    """`write EIO`."""
+    return f"{OP_NAMES[op]} {errno.errorcode.get(-status, -status)}"
 
 
 def error_text(rows: dict[str, np.ndarray], index: int) -> str:

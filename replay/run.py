@@ -185,6 +185,7 @@ class Replay:
             "completed_ops": records.completed_ops,
             "moved_bytes": records.bytes["read"] + records.bytes["write"],
             "error_ops": records.error_ops,
+            "errors": dict(records.errors),
             "first_error": records.first_error,
             "as_planned": partial is None and records.issued == sum(self._planned, Fingerprint()),
             "altered": self._altered(),

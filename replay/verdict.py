@@ -24,7 +24,8 @@ def _invalid(run) -> Iterator[str]:
         yield f"the run is partial: {run['partial']}"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
-        yield f"{run['error_ops']:,} I/Os failed{first}"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in (run.get("errors") or {}).items())
+        yield f"{run['error_ops']:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}"
     missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
     if missing:
         yield f"{missing:,} of {run['planned_ops']:,} planned I/Os are missing"

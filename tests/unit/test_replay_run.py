@@ -154,6 +154,7 @@ def test_a_failed_io_is_counted_and_kept(plan, tmp_path):
 
     account = replay(plan, tmp_path / "run", FakeEngine(spoil))
     assert account["error_ops"] == 1
+    assert list(account["errors"].values()) == [1] and next(iter(account["errors"])).endswith(" EIO")
     assert "EIO" in account["verdict"]["reasons"][0]["text"]
     assert (open_trace(tmp_path / "run").table()["status"].to_numpy() == -errno.EIO).sum() == 1
 
