@@ -73,7 +73,7 @@ def carry_out(target: Target, plan: Iterable[dict], *, what: str, total_bytes: i
     """
     with progress(what, total_bytes) as task:
         effect = Effect(target, what, task, total_bytes)
-        options = EngineOptions(target=target.path, depth=depth, may_write=True, seed=seed)
+        options = EngineOptions(**target.engine_options, depth=depth, may_write=True, seed=seed)
         end = engine(options, plan, effect.take, lambda note: None)
         wait_released(target)
     stopped = end.get("stopped")

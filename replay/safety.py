@@ -28,6 +28,8 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
 
     destroy: what the user typed as the drive's serial. argv: the command as it was called, for the remedy.
     """
+    if target.is_nil:
+        return
     kernel = kernel or Kernel()
     uses = uses_of(target, kernel)
     if uses:
@@ -117,6 +119,9 @@ def held(target: Target):
     They probe a drive whenever a writer closes it, in the middle of the next step, unless they find its
     node locked (flock, as systemd documents for block devices).
     """
+    if target.is_nil:
+        yield
+        return
     node = target.path if target.block is None else Path(target.drive.path)
     with open(node, "rb", buffering=0) as file:
         deadline = time.monotonic() + _LOCK_WAIT_S
