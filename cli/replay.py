@@ -10,6 +10,7 @@ from blkreel.cli.progress import progress
 from blkreel.replay import safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
+from blkreel.replay.memory import keep_small
 from blkreel.replay.pace import parse_pace
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.run import Replay
@@ -59,6 +60,7 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-25ms/ --idle cap=25ms --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
     """
+    keep_small()
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': the directory of the run.")
     idle_policy, wanted_map = parse_idle(idle), parse_map(wanted_map)
@@ -76,7 +78,7 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
         return 0
     safety.check(place, writes=plan.writes, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
     account = Replay(plan, directory, label or f"{place.drive.model or place.drive.name}, {_paced(plan)}", seed,
-                     progress, force).run()
+                     progress, force, last_use=True).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

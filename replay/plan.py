@@ -55,6 +55,15 @@ class TracePlan:
         """Whether anything on the target changes, by the trace or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0
 
+    def forget_blocks(self) -> None:
+        """Free the sets of blocks that only a preparation needs: what is issued from now on needs the map alone."""
+        self.trace.memory.clear()
+        for placed in (self.prefill, self.unwritten):
+            placed.forget()
+        self.survey.read_first.forget()
+        if not self.mapping.holds(self.survey.touched):
+            self.survey.touched.forget()
+
     def batches(self) -> Iterator[dict[str, np.ndarray]]:
         """The plan, in the order of the trace. Can be called again; gives the same."""
         compressor = IdleCompressor(self.idle)
@@ -80,7 +89,7 @@ def plan_trace(trace: Trace, target: Target, *, pace: Pace, idle: IdlePolicy, wa
 
     Raises TraceError, UsageError, or BlkreelError where the trace does not fit.
     """
-    if target.block is None and target.path.samefile(trace.path):
+    if target.block is None and not target.is_nil and target.path.samefile(trace.path):
         raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
     device = choose_device(trace, device)
     found = survey_trace(trace, [device], idle, {device: target.block_bytes}, on_rows).by_device[device]

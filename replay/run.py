@@ -37,7 +37,8 @@ _DIED = "the replay died before its end"
 class Replay:
     """Carries one plan out. The target was found safe, and the output checked, before run() is called.
 
-    progress(step, total) gives a context manager whose task has update(done, detail).
+    progress(step, total) gives a context manager whose task has update(done, detail). last_use: whether the plan is
+    not needed again, so that it may let go of what it has prepared for.
     """
 
     plan: TracePlan
@@ -47,6 +48,7 @@ class Replay:
     progress: object
     force: bool = False
     engine: object = run_engine
+    last_use: bool = False
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -73,12 +75,15 @@ class Replay:
                 spool.discard()
                 self.output.abandon()
                 raise
+            if self.last_use:
+                plan.forget_blocks()
             try:
                 self._issue(spool)
             except BlkreelError as error:
                 raise self._salvaged(spool, error) from error
             finally:
                 drive_state.remember_writes(target, self._records.changed_bytes, self._records.bytes["discard"])
+        self._name_source()
         account = self.account(self._partial())
         spool.finish({**self._metadata(), "run": account})
         return account
@@ -101,8 +106,8 @@ class Replay:
         total = max(plan.duration_ns / 1e9, 1e-3) if timed else plan.total_ios
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
-        options = EngineOptions(target=plan.target.path, depth=plan.pace.depth, seed=self.seed, realtime=timed,
-                                may_write=plan.survey.changes_the_drive())
+        options = EngineOptions(**plan.target.engine_options, depth=plan.pace.depth, seed=self.seed,
+                                realtime=timed, may_write=plan.survey.changes_the_drive())
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
@@ -142,6 +147,7 @@ class Replay:
             self.output.abandon()
             return error
         records = self.output.records
+        self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
         except BlkreelError:
@@ -209,9 +215,7 @@ class Replay:
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         trace, survey = self.plan.trace, self.plan.survey
-        with open(trace.path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"path": called(trace.path), "sha256": digest, "rows": trace.rows, "device": survey.device,
+        return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": survey.device,
                 "duration_ns": survey.last_submit_ns - survey.first_submit_ns, "unfinished": survey.unfinished,
                 "lost": trace.metadata.get("lost"), "devices": trace.metadata.get("devices"),
                 "command": trace.metadata.get("command"),
@@ -219,6 +223,14 @@ class Replay:
                                     if thread.get("comm")}),
                 "capture_layer": trace.metadata.get("capture_layer"),
                 "source_format": trace.metadata.get("source_format")}
+
+    def _name_source(self) -> None:
+        """After the run: a long trace takes longer to be summed than anybody waits for a start."""
+        try:
+            with open(self.plan.trace.path, "rb") as file:
+                self._source["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            pass  # it is gone by now; its path, rows and capture still tell which it was
 
     def _metadata(self) -> dict:
         """What a run has in common with a trace."""
