@@ -134,7 +134,8 @@ def _story(metadata, is_run):
         yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
     if is_run:
         run = metadata["run"]
-        yield "replay", f"of {run['source']['path']} at {run['pace']['name']} pace, idle {run['idle']['name']}"
+        pace = f"x{run['pace']['factor']:g}" if run["pace"].get("factor") else run["pace"]["name"]
+        yield "replay", f"of {run['source']['path']} at {pace} pace, idle {run['idle']['name']}"
         yield "verdict", run["verdict"]["level"]
 
 

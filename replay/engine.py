@@ -16,6 +16,8 @@ import numpy as np
 from blkreel.traces.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 
+from .payload import Payload
+
 HELPER = Path(__file__).with_name("blkreel-replay")
 
 # What every row of a plan has. due_ns -1: as soon as the depth of its lane allows.
@@ -67,6 +69,7 @@ class EngineOptions:
     may_write: bool = False
     direct: bool = True
     seed: int = 0
+    payload: Payload = Payload()
     exclusive: bool = True
     cpu: int | None = None
     realtime: bool = False
@@ -84,8 +87,10 @@ class EngineOptions:
         return [self.target] if isinstance(self.target, str | Path) else list(self.target)
 
     def command(self) -> list[str]:
-        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}", f"--spin-ns={self.spin_ns}",
-                 f"--max-errors={self.max_errors}"]
+        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
+                 f"--compressible={self.payload.compressible_percent}",
+                 f"--duplicates={self.payload.duplicates_percent}",
+                 f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
         words += [word for word, wanted in [("--may-write", self.may_write), ("--buffered", not self.direct),
                                             ("--shared", not self.exclusive), ("--realtime", self.realtime),
                                             ("--plain", self.plain)] if wanted]

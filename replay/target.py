@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +39,6 @@ class Target:
         return self.drive.kind == "nil"
 
     @property
-    def engine_options(self) -> dict:
-        """What EngineOptions are to be told of it."""
-        return {"null_bytes": self.size_bytes} if self.is_nil else {"target": self.path}
-
-    @property
     def can_discard(self) -> bool:
         """Whether the drive unmaps blocks when asked; a file is punched by its file system."""
         if self.disk_block is None:
@@ -75,6 +71,16 @@ def find_target(path, sys_root: Path = SYS) -> Target:
         raise UsageError(f"{path} has no size: nothing is attached to it", f"losetup {path} IMAGE" if
                          drive.kind == "loop" else "list drives with: blkreel drives")
     return Target(real, drive, size_bytes, drive.logical_block_bytes, partition, block)
+
+
+def engine_options(targets: Sequence[Target]) -> dict:
+    """What EngineOptions are to be told of the targets of a run. Raises UsageError where only some are drives."""
+    nil = [target for target in targets if target.is_nil]
+    if not nil:
+        return {"target": targets[0].path if len(targets) == 1 else tuple(target.path for target in targets)}
+    if len(nil) < len(targets):
+        raise UsageError(f"{nil[0].path} is no drive and goes with none", "give all devices a drive, or none")
+    return {"null_bytes": max(target.size_bytes for target in nil), "null_targets": len(nil)}
 
 
 def _nil_target(name) -> Target:

@@ -78,12 +78,10 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
-	if (target->max_io_bytes && (io->op == OP_READ || io->op == OP_WRITE) &&
-	    io->length_bytes > target->max_io_bytes)
-		engine->totals.split++;
+	engine->totals.split += target_splits(target, io->op, io->length_bytes);
 	if (io->op == OP_WRITE) {
-		engine->writing_bytes += io->length_bytes;
-		engine->totals.shared_payload += engine->writing_bytes > PAYLOAD_POOL_BYTES;
+		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
+		engine->totals.shared_payload += engine->writing_bytes > engine->payload_bytes;
 	}
 	if (io->op == OP_WRITE_ZEROES)
 		engine->totals.write_zeroes_of[io->target]++;
@@ -199,7 +197,7 @@ static void count_result(struct engine *engine, const struct io *io)
 
 	totals->completed[io->op]++;
 	if (io->op == OP_WRITE)
-		engine->writing_bytes -= io->length_bytes;
+		engine->writing_bytes -= row_at_once_bytes(io->length_bytes);
 	if (!io->status) {
 		totals->bytes[io->op] += io->length_bytes;
 		engine->errors_in_a_row = 0;

@@ -25,6 +25,7 @@ struct engine {
 	struct totals totals;
 	unsigned depth;       /* of all lanes together */
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
+	int64_t payload_bytes; /* of data to write that are kept ready */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */
 
 	/* The engine's own. */

@@ -24,9 +24,13 @@
 #define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
 #endif
 
-/* user_data: the slot, and what else the completion is of. */
+/* user_data: the slot, what else the completion is of, and above that the bytes that a transfer is to carry. */
 #define OF_PREFLUSH (1ull << 32)
 #define OF_OFFLOAD (1ull << 33)
+#define CARRIES_SHIFT 34
+
+/* The most completions that one row may have waiting: a piece is more than half of PIECE_MAX_BYTES. */
+#define ROW_COMPLETIONS (2 * ROW_WINDOW_BYTES / PIECE_MAX_BYTES)
 
 /* Every row of a batch may need a flush before it, and the offload's event a read of its own. */
 #define SQ_ENTRIES 64u
@@ -41,6 +45,7 @@ struct uring {
 	struct payload *payload;
 	struct offload *offload;
 	uint64_t offload_events;
+	int64_t *handed_bytes; /* of the long row in each slot: what the kernel has got so far */
 	unsigned sqe_flags;
 	bool fixed_file;
 	bool fixed_buffers;
@@ -55,8 +60,11 @@ static struct io_uring_sqe *take_sqe(struct uring *uring)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
 
-	/* submit() empties the queue, and it holds more than a batch can need. */
-	assert(sqe);
+	/* A batch finds room always. Pieces of long rows that follow on others may not: what is there goes first. */
+	while (!sqe) {
+		io_uring_submit(&uring->ring);
+		sqe = io_uring_get_sqe(&uring->ring);
+	}
 	return sqe;
 }
 
@@ -79,23 +87,80 @@ static unsigned priority_of(const struct uring *uring, const struct io *io)
 	return 0;
 }
 
-static void prepare_transfer(struct uring *uring, struct io_uring_sqe *sqe, const struct io *io)
+/* A part of a row, or all of it, from `at` on. */
+static void queue_transfer(struct uring *uring, const struct io *io, uint32_t slot, int64_t at, unsigned length_bytes)
 {
+	struct io_uring_sqe *sqe = take_sqe(uring);
+	int64_t offset_bytes = io->offset_bytes + at;
 	bool read = io->op == OP_READ;
-	void *data = read ? payload_sink(uring->payload, io->length_bytes) :
-			    payload_take(uring->payload, io->offset_bytes, io->length_bytes);
+	void *data = read ? payload_sink(uring->payload, length_bytes) :
+			    payload_take(uring->payload, offset_bytes, length_bytes);
 
 	if (uring->fixed_buffers && read)
-		io_uring_prep_read_fixed(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes, SINK_BUFFER);
+		io_uring_prep_read_fixed(sqe, fd_of(uring, io), data, length_bytes, offset_bytes, SINK_BUFFER);
 	else if (uring->fixed_buffers)
-		io_uring_prep_write_fixed(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes, POOL_BUFFER);
+		io_uring_prep_write_fixed(sqe, fd_of(uring, io), data, length_bytes, offset_bytes, POOL_BUFFER);
 	else if (read)
-		io_uring_prep_read(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes);
+		io_uring_prep_read(sqe, fd_of(uring, io), data, length_bytes, offset_bytes);
 	else
-		io_uring_prep_write(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes);
+		io_uring_prep_write(sqe, fd_of(uring, io), data, length_bytes, offset_bytes);
 	if (!read && (io->flags & FLAG_FUA))
 		sqe->rw_flags = RWF_DSYNC;
 	sqe->ioprio = priority_of(uring, io);
+	sqe->flags |= uring->sqe_flags;
+	sqe->user_data = slot | (uint64_t)length_bytes << CARRIES_SHIFT;
+}
+
+static void queue_flush(struct uring *uring, const struct io *io, uint64_t user_data, unsigned flags)
+{
+	struct io_uring_sqe *sqe = take_sqe(uring);
+
+	/* On a block device nothing is cached by direct I/O, so this is a flush and no more. */
+	io_uring_prep_fsync(sqe, fd_of(uring, io), 0);
+	sqe->flags |= uring->sqe_flags | flags;
+	sqe->user_data = user_data;
+}
+
+static bool is_long(const struct io *io)
+{
+	return (io->op == OP_READ || io->op == OP_WRITE) && io->length_bytes > PIECE_MAX_BYTES;
+}
+
+/* Hands on what of a long row is not with the kernel yet, as far as its window reaches. */
+static void queue_pieces(struct uring *uring, struct io *io, uint32_t slot)
+{
+	int64_t piece_bytes = target_piece_bytes(&uring->targets[io->target]);
+
+	while (io->pending < ROW_WINDOW_BYTES / piece_bytes && uring->handed_bytes[slot] < io->length_bytes) {
+		int64_t at = uring->handed_bytes[slot], left = io->length_bytes - at;
+		int64_t length_bytes = left < piece_bytes ? left : piece_bytes;
+
+		uring->handed_bytes[slot] += length_bytes;
+		io->pending++;
+		queue_transfer(uring, io, slot, at, length_bytes);
+	}
+}
+
+/* A read or a write, behind its flush where it has one: the drive gets what it got. */
+static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
+{
+	bool preflush = io->op == OP_WRITE && (io->flags & FLAG_PREFLUSH);
+
+	if (preflush && is_long(io)) {
+		/* Pieces have no order among them, so that the flush must be done before the first. */
+		uring->handed_bytes[slot] = 0;
+		io->pending = 1;
+		queue_flush(uring, io, slot | OF_PREFLUSH, 0);
+	} else if (is_long(io)) {
+		uring->handed_bytes[slot] = 0;
+		io->pending = 0;
+		queue_pieces(uring, io, slot);
+	} else {
+		io->pending = 1 + preflush;
+		if (preflush)
+			queue_flush(uring, io, slot | OF_PREFLUSH, IOSQE_IO_LINK);
+		queue_transfer(uring, io, slot, 0, io->length_bytes);
+	}
 }
 
 static void prepare_discard(struct uring *uring, struct io_uring_sqe *sqe, const struct io *io)
@@ -119,39 +184,31 @@ static void uring_queue(struct issuer *issuer, struct io *io, uint32_t slot)
 
 	io->status = 0;
 	io->pending = 1;
-	if (io->op == OP_DISCARD && uring->offload && uring->targets[io->target].block_device) {
-		offload_discard(uring->offload, uring->targets[io->target].fd, slot, io->offset_bytes,
-				io->length_bytes);
-		return;
-	}
-	sqe = take_sqe(uring);
 	switch (io->op) {
-	case OP_WRITE:
-		if (io->flags & FLAG_PREFLUSH) {
-			/* The drive gets what it got: a flush, and the write when that is done. */
-			io_uring_prep_fsync(sqe, fd_of(uring, io), 0);
-			sqe->flags |= uring->sqe_flags | IOSQE_IO_LINK;
-			sqe->user_data = slot | OF_PREFLUSH;
-			io->pending = 2;
-			sqe = take_sqe(uring);
-		}
-		/* fallthrough */
 	case OP_READ:
-		prepare_transfer(uring, sqe, io);
-		break;
+	case OP_WRITE:
+		queue_row(uring, io, slot);
+		return;
 	case OP_FLUSH:
-		/* On a block device nothing is cached by direct I/O, so this is a flush and no more. */
-		io_uring_prep_fsync(sqe, fd_of(uring, io), 0);
-		break;
+		queue_flush(uring, io, slot, 0);
+		return;
 	case OP_DISCARD:
+		if (uring->offload && uring->targets[io->target].block_device) {
+			offload_discard(uring->offload, uring->targets[io->target].fd, slot, io->offset_bytes,
+					io->length_bytes);
+			return;
+		}
+		sqe = take_sqe(uring);
 		prepare_discard(uring, sqe, io);
 		break;
 	case OP_WRITE_ZEROES:
+		sqe = take_sqe(uring);
 		io_uring_prep_fallocate(sqe, fd_of(uring, io), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
 					io->length_bytes);
 		break;
 	default:
 		assert(!"an op that plan_check lets through");
+		return;
 	}
 	sqe->flags |= uring->sqe_flags;
 	sqe->user_data = slot;
@@ -179,17 +236,21 @@ static int uring_submit(struct issuer *issuer, int64_t wait_ns)
 }
 
 /* True when the row is done. */
-static bool complete_one(struct io *io, int32_t result, bool preflush)
+static bool complete_one(struct uring *uring, struct io *io, const struct io_uring_cqe *cqe)
 {
-	bool transfer = io->op == OP_READ || io->op == OP_WRITE;
+	int32_t result = cqe->res;
+	int32_t carries = cqe->user_data >> CARRIES_SHIFT;
 
 	/* A short transfer means that the drive has nothing there: the blocks asked for were not carried. */
-	if (result >= 0 && transfer && !preflush && result != io->length_bytes)
+	if (result >= 0 && carries && result != carries)
 		result = -EIO;
 	/* A failed flush cancels its write; the flush's error is the cause. */
 	if (result < 0 && (io->status == 0 || io->status == -ECANCELED))
 		io->status = result;
-	return --io->pending == 0;
+	io->pending--;
+	if (!io->status && is_long(io))
+		queue_pieces(uring, io, (uint32_t)cqe->user_data);
+	return io->pending == 0;
 }
 
 static void watch_offload(struct uring *uring)
@@ -232,10 +293,13 @@ static unsigned uring_reap(struct issuer *issuer, struct io *ios, uint32_t *slot
 		seen++;
 		if (cqe->user_data == OF_OFFLOAD)
 			watch_offload(uring);
-		else if (complete_one(&ios[slot], cqe->res, cqe->user_data & OF_PREFLUSH))
+		else if (complete_one(uring, &ios[slot], cqe))
 			slots[count++] = slot;
 	}
 	io_uring_cq_advance(&uring->ring, seen);
+	/* Pieces that follow on others: nobody else would send them before the next deadline. */
+	if (io_uring_sq_ready(&uring->ring))
+		io_uring_submit(&uring->ring);
 	if (uring->offload && count < room)
 		count += reap_offload(uring, ios, slots + count, room - count);
 	return count;
@@ -284,8 +348,8 @@ static int make_ring(struct uring *uring, unsigned depth, bool plain)
 
 	for (size_t i = plain ? count - 1 : 0; i < count; i++) {
 		struct io_uring_params params = {
-			.flags = ways[i] | IORING_SETUP_CQSIZE,
-			.cq_entries = 2 * (depth + SQ_ENTRIES),
+			.flags = ways[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+			.cq_entries = ROW_COMPLETIONS * (depth + SQ_ENTRIES),
 		};
 
 		err = io_uring_queue_init_params(SQ_ENTRIES, &uring->ring, &params);
@@ -383,7 +447,12 @@ static bool prepare_to_discard(struct uring *uring, const struct issuer_options 
 struct issuer *uring_issuer(const struct issuer_options *options)
 {
 	struct uring *uring = calloc(1, sizeof(*uring));
-	int err = uring ? make_ring(uring, options->depth, options->plain) : -ENOMEM;
+	int err = -ENOMEM;
+
+	if (uring)
+		uring->handed_bytes = calloc(options->depth, sizeof(*uring->handed_bytes));
+	if (uring && uring->handed_bytes)
+		err = make_ring(uring, options->depth, options->plain);
 
 	if (err) {
 		complain("io_uring is not available: %s; %s", strerror(-err),
