@@ -21,6 +21,7 @@ from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
 from .streams import ranges
+from .target import engine_options
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
@@ -37,7 +38,8 @@ _DIED = "the replay died before its end"
 class Replay:
     """Carries one plan out. The target was found safe, and the output checked, before run() is called.
 
-    progress(step, total) gives a context manager whose task has update(done, detail).
+    progress(step, total) gives a context manager whose task has update(done, detail). last_use: whether the plan is
+    not needed again, so that it may let go of what it has prepared for.
     """
 
     plan: Plan
@@ -48,6 +50,7 @@ class Replay:
     force: bool = False
     payload: Payload = Payload()
     engine: object = run_engine
+    last_use: bool = False
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -76,6 +79,8 @@ class Replay:
                 spool.discard()
                 self.output.abandon()
                 raise
+            if self.last_use:
+                self.plan.forget_blocks()
             try:
                 self._issue(spool)
             except BlkreelError as error:
@@ -84,6 +89,7 @@ class Replay:
                 for index, target in enumerate(self.plan.targets):
                     moved = self._records.moved(index)
                     drive_state.remember_writes(target, moved.changed_bytes, moved.bytes["discard"])
+        self._name_source()
         account = self.account(self._partial())
         spool.finish({**self._metadata(), "run": account})
         return account
@@ -105,10 +111,9 @@ class Replay:
         timed = plan.duration_ns is not None
         total = max(plan.duration_ns / 1e9, 1e-3) if timed else plan.total_ios
         lanes = [self._watched(lane) for lane in plan.lanes()]
-        paths = tuple(target.path for target in plan.targets)
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
-        options = EngineOptions(target=paths if len(paths) > 1 else paths[0], depth=lanes[0].depth, seed=self.seed,
+        options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces),
                                 may_write=plan.changes_a_drive, payload=self.payload)
         noted_at = time.monotonic()
@@ -150,6 +155,7 @@ class Replay:
             self.output.abandon()
             return error
         records = self.output.records
+        self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
         except BlkreelError:
@@ -228,6 +234,10 @@ class Replay:
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         return self.plan.source()
+
+    def _name_source(self) -> None:
+        """After the run: a long trace takes longer to be summed than anybody waits for a start."""
+        self._source["sha256"] = self.plan.source_sha256()
 
     def _metadata(self) -> dict:
         """What a run has in common with a trace."""
