@@ -200,8 +200,10 @@ class TracePlan(Plan):
         dependent = any(pace.dependent for pace in self.paces)
         streams = {str(stream): pace.account() for stream, pace in self.stream_paces.items()}
         counts = sum(self.anchored.values(), Counter())
+        rows = sum(counts[kind] for kind in ("waited", "followed", "caused", "absolute"))
         return {**self.pace.account(), "streams": streams, "threads": self.sharding.account(),
                 "dependencies": ("observed" if self.observed else "inferred") if dependent else None,
+                "dependencies_known": round(counts["waited"] / rows, 4) if rows and self.observed else None,
                 "anchored": {kind: counts[kind] for kind in dependencies.KINDS} if dependent else None}
 
     def source(self) -> dict:

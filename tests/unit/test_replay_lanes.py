@@ -1,5 +1,8 @@
 """A plan of several lanes: streams at their own paces, devices on one clock, and work shared among threads."""
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from engine_rule import ANCHORS, issued
@@ -9,11 +12,14 @@ from blkreel.replay.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, parse_paces, scaled
 from blkreel.replay.plan import LEAD_NS, plan_trace
+from blkreel.replay.run import Replay
+from blkreel.replay.run_directory import RunDirectory
 from blkreel.replay.safety import check_distinct
 from blkreel.replay.target import find_target
 from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import Trace, open_trace
 from blkreel.traces.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.shipped import SAMPLES
 from blkreel.traces.writer import TraceWriter
 
 READ, WRITE = OPS["read"], OPS["write"]
@@ -277,6 +283,43 @@ def test_batches_do_not_show(groups_trace, image, monkeypatch, options):
     for one, other in zip(expected, parts, strict=True):
         assert {name: values.tolist() for name, values in one.items()} == {
             name: values.tolist() for name, values in other.items()}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("idle", ["original", "cap=25ms"])
+def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(name, idle):
+    opened = open_trace(f"sample:{name}")
+    plan = plan_of(opened, find_target("nil:1TiB"), DEPENDENT, parse_idle(idle), device=0)
+    rows = rows_of(plan.lanes()[0])
+    captured = rows_of(plan_of(opened, find_target("nil:1TiB"), ORIGINAL, parse_idle(idle), device=0).lanes()[0])
+    assert issued(rows, rows["captured_latency_ns"]) == captured["due_ns"].tolist()
+    at_once = np.array(issued(rows, np.zeros(len(rows["op"]), np.int64)))
+    assert (at_once <= captured["due_ns"]).all()
+    assert at_once.max() < captured["due_ns"].max(), "on a drive that takes no time it is faster"
+    account = plan.pace_account()
+    assert account["dependencies"] == "observed"
+    assert account["dependencies_known"] > 0.5
+    assert account["anchored"]["absolute"] < len(at_once) / 10
+
+
+@contextmanager
+def no_progress(step, total=None):
+    yield SimpleNamespace(update=lambda done, detail="": None)
+
+
+@pytest.mark.parametrize(("options", "lanes"), [
+    ({"threads": 2}, 2), ({"pace": DEPENDENT, "threads": 3}, 2), ({"pace": Pace("depth", 7), "threads": 3}, 3),
+    ({"pace": DEPENDENT, "stream_paces": {1: Pace("depth", 2), 2: scaled(3)}}, 3)])
+def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatch, options, lanes):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    opened = groups_trace(**({"stream": np.arange(600) % 3} if "stream_paces" in options else {}))
+    plan = plan_of(opened, find_target("nil:1GiB"), **options)
+    assert len(plan.lanes()) == lanes
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, no_progress, last_use=True).run()
+    assert account["as_planned"]
+    assert len(account["engine"]["lanes"]) == lanes
+    rows = open_trace(tmp_path / "run").table()["source_row"].to_numpy()
+    assert sorted(rows.tolist()) == list(range(600))
 
 
 def test_rows_carry_the_captured_times(trace, image):
