@@ -52,11 +52,12 @@ MAX_THREADS = 64
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
 @payload
+@click.option("--polled", is_flag=True, help="Look for completions at the drive instead of waiting for interrupts.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
 def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed,
-            compressible, duplicates, dry_run, force, as_json):
+            compressible, duplicates, polled, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -78,6 +79,9 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
     opened = open_trace(trace)
     places = find_targets(targets, device)
+    if polled:
+        for place in places.values():
+            place.require_polling()
     drive = min((place.drive for place in places.values()), key=lambda one: one.queue_depth or 128)
     chosen, of_stream = parse_paces(paces, drive)
     directory = RunDirectory(output, force) if output else None
@@ -93,7 +97,7 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
                      argv=["blkreel", *sys.argv[1:]])
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
-                     Payload(compressible, duplicates), last_use=True).run()
+                     Payload(compressible, duplicates), polled, last_use=True).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

@@ -49,6 +49,7 @@ class Replay:
     progress: object
     force: bool = False
     payload: Payload = Payload()
+    polled: bool = False
     engine: object = run_engine
     last_use: bool = False
 
@@ -115,7 +116,7 @@ class Replay:
         # depth the thread never rests, and would starve the kernel's own threads there.
         options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces),
-                                may_write=plan.changes_a_drive, payload=self.payload)
+                                may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "clock.h"
+#include "host.h"
 
 /* The longest sleep: how late a signal that came just before it is seen. */
 #define NAP_NS (50 * NS_PER_MS)
@@ -16,10 +17,24 @@
  * deadlines: to be woken takes time that the latency would include.
  */
 #define LOOK_NS 20000ll
+/* How long a thread may keep real-time priority without a sleep. */
+#define MOST_RESTLESS_NS (500 * NS_PER_MS)
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 /* While the plan or room for records is missing: how often to look. */
 #define LOOK_AGAIN_NS 50000ll
+
+/* No deadline, and no queue of requests that would hold back the first row of a batch for its last. */
+static bool takes_rows_at_once(struct engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		if (plan_is_timed(&engine->lanes[i].plan))
+			return false;
+	for (unsigned i = 0; i < engine->target_count; i++)
+		if (!engine->targets[i].bio_based)
+			return false;
+	return true;
+}
 
 int engine_init(struct engine *engine)
 {
@@ -42,6 +57,7 @@ int engine_init(struct engine *engine)
 	}
 	engine->free_count = engine->depth;
 	totals_init(&engine->totals);
+	engine->batch_rows = takes_rows_at_once(engine) ? BATCH_ROWS_AT_ONCE : BATCH_ROWS;
 	return engine->watches_hazards ? hazard_init(&engine->hazard, engine->ios, engine->depth) : 0;
 }
 
@@ -53,6 +69,35 @@ static int64_t run_time_ns(const struct engine *engine)
 static uint32_t outstanding(const struct engine *engine)
 {
 	return engine->depth - engine->free_count;
+}
+
+static int64_t requests_of(const struct target *target, int64_t length_bytes)
+{
+	return target->max_io_bytes && length_bytes > target->max_io_bytes ?
+		       (length_bytes + target->max_io_bytes - 1) / target->max_io_bytes : 1;
+}
+
+/*
+ * Whether the lane has room for its next row, and the drive's queue for one
+ * with a deadline. What finds that queue full is not taken by the drive:
+ * io_uring hands it to threads of its own, which send it later and in another
+ * order. So it waits here, and is known to be late because of the drive. At a
+ * fixed depth the depth that was asked for is kept.
+ */
+static bool has_room(const struct engine *engine, const struct lane *lane, int64_t due_ns)
+{
+	const struct target *target;
+	int64_t length_bytes;
+	int16_t which;
+
+	if (lane->outstanding == lane->depth)
+		return false;
+	if (due_ns < 0)
+		return true;
+	lane_peek(lane, &which, &length_bytes);
+	target = &engine->targets[which];
+	return !target->queue_requests || !engine->requests[which] ||
+	       engine->requests[which] + requests_of(target, length_bytes) <= target->queue_requests;
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -78,6 +123,8 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
+	io->requests = requests_of(target, io->length_bytes);
+	engine->requests[io->target] += io->requests;
 	engine->totals.split += target_splits(target, io->op, io->length_bytes);
 	if (io->op == OP_WRITE) {
 		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
@@ -111,7 +158,7 @@ static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
 		at = at + 1 == engine->lane_count ? 0 : at + 1;
 		if (due_ns > now_ns)
 			continue;
-		if (lane->outstanding == lane->depth) {
+		if (!has_room(engine, lane, due_ns)) {
 			lane->queue_was_full_ns = now_ns;
 		} else if (due_ns >= 0 && (!timed || due_ns < earliest_ns)) {
 			timed = lane;
@@ -129,7 +176,7 @@ static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
-	while (engine->batch_count < BATCH_ROWS) {
+	while (engine->batch_count < engine->batch_rows) {
 		struct lane *lane = choose_lane(engine, now_ns);
 
 		if (!lane)
@@ -159,11 +206,10 @@ static void count_lateness(struct engine *engine, const struct lane *lane, struc
 	}
 }
 
-/* Sends what is prepared, then may sleep for a completion. */
-static void submit_batch(struct engine *engine, int64_t wait_ns)
+/* Sends what is prepared, stamped with submit_ns, then may sleep for a completion. */
+static void submit_batch(struct engine *engine, int64_t submit_ns, int64_t wait_ns)
 {
-	int64_t submit_ns = engine->batch_count ? run_time_ns(engine) : 0;
-	int cpu = sched_getcpu(), err;
+	int cpu = engine->batch_count ? sched_getcpu() : -1, err;
 
 	for (unsigned i = 0; i < engine->batch_count; i++) {
 		engine->ios[engine->batch[i]].submit_ns = submit_ns;
@@ -260,6 +306,7 @@ static bool take_completions(struct engine *engine)
 		count_result(engine, io);
 		if (engine->watches_hazards)
 			hazard_remove(&engine->hazard, slots[i]);
+		engine->requests[io->target] -= io->requests;
 		lane_completed(&engine->lanes[io->lane], io, now_ns);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}
@@ -299,8 +346,8 @@ static struct outlook look_out(struct engine *engine, int64_t now_ns)
 
 		outlook.starving |= lane->starving;
 		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
-		if (lane->outstanding == lane->depth)
-			outlook.full |= due_ns <= now_ns;
+		if (due_ns <= now_ns && !has_room(engine, lane, due_ns))
+			outlook.full = true;
 		else if (due_ns < outlook.due_ns)
 			outlook.due_ns = due_ns;
 	}
@@ -333,6 +380,29 @@ static bool looks(const struct engine *engine, const struct outlook *outlook, in
 	       !outlook->ended && outlook->due_ns > now_ns;
 }
 
+static void sleep_for_completion(struct engine *engine, int64_t wait_ns)
+{
+	submit_batch(engine, 0, wait_ns);
+	engine->rested_ns = run_time_ns(engine);
+	if (engine->realtime_given_up) {
+		engine->realtime_given_up = false;
+		host_take_priority(true);
+	}
+}
+
+/*
+ * A thread with real-time priority that never sleeps is stopped by the kernel
+ * after almost a second, for 50 ms in one piece, so that others get their share
+ * of the processor. Ahead of that it goes back to being the first among equals,
+ * who then get theirs in small pieces.
+ */
+static void give_up_realtime(struct engine *engine)
+{
+	engine->realtime_given_up = true;
+	engine->totals.realtime_given_up++;
+	host_take_priority(false);
+}
+
 static void issue_lanes(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
@@ -341,11 +411,13 @@ static void issue_lanes(struct engine *engine)
 		int64_t now_ns = run_time_ns(engine), wait_ns;
 		struct outlook outlook;
 
+		if (engine->realtime && !engine->realtime_given_up && now_ns - engine->rested_ns > MOST_RESTLESS_NS)
+			give_up_realtime(engine);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
-			submit_batch(engine, engine->free_count ? 0 : NAP_NS);
+			submit_batch(engine, now_ns, engine->free_count ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
 			active_ns = now_ns;
@@ -369,7 +441,7 @@ static void issue_lanes(struct engine *engine)
 			continue;
 		wait_ns = idle_ns(engine, &outlook, now_ns);
 		if (wait_ns > 0)
-			submit_batch(engine, wait_ns);
+			sleep_for_completion(engine, wait_ns);
 		else
 			spin_pause();
 	}
@@ -382,10 +454,10 @@ static void drain(struct engine *engine)
 
 	/* Prepared, but the kernel has not taken it. */
 	if (engine->batch_count)
-		submit_batch(engine, 0);
+		submit_batch(engine, run_time_ns(engine), 0);
 	while (outstanding(engine) > engine->batch_count && monotonic_ns() < until_ns)
 		if (!take_completions(engine) && !engine->stalled)
-			submit_batch(engine, NAP_NS);
+			submit_batch(engine, run_time_ns(engine), NAP_NS);
 	engine->totals.abandoned = outstanding(engine);
 	publish(engine, run_time_ns(engine));
 }

@@ -41,6 +41,7 @@ static const char usage[] =
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
 	"  --max-errors N    end after N failed rows in a row; 0: never (1000)\n"
+	"  --polled          look for completions at the drive instead of waiting for interrupts\n"
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
 	"  --nil-targets N   so many of them (1)\n"
@@ -60,6 +61,7 @@ enum long_option {
 	OPT_REALTIME,
 	OPT_MAX_ERRORS,
 	OPT_PLAIN,
+	OPT_POLLED,
 	OPT_NIL,
 	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
@@ -79,6 +81,7 @@ static const struct option long_options[] = {
 	{ "realtime", no_argument, NULL, OPT_REALTIME },
 	{ "max-errors", required_argument, NULL, OPT_MAX_ERRORS },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
+	{ "polled", no_argument, NULL, OPT_POLLED },
 	{ "nil", required_argument, NULL, OPT_NIL },
 	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
@@ -152,6 +155,8 @@ static bool parse_option(struct options *options, int option)
 		return options->run.realtime = true;
 	case OPT_PLAIN:
 		return options->run.plain = true;
+	case OPT_POLLED:
+		return options->run.polled = options->target.polled = true;
 	default:
 		return false;
 	}

@@ -78,6 +78,7 @@ static bool make_issuer(struct issuing_thread *thread)
 		.payload = &thread->payload,
 		.depth = thread->engine.depth,
 		.plain = options->plain,
+		.polled = options->polled,
 		.helper_cpu_besides = thread->cpu,
 		.null_fail_row = options->null_fail_row,
 		.null_fail_errno = options->null_fail_errno,
@@ -105,7 +106,9 @@ static void take_place(struct issuing_thread *thread)
 		host_pin(thread->cpu);
 	else
 		host_unpin();
-	thread->realtime = host_raise_priority(options->realtime && all_timed);
+	host_wake_in_time();
+	thread->realtime = options->realtime && all_timed && host_take_priority(true);
+	thread->engine.realtime = thread->realtime;
 }
 
 static void *issue(void *argument)
