@@ -87,6 +87,8 @@ def show_run(account, directory) -> None:
         anchored = pace["anchored"]
         print(f"  what waits for what was {pace['dependencies']}: {anchored['waited']:,} waited, "
               f"{anchored['followed'] + anchored['caused']:,} followed, {anchored['absolute']:,} at their own time")
+        if account["own_wall_ns"] is not None:
+            print(f"  what was captured took {format_ns(account['own_wall_ns'])}, from its first I/O to its last")
     if account["hazards"]:
         print(f"  hazards: {account['hazards']:,} I/Os met others over the same blocks, as they had not in the trace")
     verdict = account["verdict"]

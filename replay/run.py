@@ -199,6 +199,7 @@ class Replay:
             "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
+            "own_wall_ns": records.own_wall_ns,
             "drift_ns": records.lateness.drift_ns(),
             "lateness": records.lateness.account(),
             "underruns": end.get("underruns", 0),

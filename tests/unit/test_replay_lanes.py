@@ -322,6 +322,27 @@ def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatc
     assert sorted(rows.tolist()) == list(range(600))
 
 
+def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    own = np.array([0, FLAGS["own"], FLAGS["own"], 0])
+    opened = trace(submit_ns=np.array([0, 1, 3, 40]) * 10**6, flags=own, tid=np.array([1, 2, 2, 3]))
+    for pace in (ORIGINAL, DEPENDENT):
+        plan = plan_of(opened, find_target("nil:1GiB"), pace)
+        account = Replay(plan, RunDirectory(tmp_path / pace.name, False), "label", 1, no_progress).run()
+        rows = open_trace(tmp_path / pace.name).table().to_pandas().set_index("source_row")
+        assert account["own_wall_ns"] == (rows["submit_ns"] + rows["latency_ns"])[2] - rows["submit_ns"][1]
+        assert account["wall_ns"] > account["own_wall_ns"]
+
+
+def test_lanes_without_rows_are_no_harm(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    opened = trace(submit_ns=np.arange(50) * 1000, offset_bytes=0)
+    plan = plan_of(opened, find_target("nil:1GiB"), threads=5)
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, no_progress).run()
+    assert account["as_planned"]
+    assert sorted(lane["planned_ops"] for lane in account["engine"]["lanes"]) == [0, 0, 0, 0, 50]
+
+
 def test_rows_carry_the_captured_times(trace, image):
     opened = trace(submit_ns=np.array([7, 50_000]), latency_ns=np.array([-1, 20]))
     rows = rows_of(plan_of(opened, image(), idle=parse_idle("none")).lanes()[0])
