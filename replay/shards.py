@@ -86,7 +86,7 @@ def threads_for(plan) -> int:
                                    return_counts=True)
         counts[0] += carried if window[0] == last else 0
         peak, last, carried = max(peak, int(counts.max())), window[-1], int(counts[-1])
-    wanted = -(-peak * 10**9 // AUTO_WINDOW_NS // AUTO_IOPS)
+    wanted = -(-peak * plan.mapping.copies * 10**9 // AUTO_WINDOW_NS // AUTO_IOPS)
     return max(1, min(wanted, (os.cpu_count() or 1) - 1))
 
 

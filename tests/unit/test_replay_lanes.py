@@ -221,6 +221,7 @@ def test_threads_where_the_intensity_needs_them(trace, image, monkeypatch):
     opened = trace(submit_ns=burst, offset_bytes=0)
     assert len(plan_of(opened, image(), threads="auto").lanes()) == 3
     assert len(plan_of(opened, image(), scaled(0.5), threads="auto").lanes()) == 2
+    assert len(plan_of(opened, image(), wanted_map="tile=2", threads="auto").lanes()) == 5
     assert len(plan_of(opened, image(), Pace("depth", 8), threads="auto").lanes()) == 1
     monkeypatch.setattr(shards.os, "cpu_count", lambda: 2)
     assert len(plan_of(opened, image(), threads="auto").lanes()) == 1
