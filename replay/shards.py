@@ -58,7 +58,7 @@ def by_place(count: int, drives: int, pace) -> Sharding:
     """By drive where there are as many, else by regions: an I/O over a border goes with its start."""
     note = None
     if pace.saturating and pace.depth < count:
-        count, note = pace.depth, f"{pace.depth} outstanding are work for no more threads"
+        count, note = pace.depth, f"a depth of {pace.depth} is work for no more"
     if count == 1:
         return Sharding(note=note)
     return Sharding(count, place_hash(count, drives), by="drive" if drives >= count else "place", note=note)
