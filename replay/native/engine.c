@@ -98,6 +98,7 @@ static void prepare_due(struct engine *engine, int64_t now_ns)
 
 		if (engine->starving) {
 			engine->starving = false;
+			watch_fed(&engine->watch, due_ns, now_ns);
 			if (due_ns < now_ns)
 				engine->totals.underruns++;
 		}
@@ -124,12 +125,16 @@ static void count_lateness(struct engine *engine, struct io *io)
 		totals->min_lateness_ns = lateness_ns;
 	if (lateness_ns > totals->max_lateness_ns)
 		totals->max_lateness_ns = lateness_ns;
-	if (io->due_ns <= engine->queue_was_full_ns) {
+	/* A queue that what had piled up here has filled says nothing of the drive. */
+	if (io->due_ns <= engine->queue_was_full_ns && !watch_explains(&engine->watch, lateness_ns)) {
 		io->flags |= FLAG_QUEUE_FULL;
 		totals->queue_full++;
-	} else if (lateness_ns > totals->max_host_lateness_ns) {
-		totals->max_host_lateness_ns = lateness_ns;
+		return;
 	}
+	if (lateness_ns > totals->max_host_lateness_ns)
+		totals->max_host_lateness_ns = lateness_ns;
+	if (lateness_ns > WATCH_TOLD_NS)
+		watch_late(&engine->watch, io->due_ns, io->submit_ns);
 }
 
 /* Sends what is prepared, then may sleep for a completion. */
@@ -214,6 +219,7 @@ static bool take_completions(struct engine *engine)
 		engine->totals.record_stalls += !engine->stalled;
 		engine->stalled = true;
 		sleep_ns(LOOK_AGAIN_NS);
+		watch_held_up(&engine->watch, PART_RECORDS, run_time_ns(engine));
 		return false;
 	}
 	engine->stalled = false;
@@ -261,6 +267,7 @@ static int64_t idle_ns(struct engine *engine, int64_t now_ns)
 		if (plan_exhausted(plan))
 			return outstanding(engine) ? NAP_NS : 0;
 		engine->starving = true;
+		watch_starving(&engine->watch, now_ns);
 		return LOOK_AGAIN_NS;
 	}
 	due_ns = plan->current->due_ns[plan->next];
@@ -278,6 +285,18 @@ static bool looks(const struct engine *engine, int64_t now_ns, int64_t active_ns
 	       plan->current->due_ns[plan->next] > now_ns;
 }
 
+/* Says so to whoever watches. wait_ns 0: it spins until the next deadline. */
+static void rest(struct engine *engine, int64_t now_ns, int64_t wait_ns)
+{
+	int64_t due_ns = plan_has_row(engine->plan) ? engine->plan->current->due_ns[engine->plan->next] : -1;
+
+	if (wait_ns > 0)
+		watch_rest(&engine->watch, now_ns, now_ns + wait_ns,
+			   due_ns >= 0 && due_ns <= now_ns ? REST_SLEEPS_BEHIND : REST_SLEEPS);
+	else
+		watch_rest(&engine->watch, now_ns, due_ns, REST_SPINS);
+}
+
 static void issue_plan(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
@@ -285,10 +304,13 @@ static void issue_plan(struct engine *engine)
 	while (!stop_asked(engine->stop)) {
 		int64_t now_ns = run_time_ns(engine);
 
+		watch_turn(&engine->watch, now_ns);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
+			if (!engine->free_count)
+				rest(engine, now_ns, NAP_NS);
 			submit_batch(engine, engine->free_count ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
@@ -312,6 +334,7 @@ static void issue_plan(struct engine *engine)
 			continue;
 		int64_t wait_ns = idle_ns(engine, now_ns);
 
+		rest(engine, now_ns, wait_ns);
 		if (wait_ns > 0)
 			submit_batch(engine, wait_ns);
 		else
@@ -344,7 +367,9 @@ void engine_run(struct engine *engine)
 	totals->start_monotonic_ns = engine->start_ns = monotonic_ns() + LEAD_NS;
 	totals->start_realtime_ns = clock_read_ns(CLOCK_REALTIME) + LEAD_NS;
 	merges_before = target_merges(engine->target);
+	watch_start(&engine->watch, engine->start_ns);
 	issue_plan(engine);
+	watch_end(&engine->watch, run_time_ns(engine));
 	drain(engine);
 	totals->merged = target_merges(engine->target) - merges_before;
 	getrusage(RUSAGE_THREAD, &after);

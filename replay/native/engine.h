@@ -11,6 +11,7 @@
 #include "plan.h"
 #include "records.h"
 #include "totals.h"
+#include "watch.h"
 
 struct engine {
 	/* Given by the caller. */
@@ -21,6 +22,7 @@ struct engine {
 	struct progress *progress;
 	struct stop *stop;
 	struct totals totals;
+	struct watch watch;   /* initialized in the issuing thread */
 	unsigned depth;
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */

@@ -221,6 +221,7 @@ static const char *why_stopped(const struct engine *engine, char *text, size_t s
 static int finish(struct engine *engine, const struct options *options, int cpu, bool locked, bool realtime)
 {
 	char text[160];
+	const struct watch *const watches[] = { &engine->watch };
 	struct circumstances how = {
 		.target = engine->target,
 		.features = engine->issuer->features(engine->issuer),
@@ -231,6 +232,8 @@ static int finish(struct engine *engine, const struct options *options, int cpu,
 		.memory_locked = locked,
 		.realtime = realtime,
 		.seed = options->seed,
+		.watches = watches,
+		.watch_count = 1,
 	};
 	char *json = totals_json(&engine->totals, &how);
 	int err = -ENOMEM;
@@ -257,6 +260,7 @@ static int replay(const struct options *options, const struct target *target, in
 	static struct records records;
 	static struct progress progress;
 	static struct payload payload;
+	static struct witness witness;
 	struct issuer_options issuer_options = {
 		.target = target,
 		.payload = &payload,
@@ -283,6 +287,8 @@ static int replay(const struct options *options, const struct target *target, in
 	host_keep_off_cpu(cpu);
 	err = options->null_target ? 0 : payload_init(&payload, options->seed, target->may_write);
 	if (!err)
+		err = witness_start(&witness);
+	if (!err)
 		err = engine_init(&engine);
 	if (!err)
 		err = records_start(&records, STDOUT_FILENO, &progress, &stop);
@@ -296,6 +302,7 @@ static int replay(const struct options *options, const struct target *target, in
 	engine.issuer = options->null_target ? null_issuer(&issuer_options) : uring_issuer(&issuer_options);
 	if (!engine.issuer)
 		return EXIT_FAILED;
+	watch_init(&engine.watch, &witness);
 	locked = host_lock_memory();
 	block_signals(SIG_UNBLOCK);
 	plan_wait_loaded(&plan);

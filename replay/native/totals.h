@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "target.h"
+#include "watch.h"
 
 struct totals {
 	int64_t issued[OP_COUNT];
@@ -47,6 +48,8 @@ struct circumstances {
 	bool memory_locked;
 	bool realtime;
 	uint64_t seed;
+	const struct watch *const *watches; /* of the issuing threads */
+	unsigned watch_count;
 };
 
 /* The end block's JSON; to be freed. NULL: no memory. */
