@@ -8,6 +8,7 @@ import click
 from blkreel.cli.options import as_json, force
 from blkreel.cli.progress import progress
 from blkreel.replay import safety
+from blkreel.replay.certificate import certificate_lines
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.pace import parse_pace
 from blkreel.replay.plan import plan_trace
@@ -118,6 +119,8 @@ def _show_run(account, directory):
     if late:
         print(f"  issued late by {format_ns(late['p50_ns'])} (median), {format_ns(late['p99_ns'])} (99 %), "
               f"{format_ns(late['max_ns'])} (most); the drive's queue was full for {late['queue_full_ops']:,}")
+    for line in certificate_lines(account):
+        print(f"  {line}")
     verdict = account["verdict"]
     print(f"  {verdict['level']}")
     for reason in verdict["reasons"]:

@@ -68,9 +68,10 @@ class TracePlan:
                 continue
             due_ns = compressor.move(io["submit_ns"], io["latency_ns"]) - self.survey.first_submit_ns + LEAD_NS
             start, end = self._placed(io["offset_bytes"], io["length_bytes"])
-            yield plan_batch(start, end - start, io["op"], due_ns=due_ns if self.pace.timed else -1,
-                             flags=io["flags"] & 0xFFFF, source_row=rows,
-                             **{name: batch[name].to_numpy()[index] for name in extra})
+            columns = plan_batch(start, end - start, io["op"], due_ns=due_ns if self.pace.timed else -1,
+                                 flags=io["flags"] & 0xFFFF, source_row=rows,
+                                 **{name: batch[name].to_numpy()[index] for name in extra})
+            yield {**columns, "captured_ns": io["submit_ns"], "captured_latency_ns": io["latency_ns"]}
 
     def _placed(self, offset_bytes, length_bytes):
         """Where the I/Os go; grown outward where the target's blocks are larger than the source's."""

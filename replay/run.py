@@ -13,6 +13,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.units import format_count, format_ns
 
 from . import drive_state, foreign
+from .certificate import Certificate
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
@@ -66,6 +67,7 @@ class Replay:
             self.output.abandon()
             raise
         self._records, self._planned = RunRecords(spool), Fingerprint()
+        self._certificate = Certificate(plan.pace.timed)
         with held(target), terminated_like_interrupted():
             try:
                 self._prefill()
@@ -110,6 +112,7 @@ class Replay:
                 nonlocal noted_at
                 records = self._records
                 records.take(rows)
+                self._certificate.take(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
                     spool.note({"run": self.account(_DIED)})
@@ -120,7 +123,10 @@ class Replay:
                             f"{format_count(round(rate))} IOPS{late}")
 
             before = foreign.count_of(plan.target)
-            self._end = self.engine(options, self._planned.watch(plan.batches()), take, lambda note: None)
+            self._certificate.begin()
+            batches = self._certificate.watch(self._planned.watch(plan.batches()))
+            self._end = self.engine(options, batches, take, lambda note: None)
+            self._certificate.end(self._end)
             after = foreign.count_of(plan.target)
             self._wait_released()
         ios, moved = self._records.ios, self._records.bytes
@@ -184,6 +190,7 @@ class Replay:
             "lateness": records.lateness.account(),
             "underruns": end.get("underruns", 0),
             "record_stalls": end.get("record_stalls", 0),
+            "certificate": self._certificate.account(),
             "engine": {name: end.get(name) for name in _ENGINE_TOTALS},
             "foreign_ios": self._foreign,
             "page_cache": uses_page_cache(plan.target),
