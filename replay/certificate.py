@@ -18,7 +18,7 @@ CAUSES = {
     "records": "the records were not taken away in time",
     "plan": "the plan did not come in time",
     "paging": "memory had to be read back from a drive",
-    "machine": "a hypervisor or firmware took its processor",
+    "machine": "all stood still (a hypervisor or firmware took the processor, or the process was frozen)",
     "blocked": "the kernel held the call that issues",
     "kernel": "the kernel had its processor (the call itself, interrupts, or a hypervisor)",
     "wakeup": "its sleep ended late (power saving, or a hypervisor)",
@@ -92,9 +92,12 @@ def causes_text(run: dict) -> str:
         if not sum_of["late_ops"]:
             continue
         how = f", {format_ns(sum_of['total_ns'])} in all" if sum_of["total_ns"] else ""
-        times = "once" if sum_of["count"] == 1 else f"{sum_of['count']:,} times"
-        said.append(f"{CAUSES.get(name, name)} ({times}{how}; {sum_of['late_ops']:,} I/Os late)")
+        said.append(f"{CAUSES.get(name, name)} ({_times(sum_of['count'])}{how}; {sum_of['late_ops']:,} I/Os late)")
     return "; ".join(said)
+
+
+def _times(count):
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def causes_of(run: dict) -> dict[str, dict]:
@@ -117,6 +120,6 @@ def certificate_lines(run: dict) -> list[str]:
                      f"{in_flight_told['replayed']['mean']:.3g} here")
     if told.get("host"):
         sums = sorted(causes_of(run).values(), key=lambda one: one["total_ns"], reverse=True)
-        said = [f"{format_ns(one['total_ns'])} in {one['count']:,} times because {one['words']}" for one in sums[:3]]
+        said = [f"{format_ns(one['total_ns'])} ({_times(one['count'])}) because {one['words']}" for one in sums[:3]]
         lines.append(f"held up: {'; '.join(said) or 'never for more than 100 us'}")
     return lines

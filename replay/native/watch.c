@@ -206,7 +206,7 @@ static enum watch_cause cause_of(const struct watch *watch, const struct disturb
 		if (one->major_faults)
 			return CAUSE_PAGING;
 		if (everything_stood_still(watch, one, part_ns))
-			return CAUSE_STOPPED;
+			return CAUSE_MACHINE;
 		return one->resting ? CAUSE_WAKEUP : CAUSE_BLOCKED;
 	default:
 		if (everything_stood_still(watch, one, part_ns))

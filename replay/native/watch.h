@@ -36,8 +36,8 @@ enum watch_part {
 
 enum watch_cause {
 	CAUSE_PREEMPTED, /* other work had the processor */
-	CAUSE_STOPPED,   /* the process was stopped: by a signal, a debugger, a freezer */
-	CAUSE_MACHINE,   /* the processor itself was taken away: by a hypervisor or by firmware */
+	CAUSE_STOPPED,   /* the process was stopped by a signal, and let go on by another */
+	CAUSE_MACHINE,   /* all stood still: a hypervisor or firmware took the processor, or the process was frozen */
 	CAUSE_PAGING,    /* memory had to be read from a drive */
 	CAUSE_WAKEUP,    /* its sleep ended late */
 	CAUSE_BLOCKED,   /* the kernel held the call that issues */
