@@ -72,7 +72,8 @@ class RunRecords:
         self.last_complete_ns = max(self.last_complete_ns, int(complete_ns.max()))
         self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
         self._count(rows)
-        self._spool.append({**{name: rows[name] for name in _KEPT}, "latency_ns": latency_ns})
+        kept = {name: rows[name] for name in _KEPT}
+        self._spool.append({**kept, "latency_ns": latency_ns, "device": rows["target"]})
 
     @property
     def wall_ns(self) -> int:

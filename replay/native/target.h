@@ -27,6 +27,9 @@ extern const char *const fidelity_names[FIDELITY_COUNT];
 /* A read or write holds no more: buffers of this size are ready before the first deadline. */
 #define MAX_IO_BYTES (16ll << 20)
 
+/* Of one run. */
+#define MAX_TARGETS 16
+
 struct target {
 	const char *path;
 	int fd; /* -1 for the null target */

@@ -36,11 +36,11 @@ enum { SINK_BUFFER, POOL_BUFFER };
 struct uring {
 	struct issuer issuer;
 	struct io_uring ring;
-	const struct target *target;
+	const struct target *targets;
+	unsigned target_count;
 	struct payload *payload;
 	struct offload *offload;
 	uint64_t offload_events;
-	int fd;
 	unsigned sqe_flags;
 	bool fixed_file;
 	bool fixed_buffers;
@@ -60,9 +60,17 @@ static struct io_uring_sqe *take_sqe(struct uring *uring)
 	return sqe;
 }
 
-static unsigned priority_of(const struct uring *uring, int32_t flags)
+/* How the ring knows a target. */
+static int fd_of(const struct uring *uring, const struct io *io)
 {
-	if ((flags & FLAG_PRIORITY_REALTIME) && uring->target->realtime_priority)
+	return uring->fixed_file ? io->target : uring->targets[io->target].fd;
+}
+
+static unsigned priority_of(const struct uring *uring, const struct io *io)
+{
+	int32_t flags = io->flags;
+
+	if ((flags & FLAG_PRIORITY_REALTIME) && uring->targets[io->target].realtime_priority)
 		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 4);
 	if (flags & FLAG_PRIORITY_BEST_EFFORT)
 		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
@@ -78,26 +86,26 @@ static void prepare_transfer(struct uring *uring, struct io_uring_sqe *sqe, cons
 			    payload_take(uring->payload, io->offset_bytes, io->length_bytes);
 
 	if (uring->fixed_buffers && read)
-		io_uring_prep_read_fixed(sqe, uring->fd, data, io->length_bytes, io->offset_bytes, SINK_BUFFER);
+		io_uring_prep_read_fixed(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes, SINK_BUFFER);
 	else if (uring->fixed_buffers)
-		io_uring_prep_write_fixed(sqe, uring->fd, data, io->length_bytes, io->offset_bytes, POOL_BUFFER);
+		io_uring_prep_write_fixed(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes, POOL_BUFFER);
 	else if (read)
-		io_uring_prep_read(sqe, uring->fd, data, io->length_bytes, io->offset_bytes);
+		io_uring_prep_read(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes);
 	else
-		io_uring_prep_write(sqe, uring->fd, data, io->length_bytes, io->offset_bytes);
+		io_uring_prep_write(sqe, fd_of(uring, io), data, io->length_bytes, io->offset_bytes);
 	if (!read && (io->flags & FLAG_FUA))
 		sqe->rw_flags = RWF_DSYNC;
-	sqe->ioprio = priority_of(uring, io->flags);
+	sqe->ioprio = priority_of(uring, io);
 }
 
 static void prepare_discard(struct uring *uring, struct io_uring_sqe *sqe, const struct io *io)
 {
-	if (!uring->target->block_device) {
-		io_uring_prep_fallocate(sqe, uring->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
+	if (!uring->targets[io->target].block_device) {
+		io_uring_prep_fallocate(sqe, fd_of(uring, io), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
 					io->length_bytes);
 		return;
 	}
-	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, uring->fd, (void *)(uintptr_t)io->offset_bytes, 0, 0);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd_of(uring, io), (void *)(uintptr_t)io->offset_bytes, 0, 0);
 	sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
 	sqe->addr3 = io->length_bytes;
 	/* By a worker: the kernel tries the submitter without waiting, which zram and other bio-based drives refuse. */
@@ -111,8 +119,9 @@ static void uring_queue(struct issuer *issuer, struct io *io, uint32_t slot)
 
 	io->status = 0;
 	io->pending = 1;
-	if (io->op == OP_DISCARD && uring->offload) {
-		offload_discard(uring->offload, slot, io->offset_bytes, io->length_bytes);
+	if (io->op == OP_DISCARD && uring->offload && uring->targets[io->target].block_device) {
+		offload_discard(uring->offload, uring->targets[io->target].fd, slot, io->offset_bytes,
+				io->length_bytes);
 		return;
 	}
 	sqe = take_sqe(uring);
@@ -120,7 +129,7 @@ static void uring_queue(struct issuer *issuer, struct io *io, uint32_t slot)
 	case OP_WRITE:
 		if (io->flags & FLAG_PREFLUSH) {
 			/* The drive gets what it got: a flush, and the write when that is done. */
-			io_uring_prep_fsync(sqe, uring->fd, 0);
+			io_uring_prep_fsync(sqe, fd_of(uring, io), 0);
 			sqe->flags |= uring->sqe_flags | IOSQE_IO_LINK;
 			sqe->user_data = slot | OF_PREFLUSH;
 			io->pending = 2;
@@ -132,13 +141,13 @@ static void uring_queue(struct issuer *issuer, struct io *io, uint32_t slot)
 		break;
 	case OP_FLUSH:
 		/* On a block device nothing is cached by direct I/O, so this is a flush and no more. */
-		io_uring_prep_fsync(sqe, uring->fd, 0);
+		io_uring_prep_fsync(sqe, fd_of(uring, io), 0);
 		break;
 	case OP_DISCARD:
 		prepare_discard(uring, sqe, io);
 		break;
 	case OP_WRITE_ZEROES:
-		io_uring_prep_fallocate(sqe, uring->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
+		io_uring_prep_fallocate(sqe, fd_of(uring, io), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
 					io->length_bytes);
 		break;
 	default:
@@ -294,17 +303,18 @@ static int make_ring(struct uring *uring, unsigned depth, bool plain)
 static void register_what_may_be(struct uring *uring)
 {
 	struct payload *payload = uring->payload;
+	int fds[MAX_TARGETS];
 	struct iovec buffers[] = {
 		[SINK_BUFFER] = { payload->sink, payload->sink_bytes },
 		[POOL_BUFFER] = { payload->pool, payload->pool_bytes },
 	};
 
 	uring->ring_fd = io_uring_register_ring_fd(&uring->ring) == 1;
-	uring->fixed_file = !io_uring_register_files(&uring->ring, &uring->target->fd, 1);
-	if (uring->fixed_file) {
-		uring->fd = 0;
+	for (unsigned i = 0; i < uring->target_count; i++)
+		fds[i] = uring->targets[i].fd;
+	uring->fixed_file = !io_uring_register_files(&uring->ring, fds, uring->target_count);
+	if (uring->fixed_file)
 		uring->sqe_flags = IOSQE_FIXED_FILE;
-	}
 	/* Refused where the limit of locked memory is low: then the kernel maps the pages of each I/O. */
 	uring->fixed_buffers = !io_uring_register_buffers(&uring->ring, buffers, payload->pool ? 2 : 1);
 }
@@ -313,9 +323,9 @@ static void register_what_may_be(struct uring *uring)
  * Whether the kernel knows the discard command: one that no drive can carry
  * out, misaligned as it is, is EINVAL where it does and EOPNOTSUPP where not.
  */
-static bool discard_command_works(struct uring *uring)
+static bool discard_command_works(struct uring *uring, int16_t target)
 {
-	const struct io nonsense = { .op = OP_DISCARD, .offset_bytes = 1, .length_bytes = 1 };
+	const struct io nonsense = { .op = OP_DISCARD, .target = target, .offset_bytes = 1, .length_bytes = 1 };
 	struct io_uring_sqe *sqe = take_sqe(uring);
 	struct io_uring_cqe *cqe;
 	int result;
@@ -340,9 +350,38 @@ static void keep_helpers_off(struct uring *uring, int cpu)
 		io_uring_register_iowq_aff(&uring->ring, sizeof(others), &others);
 }
 
+/* A target that takes discards as a block device does; -1: none. */
+static int target_that_discards(const struct uring *uring)
+{
+	for (unsigned i = 0; i < uring->target_count; i++) {
+		const struct target *target = &uring->targets[i];
+
+		if (target->may_write && target->block_device && target->discard_max_bytes)
+			return i;
+	}
+	return -1;
+}
+
+static bool prepare_to_discard(struct uring *uring, const struct issuer_options *options)
+{
+	int target = target_that_discards(uring);
+
+	if (target < 0)
+		return true;
+	uring->discard_command = !options->plain && discard_command_works(uring, target);
+	if (uring->discard_command)
+		return true;
+	uring->offload = offload_start(options->depth);
+	if (!uring->offload) {
+		complain("cannot start the threads that discard: %s", strerror(errno));
+		return false;
+	}
+	watch_offload(uring);
+	return true;
+}
+
 struct issuer *uring_issuer(const struct issuer_options *options)
 {
-	const struct target *target = options->target;
 	struct uring *uring = calloc(1, sizeof(*uring));
 	int err = uring ? make_ring(uring, options->depth, options->plain) : -ENOMEM;
 
@@ -353,22 +392,11 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 		return NULL;
 	}
 	uring->issuer = (struct issuer){ uring_queue, uring_submit, uring_reap, uring_features, uring_release };
-	uring->target = target;
+	uring->targets = options->targets;
+	uring->target_count = options->target_count;
 	uring->payload = options->payload;
-	uring->fd = target->fd;
 	if (!options->plain)
 		register_what_may_be(uring);
 	keep_helpers_off(uring, options->helper_cpu_besides);
-	if (!target->may_write || !target->block_device || !target->discard_max_bytes)
-		return &uring->issuer;
-	uring->discard_command = !options->plain && discard_command_works(uring);
-	if (uring->discard_command)
-		return &uring->issuer;
-	uring->offload = offload_start(target->fd, options->depth);
-	if (!uring->offload) {
-		complain("cannot start the threads that discard: %s", strerror(errno));
-		return NULL;
-	}
-	watch_offload(uring);
-	return &uring->issuer;
+	return prepare_to_discard(uring, options) ? &uring->issuer : NULL;
 }

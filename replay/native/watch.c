@@ -42,7 +42,6 @@ void watch_init(struct watch *watch, struct witness *witness)
 	memset(watch, 0, sizeof(*watch)); /* touched */
 	watch->witness = witness;
 	watch->schedstat_fd = schedstat_open();
-	watch->starved_ns = -1;
 }
 
 void watch_start(struct watch *watch, int64_t start_ns)
@@ -122,26 +121,19 @@ void watch_held_up(struct watch *watch, enum watch_part part, int64_t now_ns)
 	watch->expected_ns = now_ns;
 }
 
-void watch_starving(struct watch *watch, int64_t now_ns)
+void watch_plan_late(struct watch *watch, int64_t starved_ns, int64_t due_ns, int64_t now_ns)
 {
-	if (watch->starved_ns < 0)
-		watch->starved_ns = now_ns > 0 ? now_ns : 0;
-}
+	int64_t since_ns = due_ns > starved_ns ? due_ns : starved_ns;
+	struct disturbance *current;
 
-void watch_fed(struct watch *watch, int64_t due_ns, int64_t now_ns)
-{
-	int64_t since_ns = due_ns > watch->starved_ns ? due_ns : watch->starved_ns;
-
-	if (watch->starved_ns >= 0 && now_ns > since_ns) {
-		struct disturbance *current = opened(watch, since_ns);
-
-		current->parts_ns[PART_PLAN] += now_ns - since_ns;
-		current->until_ns = now_ns;
-		/* A plan that lags is late by all its earlier gaps too. */
-		if (due_ns >= 0 && now_ns - due_ns > current->plan_late_ns)
-			current->plan_late_ns = now_ns - due_ns;
-	}
-	watch->starved_ns = -1;
+	if (now_ns <= since_ns)
+		return;
+	current = opened(watch, since_ns);
+	current->parts_ns[PART_PLAN] += now_ns - since_ns;
+	current->until_ns = now_ns;
+	/* A plan that lags is late by all its earlier gaps too. */
+	if (due_ns >= 0 && now_ns - due_ns > current->plan_late_ns)
+		current->plan_late_ns = now_ns - due_ns;
 }
 
 void watch_late(struct watch *watch, int64_t due_ns, int64_t submit_ns)

@@ -83,7 +83,6 @@ struct watch {
 	struct disturbance current;
 	struct watch_reading first, last;
 	int64_t slept_ns; /* as asked for, since the last reading */
-	int64_t starved_ns; /* since when the plan is missing; -1: it is there */
 	int64_t start_ns; /* on CLOCK_MONOTONIC */
 	struct witness *witness;
 	struct watch_sum sums[CAUSE_COUNT];
@@ -140,9 +139,8 @@ static inline void watch_rest(struct watch *watch, int64_t now_ns, int64_t until
 /* The turn was held up for a reason that the loop knows. */
 void watch_held_up(struct watch *watch, enum watch_part part, int64_t now_ns);
 
-/* The plan is missing; it is there again, and its first row was due at due_ns. */
-void watch_starving(struct watch *watch, int64_t now_ns);
-void watch_fed(struct watch *watch, int64_t due_ns, int64_t now_ns);
+/* A row of the plan that was missing since starved_ns has come, and was due at due_ns; -1: as soon as there is room. */
+void watch_plan_late(struct watch *watch, int64_t starved_ns, int64_t due_ns, int64_t now_ns);
 
 /* A row went out more than WATCH_TOLD_NS late, and not because the drive was slow. */
 void watch_late(struct watch *watch, int64_t due_ns, int64_t submit_ns);

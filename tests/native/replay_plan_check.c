@@ -31,16 +31,13 @@ static int check_row(const struct target *target, int64_t due, int op, int64_t o
 	struct plan_block block = {
 		.rows = 2, .due_ns = dues, .offset_bytes = offsets, .length_bytes = lengths, .op = ops,
 	};
-	int64_t last_due_ns = 0;
-	char why[256] = "";
-	int err = plan_check(&block, target, 100, &last_due_ns, why, sizeof(why));
+	struct plan plan = { .targets = target, .target_count = 1, .rows_read = 100 };
+	int err = plan_check(&plan, &block);
 
-	if (err) {
-		CHECK(strstr(why, "row 101 "));
-		CHECK_EQUAL(last_due_ns, 0);
-	}
-	if (says && !strstr(why, says)) {
-		fprintf(stderr, "%s\n", why);
+	if (err)
+		CHECK(strstr(plan.refusal, "row 101 "));
+	if (says && !strstr(plan.refusal, says)) {
+		fprintf(stderr, "%s\n", plan.refusal);
 		CHECK(!"the reason names what is wrong");
 	}
 	return err;

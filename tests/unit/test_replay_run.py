@@ -54,7 +54,8 @@ class FakeEngine:
             due_ns = batch["due_ns"]
             submit_ns = np.where(due_ns < 0, np.arange(count) * 1000, due_ns + 200)
             rows = {**batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
-                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16)}
+                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16),
+                    "target": batch.get("target", np.zeros(count, np.int16))}
             rows = {name: values[::-1].copy() for name, values in rows.items()}
             if self._spoil:
                 rows = self._spoil(len(self.calls), rows) or rows

@@ -28,7 +28,10 @@ enum trace_flag {
 	FLAG_PRIORITY_IDLE = 1 << 10,
 	FLAG_OWN = 1 << 11,
 	FLAG_DEFERRED = 1 << 12,
-	FLAG_QUEUE_FULL = 1 << 16, /* of a run */
+	/* Of a run. */
+	FLAG_QUEUE_FULL = 1 << 16,
+	FLAG_HAZARD = 1 << 17,
+	FLAG_ANCHORED = 1 << 18,
 };
 
 #endif
