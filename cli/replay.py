@@ -7,7 +7,7 @@ import click
 
 from blkreel.cli.options import as_json, force
 from blkreel.cli.progress import progress
-from blkreel.replay import safety
+from blkreel.replay import calibrate, safety
 from blkreel.replay.certificate import certificate_lines
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.pace import parse_pace
@@ -73,6 +73,9 @@ def command(trace, target, output, pace, idle, wanted_map, destroy, prefill, lab
         _show_plan(plan, as_json)
         return 0
     safety.check(place, writes=plan.writes, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
+    warning = calibrate.warning_for(plan.total_ios, plan.duration_ns)
+    if warning:
+        print(f"blkreel: warning: {warning}", file=sys.stderr)
     account = Replay(plan, directory, label or f"{place.drive.model or place.drive.name}, {_paced(plan)}", seed,
                      progress, force).run()
     if as_json:
