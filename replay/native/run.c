@@ -118,9 +118,11 @@ static void *issue(void *argument)
 		atomic_store(&run->failed, true);
 	watch_init(&thread->engine.watch, &run->witness);
 	pthread_barrier_wait(&run->ready);
+	watch_ready(&thread->engine.watch);
 	if (!thread->index) {
 		run->memory_locked = host_lock_memory();
 		block_signals(SIG_UNBLOCK);
+		watch_ready(&thread->engine.watch);
 		run->start_ns = monotonic_ns() + LEAD_NS;
 	}
 	take_place(thread);

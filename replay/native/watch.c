@@ -44,12 +44,17 @@ void watch_init(struct watch *watch, struct witness *witness)
 	watch->schedstat_fd = schedstat_open();
 }
 
+void watch_ready(struct watch *watch)
+{
+	read_account(watch, &watch->last);
+}
+
 void watch_start(struct watch *watch, int64_t start_ns)
 {
 	watch->start_ns = start_ns;
-	read_account(watch, &watch->last);
+	watch->last.at_ns -= start_ns;
 	watch->first = watch->last;
-	watch->expected_ns = watch->last.at_ns;
+	watch->expected_ns = 0;
 }
 
 static struct disturbance *opened(struct watch *watch, int64_t at_ns)

@@ -93,6 +93,8 @@ struct watch {
 
 /* In the issuing thread, before its start: opens and touches everything. witness may be NULL. */
 void watch_init(struct watch *watch, struct witness *witness);
+/* Right before the start is set: from here on it is told what holds the thread up. */
+void watch_ready(struct watch *watch);
 void watch_start(struct watch *watch, int64_t start_ns);
 void watch_end(struct watch *watch, int64_t now_ns);
 
