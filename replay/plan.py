@@ -51,6 +51,10 @@ class TracePlan:
         return sum(self.survey.bytes.get(name, 0) for name in CHANGING)
 
     @property
+    def discarded_bytes(self) -> int:
+        return self.survey.bytes.get("discard", 0)
+
+    @property
     def writes(self) -> bool:
         """Whether anything on the target changes, by the trace or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0

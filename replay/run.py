@@ -59,7 +59,7 @@ class Replay:
         self._environment = environment(target)
         self._state = drive_state.load(target)
         self._uncovered = not self._state.covers(plan.unwritten.limit_bytes)
-        self._end, self._foreign = {}, None
+        self._end, self._foreign, self._start_ns = {}, None, None
         self.output.create()
         try:
             spool = Spool(self.output.records, RUN_SCHEMA, {}, force=self.force)
@@ -75,27 +75,28 @@ class Replay:
                 spool.discard()
                 self.output.abandon()
                 raise
-            try:
-                self._issue(spool)
-            except BlkreelError as error:
-                raise self._salvaged(spool, error) from error
-            finally:
-                drive_state.remember_writes(target, self._records.changed_bytes, self._records.bytes["discard"])
+            with drive_state.writing(target, plan.changed_bytes - plan.discarded_bytes, plan.discarded_bytes) as wrote:
+                try:
+                    self._issue(spool)
+                    wrote(self._records.changed_bytes, self._records.bytes["discard"])
+                except BlkreelError as error:
+                    raise self._salvaged(spool, error) from error
         account = self.account(self._partial())
-        spool.finish({**self._metadata(), "run": account})
+        try:
+            spool.finish({**self._metadata(), "run": account})
+        except BlkreelError as error:
+            error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.records}"
+            raise
         return account
 
     def _prefill(self) -> None:
         extents, target = self.plan.prefill, self.plan.target
         if not len(extents):
             return
-        effect = None
-        try:
-            effect = carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
-                               total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1,
-                               progress=self.progress, engine=self.engine)
-        finally:
-            drive_state.remember_writes(target, effect.written_bytes if effect else extents.bytes, 0)
+        with drive_state.writing(target, extents.bytes, 0):
+            carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
+                      total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1, progress=self.progress,
+                      engine=self.engine)
 
     def _issue(self, spool) -> None:
         plan = self.plan
@@ -115,7 +116,7 @@ class Replay:
                 self._certificate.take(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
-                    spool.note({"run": self.account(_DIED)})
+                    spool.note({**self._metadata(), "run": self.account(_DIED)})
                     noted_at = time.monotonic()
                 rate = records.completed_ops * 1e9 / max(records.wall_ns, 1)
                 late = f", at most {format_ns(records.lateness.max_ns)} late" if timed else ""
@@ -125,7 +126,7 @@ class Replay:
             before = foreign.count_of(plan.target)
             self._certificate.begin()
             batches = self._certificate.watch(self._planned.watch(plan.batches()))
-            self._end = self.engine(options, batches, take, lambda note: None)
+            self._end = self.engine(options, batches, take, self._take_note)
             self._certificate.end(self._end)
             after = foreign.count_of(plan.target)
             self._wait_released()
@@ -133,6 +134,9 @@ class Replay:
         self._foreign = foreign.foreign_ios(
             before, after, read_ios=ios["read"], read_bytes=moved["read"],
             write_ios=ios["write"] + ios["write_zeroes"], write_bytes=moved["write"] + moved["write_zeroes"])
+
+    def _take_note(self, note: dict) -> None:
+        self._start_ns = note.get("start_monotonic_ns") or self._start_ns
 
     def _wait_released(self) -> None:
         try:
@@ -234,7 +238,7 @@ class Replay:
         return {
             "writer": f"blkreel {self._environment['blkreel']}", "source_format": "blkreel:replay",
             "source_sha256": self._source["sha256"], "capture_layer": "replay", "clock": "monotonic",
-            "epoch_ns": end.get("start_monotonic_ns"),
+            "epoch_ns": end.get("start_monotonic_ns", self._start_ns),
             "clock_pairs": [{"monotonic_ns": ours, "realtime_ns": real} for ours, real in pairs if ours is not None],
             "kernel": self._environment["kernel"], "cpu_count": self._environment["cpu_count"],
             "devices": [self._drive()], "threads": {}, "lost": {"total": 0, "per_cpu": {}, "intervals": []},

@@ -423,6 +423,7 @@ void engine_run(struct engine *engine, int64_t start_ns)
 
 	getrusage(RUSAGE_THREAD, &before);
 	engine->start_ns = start_ns;
+	progress_set(&engine->records->progress.start_monotonic_ns, start_ns);
 	watch_start(&engine->watch, start_ns);
 	issue_lanes(engine);
 	watch_end(&engine->watch, run_time_ns(engine));
