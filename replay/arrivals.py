@@ -14,7 +14,7 @@ _SORT_ROWS = 1 << 16
 
 
 class InSubmitOrder:
-    """Records come in the order of completion. take() gives them back in the order of submission, some time later.
+    """Rows come in another order than that of their submission; take() gives them back in that one, some time later.
 
     misplaced: rows that came after others that were submitted later had been given back.
     """
@@ -23,15 +23,15 @@ class InSubmitOrder:
         self.misplaced = 0
         self._waiting: list[tuple] = []
         self._count = 0
-        self._until_ns = self._last_complete_ns = np.iinfo(np.int64).min
+        self._until_ns = np.iinfo(np.int64).min
 
-    def take(self, submit_ns: np.ndarray, due_ns: np.ndarray, complete_ns: np.ndarray) -> tuple | None:
-        """(submit_ns, due_ns, complete_ns) of rows that no later one can precede; None while too few are there."""
-        if len(submit_ns):
-            self._waiting.append((submit_ns.copy(), due_ns.copy(), complete_ns.copy()))
-            self._count += len(submit_ns)
-            self._last_complete_ns = max(self._last_complete_ns, int(complete_ns.max()))
-        return self._sorted(self._last_complete_ns - WINDOW_NS) if self._count >= _SORT_ROWS else None
+    def take(self, submit_ns: np.ndarray, due_ns: np.ndarray, complete_ns: np.ndarray, until_ns: int) -> tuple | None:
+        """(submit_ns, due_ns, complete_ns) of rows before until_ns, which none that comes later precedes; None while
+        too few are there.
+        """
+        self._waiting.append((submit_ns.copy(), due_ns.copy(), complete_ns.copy()))
+        self._count += len(submit_ns)
+        return self._sorted(until_ns) if self._count >= _SORT_ROWS else None
 
     def rest(self) -> tuple | None:
         """All that is left."""

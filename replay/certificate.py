@@ -1,5 +1,6 @@
 """How far a run was what the plan wanted, and what kept it from that (docs/method.md, "Certificate")."""
 
+import threading
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from blkreel.traces.units import format_ns
 
 from . import in_flight
-from .arrivals import Arrivals, InSubmitOrder
+from .arrivals import WINDOW_NS, Arrivals, InSubmitOrder
 from .host_counters import HostCounters, read_counters
 from .in_flight import InFlight
 
@@ -37,6 +38,11 @@ class Certificate:
         self._timed = timed
         self._order, self._arrivals = InSubmitOrder(), Arrivals()
         self._replayed, self._captured = InFlight(), InFlight()
+        # Each lane is read by a thread of its own, and some are ahead of others.
+        self._lock = threading.Lock()
+        self._captured_order = InSubmitOrder()
+        self._captured_until_ns: dict[int, int] = {}
+        self._last_complete_ns = 0
         self._before: HostCounters | None = None
         self._host: dict | None = None
 
@@ -44,21 +50,39 @@ class Certificate:
         self._before = read_counters()
 
     def watch(self, batches: Iterable[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
-        """The plan's batches, added up as they pass; they need captured_ns and captured_latency_ns to be told of."""
+        """A lane's batches, added up as they pass; they need captured_ns and captured_latency_ns to be told of.
+
+        Called for all lanes before the first batch of any is taken.
+        """
+        lane = len(self._captured_until_ns)
+        self._captured_until_ns[lane] = np.iinfo(np.int64).min
+        return self._watched(lane, batches)
+
+    def _watched(self, lane, batches):
         for batch in batches:
-            if self._timed and "captured_latency_ns" in batch:
+            if self._timed and "captured_latency_ns" in batch and len(batch["captured_ns"]):
                 start_ns = np.asarray(batch["captured_ns"], np.int64)
-                self._captured.add(start_ns, start_ns + batch["captured_latency_ns"])
+                with self._lock:
+                    self._captured_until_ns[lane] = int(start_ns[-1])
+                    self._add_captured(self._captured_order.take(
+                        start_ns, start_ns, start_ns + batch["captured_latency_ns"],
+                        min(self._captured_until_ns.values())))
             yield batch
+        with self._lock:
+            self._captured_until_ns[lane] = np.iinfo(np.int64).max
 
     def take(self, rows: dict[str, np.ndarray]) -> None:
         """Records, in the order of completion."""
-        if self._timed:
-            self._add(self._order.take(rows["submit_ns"], rows["due_ns"], rows["complete_ns"]))
+        if self._timed and len(rows["submit_ns"]):
+            self._last_complete_ns = max(self._last_complete_ns, int(rows["complete_ns"].max()))
+            self._add(self._order.take(rows["submit_ns"], rows["due_ns"], rows["complete_ns"],
+                                       self._last_complete_ns - WINDOW_NS))
 
     def end(self, totals: dict) -> None:
         """The run is over; totals: the engine's end block."""
         self._add(self._order.rest())
+        with self._lock:
+            self._add_captured(self._captured_order.rest())
         watch = totals.get("watch")
         if watch is not None and self._before is not None:
             causes = {name: {**sum_of, "words": CAUSES.get(name, name)} for name, sum_of in watch["causes"].items()}
@@ -66,16 +90,22 @@ class Certificate:
 
     def account(self) -> dict:
         """As of now. host: None until the end."""
-        captured, replayed = self._captured.account(), self._replayed.account()
-        both = captured and replayed
+        with self._lock:
+            captured, replayed = self._captured.account(), self._replayed.account()
+            both = captured and replayed
+            apart = round(in_flight.distance(self._captured, self._replayed), 4) if both else None
         return {
             "arrivals": self._arrivals.account(),
             "in_flight": {"captured": captured, "replayed": replayed,
-                          "ks": round(in_flight.distance(self._captured, self._replayed), 4) if both else None}
+                          "ks": apart}
             if captured or replayed else None,
             "misplaced_ops": self._order.misplaced,
             "host": self._host,
         }
+
+    def _add_captured(self, settled):
+        if settled is not None:
+            self._captured.add(settled[0], settled[2])
 
     def _add(self, settled):
         if settled is not None:
@@ -88,7 +118,7 @@ def causes_text(run: dict) -> str:
     """What made I/Os late, the most first: `other work had its processor (12 times, 34.0 ms in all)`; "" unknown."""
     named = sorted(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]), reverse=True)
     said = []
-    for name, sum_of in named[:3]:
+    for name, sum_of in named[:4]:
         if not sum_of["late_ops"]:
             continue
         how = f", {format_ns(sum_of['total_ns'])} in all" if sum_of["total_ns"] else ""

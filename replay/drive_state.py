@@ -6,8 +6,7 @@ One JSON file a drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for ro
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -21,7 +20,7 @@ class DriveState:
     """name: None while unknown, or where a preparation did not come to its end.
 
     scale: 1.0 where the state's sizes are those of the method, less on a drive too small for them.
-    filled_bytes: everything below was written after the last erase.
+    filled_bytes: everything below was written after the last erase. payload: with what kind of data.
     """
 
     name: str | None = None
@@ -33,6 +32,7 @@ class DriveState:
     written_since_bytes: int = 0
     discarded_since_bytes: int = 0
     notes: list[str] = field(default_factory=list)
+    payload: dict | None = None
 
     def covers(self, limit_bytes: int) -> bool:
         """Whether every byte below the limit was written since the drive was erased."""
@@ -41,6 +41,7 @@ class DriveState:
     def account(self) -> dict:
         """As a run's metadata tells it."""
         return {"name": self.name, "prepared_at": self.prepared_at, "scale": self.scale,
+                "payload": self.payload,
                 "written_since_bytes": self.written_since_bytes if self.name else None}
 
 
@@ -56,7 +57,7 @@ def state_directory() -> Path:
 def load(target: Target) -> DriveState:
     """What is remembered; an unnamed state where nothing is."""
     try:
-        stored = json.loads(_file(target).read_text())["state"]
+        stored = {"payload": None, **json.loads(_file(target).read_text())["state"]}
         return DriveState(**{one.name: stored[one.name] for one in fields(DriveState)})
     except (OSError, ValueError, KeyError, TypeError):
         # A damaged or older file is as good as none: the state is then unknown, which every reader must handle.
@@ -78,12 +79,11 @@ def save(target: Target, state: DriveState) -> None:
                            "name another directory: export BLKREEL_STATE_DIR=DIR") from error
 
 
-@contextmanager
-def writing(target: Target, written_bytes: int, discarded_bytes: int) -> Iterator[Callable[[int, int], None]]:
-    """Around I/O that changes the drive by so much at most: remembered before the first of it.
+def about_to_write(target: Target, written_bytes: int, discarded_bytes: int) -> Callable[[int, int], None]:
+    """Remember I/O that changes the drive by so much at most, before the first of it.
 
-    So whoever is killed meanwhile leaves a state that promises too little, not too much. What it yields takes
-    (written_bytes, discarded_bytes) as they were in the end; without that call, the most is kept.
+    So whoever is killed meanwhile leaves a state that promises too little, not too much. What it returns may be told
+    (written_bytes, discarded_bytes) as they were in the end.
     """
     known = load(target)
     remember_writes(target, written_bytes, discarded_bytes)
@@ -93,7 +93,7 @@ def writing(target: Target, written_bytes: int, discarded_bytes: int) -> Iterato
             save(target, known)
             remember_writes(target, written_bytes, discarded_bytes)
 
-    yield was
+    return was
 
 
 def remember_writes(target: Target, written_bytes: int, discarded_bytes: int) -> None:

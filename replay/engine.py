@@ -16,6 +16,8 @@ import numpy as np
 from blkreel.traces.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 
+from .payload import Payload
+
 HELPER = Path(__file__).with_name("blkreel-replay")
 
 # What every row of a plan has. due_ns -1: as soon as the depth of its lane allows.
@@ -59,7 +61,7 @@ class EngineOptions:
     device with O_EXCL. spin_ns: how long before a deadline the engine stops sleeping. max_errors: failed
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
     completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
-    kernel's newer help.
+    kernel's newer help. polled: look for completions at the drive, which must be able to.
     """
 
     target: Path | Sequence[Path] | None = None
@@ -67,6 +69,7 @@ class EngineOptions:
     may_write: bool = False
     direct: bool = True
     seed: int = 0
+    payload: Payload = Payload()
     exclusive: bool = True
     cpu: int | None = None
     realtime: bool = False
@@ -76,6 +79,7 @@ class EngineOptions:
     null_targets: int = 1
     null_fail: tuple[int, int] | None = None  # from this source row on the null target fails with this errno
     plain: bool = False
+    polled: bool = False
 
     @property
     def targets(self) -> list[Path]:
@@ -84,11 +88,13 @@ class EngineOptions:
         return [self.target] if isinstance(self.target, str | Path) else list(self.target)
 
     def command(self) -> list[str]:
-        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}", f"--spin-ns={self.spin_ns}",
-                 f"--max-errors={self.max_errors}"]
+        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
+                 f"--compressible={self.payload.compressible_percent}",
+                 f"--duplicates={self.payload.duplicates_percent}",
+                 f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
         words += [word for word, wanted in [("--may-write", self.may_write), ("--buffered", not self.direct),
                                             ("--shared", not self.exclusive), ("--realtime", self.realtime),
-                                            ("--plain", self.plain)] if wanted]
+                                            ("--plain", self.plain), ("--polled", self.polled)] if wanted]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
         if self.null_fail is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.traces.device import SYS, Drive, drive_of
-from blkreel.traces.errors import UsageError
+from blkreel.traces.errors import BlkreelError, UsageError
 
 _SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's block size
 
@@ -39,6 +39,21 @@ class Target:
             return int((self.disk_block / "queue/discard_max_bytes").read_text()) > 0
         except (OSError, ValueError):
             return False
+
+    @property
+    def can_poll(self) -> bool:
+        """Whether completions can be looked for at the drive, on queues that its driver made for that."""
+        try:
+            return self.disk_block is not None and (self.disk_block / "queue/io_poll").read_text().strip() == "1"
+        except OSError:
+            return False
+
+    def require_polling(self) -> None:
+        """Raises BlkreelError where completions can't be polled."""
+        if not self.can_poll:
+            raise BlkreelError(f"{self.path} cannot be polled for completions",
+                               "give its driver queues for that (nvme.poll_queues=1 on the kernel's command line), or "
+                               "leave --polled out")
 
 
 def find_target(path, sys_root: Path = SYS) -> Target:

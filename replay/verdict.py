@@ -44,6 +44,8 @@ def _invalid(run) -> Iterator[str]:
     if run["page_cache"]:
         yield "I/O went through the page cache: attach the image with losetup --direct-io=on"
     yield from _link(run["environment"].get("link"))
+    for drive in (run.get("drives") or [])[1:]:
+        yield from _link(drive["link"])
     yield from _late(run)
     yield from _held_up(run)
 
@@ -64,12 +66,15 @@ def _late(run):
 
 
 def _held_up(run) -> Iterator[str]:
-    """What made latencies too long, whether or not an I/O was late."""
+    """What made latencies too long, although no I/O was so late: one that was being issued, or had completed."""
+    late = run["lateness"] or {"host_max_ns": 0}
     host = (run.get("certificate") or {}).get("host") or {}
     if host.get("suspended_ns"):
         yield f"the machine was asleep for {format_ns(host['suspended_ns'])}"
     for name, sum_of in causes_of(run).items():
-        if sum_of["longest_ns"] > HOST_MAX_LIMIT_NS and (name == "records" or not run["lateness"]):
+        # A plan that is late, and more I/Os than a machine can issue, delay I/Os and nothing else.
+        if (sum_of["longest_ns"] > HOST_MAX_LIMIT_NS and name not in ("plan", "overload")
+                and (name == "records" or late["host_max_ns"] <= HOST_MAX_LIMIT_NS)):
             yield (f"the issuing thread was held up for {format_ns(sum_of['longest_ns'])} at a time, and saw "
                    f"completions so much later (limit {format_ns(HOST_MAX_LIMIT_NS)}): {CAUSES.get(name, name)}")
 
@@ -94,11 +99,24 @@ def _link(link):
             yield f"the drive's link runs at {link[name]:g}{unit}; drive and slot support {link[best]:g}{unit}"
 
 
+def _paced(pace) -> Iterator[str]:
+    if pace.get("factor"):
+        yield f"all times were divided by {pace['factor']:g}"
+    for stream, own in (pace.get("streams") or {}).items():
+        if own["factor"]:
+            yield f"all times of stream {stream} were divided by {own['factor']:g}"
+    if pace.get("dependencies") == "inferred":
+        yield "what waits for what was inferred from times alone: the trace did not observe it"
+
+
 def _qualified(run) -> Iterator[str]:
     idle = run["idle"]
     if idle["removed_ns"]:
         cap = f"capped at {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else "removed"
         yield f"idle time {cap}: {format_ns(idle['removed_ns'])} taken out"
+    yield from _paced(run.get("pace") or {})
+    if run.get("hazards"):
+        yield f"{run['hazards']:,} I/Os met others over the same blocks, as they had not in the trace"
     lost = (run["source"].get("lost") or {}).get("total")
     if lost:
         yield f"the capture lost {lost:,} events"

@@ -93,6 +93,21 @@ static void take_waiting(struct lane *lane, struct io *io)
 	schedule_pop(&lane->schedule);
 }
 
+void lane_peek(const struct lane *lane, int16_t *target, int64_t *length_bytes)
+{
+	const struct plan_block *block = lane->plan.current;
+	const struct waiting_row *row;
+
+	if (lane->plan.anchored) {
+		row = schedule_first(&lane->schedule);
+		*target = row->target;
+		*length_bytes = row->length_bytes;
+		return;
+	}
+	*target = block->target ? block->target[lane->plan.next] : 0;
+	*length_bytes = block->length_bytes[lane->plan.next];
+}
+
 void lane_take(struct lane *lane, struct io *io)
 {
 	struct plan_block *block = lane->plan.current;

@@ -35,10 +35,13 @@ static const char usage[] =
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
 	"  --seed N          of the data written (0)\n"
+	"  --compressible P  percent of the data written that a compressor takes away (0)\n"
+	"  --duplicates P    percent of the 4 KiB blocks written that are copies of others (0)\n"
 	"  --cpu N           issue from this processor (the last one; any, where no row has a deadline)\n"
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
 	"  --max-errors N    end after N failed rows in a row; 0: never (1000)\n"
+	"  --polled          look for completions at the drive instead of waiting for interrupts\n"
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
 	"  --nil-targets N   so many of them (1)\n"
@@ -51,11 +54,14 @@ enum long_option {
 	OPT_BUFFERED,
 	OPT_SHARED,
 	OPT_SEED,
+	OPT_COMPRESSIBLE,
+	OPT_DUPLICATES,
 	OPT_CPU,
 	OPT_SPIN_NS,
 	OPT_REALTIME,
 	OPT_MAX_ERRORS,
 	OPT_PLAIN,
+	OPT_POLLED,
 	OPT_NIL,
 	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
@@ -68,11 +74,14 @@ static const struct option long_options[] = {
 	{ "buffered", no_argument, NULL, OPT_BUFFERED },
 	{ "shared", no_argument, NULL, OPT_SHARED },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "compressible", required_argument, NULL, OPT_COMPRESSIBLE },
+	{ "duplicates", required_argument, NULL, OPT_DUPLICATES },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "spin-ns", required_argument, NULL, OPT_SPIN_NS },
 	{ "realtime", no_argument, NULL, OPT_REALTIME },
 	{ "max-errors", required_argument, NULL, OPT_MAX_ERRORS },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
+	{ "polled", no_argument, NULL, OPT_POLLED },
 	{ "nil", required_argument, NULL, OPT_NIL },
 	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
@@ -114,7 +123,11 @@ static bool parse_option(struct options *options, int option)
 	case OPT_MAX_ERRORS:
 		return parse_number(optarg, 0, INT32_MAX, &n) && (options->run.max_errors = n, true);
 	case OPT_SEED:
-		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.seed = n, true);
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.payload.seed = n, true);
+	case OPT_COMPRESSIBLE:
+		return parse_number(optarg, 0, 100, &n) && (options->run.payload.compressible_percent = n, true);
+	case OPT_DUPLICATES:
+		return parse_number(optarg, 0, 100, &n) && (options->run.payload.duplicates_percent = n, true);
 	case OPT_CPU:
 		return parse_number(optarg, 0, INT16_MAX, &n) && (options->run.cpu = n, true);
 	case OPT_SPIN_NS:
@@ -142,6 +155,8 @@ static bool parse_option(struct options *options, int option)
 		return options->run.realtime = true;
 	case OPT_PLAIN:
 		return options->run.plain = true;
+	case OPT_POLLED:
+		return options->run.polled = options->target.polled = true;
 	default:
 		return false;
 	}

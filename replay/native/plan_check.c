@@ -42,11 +42,6 @@ static int check_row(const struct plan *plan, const struct plan_block *block, ui
 			 PRId64 " bytes", op_names[op], length, offset, target->logical_block_bytes);
 		return -EINVAL;
 	}
-	if ((op == OP_READ || op == OP_WRITE) && length > MAX_IO_BYTES) {
-		snprintf(why, size, "(%s of %" PRId64 " bytes) is longer than %lld bytes", op_names[op], length,
-			 MAX_IO_BYTES);
-		return -E2BIG;
-	}
 	return 0;
 }
 

@@ -79,6 +79,7 @@ static bool make_issuer(struct issuing_thread *thread)
 		.payload = &thread->payload,
 		.depth = thread->engine.depth,
 		.plain = options->plain,
+		.polled = options->polled,
 		.helper_cpu_besides = thread->cpu,
 		.null_fail_row = options->null_fail_row,
 		.null_fail_errno = options->null_fail_errno,
@@ -106,7 +107,9 @@ static void take_place(struct issuing_thread *thread)
 		host_pin(thread->cpu);
 	else
 		host_unpin();
-	thread->realtime = host_raise_priority(options->realtime && all_timed);
+	host_wake_in_time();
+	thread->realtime = options->realtime && all_timed && host_take_priority(true);
+	thread->engine.realtime = thread->realtime;
 }
 
 static void *issue(void *argument)
@@ -196,13 +199,18 @@ static bool may_write(const struct run_options *options)
 static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
+	struct payload_options payload = options->payload;
 	int err = witness_start(&run->witness);
 
+	payload.writes = may_write(options);
+	payload.pool_bytes = payload_share_bytes(run->thread_count);
 	for (unsigned t = 0; t < run->thread_count && !err; t++) {
+		run->threads[t].engine.payload_bytes = payload.pool_bytes;
 		err = records_init(&run->records[t]);
-		/* Another seed for each: no two threads write the same data. */
 		if (!err && !options->null_targets)
-			err = payload_init(&run->threads[t].payload, options->seed + t, may_write(options));
+			err = payload_init(&run->threads[t].payload, &payload);
+		/* Another seed for each, and far from those of other runs: no two write the same data. */
+		payload.seed += 1ull << 48;
 	}
 	if (!err)
 		err = record_writer_start(&run->writer, run->records, run->thread_count, STDOUT_FILENO, run->stop);
@@ -265,7 +273,7 @@ static int finish(struct run *run, const struct totals *totals)
 		.cpu = first->pinned ? first->cpu : -1,
 		.memory_locked = run->memory_locked,
 		.realtime = first->realtime,
-		.seed = options->seed,
+		.seed = options->payload.seed,
 		.watches = watches,
 	};
 	char *json;

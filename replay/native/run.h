@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "payload.h"
 #include "stop.h"
 #include "target.h"
 
@@ -25,11 +26,12 @@ struct run_options {
 	struct lane_options lanes[MAX_LANES];
 	unsigned lane_count;
 	unsigned max_errors;
-	uint64_t seed;
+	struct payload_options payload; /* of all threads together */
 	int64_t spin_ns;
 	int cpu; /* of the first thread; -1: the last of those allowed */
 	bool realtime;
 	bool plain;
+	bool polled;
 	bool null_targets;
 	int64_t null_fail_row;
 	int null_fail_errno;

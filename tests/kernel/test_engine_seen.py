@@ -1,8 +1,5 @@
 """What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
 
-import os
-import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,36 +10,6 @@ from blkreel.traces.schema import FLAGS, OPS
 pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
-TRACING = Path("/sys/kernel/tracing")
-
-
-@pytest.fixture
-def issued_to(require_root):
-    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)]."""
-    if not (TRACING / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
-    if not (TRACING / "instances").is_dir():
-        pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
-    instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
-    instance.mkdir()
-    event = instance / "events/block/block_rq_issue"
-
-    def watch(drive):
-        device = Path(drive).stat().st_rdev
-        (event / "filter").write_text(f"dev == {os.major(device) << 20 | os.minor(device)}")
-        (instance / "trace_clock").write_text("global")
-        (event / "enable").write_text("1")
-
-        def seen():
-            (event / "enable").write_text("0")
-            found = re.findall(r"block_rq_issue: \S+ (\w+) (\d+) \(.*?\) (\d+) \+ (\d+)",
-                               (instance / "trace").read_text())
-            return [(kind, int(sector) * 512 % 2**64, int(sectors) * 512) for kind, _, sector, sectors in found]
-
-        return seen
-
-    yield watch
-    instance.rmdir()
 
 
 def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):
@@ -67,6 +34,18 @@ def test_a_timed_plan_is_issued_in_its_order(loop_drive, a_plan, issue, issued_t
     seen = issued_to(drive)
     issue(a_plan(offset, due_ns=due), target=drive)
     assert [at for _, at, _ in seen()] == offset.tolist()
+
+
+def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, issued_to):
+    """Far more at one moment than the drive's queue holds: what waits, waits in the plan's order."""
+    drive = loop_drive(64 * MIB)
+    offset = np.random.default_rng(6).permutation(16384)[:2000] * 4096
+    seen = issued_to(drive)
+    totals, records = issue(a_plan(offset, due_ns=np.zeros(2000, "i8")), target=drive)
+    assert [at for _, at, _ in seen()] == offset.tolist()
+    queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
+    assert totals["max_outstanding"] == min(queue, 1024)
+    assert totals["queue_full_ops"] > 0
 
 
 def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):

@@ -89,7 +89,7 @@ def replayed(loop_drive, tmp_path, monkeypatch):
         output = RunDirectory(tmp_path / f"run{len(runs)}", False)
         runs.append(output)
         try:
-            return Replay(plan, output, "label", 1, progress, False, engine).run()
+            return Replay(plan, output, "label", 1, progress, engine=engine).run()
         finally:
             for thread in threads:
                 thread.join()
@@ -119,8 +119,9 @@ def assert_untrustworthy(account, cause, words):
     assert account["verdict"]["level"] == "invalid"
     reasons = host_reasons(account)
     assert reasons
-    assert all(words in reason for reason in reasons), reasons
-    assert max(causes(account), key=lambda name: causes(account)[name]["late_ops"]) == cause
+    # Others may disturb it besides, and are named beside it.
+    assert any(words in reason for reason in reasons), reasons
+    assert causes(account)[cause]["late_ops"] > 0 or account["lateness"] is None
 
 
 def test_a_stopped_helper(replayed):

@@ -16,6 +16,8 @@ static struct target a_target(bool may_write)
 		.may_write = may_write,
 		.direct = true,
 		.realtime_priority = true,
+		.fua = true,
+		.write_cache = true,
 		.size_bytes = size_bytes,
 		.logical_block_bytes = 4096,
 		.discard_max_bytes = 1 << 30,
@@ -64,12 +66,30 @@ static void test_rows(void)
 		CHECK_EQUAL(check_row(&reads, 600, op, 0, 4096, "reading only"), -EROFS);
 		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, NULL), 0);
 	}
-	/* A flush has no place; a discard may be longer than any transfer. */
+	/* A flush has no place; all others may be of any length. */
 	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
 	writes.size_bytes = 1ll << 40;
 	CHECK_EQUAL(check_row(&writes, 600, OP_DISCARD, 0, 1ll << 39, NULL), 0);
-	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES, NULL), 0);
-	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES + 4096, "longer"), -E2BIG);
+	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, 1ll << 39, NULL), 0);
+}
+
+static void test_long_rows(void)
+{
+	static const int64_t kib = 1024, mib = 1 << 20;
+	struct target drive = a_target(true);
+
+	drive.max_io_bytes = 1280 * kib;
+	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 8 * mib;
+	/* Three requests of the kernel's and no part of a fourth. */
+	CHECK_EQUAL(target_piece_bytes(&drive), 3 * 1280 * kib);
+	CHECK(target_splits(&drive, OP_READ, 1280 * kib + 512) && !target_splits(&drive, OP_READ, 1280 * kib));
+	CHECK(target_splits(&drive, OP_DISCARD, 9 * mib) && !target_splits(&drive, OP_DISCARD, 8 * mib));
+	CHECK(target_splits(&drive, OP_WRITE_ZEROES, 9 * mib) && !target_splits(&drive, OP_WRITE_ZEROES, 8 * mib));
+	drive.max_io_bytes = 32 * mib;
+	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
+	drive.max_io_bytes = 0;
+	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
+	CHECK(target_splits(&drive, OP_WRITE, PIECE_MAX_BYTES + 512) && !target_splits(&drive, OP_WRITE, 2 * mib));
 }
 
 static void test_fidelity(void)
@@ -94,9 +114,40 @@ static void test_fidelity(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
 }
 
+/* Drives that lack FUA, or a cache that FUA and flushes would be for. */
+static void test_fidelity_of_caches(void)
+{
+	struct target drive = a_target(true);
+
+	drive.fua = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA), ALTERED_FUA_BY_FLUSH);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA | FLAG_PREFLUSH), ALTERED_FUA_BY_FLUSH);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PREFLUSH), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, 0), AS_PLANNED);
+	drive.write_cache = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, 0), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA | FLAG_PREFLUSH), ALTERED_FUA_WITHOUT_CACHE);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PREFLUSH), ALTERED_PREFLUSH_WITHOUT_CACHE);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PREFLUSH), ALTERED_FLUSH_WITHOUT_CACHE);
+}
+
+/* A class that the kernel takes for reads and writes only. */
+static void test_fidelity_of_priorities(void)
+{
+	struct target drive = a_target(true);
+
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PRIORITY_IDLE), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PRIORITY_BEST_EFFORT), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PRIORITY_IDLE), ALTERED_PRIORITY);
+	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
+}
+
 int main(void)
 {
 	test_rows();
+	test_long_rows();
 	test_fidelity();
+	test_fidelity_of_caches();
+	test_fidelity_of_priorities();
 	return 0;
 }

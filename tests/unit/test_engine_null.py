@@ -78,7 +78,6 @@ def test_an_empty_plan_is_a_run(a_plan, issue):
     ({"offset_bytes": [GIB - 4096], "length_bytes": 8192}, "outside"),
     ({"offset_bytes": [-4096]}, "outside"),
     ({"offset_bytes": [100]}, "aligned"),
-    ({"length_bytes": 17 << 20}, "longer"),
     ({"op": 9}, "unknown op"),
 ])
 def test_a_block_that_does_not_fit_is_refused_whole(a_plan, issue, row, says):
@@ -299,3 +298,17 @@ def run_script(body):
     with start_script(body) as process:
         out, _ = process.communicate(timeout=120)
     return process.returncode, out.decode().splitlines()
+
+
+def test_a_thread_that_never_rests_gives_its_real_time_priority_up(a_plan, issue):
+    """The kernel would stop it for 50 ms in one piece, every second."""
+    count = 35_000
+    due = np.arange(count, dtype="i8") * 20_000
+    plan = a_plan(np.zeros(count, "i8"), due_ns=due)
+    totals, _ = issue(plan, null_bytes=GIB, realtime=True)
+    if not totals["realtime"]:
+        pytest.skip("needs real-time priority: run it as root, or with `ulimit -r 1`")
+    assert totals["realtime_given_up"] >= 1
+    rests, _ = issue(a_plan(np.zeros(100, "i8"), due_ns=np.arange(100, dtype="i8") * 10_000_000), null_bytes=GIB,
+                     realtime=True)
+    assert rests["realtime_given_up"] == 0

@@ -58,7 +58,7 @@ def test_records_are_put_in_the_order_of_submission(ios, parts):
     given_back, sorter = [], InSubmitOrder()
     for part in in_parts(len(order), parts):
         rows = order[part]
-        given_back.append(sorter.take(submit[rows], submit[rows], complete[rows]))
+        given_back.append(sorter.take(submit[rows], submit[rows], complete[rows], 0))
     given_back.append(sorter.rest())
     seen = np.concatenate([columns[0] for columns in given_back if columns is not None])
     assert seen.tolist() == np.sort(submit).tolist()
@@ -69,10 +69,10 @@ def test_a_stuck_io_does_not_hold_all_others_in_memory():
     sorter, rows, given_back = InSubmitOrder(), 1 << 18, 0
     for number in range(12):
         submit = np.arange(rows) + number * rows
-        given = sorter.take(submit, submit, submit + 10)
+        given = sorter.take(submit, submit, submit + 10, 0)
         given_back += len(given[0]) if given else 0
         assert sorter._count <= arrivals.WINDOW_ROWS + rows
-    last = sorter.take(np.array([5]), np.array([5]), np.array([12 * rows]))
+    last = sorter.take(np.array([5]), np.array([5]), np.array([12 * rows]), 0)
     rest = sorter.rest()
     assert given_back + sum(len(columns[0]) for columns in (last, rest) if columns) == 12 * rows + 1
     assert sorter.misplaced == 1

@@ -93,7 +93,7 @@ def plan(tmp_path, target):
 def replay(plan, path, engine, force=False):
     output = RunDirectory(path, force)
     output.check()
-    return Replay(plan, output, "label", 1, progress, force, engine).run()
+    return Replay(plan, output, "label", 1, progress, force, engine=engine).run()
 
 
 def test_a_run_is_a_trace_that_names_its_source(plan, tmp_path):
@@ -239,7 +239,7 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
 def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
     engine = FakeEngine()
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    Preparation(target, state, 1, progress, engine).run()
+    Preparation(target, state, 1, progress, engine=engine).run()
     assert [sum(int(batch["length_bytes"].sum()) for batch in rows) for _, rows in engine.calls] == [8 << 20, 8 << 20]
     remembered = drive_state.load(target)
     assert (remembered.name, remembered.filled_bytes) == ("full", 8 << 20)
@@ -270,7 +270,7 @@ def test_a_preparation_that_fails_leaves_the_state_unknown(target):
 
     state = state_for("client", target.size_bytes, target.block_bytes, seed=1, rest_ns=0)
     with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
-        Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+        Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert drive_state.load(target).name is None
 
 
@@ -280,7 +280,7 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
             rows["status"][:] = -errno.EOPNOTSUPP
 
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert prepared.name == "full"
     assert "refused" in prepared.notes[0]
 
@@ -294,7 +294,7 @@ def test_rounds_go_on_until_they_are_steady(target):
 
     engine = FakeEngine(spoil)
     state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine).run()
+    prepared = Preparation(target, state, 1, progress, engine=engine).run()
     assert len(engine.calls) == 3 + 10
     assert prepared.notes[0].startswith("steady after 10 rounds")
     assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
@@ -306,7 +306,7 @@ def test_rounds_end_where_a_drive_never_settles(target):
         rows["complete_ns"] = rows["submit_ns"] + 5000
 
     engine = FakeEngine(spoil)
-    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine).run()
+    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine=engine).run()
     assert len(engine.calls) == 3 + 25
     assert prepared.notes[0].startswith("not steady after 25 rounds")
 

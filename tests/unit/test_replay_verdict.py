@@ -48,6 +48,23 @@ def test_at_the_limits_a_run_is_not_invalid():
 
 
 @pytest.mark.parametrize(("changes", "text"), [
+    ({"pace": {"factor": 2.0}}, "all times were divided by 2"),
+    ({"pace": {"streams": {"1": {"factor": 0.5}}}}, "all times of stream 1 were divided by 0.5"),
+    ({"pace": {"dependencies": "inferred"}}, "inferred from times alone"),
+    ({"hazards": 1234}, "1,234 I/Os met others over the same blocks"),
+])
+def test_what_a_run_has_to_say_of_itself(changes, text):
+    level, said = judged(changes)
+    assert level == "qualified"
+    assert re.search(text, said)
+
+
+def test_what_was_observed_needs_no_word():
+    pace = {"name": "dependent", "factor": None, "dependencies": "observed"}
+    assert judged({"pace": pace, "hazards": 0}) == judged({})
+
+
+@pytest.mark.parametrize(("changes", "text"), [
     ({"error_ops": 3, "first_error": "read of 4,096 bytes at 0: EIO"}, "3 I/Os failed.*EIO"),
     ({"completed_ops": 990}, "10 of 1,000 planned I/Os are missing"),
     ({"as_planned": False}, "not those of the plan"),
@@ -61,6 +78,7 @@ def test_at_the_limits_a_run_is_not_invalid():
     ({"partial": "interrupted"}, "partial: interrupted"),
     ({"certificate.host.suspended_ns": 10**10}, "asleep for 10.0 s"),
     ({"certificate.host.causes": {"records": STOPPED}}, "records were not taken away"),
+    ({"certificate.host.causes": {"stopped": STOPPED}}, "held up for 50.0 ms.*the process was stopped"),
     ({"certificate.host.causes": {"preempted": STOPPED}, "lateness": None}, "held up for 50.0 ms.*other work"),
     ({"environment.link": {"speed_gts": 8.0, "best_speed_gts": 16.0, "width": 4, "best_width": 4}}, "link runs at 8"),
 ])
@@ -77,7 +95,8 @@ def test_what_makes_a_run_invalid(changes, text):
     ({"underruns": 1}, "the plan came too late"),
     ({"foreign_ios": None}, "could not be counted"),
     ({"record_stalls": 2}, "records were not taken away in time 2 times"),
-    ({"certificate.host.causes": {"stopped": STOPPED}}, "held up for 5.0% of the time.*the process was stopped"),
+    ({"certificate.host.causes": {"kernel": STOPPED | {"longest_ns": 10**7}}}, "held up for 5.0% of the .*the kernel"),
+    ({"certificate.host.causes": {"plan": STOPPED}}, "held up for 5.0% of the time.*the plan did not"),
     ({"certificate.host.throttled": 3}, "heat slowed the processors down 3 times"),
 ])
 def test_what_qualifies_a_run(changes, text):
