@@ -22,7 +22,7 @@ class InSubmitOrder:
     def __init__(self):
         self.misplaced = 0
         self._waiting: list[tuple] = []
-        self._count = 0
+        self._count, self._sort_at = 0, _SORT_ROWS
         self._until_ns = np.iinfo(np.int64).min
 
     def take(self, submit_ns: np.ndarray, due_ns: np.ndarray, complete_ns: np.ndarray, until_ns: int) -> tuple | None:
@@ -31,7 +31,7 @@ class InSubmitOrder:
         """
         self._waiting.append((submit_ns.copy(), due_ns.copy(), complete_ns.copy()))
         self._count += len(submit_ns)
-        return self._sorted(until_ns) if self._count >= _SORT_ROWS else None
+        return self._sorted(until_ns) if self._count >= self._sort_at else None
 
     def rest(self) -> tuple | None:
         """All that is left."""
@@ -46,6 +46,8 @@ class InSubmitOrder:
             count = len(order) - WINDOW_ROWS // 2
         self._waiting = [tuple(column[count:] for column in columns)]
         self._count = len(order) - count
+        # What stays is sorted again: not before as much has come in addition.
+        self._sort_at = min(max(_SORT_ROWS, 2 * self._count), WINDOW_ROWS + _SORT_ROWS)
         if not count:
             return None
         self.misplaced += int(np.searchsorted(columns[0][:count], self._until_ns))
@@ -113,7 +115,7 @@ class Arrivals:
         if not len(submit_ns):
             return
         late_ns = submit_ns - due_ns
-        ordered_ns = np.sort(due_ns)
+        ordered_ns = np.sort(due_ns, kind="stable")  # quick where it is nearly in order, as here
         if self._last is not None:
             last_submit_ns, last_due_ns, last_late_ns = self._last
             submit_ns = np.concatenate([[last_submit_ns], submit_ns])

@@ -66,10 +66,10 @@ class InFlight:
 
     def _pass(self, starts_ns, ends_ns, until_ns):
         """From where it stands up to until_ns, with what begins and ends on the way."""
-        times_ns = np.maximum(np.concatenate([ends_ns, starts_ns]), self._at_ns)
-        steps = np.concatenate([np.full(len(ends_ns), -1), np.ones(len(starts_ns), np.int64)])
         # Beginnings before ends at one moment: an I/O that took no time must not count below nothing.
-        order = np.lexsort((-steps, times_ns))
+        times_ns = np.maximum(np.concatenate([starts_ns, ends_ns]), self._at_ns)
+        steps = np.concatenate([np.ones(len(starts_ns), np.int64), np.full(len(ends_ns), -1)])
+        order = np.argsort(times_ns, kind="stable")
         depths = np.concatenate([[self._depth], self._depth + np.cumsum(steps[order])])
         spans_ns = np.diff(np.concatenate([[self._at_ns], times_ns[order], [until_ns]]))
         self.time_ns += np.bincount(np.clip(depths, 0, _DEEPEST), weights=spans_ns, minlength=len(self.time_ns))
