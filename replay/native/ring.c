@@ -21,13 +21,14 @@ int ring_make(struct ring *ring, unsigned completions, bool plain, bool polled)
 		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
 		0,
 	};
+	const unsigned every = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | (polled ? IORING_SETUP_IOPOLL : 0);
 	size_t count = sizeof(ways) / sizeof(ways[0]);
 	int err = -EINVAL;
 
 	*ring = (struct ring){ .polled = polled };
 	for (size_t i = plain ? count - 1 : 0; i < count; i++) {
 		struct io_uring_params params = {
-			.flags = ways[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | (polled ? IORING_SETUP_IOPOLL : 0),
+			.flags = ways[i] | every,
 			.cq_entries = completions + SQ_ENTRIES,
 		};
 

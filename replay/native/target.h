@@ -28,10 +28,10 @@ enum fidelity {
 extern const char *const op_names[OP_COUNT];
 extern const char *const fidelity_names[FIDELITY_COUNT];
 
-/* A read or write that is longer goes to the kernel in pieces: buffers of this size are ready before the first deadline. */
+/* A longer read or write goes to the kernel in pieces: buffers of this size are ready before the first deadline. */
 #define PIECE_MAX_BYTES (4ll << 20)
 
-/* So much of one long row is with the kernel at a time: more than any drive works on, and a part of the payload's pool. */
+/* So much of one long row is with the kernel at a time: more than a drive works on, less than the payload's pool. */
 #define ROW_WINDOW_BYTES (8ll << 20)
 
 /* Of one run. */
@@ -81,7 +81,7 @@ bool target_lost_write_zeroes(const struct target *target);
 /* How many requests the kernel, or we, make of such a row at a time. */
 int64_t target_requests(const struct target *target, enum trace_op op, int64_t length_bytes);
 
-/* How long the pieces of a long read or write are: whole requests of the kernel's, so that the drive sees the same ones. */
+/* How long the pieces of a long row are: whole requests of the kernel's, so that the drive sees the same ones. */
 int64_t target_piece_bytes(const struct target *target);
 
 static inline int64_t row_at_once_bytes(int64_t length_bytes)

@@ -17,7 +17,8 @@
 static int submit_both(struct uring *uring, int64_t wait_ns)
 {
 	int64_t until_ns = wait_ns > 0 ? monotonic_ns() + wait_ns : 0;
-	int polled = ring_submit(&uring->polled, 0), err = ring_submit(&uring->ring, uring->polled.polling ? 0 : wait_ns);
+	int polled = ring_submit(&uring->polled, 0);
+	int err = ring_submit(&uring->ring, uring->polled.polling ? 0 : wait_ns);
 
 	while (!ring_look(&uring->polled) && uring->polled.polling && !ring_look(&uring->ring) &&
 	       monotonic_ns() < until_ns)
@@ -198,7 +199,8 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 	int err = -ENOMEM;
 
 	if (uring) {
-		uring->issuer = (struct issuer){ uring_queue_row, uring_submit, uring_reap, uring_features, uring_release };
+		uring->issuer = (struct issuer){ uring_queue_row, uring_submit, uring_reap, uring_features,
+						 uring_release };
 		uring->targets = options->targets;
 		uring->target_count = options->target_count;
 		uring->payload = options->payload;
