@@ -71,6 +71,12 @@ class History:
         return self._held[name][np.maximum(number - self._first, 0)]
 
 
+def last_of_all(number: np.ndarray, counts: np.ndarray, last: int) -> tuple[np.ndarray, int]:
+    """For each row the latest earlier one that counts, and the latest at all. last: of earlier batches, or NONE."""
+    latest = np.maximum.accumulate(np.where(counts, number, last))
+    return np.concatenate([[last], latest[:-1]]), int(latest[-1])
+
+
 def last_before(key: np.ndarray, number: np.ndarray, counts: np.ndarray, last: dict[int, int]) -> np.ndarray:
     """For each row the latest earlier one with the same key that counts, and `last` brought up to date.
 
