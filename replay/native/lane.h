@@ -12,6 +12,7 @@
 #include "issuer.h"
 #include "plan.h"
 #include "schedule.h"
+#include "watch.h"
 
 /* No row can be issued at the moment, whatever the time. */
 #define LANE_NOTHING INT64_MAX
@@ -23,6 +24,8 @@ struct lane {
 	unsigned outstanding;
 	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
 	bool starving;             /* the plan was not there when it was looked for */
+	int64_t starved_ns;        /* since when */
+	struct watch *watch;       /* of the thread that issues it; NULL: nobody does */
 	bool window_was_full;
 	int64_t underruns;
 	int64_t window_full; /* times that all rows known ahead were waiting */
