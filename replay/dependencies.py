@@ -68,6 +68,10 @@ class Observed:
         self._last_of_process: dict[int, int] = {}
         self._last_program = self._last_own = NONE
 
+    @property
+    def reach(self) -> int:
+        return self._history.reach
+
     def anchor(self, io: dict, source_row, submit_ns) -> dict[str, np.ndarray]:
         """The anchors of the next rows; io has tid, flags, latency_ns, waited_on, think_ns. submit_ns is the plan's."""
         process, kind = self._processes.of(io["tid"], io["flags"])

@@ -56,7 +56,7 @@ class History:
         Looked for among the last few thousand rows only; NONE where there is none.
         """
         end = latest + 1 - self._first
-        start = max(0, end - min(_CAUSE_ROWS, self.reach))
+        start = max(0, end - _CAUSE_ROWS, number - self.reach - self._first)
         mine = (self._held["kind"][start:end] & kind) != 0
         if process is not None:
             mine &= self._held["process"][start:end] == process
