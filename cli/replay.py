@@ -9,7 +9,7 @@ import click
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run
-from blkreel.replay import safety
+from blkreel.replay import calibrate, safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
 from blkreel.replay.memory import keep_small
@@ -96,6 +96,9 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
         return 0
     safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
                      argv=["blkreel", *sys.argv[1:]])
+    warning = calibrate.warning_for(plan.total_ios, plan.duration_ns)
+    if warning:
+        print(f"blkreel: warning: {warning}", file=sys.stderr)
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
                      Payload(compressible, duplicates), polled, last_use=True).run()
     if as_json:

@@ -2,6 +2,7 @@
 
 import json
 
+from blkreel.replay.certificate import certificate_lines
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _ANCHORED = {"waited": "wait for another's completion", "followed": "follow their thread's last one",
@@ -100,6 +101,8 @@ def show_run(account, directory) -> None:
         print(f"  issued by {_threads(threads)}")
     if account["hazards"]:
         print(f"  hazards: {account['hazards']:,} I/Os met others over the same blocks, as they had not in the trace")
+    for line in certificate_lines(account):
+        print(f"  {line}")
     verdict = account["verdict"]
     print(f"  {verdict['level']}")
     for reason in verdict["reasons"]:

@@ -64,6 +64,10 @@ class DrivePlan:
         return sum(self.survey.bytes.get(name, 0) for name in CHANGING) * self.mapping.copies
 
     @property
+    def discarded_bytes(self) -> int:
+        return self.survey.bytes.get("discard", 0) * self.mapping.copies
+
+    @property
     def writes(self) -> bool:
         """Whether anything on the drive changes, by the plan or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0

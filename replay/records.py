@@ -89,6 +89,9 @@ class RunRecords:
             return
         finished = complete_ns >= submit_ns
         latency_ns = np.where(finished, complete_ns - submit_ns, -1)
+        # First: what is counted is in the file, whatever happens. And at once: a kill loses what is not there yet.
+        kept = {name: rows[name] for name in _KEPT}
+        self._spool.write({**kept, "latency_ns": latency_ns, "device": rows["target"]})
         self.issued.add(rows)
         self.completed_ops += int(finished.sum())
         first_ns = int(submit_ns.min())
@@ -98,8 +101,6 @@ class RunRecords:
         self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
         self._count(rows)
         self._take_own(rows)
-        kept = {name: rows[name] for name in _KEPT}
-        self._spool.append({**kept, "latency_ns": latency_ns, "device": rows["target"]})
 
     @property
     def wall_ns(self) -> int:

@@ -44,6 +44,7 @@ int engine_init(struct engine *engine)
 
 		if (err)
 			return err;
+		engine->lanes[i].watch = &engine->watch;
 		engine->depth += engine->lanes[i].depth;
 		engine->watches_hazards |= engine->lanes[i].plan.captured;
 	}
@@ -71,10 +72,14 @@ static uint32_t outstanding(const struct engine *engine)
 	return engine->depth - engine->free_count;
 }
 
-static int64_t requests_of(const struct target *target, int64_t length_bytes)
+/* What the kernel makes of a row: it cuts each kind to the size that the drive takes of it. */
+static int64_t requests_of(const struct target *target, int op, int64_t length_bytes)
 {
-	return target->max_io_bytes && length_bytes > target->max_io_bytes ?
-		       (length_bytes + target->max_io_bytes - 1) / target->max_io_bytes : 1;
+	int64_t most_bytes = op == OP_DISCARD	   ? target->discard_max_bytes :
+			     op == OP_WRITE_ZEROES ? target->write_zeroes_max_bytes :
+						     target->max_io_bytes;
+
+	return most_bytes && length_bytes > most_bytes ? (length_bytes + most_bytes - 1) / most_bytes : 1;
 }
 
 /*
@@ -89,15 +94,16 @@ static bool has_room(const struct engine *engine, const struct lane *lane, int64
 	const struct target *target;
 	int64_t length_bytes;
 	int16_t which;
+	int8_t op;
 
 	if (lane->outstanding == lane->depth)
 		return false;
 	if (due_ns < 0)
 		return true;
-	lane_peek(lane, &which, &length_bytes);
+	lane_peek(lane, &which, &op, &length_bytes);
 	target = &engine->targets[which];
 	return !target->queue_requests || !engine->requests[which] ||
-	       engine->requests[which] + requests_of(target, length_bytes) <= target->queue_requests;
+	       engine->requests[which] + requests_of(target, op, length_bytes) <= target->queue_requests;
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -123,7 +129,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
-	io->requests = requests_of(target, io->length_bytes);
+	io->requests = requests_of(target, io->op, io->length_bytes);
 	engine->requests[io->target] += io->requests;
 	engine->totals.split += target_splits(target, io->op, io->length_bytes);
 	if (io->op == OP_WRITE) {
@@ -198,12 +204,16 @@ static void count_lateness(struct engine *engine, const struct lane *lane, struc
 		totals->min_lateness_ns = lateness_ns;
 	if (lateness_ns > totals->max_lateness_ns)
 		totals->max_lateness_ns = lateness_ns;
-	if (io->due_ns <= lane->queue_was_full_ns) {
+	/* A queue that what had piled up here has filled says nothing of the drive. */
+	if (io->due_ns <= lane->queue_was_full_ns && !watch_explains(&engine->watch, lateness_ns)) {
 		io->flags |= FLAG_QUEUE_FULL;
 		totals->queue_full++;
-	} else if (lateness_ns > totals->max_host_lateness_ns) {
-		totals->max_host_lateness_ns = lateness_ns;
+		return;
 	}
+	if (lateness_ns > totals->max_host_lateness_ns)
+		totals->max_host_lateness_ns = lateness_ns;
+	if (lateness_ns > WATCH_TOLD_NS)
+		watch_late(&engine->watch, io->due_ns, io->submit_ns);
 }
 
 /* Sends what is prepared, stamped with submit_ns, then may sleep for a completion. */
@@ -290,6 +300,7 @@ static bool take_completions(struct engine *engine)
 		engine->totals.record_stalls += !engine->stalled;
 		engine->stalled = true;
 		sleep_ns(LOOK_AGAIN_NS);
+		watch_held_up(&engine->watch, PART_RECORDS, run_time_ns(engine));
 		return false;
 	}
 	engine->stalled = false;
@@ -333,6 +344,7 @@ struct outlook {
 	int64_t due_ns; /* of the next row that a lane has room for; LANE_NOTHING */
 	bool starving;  /* a plan is not there yet */
 	bool full;      /* a row is due, and its lane's depth reached */
+	bool behind;    /* ... and it has a deadline */
 	bool ended;     /* nothing is left to issue */
 };
 
@@ -346,12 +358,23 @@ static struct outlook look_out(struct engine *engine, int64_t now_ns)
 
 		outlook.starving |= lane->starving;
 		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
-		if (due_ns <= now_ns && !has_room(engine, lane, due_ns))
+		if (due_ns <= now_ns && !has_room(engine, lane, due_ns)) {
 			outlook.full = true;
-		else if (due_ns < outlook.due_ns)
+			outlook.behind |= due_ns >= 0;
+		} else if (due_ns < outlook.due_ns) {
 			outlook.due_ns = due_ns;
+		}
 	}
 	return outlook;
+}
+
+/* Tells the watch that the loop rests for so long; 0: it spins until the next deadline. */
+static void rest(struct engine *engine, const struct outlook *outlook, int64_t now_ns, int64_t wait_ns)
+{
+	if (wait_ns > 0)
+		watch_rest(&engine->watch, now_ns, now_ns + wait_ns, outlook->behind ? REST_SLEEPS_BEHIND : REST_SLEEPS);
+	else if (outlook->due_ns != LANE_NOTHING)
+		watch_rest(&engine->watch, now_ns, outlook->due_ns, REST_SPINS);
 }
 
 /*
@@ -411,12 +434,17 @@ static void issue_lanes(struct engine *engine)
 		int64_t now_ns = run_time_ns(engine), wait_ns;
 		struct outlook outlook;
 
+		watch_turn(&engine->watch, now_ns);
 		if (engine->realtime && !engine->realtime_given_up && now_ns - engine->rested_ns > MOST_RESTLESS_NS)
 			give_up_realtime(engine);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
+			if (!engine->free_count) {
+				outlook = look_out(engine, now_ns);
+				rest(engine, &outlook, now_ns, NAP_NS);
+			}
 			submit_batch(engine, now_ns, engine->free_count ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
@@ -440,6 +468,7 @@ static void issue_lanes(struct engine *engine)
 		if (engine->stalled)
 			continue;
 		wait_ns = idle_ns(engine, &outlook, now_ns);
+		rest(engine, &outlook, now_ns, wait_ns);
 		if (wait_ns > 0)
 			sleep_for_completion(engine, wait_ns);
 		else
@@ -469,7 +498,10 @@ void engine_run(struct engine *engine, int64_t start_ns)
 
 	getrusage(RUSAGE_THREAD, &before);
 	engine->start_ns = start_ns;
+	progress_set(&engine->records->progress.start_monotonic_ns, start_ns);
+	watch_start(&engine->watch, start_ns);
 	issue_lanes(engine);
+	watch_end(&engine->watch, run_time_ns(engine));
 	drain(engine);
 	getrusage(RUSAGE_THREAD, &after);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;

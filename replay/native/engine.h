@@ -12,6 +12,7 @@
 #include "lane.h"
 #include "records.h"
 #include "totals.h"
+#include "watch.h"
 
 struct engine {
 	/* Given by the caller. */
@@ -23,6 +24,7 @@ struct engine {
 	unsigned target_count;
 	struct stop *stop;
 	struct totals totals;
+	struct watch watch;   /* initialized in the issuing thread */
 	unsigned depth;       /* of all lanes together */
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	int64_t payload_bytes; /* of data to write that are kept ready */

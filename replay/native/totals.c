@@ -186,6 +186,9 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_number(out, "target_bytes", how->targets[0].size_bytes);
 	write_number(out, "logical_block_bytes", how->targets[0].logical_block_bytes);
 	fprintf(out, "\"features\": %s, ", how->features);
+	fputs("\"watch\": ", out);
+	watch_write_json(out, how->watches, how->thread_count);
+	fputs(", ", out);
 	write_string(out, "stopped", how->stopped);
 	fputs("\"engine\": 1}", out);
 	if (fclose(out)) {

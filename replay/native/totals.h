@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "target.h"
+#include "watch.h"
 
 struct totals {
 	int64_t issued[OP_COUNT];
@@ -63,6 +64,7 @@ struct circumstances {
 	bool memory_locked;
 	bool realtime;
 	uint64_t seed;
+	const struct watch *const *watches; /* of each thread */
 };
 
 /* The end block's JSON; to be freed. NULL: no memory. */

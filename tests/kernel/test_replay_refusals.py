@@ -213,8 +213,7 @@ def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path)
                      "-o", tiny_filesystem / "run", check=False)
     assert result.returncode == 1
     assert "no space left" in result.stderr
-    assert f"blkreel recover {tiny_filesystem}/run/records.parquet" in result.stderr
-    assert not (tiny_filesystem / "run/records.parquet").exists()
+    assert not (tiny_filesystem / "run").exists(), "not one block of records has room there"
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

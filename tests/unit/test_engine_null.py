@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import helpers_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -252,18 +253,6 @@ def test_a_killed_helper_is_an_error(a_plan, issue):
 def test_the_flag_of_a_full_queue_is_ours_to_set(a_plan, issue):
     totals, records = issue(a_plan([0, 0], flags=FLAGS["queue_full"] | FLAGS["sync"]), null_bytes=GIB)
     assert set(records["flags"]) == {FLAGS["sync"]}
-
-
-def helpers_of(pid):
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = stat.read_text().partition("(")[2].rpartition(") ")
-        except OSError:
-            continue
-        if name == "blkreel-replay" and rest.split()[1] == str(pid) and rest[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
 
 
 def ends_within(pid, seconds):

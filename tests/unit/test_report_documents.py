@@ -265,3 +265,12 @@ def test_command_refuses_what_is_no_trace(blkreel, tmp_path, content):
         result = blkreel(command, path, "-o", tmp_path / "out.html", check=False)
         assert result.returncode == 1 and "Traceback" not in result.stderr and str(path) in result.stderr
         assert not (tmp_path / "out.html").exists()
+
+
+def test_a_report_says_what_held_the_replay_up(tmp_path, runs):
+    present.report(runs[0], tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    assert "In flight while busy, mean" in page
+    assert "other work had its processor" in page
+    present.report(write_trace(tmp_path / "t.parquet"), tmp_path / "trace.html")
+    assert "In flight while busy" not in (tmp_path / "trace.html").read_text()
