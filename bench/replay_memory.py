@@ -5,7 +5,9 @@
 Makes a synthetic trace, then replays it twice, as fast as possible, on a target that completes at once (nil:SIZE):
 the first replay may have to read the trace through, the second knows it. Memory is looked at from outside, ten times
 a second, in /proc/PID/smaps_rollup and the peak that the kernel keeps itself (VmHWM). The first I/O is there when the
-engine's first rows are in the spool of the run.
+engine's first rows are in the spool of the run, which is up to half a second after they were issued. The start alone is
+then timed some times more: these replays are interrupted at their first I/O. Beside the time stands the processor's,
+which other work on the machine does not change.
 
 Shapes: random (4 KiB at any place of 1 TiB, half of them reads), sequential (64 KiB, a tenth of them reads),
 hot (4 KiB within 64 GiB), sectors (512 bytes within 64 GiB).
@@ -15,6 +17,8 @@ import argparse
 import json
 import os
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -54,10 +58,10 @@ def make_trace(path, rows, shape):
 class Watched:
     """A replay under way. peak_kb: of each process by its name, VmHWM and the greatest PSS seen."""
 
-    def __init__(self, words, run):
+    def __init__(self, words, run, only_start=False):
         self.peaks = {}
         self.total_pss_kb = self.total_rss_kb = 0
-        self.first_io_s = self.replay_s = None
+        self.first_io_s = self.first_io_cpu_s = None
         started = time.monotonic()
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         rows = run / ".records.parquet.spool/rows.blocks"
@@ -65,6 +69,9 @@ class Watched:
             self._look()
             if self.first_io_s is None and rows.exists() and rows.stat().st_size > 1000:
                 self.first_io_s = time.monotonic() - started
+                self.first_io_cpu_s = sum(map(cpu_seconds, [self._process.pid, *children_of(self._process.pid)]))
+                if only_start:
+                    self._process.send_signal(signal.SIGINT)
             time.sleep(0.02 if self.first_io_s is None else 0.1)
         self.seconds = time.monotonic() - started
         self.output, self.errors = self._process.communicate()
@@ -97,6 +104,19 @@ def children_of(pid):
     return [one for child in found for one in (child, *children_of(child))]
 
 
+def cpu_seconds(pid):
+    """Of all its threads until now."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def spread(values):
+    return f"{statistics.median(values):.2f} [{min(values):.2f} .. {max(values):.2f}]"
+
+
 def fields_of(path):
     """`Pss:   123 kB` as {"Pss": 123}."""
     return {name: int(value.split()[0]) for name, _, value in
@@ -109,6 +129,8 @@ def main():
     parser.add_argument("--shape", choices=SHAPES, action="append", help="one or several; all where none is given")
     parser.add_argument("--size", default="4TiB", help="of the target")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--only-starts", action="store_true", help="of a trace that was kept, without whole replays")
     parser.add_argument("--keep", action="store_true", help="leave the traces there for the next time")
     parser.add_argument("replay", nargs="*", help="more options for blkreel replay, behind --")
     wanted = parser.parse_args()
@@ -123,11 +145,16 @@ def main():
                 make_trace(trace, wanted.rows, shape)
             print(f"\n{shape}: {trace.stat().st_size / 1e6:,.0f} MB")
             os.environ["BLKREEL_CACHE_DIR"], os.environ["BLKREEL_STATE_DIR"] = str(work / "cache"), str(work / "state")
-            shutil.rmtree(work / "cache", ignore_errors=True)
-            for turn in ("first", "again"):
-                shutil.rmtree(run, ignore_errors=True)
-                report(turn, Watched([command, "replay", trace, "--on", f"nil:{wanted.size}", "--pace", "asap",
-                                      "-o", run, "--json", "--no-prefill", *wanted.replay], run), wanted.rows)
+            if not wanted.only_starts:
+                shutil.rmtree(work / "cache", ignore_errors=True)
+            words = [command, "replay", trace, "--on", f"nil:{wanted.size}", "--pace", "asap", "-o", run, "--json",
+                     "--force", "--no-prefill", *wanted.replay]
+            for turn in () if wanted.only_starts else ("first", "again"):
+                report(turn, Watched(words, run), wanted.rows)
+            starts = [Watched(words, run, only_start=True) for _ in range(wanted.starts)]
+            if starts:
+                print(f"  {len(starts)} starts: first I/O seen after {spread([one.first_io_s for one in starts])} s, "
+                      f"{spread([one.first_io_cpu_s for one in starts])} s of processor time; {machine()}")
         finally:
             shutil.rmtree(work if not wanted.keep else run, ignore_errors=True)
 
