@@ -12,6 +12,7 @@ from blkreel.cli.replay_shown import paced, show_plan, show_run
 from blkreel.replay import calibrate, safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
+from blkreel.replay.memory import keep_small
 from blkreel.replay.pace import parse_paces
 from blkreel.replay.payload import Payload
 from blkreel.replay.plan import plan_trace
@@ -72,6 +73,7 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
     sudo blkreel replay both.parquet --on 0=/dev/loop5 --on 1=/dev/loop6 -o run-both/ --pace x2
     """
+    keep_small()
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': the directory of the run.")
     idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
@@ -98,7 +100,7 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     if warning:
         print(f"blkreel: warning: {warning}", file=sys.stderr)
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
-                     Payload(compressible, duplicates), polled).run()
+                     Payload(compressible, duplicates), polled, last_use=True).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

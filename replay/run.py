@@ -22,6 +22,7 @@ from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
 from .streams import ranges
+from .target import engine_options
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
@@ -30,7 +31,7 @@ _PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
-                  "features")
+                  "features", "lanes", "window_full")
 _DIED = "the replay died before its end"
 
 
@@ -38,7 +39,8 @@ _DIED = "the replay died before its end"
 class Replay:
     """Carries one plan out. The target was found safe, and the output checked, before run() is called.
 
-    progress(step, total) gives a context manager whose task has update(done, detail).
+    progress(step, total) gives a context manager whose task has update(done, detail). last_use: whether the plan is
+    not needed again, so that it may let go of what it has prepared for.
     """
 
     plan: Plan
@@ -50,6 +52,7 @@ class Replay:
     payload: Payload = Payload()
     polled: bool = False
     engine: object = run_engine
+    last_use: bool = False
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -79,6 +82,8 @@ class Replay:
                 spool.discard()
                 self.output.abandon()
                 raise
+            if self.last_use:
+                self.plan.forget_blocks()
             wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
                                                 drive.discarded_bytes) for drive in self.plan.drives]
             try:
@@ -88,6 +93,7 @@ class Replay:
             for index, tell in enumerate(wrote):
                 moved = self._records.moved(index)
                 tell(moved.changed_bytes, moved.bytes["discard"])
+        self._name_source()
         account = self.account(self._partial())
         try:
             spool.finish({**self._metadata(), "run": account})
@@ -110,10 +116,9 @@ class Replay:
         timed = plan.duration_ns is not None
         total = max(plan.duration_ns / 1e9, 1e-3) if timed else plan.total_ios
         lanes = [self._watched(lane) for lane in plan.lanes()]
-        paths = tuple(target.path for target in plan.targets)
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
-        options = EngineOptions(target=paths if len(paths) > 1 else paths[0], depth=lanes[0].depth, seed=self.seed,
+        options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces),
                                 may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
         noted_at = time.monotonic()
@@ -161,6 +166,7 @@ class Replay:
             self.output.abandon()
             return error
         records = self.output.records
+        self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
         except BlkreelError:
@@ -203,6 +209,7 @@ class Replay:
             "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
+            "own_wall_ns": records.own_wall_ns,
             "drift_ns": records.lateness.drift_ns(),
             "lateness": records.lateness.account(),
             "underruns": end.get("underruns", 0),
@@ -241,6 +248,10 @@ class Replay:
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         return self.plan.source()
+
+    def _name_source(self) -> None:
+        """After the run: a long trace takes longer to be summed than anybody waits for a start."""
+        self._source["sha256"] = self.plan.source_sha256()
 
     def _metadata(self) -> dict:
         """What a run has in common with a trace."""

@@ -26,6 +26,8 @@ def judge(run: dict) -> dict:
 def _invalid(run) -> Iterator[str]:
     if run["partial"]:
         yield f"the run is partial: {run['partial']}"
+    if (run.get("drive") or {}).get("kind") == "nil":
+        yield "there was no drive: what was measured is this machine and blkreel"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
         yield f"{run['error_ops']:,} I/Os failed{first}"

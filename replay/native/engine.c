@@ -72,10 +72,14 @@ static uint32_t outstanding(const struct engine *engine)
 	return engine->depth - engine->free_count;
 }
 
-static int64_t requests_of(const struct target *target, int64_t length_bytes)
+/* What the kernel makes of a row: it cuts each kind to the size that the drive takes of it. */
+static int64_t requests_of(const struct target *target, int op, int64_t length_bytes)
 {
-	return target->max_io_bytes && length_bytes > target->max_io_bytes ?
-		       (length_bytes + target->max_io_bytes - 1) / target->max_io_bytes : 1;
+	int64_t most_bytes = op == OP_DISCARD	   ? target->discard_max_bytes :
+			     op == OP_WRITE_ZEROES ? target->write_zeroes_max_bytes :
+						     target->max_io_bytes;
+
+	return most_bytes && length_bytes > most_bytes ? (length_bytes + most_bytes - 1) / most_bytes : 1;
 }
 
 /*
@@ -90,15 +94,16 @@ static bool has_room(const struct engine *engine, const struct lane *lane, int64
 	const struct target *target;
 	int64_t length_bytes;
 	int16_t which;
+	int8_t op;
 
 	if (lane->outstanding == lane->depth)
 		return false;
 	if (due_ns < 0)
 		return true;
-	lane_peek(lane, &which, &length_bytes);
+	lane_peek(lane, &which, &op, &length_bytes);
 	target = &engine->targets[which];
 	return !target->queue_requests || !engine->requests[which] ||
-	       engine->requests[which] + requests_of(target, length_bytes) <= target->queue_requests;
+	       engine->requests[which] + requests_of(target, op, length_bytes) <= target->queue_requests;
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -124,7 +129,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
-	io->requests = requests_of(target, io->length_bytes);
+	io->requests = requests_of(target, io->op, io->length_bytes);
 	engine->requests[io->target] += io->requests;
 	engine->totals.split += target_splits(target, io->op, io->length_bytes);
 	if (io->op == OP_WRITE) {

@@ -93,7 +93,7 @@ static void take_waiting(struct lane *lane, struct io *io)
 	schedule_pop(&lane->schedule);
 }
 
-void lane_peek(const struct lane *lane, int16_t *target, int64_t *length_bytes)
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes)
 {
 	const struct plan_block *block = lane->plan.current;
 	const struct waiting_row *row;
@@ -101,10 +101,12 @@ void lane_peek(const struct lane *lane, int16_t *target, int64_t *length_bytes)
 	if (lane->plan.anchored) {
 		row = schedule_first(&lane->schedule);
 		*target = row->target;
+		*op = row->op;
 		*length_bytes = row->length_bytes;
 		return;
 	}
 	*target = block->target ? block->target[lane->plan.next] : 0;
+	*op = block->op[lane->plan.next];
 	*length_bytes = block->length_bytes[lane->plan.next];
 }
 

@@ -39,8 +39,8 @@ int lane_init(struct lane *lane);
 /* The deadline of the row that comes next, -1 for one without; LANE_NOTHING where there is none now. */
 int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
 
-/* Where the row goes that comes next, and how long it is. */
-void lane_peek(const struct lane *lane, int16_t *target, int64_t *length_bytes);
+/* Where the row goes that comes next, what it is, and how long. */
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes);
 
 /* Takes that row: fills in what of `io` comes from the plan. */
 void lane_take(struct lane *lane, struct io *io);

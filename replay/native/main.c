@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include "host.h"
 #include "message.h"
 #include "run.h"
+
+#define THREAD_STACK_BYTES (256u << 10)
 
 static struct stop stop;
 
@@ -250,6 +253,18 @@ static int open_targets(struct target *targets, const struct options *options, c
 	return 0;
 }
 
+/* What is mapped gets locked, and a thread's stack is 8 MiB of it by default. */
+static void keep_stacks_small(void)
+{
+	pthread_attr_t attributes;
+
+	if (pthread_attr_init(&attributes))
+		return;
+	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
+		pthread_setattr_default_np(&attributes);
+	pthread_attr_destroy(&attributes);
+}
+
 int main(int argc, char **argv)
 {
 	static struct target targets[MAX_TARGETS];
@@ -263,6 +278,7 @@ int main(int argc, char **argv)
 		return EXIT_WRONG_USAGE;
 	}
 	catch_signals();
+	keep_stacks_small();
 	options.run.targets = targets;
 	code = open_targets(targets, &options, argv + optind);
 	if (!code)

@@ -159,12 +159,19 @@ static void queue_discard(struct uring *uring, struct io *io, uint32_t slot)
 	address(&uring->ring, sqe, slot);
 }
 
-/* With REQ_NOUNMAP, as BLKZEROOUT has it: the drive keeps the blocks allocated. */
+/*
+ * To zero a range is to keep its blocks allocated (REQ_NOUNMAP); a hole, on a
+ * drive, is zeros that the drive may also unmap, and fails where it has no such
+ * command instead of writing zeros.
+ */
 static void queue_write_zeroes(struct uring *uring, struct io *io, uint32_t slot)
 {
+	const struct target *target = &uring->targets[io->target];
+	bool may_unmap = (io->flags & FLAG_MAY_UNMAP) && target->block_device && target->write_zeroes_max_bytes;
 	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
 
-	io_uring_prep_fallocate(sqe, fd_of(&uring->ring, uring, io), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+	io_uring_prep_fallocate(sqe, fd_of(&uring->ring, uring, io),
+				(may_unmap ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE,
 				io->offset_bytes, io->length_bytes);
 	address(&uring->ring, sqe, slot);
 }

@@ -254,7 +254,9 @@ def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
     # All due at once with room for two: all but the first must wait for the drive, and say so.
     totals, records = issue(a_plan(random_blocks(500), due_ns=0), target=drive, depth=2)
     marked = (records["flags"] & FLAGS["queue_full"]) != 0
-    assert totals["queue_full_ops"] == marked.sum() >= 490
+    # Rows that this machine made late are its own, even where the queue was full by then.
+    held_up = sum(cause["late_ops"] for cause in totals["watch"]["causes"].values())
+    assert totals["queue_full_ops"] == marked.sum() >= 490 - held_up
     assert totals["max_outstanding"] == 2
     assert totals["max_host_lateness_ns"] <= totals["max_lateness_ns"]
     # And where the queue never fills, nothing is.

@@ -59,6 +59,17 @@ def test_a_pace_says_what_it_may_claim(pace, idle, title, claims):
     assert claims in document.claim(each)
 
 
+def test_a_run_on_several_drives_names_them_all():
+    drives = [{"name": "nvme0n1", "model": "Fast 1", "kind": "disk", "size_bytes": 10**12, "serial_hash": "aa"},
+              {"name": "loop3", "model": "", "kind": "loop", "size_bytes": 1 << 30}]
+    shown = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": drives}, metadata={}))
+    assert shown["name"] == "nvme0n1 and loop3"
+    assert columns.drive_words(shown).startswith("Fast 1, 1")
+    assert "and loop device, 1" in columns.drive_words(shown)
+    alone = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": None}, metadata={}))
+    assert alone == drives[0]
+
+
 def test_document_is_json_and_says_its_version(compared):
     assert json.loads(json.dumps(compared)) == compared
     assert compared["version"] == 1 and compared["parameters"] == {"burst_gap_ns": 100 * MS}

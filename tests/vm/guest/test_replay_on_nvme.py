@@ -10,7 +10,6 @@ from blkreel.traces.schema import FLAGS, OPS
 from tests.vm.guest.test_nvme_commands import commands_of  # noqa: F401
 
 MIB = 1 << 20
-DEALLOCATE = 0x200  # of a write-zeroes command's control word
 
 
 def attribute(drive, name):
@@ -122,12 +121,21 @@ def test_long_rows_arrive_without_a_gap(a_plan, issue, nvme, commands_of):  # no
         assert sum(size for _, size in seen) == length
 
 
-def test_zeroes_leave_the_blocks_allocated(a_plan, issue, nvme, tracing):
-    tracing.enable("nvme/nvme_setup_cmd")
-    issue(a_plan([0, MIB], op=OPS["write_zeroes"], length_bytes=65536), target=nvme, may_write=True)
-    controls = re.findall(r"nvme_cmd_write_zeroes .*?(?:ctrl|control)=(\w+)", tracing.text())
-    assert len(controls) == 2
-    assert not any(int(control, 0) & DEALLOCATE for control in controls)
+def test_zeroes_unmap_only_where_they_may(a_plan, issue, scsi_debug, tracing):
+    """On a SCSI drive that zeroes and unmaps with one command: this one's trace tells the bit that says which."""
+    tracing.enable("scsi/scsi_dispatch_cmd_start")
+    flags = np.array([0, FLAGS["may_unmap"], 0, FLAGS["may_unmap"]])
+    totals, records = issue(a_plan(np.arange(4) * MIB, op=OPS["write_zeroes"], length_bytes=65536, flags=flags),
+                            target=scsi_debug.path, may_write=True, depth=1)
+    assert set(records["status"]) == {0} and totals["altered"] == {}
+    assert re.findall(r"WRITE_SAME\w* .*?unmap=(\d)", tracing.text()) == ["0", "1"] * 2
+
+
+def test_a_capture_tells_zeroes_that_may_unmap(rows_of, nvme):
+    rows = rows_of(nvme, f"fallocate --zero-range --keep-size --length 64KiB {nvme};"
+                         f" fallocate --punch-hole --offset 1MiB --length 64KiB {nvme}")
+    zeroes = rows[rows.op == OPS["write_zeroes"]]
+    assert (zeroes["flags"] & FLAGS["may_unmap"] != 0).tolist() == [False, True]
 
 
 def test_without_a_cache_flushes_are_told(a_plan, issue, drive_without_cache, commands_of):  # noqa: F811
