@@ -126,6 +126,16 @@ static int refuse_open(const char *path, int err)
 	}
 }
 
+/*
+ * What may be outstanding so that the kernel surely takes one more at once. It
+ * tells of a completion before it gives the place in the queue back, and an I/O
+ * scheduler keeps a quarter from writes.
+ */
+static int64_t with_margin(int64_t nr_requests)
+{
+	return nr_requests < 16 ? nr_requests : nr_requests - nr_requests / 4;
+}
+
 static int learn_block_device(struct target *target, dev_t device)
 {
 	uint64_t size_bytes;
@@ -144,7 +154,7 @@ static int learn_block_device(struct target *target, dev_t device)
 	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
 	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
 	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
-	target->queue_requests = target->bio_based ? 0 : queue_limit(device, "nr_requests");
+	target->queue_requests = target->bio_based ? 0 : with_margin(queue_limit(device, "nr_requests"));
 	target->fua = queue_limit(device, "fua");
 	target->write_cache = has_write_cache(device);
 	return 0;

@@ -54,7 +54,7 @@ struct target {
 	int64_t discard_max_bytes;
 	int64_t write_zeroes_max_bytes;
 	int64_t max_io_bytes; /* the kernel splits what is longer; 0: unknown */
-	int64_t queue_requests; /* that its queue holds; 0: no such limit, or unknown */
+	int64_t queue_requests; /* that its queue takes without delay; 0: no such limit, or unknown */
 };
 
 struct target_options {
