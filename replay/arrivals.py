@@ -9,7 +9,7 @@ _OCTAVES = 45
 
 # A row that takes longer than this to complete finds its place taken; so does one that so many others overtook.
 WINDOW_NS = 10**9
-WINDOW_ROWS = 1 << 20
+WINDOW_ROWS = 1 << 18
 _SORT_ROWS = 1 << 16
 
 

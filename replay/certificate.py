@@ -114,6 +114,13 @@ class Certificate:
             self._replayed.add(submit_ns, complete_ns)
 
 
+def certified(run: dict) -> dict:
+    """The certificate of a run with what the rest of its account says of the same: all that a verdict on time needs."""
+    return {"lateness": run["lateness"], "drift_ns": run["drift_ns"], **run["certificate"],
+            "altered_ops": sum(run["altered"].values()), "dropped_ops": sum(run["dropped"].values()),
+            "underruns": run["underruns"], "record_stalls": run["record_stalls"]}
+
+
 def causes_text(run: dict) -> str:
     """What made I/Os late, the most first: `other work had its processor (12 times, 34.0 ms in all)`; "" unknown."""
     named = sorted(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]), reverse=True)

@@ -11,7 +11,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.units import format_count, format_ns
 
 from . import drive_state
-from .certificate import Certificate
+from .certificate import Certificate, certified
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
@@ -224,6 +224,7 @@ class Replay:
             "environment": self._environment,
             "seed": self.seed,
         }
+        account["certificate"] = certified(account)
         return {**account, "verdict": judge(account)}
 
     def _payload(self) -> dict | None:

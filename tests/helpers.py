@@ -14,8 +14,3 @@ def helpers_of(pid):
         if name == "blkreel-replay" and rest.split()[1] == str(pid) and rest[0] != "Z":
             found.append(int(stat.parent.name))
     return found
-
-
-def helper_of(pid):
-    (helper,) = helpers_of(pid)
-    return helper

@@ -118,6 +118,11 @@ def test_a_run_is_a_trace_that_names_its_source(plan, tmp_path):
     assert account["plan_ns"] == (ROWS - 1) * 10_000
     assert account["source"]["sha256"]
     assert account["verdict"]["level"] == "qualified", account["verdict"]
+    certificate = account["certificate"]
+    assert certificate["lateness"] == account["lateness"]
+    assert certificate["arrivals"]["changed"]["max_ns"] == 0
+    assert certificate["in_flight"]["captured"]["mean"] == certificate["in_flight"]["replayed"]["mean"] == 1
+    assert certificate["altered_ops"] == certificate["dropped_ops"] == certificate["underruns"] == 0
 
 
 def test_a_run_can_be_replayed_itself(plan, tmp_path, target):
