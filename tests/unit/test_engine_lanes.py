@@ -129,7 +129,7 @@ def test_an_anchor_that_cannot_be_is_refused(a_plan, issue, change, says):
 
 def test_each_lane_keeps_its_own_pace(a_plan):
     """A writer in time beside a reader at a fixed depth: neither waits for the other."""
-    timed = a_plan(np.arange(50) * 4096, due_ns=np.arange(50) * MS, stream=1)
+    timed = a_plan(np.arange(50) * 4096, due_ns=np.append(np.arange(49) * MS, 3000 * MS), stream=1)
     at_once = a_plan(np.arange(20 * BLOCK_ROWS) % 1000 * 4096, stream=2)
     totals, records = run_lanes([Lane([timed], 16), Lane([at_once], 4)])
     assert [lane["issued_ops"] for lane in totals["lanes"]] == [50, 20 * BLOCK_ROWS]
@@ -138,8 +138,8 @@ def test_each_lane_keeps_its_own_pace(a_plan):
     order = np.argsort(records["source_row"][~first])
     assert (np.diff(records["submit_ns"][~first][order]) >= 0).all()
     assert totals["max_outstanding"] <= 16 + 4
-    # The reader did not wait for the last write's deadline.
-    assert records["submit_ns"][~first].min() < 49 * MS
+    # The reader did not wait for the last write's deadline, which leaves it a thousand times what it needs.
+    assert records["complete_ns"][~first].max() < 3000 * MS
 
 
 def test_several_threads_share_one_clock(a_plan):
