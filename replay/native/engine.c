@@ -9,20 +9,12 @@
 
 #include "clock.h"
 #include "host.h"
+#include "outlook.h"
 
-/* The longest sleep: how late a signal that came just before it is seen. */
-#define NAP_NS (50 * NS_PER_MS)
-/*
- * How long to look for a completion before sleeping for one, where rows have
- * deadlines: to be woken takes time that the latency would include.
- */
-#define LOOK_NS 20000ll
 /* How long a thread may keep real-time priority without a sleep. */
 #define MOST_RESTLESS_NS (500 * NS_PER_MS)
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
-/* While the plan or room for records is missing: how often to look. */
-#define LOOK_AGAIN_NS 50000ll
 
 /* No deadline, and no queue of requests that would hold back the first row of a batch for its last. */
 static bool takes_rows_at_once(struct engine *engine)
@@ -67,35 +59,6 @@ static int64_t run_time_ns(const struct engine *engine)
 	return monotonic_ns() - engine->start_ns;
 }
 
-static uint32_t outstanding(const struct engine *engine)
-{
-	return engine->depth - engine->free_count;
-}
-
-/*
- * Whether the lane has room for its next row, and the drive's queue for one
- * with a deadline. What finds that queue full is not taken by the drive:
- * io_uring hands it to threads of its own, which send it later and in another
- * order. So it waits here, and is known to be late because of the drive. At a
- * fixed depth the depth that was asked for is kept.
- */
-static bool has_room(const struct engine *engine, const struct lane *lane, int64_t due_ns)
-{
-	const struct target *target;
-	int64_t length_bytes;
-	int16_t which;
-	int8_t op;
-
-	if (lane->outstanding == lane->depth)
-		return false;
-	if (due_ns < 0)
-		return true;
-	lane_peek(lane, &which, &op, &length_bytes);
-	target = &engine->targets[which];
-	return !target->queue_requests || !engine->requests[which] ||
-	       engine->requests[which] + target_requests(target, op, length_bytes) <= target->queue_requests;
-}
-
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
 static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns)
 {
@@ -136,44 +99,11 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->batch[engine->batch_count++] = slot;
 }
 
-/*
- * The lane whose row goes next: of those with a deadline that has come, the
- * earliest; then those without, in turn, so that none of them starves another
- * or keeps one with a deadline waiting. NULL: none can go.
- */
-static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
-{
-	struct lane *timed = NULL, *untimed = NULL;
-	int64_t earliest_ns = now_ns;
-	unsigned at = engine->next_lane;
-
-	for (unsigned i = 0; i < engine->lane_count; i++) {
-		struct lane *lane = &engine->lanes[at];
-		int64_t due_ns = lane_next_due_ns(lane, now_ns);
-
-		at = at + 1 == engine->lane_count ? 0 : at + 1;
-		if (due_ns > now_ns)
-			continue;
-		if (!has_room(engine, lane, due_ns)) {
-			lane->queue_was_full_ns = now_ns;
-		} else if (due_ns >= 0 && (!timed || due_ns < earliest_ns)) {
-			timed = lane;
-			earliest_ns = due_ns;
-		} else if (due_ns < 0 && !untimed) {
-			untimed = lane;
-		}
-	}
-	if (timed || !untimed)
-		return timed;
-	engine->next_lane = untimed + 1 == engine->lanes + engine->lane_count ? 0 : untimed + 1 - engine->lanes;
-	return untimed;
-}
-
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
 	while (engine->batch_count < engine->batch_rows) {
-		struct lane *lane = choose_lane(engine, now_ns);
+		struct lane *lane = outlook_choose_lane(engine, now_ns);
 
 		if (!lane)
 			return;
@@ -233,8 +163,8 @@ static void submit_batch(struct engine *engine, int64_t submit_ns, int64_t wait_
 		engine->totals.issued[io->op]++;
 	}
 	engine->batch_count = 0;
-	if (outstanding(engine) > engine->totals.max_outstanding)
-		engine->totals.max_outstanding = outstanding(engine);
+	if (engine_outstanding(engine) > engine->totals.max_outstanding)
+		engine->totals.max_outstanding = engine_outstanding(engine);
 }
 
 static void count_result(struct engine *engine, const struct io *io)
@@ -325,37 +255,8 @@ static void publish(struct engine *engine, int64_t now_ns)
 	progress_set(&progress->submitted, totals_sum(engine->totals.issued));
 	progress_set(&progress->completed, totals_sum(engine->totals.completed));
 	progress_set(&progress->errors, engine->totals.errors);
-	progress_set(&progress->outstanding, outstanding(engine));
+	progress_set(&progress->outstanding, engine_outstanding(engine));
 	progress_set(&progress->max_lateness_ns, late_ns == INT64_MIN ? 0 : late_ns);
-}
-
-/* When the next row could go, and whether rows or room to know them are missing. */
-struct outlook {
-	int64_t due_ns; /* of the next row that a lane has room for; LANE_NOTHING */
-	bool starving;  /* a plan is not there yet */
-	bool full;      /* a row is due, and its lane's depth reached */
-	bool behind;    /* ... and it has a deadline */
-	bool ended;     /* nothing is left to issue */
-};
-
-static struct outlook look_out(struct engine *engine, int64_t now_ns)
-{
-	struct outlook outlook = { .due_ns = LANE_NOTHING, .ended = true };
-
-	for (unsigned i = 0; i < engine->lane_count; i++) {
-		struct lane *lane = &engine->lanes[i];
-		int64_t due_ns = lane_next_due_ns(lane, now_ns);
-
-		outlook.starving |= lane->starving;
-		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
-		if (due_ns <= now_ns && !has_room(engine, lane, due_ns)) {
-			outlook.full = true;
-			outlook.behind |= due_ns >= 0;
-		} else if (due_ns < outlook.due_ns) {
-			outlook.due_ns = due_ns;
-		}
-	}
-	return outlook;
 }
 
 /* Tells the watch that the loop rests for so long; 0: it spins until the next deadline. */
@@ -365,32 +266,6 @@ static void rest(struct engine *engine, const struct outlook *outlook, int64_t n
 		watch_rest(&engine->watch, now_ns, now_ns + wait_ns, outlook->behind ? REST_SLEEPS_BEHIND : REST_SLEEPS);
 	else if (outlook->due_ns != LANE_NOTHING)
 		watch_rest(&engine->watch, now_ns, outlook->due_ns, REST_SPINS);
-}
-
-/*
- * How long there is nothing to do but to wait for a completion: 0 means spin
- * or go on, because a deadline is near or a row can be issued.
- */
-static int64_t idle_ns(const struct engine *engine, const struct outlook *outlook, int64_t now_ns)
-{
-	int64_t longest_ns = outlook->starving ? LOOK_AGAIN_NS : NAP_NS;
-
-	if (outlook->due_ns == LANE_NOTHING)
-		return outlook->ended && !outstanding(engine) ? 0 : longest_ns;
-	if (outlook->due_ns <= now_ns)
-		return 0;
-	return sleep_before(outlook->due_ns, now_ns, engine->spin_ns, longest_ns);
-}
-
-/*
- * Whether to look for a completion instead of sleeping for it: where times
- * count, and not for long. With its queue full the drive needs the processor
- * more than we do.
- */
-static bool looks(const struct engine *engine, const struct outlook *outlook, int64_t now_ns, int64_t active_ns)
-{
-	return outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS && !outlook->full &&
-	       !outlook->ended && outlook->due_ns > now_ns;
 }
 
 static void sleep_for_completion(struct engine *engine, int64_t wait_ns)
@@ -432,7 +307,7 @@ static void issue_lanes(struct engine *engine)
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
 			if (!engine->free_count) {
-				outlook = look_out(engine, now_ns);
+				outlook = outlook_now(engine, now_ns);
 				rest(engine, &outlook, now_ns, NAP_NS);
 			}
 			submit_batch(engine, now_ns, engine->free_count ? 0 : NAP_NS);
@@ -445,19 +320,19 @@ static void issue_lanes(struct engine *engine)
 			active_ns = now_ns;
 			continue;
 		}
-		outlook = look_out(engine, now_ns);
-		if (looks(engine, &outlook, now_ns, active_ns)) {
+		outlook = outlook_now(engine, now_ns);
+		if (outlook_looks(engine, &outlook, now_ns, active_ns)) {
 			spin_pause();
 			continue;
 		}
-		if (outlook.ended && !outstanding(engine))
+		if (outlook.ended && !engine_outstanding(engine))
 			return;
 		now_ns = run_time_ns(engine);
 		publish(engine, now_ns);
 		records_hand_over(engine->records, now_ns, false);
 		if (engine->stalled)
 			continue;
-		wait_ns = idle_ns(engine, &outlook, now_ns);
+		wait_ns = outlook_idle_ns(engine, &outlook, now_ns);
 		rest(engine, &outlook, now_ns, wait_ns);
 		if (wait_ns > 0)
 			sleep_for_completion(engine, wait_ns);
@@ -474,10 +349,10 @@ static void drain(struct engine *engine)
 	/* Prepared, but the kernel has not taken it. */
 	if (engine->batch_count)
 		submit_batch(engine, run_time_ns(engine), 0);
-	while (outstanding(engine) > engine->batch_count && monotonic_ns() < until_ns)
+	while (engine_outstanding(engine) > engine->batch_count && monotonic_ns() < until_ns)
 		if (!take_completions(engine) && !engine->stalled)
 			submit_batch(engine, run_time_ns(engine), NAP_NS);
-	engine->totals.abandoned = outstanding(engine);
+	engine->totals.abandoned = engine_outstanding(engine);
 	publish(engine, run_time_ns(engine));
 }
 
@@ -500,6 +375,6 @@ void engine_run(struct engine *engine, int64_t start_ns)
 		totals->window_full += engine->lanes[i].window_full;
 		totals->anchored += engine->lanes[i].anchored;
 	}
-	if (!outstanding(engine))
+	if (!engine_outstanding(engine))
 		engine->issuer->release(engine->issuer);
 }

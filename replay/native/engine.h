@@ -50,6 +50,11 @@ struct engine {
 	bool stalled;  /* no room for records */
 };
 
+static inline uint32_t engine_outstanding(const struct engine *engine)
+{
+	return engine->depth - engine->free_count;
+}
+
 /* Allocates and touches everything: nothing is allocated once the run has started. The lanes' plans are loaded. */
 int engine_init(struct engine *engine);
 
