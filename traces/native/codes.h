@@ -28,6 +28,7 @@ enum trace_flag {
 	FLAG_PRIORITY_IDLE = 1 << 10,
 	FLAG_OWN = 1 << 11,
 	FLAG_DEFERRED = 1 << 12,
+	FLAG_INHERITED = 1 << 13,
 	FLAG_QUEUE_FULL = 1 << 16, /* of a run */
 };
 
