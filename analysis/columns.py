@@ -93,6 +93,13 @@ def state_words(state: dict | None) -> str:
     return state["name"] + (" (scaled)" if scaled else "")
 
 
+def payload_words(payload: dict | None) -> str | None:
+    """The data that was written, where it is not the default: a drive that compresses had it easier."""
+    kinds = [("compressible_percent", "compressible"), ("duplicates_percent", "duplicates")]
+    told = [f"{payload[key]} % {word}" for key, word in kinds if payload and payload.get(key)]
+    return ", ".join(told) or None
+
+
 def idle_words(idle: dict | None) -> str:
     """What was done to the trace's idle time."""
     if not idle or idle.get("name") in (None, "original"):

@@ -14,6 +14,7 @@ from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import RUN_RECORDS
 
 from . import verdict as verdicts
+from .columns import payload_words
 from .definitions import headline
 from .measure import Measured
 from .numbers import setting
@@ -83,6 +84,7 @@ def entry(runs: list[Measured]) -> Entry:
         "label": label(first),
         "drive": drive(first),
         "state": _account(first, "state"),
+        "payload": _account(first, "payload"),
         "pace": _account(first, "pace"),
         "idle": _account(first, "idle"),
         "n": len(runs),
@@ -122,7 +124,8 @@ def _worst_writer(states):
 
 def _distinct(entries):
     """Labels that tell the entries of a section apart, whatever labels the runs were given."""
-    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: shown["drive"].get("name"),
+    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: payload_words(shown["payload"]),
+                     lambda shown: shown["drive"].get("name"),
                      lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
     for name_of in told_apart_by:
         labels = [each.shown["label"] for each in entries]
@@ -173,12 +176,12 @@ def pace_title(each: Measured) -> str:
     if not each.run:
         return "As captured"
     pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
-    name = pace.get("name", "original")
-    if name == "depth":
-        return f"As fast as possible, {pace.get('depth')} outstanding"
-    if name == "asap":
-        return "As fast as possible"
-    title = "Original timing" if name == "original" else f"Pace {name}"
+    title = _paced(pace)
+    for stream, own in (pace.get("streams") or {}).items():
+        words = _paced(own)
+        title += f"; stream {stream}: {words[0].lower()}{words[1:]}"
+    if pace.get("name") in ("asap", "depth") and not pace.get("streams"):
+        return title
     if idle.get("name") == "cap":
         return f"{title}, idle capped at {setting(idle.get('cap_ns') or 0)}"
     if idle.get("name") == "none":
@@ -186,16 +189,41 @@ def pace_title(each: Measured) -> str:
     return title
 
 
+def _paced(pace) -> str:
+    name = pace.get("name", "original")
+    if name == "depth":
+        return f"As fast as possible, {pace.get('depth')} outstanding"
+    if name == "scaled":
+        return f"Original timing divided by {pace.get('factor'):g}"
+    if name == "dependent":
+        inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
+        return f"Dependent timing{inferred}"
+    return {"asap": "As fast as possible", "original": "Original timing"}.get(name, f"Pace {name}")
+
+
 def claim(each: Measured) -> str:
     """What a run of this pace may claim (methodology.md, section 2)."""
     if not each.run:
         return "These are the times of the captured drive itself, as its application used it."
-    pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
+    paced, idle = _account(each, "pace") or {}, (_account(each, "idle") or {}).get("name")
+    pace = paced.get("name")
+    if paced.get("streams"):
+        return "Some streams of the trace had paces of their own, as the title says: each may claim what its pace may."
     if pace in ("asap", "depth"):
         return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
-    said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
-            "drive responds under this pattern; it does not show how long the application would take to load, since "
-            "a faster drive merely idles more.")
+    if pace == "dependent":
+        said = ("Each I/O was issued when what it had waited for was done, and as long after that as its program had "
+                "thought. This shows how long the application would take on this drive.")
+        if paced.get("dependencies") == "inferred":
+            said += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
+                     "I/Os back that nothing held back.")
+    elif pace == "scaled":
+        said = (f"The I/Os were issued at the times of the trace divided by {paced.get('factor'):g}, whether or not "
+                "the drive kept up. This shows how the drive responds under this pattern at another intensity.")
+    else:
+        said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
+                "drive responds under this pattern; it does not show how long the application would take to load, "
+                "since a faster drive merely idles more.")
     if idle not in (None, "original"):
         said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
     return said
@@ -209,21 +237,24 @@ def _section_key(each):
     told = (each.run or {}).get("source") or {}
     pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
     return (told.get("sha256") or told.get("path") or ("" if each.run else str(each.path)), bool(each.run),
-            pace.get("name"), pace.get("depth"), idle.get("name"), idle.get("cap_ns"))
+            pace.get("name"), pace.get("depth"), pace.get("factor"), pace.get("dependencies"),
+            str(pace.get("streams") or {}), idle.get("name"), idle.get("cap_ns"))
 
 
 def _pace_order(each):
     """Captured, original timing, then what changes it more and more; runs of one pace stay in the order named."""
     pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
-    order = [bool(each.run), pace not in (None, "original"), pace == "depth", idle not in (None, "original"),
-             idle == "none", (_account(each, "idle") or {}).get("cap_ns") or 0]
+    rank = {None: 0, "original": 0, "dependent": 1, "scaled": 2, "depth": 4}.get(pace, 3)
+    order = [bool(each.run), rank, idle not in (None, "original"), idle == "none",
+             (_account(each, "idle") or {}).get("cap_ns") or 0]
     order[-1] = -order[-1]
     return order
 
 
 def _entry_key(each):
     disk = drive(each)
-    return label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name")
+    return (label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name"),
+            payload_words(_account(each, "payload")))
 
 
 def _document(kind, measured, content):

@@ -134,7 +134,9 @@ def _parameters(sections):
         for entry in (each.shown for each in section.entries):
             runs = ", ".join(run["path"] for run in entry["runs"])
             idle = f"idle {columns.idle_words(entry['idle'])}; " if entry["idle"] else ""
-            yield f"{section.shown['title']}, {entry['label']}", f"{idle}n={entry['n']}: {runs}"
+            data = columns.payload_words(entry["payload"])
+            data = f"data written {data}; " if data else ""
+            yield f"{section.shown['title']}, {entry['label']}", f"{idle}{data}n={entry['n']}: {runs}"
 
 
 def _render(template, drawing, doc, sections_drawn, **context) -> str:

@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +28,39 @@ def loop_drive(size_bytes, directory="/dev/shm"):
         if drive:
             run("losetup", "--detach", drive)
         image.close()
+
+
+@contextmanager
+def zram_drive(size_bytes):
+    """A drive of memory that the kernel compresses, full of data: bio-based, its I/O ends within the submission."""
+    control = Path("/sys/class/zram-control")
+    try:
+        number = (control / "hot_add").read_text().strip()
+    except OSError as error:
+        raise SystemExit(f"needs root and zram: {error.strerror}; modprobe zram") from None
+    try:
+        Path(f"/sys/block/zram{number}/disksize").write_text(str(size_bytes))
+        drive = f"/dev/zram{number}"
+        chunk = os.urandom(1 << 20)
+        with open(drive, "wb", buffering=0) as file:
+            for _ in range(size_bytes // len(chunk)):
+                file.write(chunk)
+            os.fsync(file.fileno())
+        yield drive
+    finally:
+        for _ in range(100):
+            try:
+                (control / "hot_remove").write_text(number)
+                break
+            except OSError:
+                time.sleep(0.1)  # its last user is still being taken apart
+
+
+def busy_s():
+    """Processor time that this machine has spent on anything, in seconds since it started."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    # user nice system idle iowait irq softirq: what idles and waits is left out, and what other guests were given.
+    return sum(int(fields[i]) for i in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
 
 
 def run(*words, **options):

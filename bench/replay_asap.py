@@ -1,23 +1,33 @@
 """As fast as possible at a fixed depth: ours, with a record of every I/O, beside fio with io_uring.
 
-    sudo .venv/bin/python bench/replay_asap.py [--seconds 5] [--depth 32] [--repeat 7]
+    sudo .venv/bin/python bench/replay_asap.py [--drive loop|zram|nil ...] [--seconds 3] [--depth 32] [--repeat 7]
 
-4 KiB random reads on a loop drive with direct I/O and its image in memory; runs in turn, so that what else the
-machine does falls on both alike. fio has its best settings: io_uring, registered file and buffers, and in a
-second row also batches of 16. The ratio is of neighbouring runs.
+4 KiB random reads; runs in turn, so that what else the machine does falls on all alike, and ratios are of
+neighbouring runs. Drives: loop, with direct I/O and its image in memory; zram, which ends an I/O within its
+submission; nil, which does nothing, so that only the replayer is measured (fio's engine is `null` there).
+
+fio comes as it is, with its best settings (registered file and buffers), with batches of 16 besides, and with a
+log of every I/O, which is what blkreel always keeps. Processor time is that of the whole machine, the kernel's
+threads included, over the I/Os: on a machine with other work it is too high for all.
 """
 
 import argparse
 import json
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
-from lab import loop_drive, machine, need, print_table, run
+from lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
 from blkreel.replay.engine import BLOCK_ROWS, EngineOptions, run_engine
 
 BLOCK_BYTES = 4096
 MIB = 1 << 20
 SIZE_BYTES = 256 * MIB
+BEST = ("--registerfiles", "--fixedbufs")
+BATCHES = ("--iodepth_batch_submit=16", "--iodepth_batch_complete_max=16")
+DRIVES = {"loop": loop_drive, "zram": zram_drive, "nil": lambda size_bytes: nullcontext(None)}
 
 
 def blkreel(drive, depth, seconds):
@@ -38,45 +48,65 @@ def blkreel(drive, depth, seconds):
         done["rows"] += len(rows["op"])
         done["latency_ns"] += int((rows["complete_ns"] - rows["submit_ns"]).sum())
 
-    totals = run_engine(EngineOptions(target=drive, depth=depth), plan(), keep, lambda note: None)
+    where = {"target": drive} if drive else {"null_bytes": SIZE_BYTES}
+    totals = run_engine(EngineOptions(depth=depth, **where), plan(), keep, lambda note: None)
     if totals["error_ops"] or done["rows"] != totals["issued_ops"]:
         raise SystemExit(f"the run was not whole: {totals}")
-    return totals["issued_ops"] / totals["wall_ns"] * 1e9, done["latency_ns"] / done["rows"] / 1e3
+    return done["rows"], totals["issued_ops"] / totals["wall_ns"] * 1e9, done["latency_ns"] / done["rows"] / 1e3
 
 
-def fio(*more):
+def fio(*more, logs=False):
     def measure(drive, depth, seconds):
-        report = json.loads(run("fio", "--name=asap", f"--filename={drive}", "--readonly", "--rw=randread", "--bs=4k",
-                                "--direct=1", "--ioengine=io_uring", f"--iodepth={depth}", "--registerfiles",
-                                "--fixedbufs", "--norandommap", "--time_based", f"--runtime={seconds}",
-                                "--output-format=json", *more))
+        where = ["--ioengine=io_uring", f"--filename={drive}", "--direct=1", "--readonly"] if drive else \
+                ["--ioengine=null", f"--size={SIZE_BYTES}"]
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="blkreel-bench-") as directory:
+            log = [f"--write_lat_log={directory}/log", "--log_avg_msec=0"] if logs else []
+            report = json.loads(run("fio", "--name=asap", *where, "--rw=randread", "--bs=4k", f"--iodepth={depth}",
+                                    "--norandommap", "--time_based", f"--runtime={seconds}", "--output-format=json",
+                                    *more, *log))
         read = report["jobs"][0]["read"]
-        return read["iops"], read["clat_ns"]["mean"] / 1e3
+        return read["total_ios"], read["iops"], read["clat_ns"]["mean"] / 1e3
 
     return measure
 
 
+def measure(way, drive, wanted):
+    before_s = busy_s()
+    ios, iops, latency_us = way(drive, wanted.depth, wanted.seconds)
+    return iops / 1e3, latency_us, (busy_s() - before_s) / ios * 1e9
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--drive", choices=DRIVES, action="append", help="may be repeated; all of them")
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--json", type=Path, help="write each repetition there")
     wanted = parser.parse_args()
     need(("fio", "fio"))
 
-    ways = {"blkreel": blkreel, "fio": fio(),
-            "fio, batches of 16": fio("--iodepth_batch_submit=16", "--iodepth_batch_complete_max=16")}
-    results = {name: [] for name in ways}
-    with loop_drive(SIZE_BYTES) as drive:
-        for _ in range(wanted.repeat):
-            iops = {}
-            for name, way in ways.items():
-                iops[name], latency_us = way(drive, wanted.depth, wanted.seconds)
-                results[name].append((iops[name] / 1e3, latency_us, iops["blkreel"] / iops[name]))
-    print_table(f"4 KiB random reads, depth {wanted.depth}, {wanted.repeat} runs of {wanted.seconds} s each, in turn; "
-                f"median [smallest .. largest]; {machine()}",
-                [("thousand IOPS", lambda v: f"{v:.0f}"), ("mean latency, us", lambda v: f"{v:.0f}"),
-                 ("blkreel is faster by", lambda v: f"{v:.2f}")], results)
+    everything = {}
+    for kind in wanted.drive or DRIVES:
+        ways = {"blkreel": blkreel, "fio": fio(), "fio, log of every I/O": fio(logs=True)}
+        if kind != "nil":
+            ways |= {"fio, registered": fio(*BEST), "fio, registered, batches of 16": fio(*BEST, *BATCHES)}
+        results = {name: [] for name in ways}
+        with DRIVES[kind](SIZE_BYTES) as drive:
+            for _ in range(wanted.repeat):
+                ours = None
+                for name, way in ways.items():
+                    thousand, latency_us, cpu_ns = measure(way, drive, wanted)
+                    ours = ours or thousand
+                    results[name].append((thousand, latency_us, cpu_ns, ours / thousand))
+        everything[kind] = results
+        print_table(f"{kind}: 4 KiB random reads, depth {wanted.depth}, {wanted.repeat} runs of {wanted.seconds} s "
+                    f"each, in turn; median [smallest .. largest]; {machine()}",
+                    [("thousand IOPS", lambda v: f"{v:.0f}"), ("mean latency, us", lambda v: f"{v:.1f}"),
+                     ("processor ns per I/O", lambda v: f"{v:.0f}"), ("blkreel is faster by", lambda v: f"{v:.2f}")],
+                    results)
+    if wanted.json:
+        wanted.json.write_text(json.dumps(everything))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from blkreel.traces.schema import FLAGS, OP_NAMES
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _SHOWN = 12
+_LONG = ("boundary", "survey", "threads", "files")
 
 
 @click.command()
@@ -29,7 +30,7 @@ def command(trace, as_json):
     totals = _Totals(opened)
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.path.stat().st_size,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
-                "metadata": {k: v for k, v in opened.metadata.items() if k not in ("boundary", "threads", "files")}}
+                "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG}}
     if as_json:
         print(json.dumps(document))
     else:
@@ -133,7 +134,8 @@ def _story(metadata, is_run):
         yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
     if is_run:
         run = metadata["run"]
-        yield "replay", f"of {run['source']['path']} at {run['pace']['name']} pace, idle {run['idle']['name']}"
+        pace = f"x{run['pace']['factor']:g}" if run["pace"].get("factor") else run["pace"]["name"]
+        yield "replay", f"of {run['source']['path']} at {pace} pace, idle {run['idle']['name']}"
         yield "verdict", run["verdict"]["level"]
 
 

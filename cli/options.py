@@ -26,4 +26,16 @@ SIZE_BYTES = _Unit("size", parse_size_bytes)
 TIME_NS = _Unit("time", parse_time_ns)
 
 force = click.option("--force", is_flag=True, help="Overwrite an output that exists.")
+_percent = click.IntRange(0, 100)
+_compressible = click.option("--compressible", type=_percent, default=0, show_default=True, metavar="PERCENT",
+                             help="So much of the data written a compressor takes away.")
+_duplicates = click.option("--duplicates", type=_percent, default=0, show_default=True, metavar="PERCENT",
+                           help="So many of the 4K blocks written are copies of others.")
+
+
+def payload(command):
+    """What is written, for commands that write."""
+    return _compressible(_duplicates(command))
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")

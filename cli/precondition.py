@@ -6,9 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from blkreel.cli.options import TIME_NS, as_json
+from blkreel.cli.options import TIME_NS, as_json, payload
 from blkreel.cli.progress import progress
 from blkreel.replay import safety
+from blkreel.replay.payload import Payload
 from blkreel.replay.precondition import Preparation
 from blkreel.replay.states import STATES, state_for
 from blkreel.replay.target import find_target
@@ -21,9 +22,10 @@ from blkreel.traces.units import format_bytes, format_ns
 @click.option("--destroy", metavar="SERIAL", help="The drive's serial: consent to lose all data on it.")
 @click.option("--idle", type=TIME_NS, help="How long it rests at the end, instead of the state's own time.")
 @click.option("--seed", default=1, show_default=True, help="Of the data and of the random order.")
+@payload
 @click.option("--dry-run", is_flag=True, help="Print the steps, and touch nothing.")
 @as_json
-def command(device, name, destroy, idle, seed, dry_run, as_json):
+def command(device, name, destroy, idle, seed, compressible, duplicates, dry_run, as_json):
     """Put a drive into a known state, so that measurements on it can be compared and repeated.
 
     All data on it is lost: a real drive has to be named by its serial with --destroy. The sizes are meant for
@@ -41,7 +43,7 @@ def command(device, name, destroy, idle, seed, dry_run, as_json):
         _show_steps(target, state, as_json)
         return
     safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    preparation = Preparation(target, state, seed, progress)
+    preparation = Preparation(target, state, seed, progress, Payload(compressible, duplicates))
     prepared = preparation.run()
     if as_json:
         print(json.dumps({"version": 1, "device": str(target.path), "state": asdict(prepared)}))

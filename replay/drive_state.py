@@ -19,7 +19,7 @@ class DriveState:
     """name: None while unknown, or where a preparation did not come to its end.
 
     scale: 1.0 where the state's sizes are those of the method, less on a drive too small for them.
-    filled_bytes: everything below was written after the last erase.
+    filled_bytes: everything below was written after the last erase. payload: with what kind of data.
     """
 
     name: str | None = None
@@ -31,6 +31,7 @@ class DriveState:
     written_since_bytes: int = 0
     discarded_since_bytes: int = 0
     notes: list[str] = field(default_factory=list)
+    payload: dict | None = None
 
     def covers(self, limit_bytes: int) -> bool:
         """Whether every byte below the limit was written since the drive was erased."""
@@ -39,6 +40,7 @@ class DriveState:
     def account(self) -> dict:
         """As a run's metadata tells it."""
         return {"name": self.name, "prepared_at": self.prepared_at, "scale": self.scale,
+                "payload": self.payload,
                 "written_since_bytes": self.written_since_bytes if self.name else None}
 
 
@@ -54,7 +56,7 @@ def state_directory() -> Path:
 def load(target: Target) -> DriveState:
     """What is remembered; an unnamed state where nothing is."""
     try:
-        stored = json.loads(_file(target).read_text())["state"]
+        stored = {"payload": None, **json.loads(_file(target).read_text())["state"]}
         return DriveState(**{one.name: stored[one.name] for one in fields(DriveState)})
     except (OSError, ValueError, KeyError, TypeError):
         # A damaged or older file is as good as none: the state is then unknown, which every reader must handle.

@@ -11,6 +11,7 @@ from blkreel.traces.schema import OPS
 from blkreel.traces.units import format_bytes
 
 from .engine import EngineOptions, run_engine
+from .payload import Payload
 from .records import error_text
 from .safety import wait_released
 from .target import Target
@@ -66,14 +67,14 @@ class Effect:
 
 
 def carry_out(target: Target, plan: Iterable[dict], *, what: str, total_bytes: int, depth: int, seed: int,
-              progress, engine=run_engine) -> Effect:
+              payload: Payload, progress, engine=run_engine) -> Effect:
     """Issue a generated stream and wait for its end. `what` is a verb for messages: `filling`.
 
     Raises BlkreelError at the first failed I/O, Interrupted when the user stops it.
     """
     with progress(what, total_bytes) as task:
         effect = Effect(target, what, task, total_bytes)
-        options = EngineOptions(target=target.path, depth=depth, may_write=True, seed=seed)
+        options = EngineOptions(target=target.path, depth=depth, may_write=True, seed=seed, payload=payload)
         end = engine(options, plan, effect.take, lambda note: None)
         wait_released(target)
     stopped = end.get("stopped")

@@ -49,6 +49,11 @@ class IdleCompressor:
         self._cap_ns = policy.cap_ns
         self._busy_until_ns = None
 
+    @property
+    def changes(self) -> bool:
+        """Whether any I/O can move at all."""
+        return self._cap_ns is not None
+
     def move(self, submit_ns: np.ndarray, latency_ns: np.ndarray) -> np.ndarray:
         """New times for the next I/Os, which come in order of submission."""
         if self._cap_ns is None or not len(submit_ns):

@@ -11,6 +11,7 @@ from . import drive_state
 from .drive_state import DriveState
 from .effect import carry_out
 from .engine import run_engine
+from .payload import Payload
 from .safety import held
 from .states import State
 from .steady import ROUNDS, is_steady
@@ -28,6 +29,7 @@ class Preparation:
     state: State
     seed: int
     progress: object
+    payload: Payload = Payload()
     engine: object = run_engine
     written_bytes: int = 0
 
@@ -54,7 +56,8 @@ class Preparation:
                     notes += self._issue(step)
         prepared = DriveState(
             name=self.state.name, prepared_at=datetime.now(UTC).isoformat(timespec="seconds"), scale=self.state.scale,
-            seed=self.seed, idle_ns=self.state.rest_ns, filled_bytes=self.state.filled_bytes, notes=notes)
+            seed=self.seed, idle_ns=self.state.rest_ns, filled_bytes=self.state.filled_bytes, notes=notes,
+            payload=self.payload.account() if self.state.filled_bytes else None)
         drive_state.save(self.target, prepared)
         return prepared
 
@@ -66,8 +69,8 @@ class Preparation:
             what = step.what if step.rounds == 1 else f"{step.what}, round {number + 1}"
             # Another seed each time: the same data again could be found to be there already.
             effect = carry_out(self.target, step.plan(number), what=what, total_bytes=step.total_bytes,
-                               depth=step.depth, seed=self.seed + self._used_seeds, progress=self.progress,
-                               engine=self.engine)
+                               depth=step.depth, seed=self.seed + self._used_seeds, payload=self.payload,
+                               progress=self.progress, engine=self.engine)
             self._used_seeds += 1
             self.written_bytes += effect.written_bytes
             rates.append(effect.bytes_per_s)

@@ -10,7 +10,7 @@ from blkreel.traces.spool import Spool
 
 from .lateness import Lateness
 
-_PLANNED = ("source_row", "offset_bytes", "length_bytes", "op")
+_PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
 _KEPT = ("due_ns", "submit_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status", "stream", "burst",
          "source_row")
 
@@ -26,7 +26,9 @@ class Fingerprint:
         value = np.zeros(len(columns["op"]), np.uint64)
         for name in _PLANNED:
             # Odd constants and a shift: any changed column changes the product in all its high bits.
-            value = (value ^ columns[name].astype(np.int64).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            # A plan for one drive does not name it.
+            column = columns[name].astype(np.int64).view(np.uint64) if name in columns else np.uint64(0)
+            value = (value ^ column) * np.uint64(0x9E3779B97F4A7C15)
             value ^= value >> np.uint64(29)
         self.ios += len(value)
         self.sum = (self.sum + int(value.sum(dtype=np.uint64))) % 2**64
@@ -37,8 +39,31 @@ class Fingerprint:
             self.add(batch)
             yield batch
 
+    def __add__(self, other) -> "Fingerprint":
+        both = Fingerprint()
+        both.ios, both.sum = self.ios + other.ios, (self.sum + other.sum) % 2**64
+        return both
+
     def __eq__(self, other) -> bool:
         return isinstance(other, Fingerprint) and (self.ios, self.sum) == (other.ios, other.sum)
+
+
+class Moved:
+    """I/Os and bytes by the name of the operation."""
+
+    def __init__(self):
+        self.ios: dict[str, int] = dict.fromkeys(OPS, 0)
+        self.bytes: dict[str, int] = dict.fromkeys(OPS, 0)
+
+    def add(self, op, length_bytes) -> None:
+        for code, name in OP_NAMES.items():
+            here = op == code
+            self.ios[name] += int(here.sum())
+            self.bytes[name] += int(length_bytes[here].sum())
+
+    @property
+    def changed_bytes(self) -> int:
+        return self.bytes["write"] + self.bytes["write_zeroes"]
 
 
 class RunRecords:
@@ -53,8 +78,7 @@ class RunRecords:
         self.last_submit_ns = 0
         self.last_complete_ns = 0
         self.lateness = Lateness()
-        self.ios: dict[str, int] = dict.fromkeys(OPS, 0)
-        self.bytes: dict[str, int] = dict.fromkeys(OPS, 0)
+        self.of_target: dict[int, Moved] = {}
         self._spool = spool
 
     def take(self, rows: dict[str, np.ndarray]) -> None:
@@ -72,16 +96,13 @@ class RunRecords:
         self.last_complete_ns = max(self.last_complete_ns, int(complete_ns.max()))
         self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
         self._count(rows)
-        self._spool.append({**{name: rows[name] for name in _KEPT}, "latency_ns": latency_ns})
+        kept = {name: rows[name] for name in _KEPT}
+        self._spool.append({**kept, "latency_ns": latency_ns, "device": rows["target"]})
 
     @property
     def wall_ns(self) -> int:
         """From the first submit to the last completion."""
         return self.last_complete_ns - self.first_submit_ns if self.first_submit_ns is not None else 0
-
-    @property
-    def changed_bytes(self) -> int:
-        return self.bytes["write"] + self.bytes["write_zeroes"]
 
     def _count(self, rows):
         wrong = np.flatnonzero(rows["status"] != 0)
@@ -89,10 +110,17 @@ class RunRecords:
             self.error_ops += len(wrong)
             if self.first_error is None:
                 self.first_error = error_text(rows, int(wrong[0]))
-        for code, name in OP_NAMES.items():
-            here = rows["op"] == code
-            self.ios[name] += int(here.sum())
-            self.bytes[name] += int(rows["length_bytes"][here].sum())
+        for index in np.unique(rows["target"]).tolist():
+            here = rows["target"] == index
+            self.moved(index).add(rows["op"][here], rows["length_bytes"][here])
+
+    def moved(self, target: int) -> Moved:
+        """What went to one of the run's drives."""
+        return self.of_target.setdefault(target, Moved())
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return {name: sum(one.bytes[name] for one in self.of_target.values()) for name in OPS}
 
 
 def error_text(rows: dict[str, np.ndarray], index: int) -> str:

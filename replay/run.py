@@ -1,24 +1,24 @@
 """A replay from a plan to a run: writes what the trace will read, issues the plan, accounts for it."""
 
-import hashlib
 import time
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.schema import RUN_SCHEMA
-from blkreel.traces.shipped import called
 from blkreel.traces.spool import Spool
 from blkreel.traces.units import format_count, format_ns
 
-from . import drive_state, foreign
+from . import drive_state
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
-from .plan import TracePlan
+from .payload import Payload
+from .plan import Plan
 from .records import Fingerprint, RunRecords
 from .run_directory import RunDirectory
+from .run_drive import RunDrive
 from .safety import held, wait_released
 from .streams import ranges
 from .termination import terminated_like_interrupted
@@ -40,12 +40,13 @@ class Replay:
     progress(step, total) gives a context manager whose task has update(done, detail).
     """
 
-    plan: TracePlan
+    plan: Plan
     output: RunDirectory
     label: str
     seed: int
     progress: object
     force: bool = False
+    payload: Payload = Payload()
     engine: object = run_engine
 
     def run(self) -> dict:
@@ -53,22 +54,24 @@ class Replay:
 
         An interruption ends with an account that says so; an error leaves nothing under the final name.
         """
-        plan, target = self.plan, self.plan.target
         self._source = self._describe_source()
-        self._environment = environment(target)
-        self._state = drive_state.load(target)
-        self._uncovered = not self._state.covers(plan.unwritten.limit_bytes)
-        self._end, self._foreign = {}, None
+        self._environment = environment(self.plan.target)
+        self._drives = [RunDrive(drive) for drive in self.plan.drives]
+        self._end = {}
         self.output.create()
         try:
             spool = Spool(self.output.records, RUN_SCHEMA, {}, force=self.force)
         except BaseException:
             self.output.abandon()
             raise
-        self._records, self._planned = RunRecords(spool), Fingerprint()
-        with held(target), terminated_like_interrupted():
+        self._records, self._planned = RunRecords(spool), []
+        with ExitStack() as stack:
+            for target in self.plan.targets:
+                stack.enter_context(held(target))
+            stack.enter_context(terminated_like_interrupted())
             try:
-                self._prefill()
+                for drive in self.plan.drives:
+                    self._prefill(drive)
             except BaseException:
                 spool.discard()
                 self.output.abandon()
@@ -78,31 +81,36 @@ class Replay:
             except BlkreelError as error:
                 raise self._salvaged(spool, error) from error
             finally:
-                drive_state.remember_writes(target, self._records.changed_bytes, self._records.bytes["discard"])
+                for index, target in enumerate(self.plan.targets):
+                    moved = self._records.moved(index)
+                    drive_state.remember_writes(target, moved.changed_bytes, moved.bytes["discard"])
         account = self.account(self._partial())
         spool.finish({**self._metadata(), "run": account})
         return account
 
-    def _prefill(self) -> None:
-        extents, target = self.plan.prefill, self.plan.target
+    def _prefill(self, drive) -> None:
+        extents, target = drive.prefill, drive.target
         if not len(extents):
             return
         effect = None
         try:
             effect = carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
                                total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1,
-                               progress=self.progress, engine=self.engine)
+                               payload=self.payload, progress=self.progress, engine=self.engine)
         finally:
             drive_state.remember_writes(target, effect.written_bytes if effect else extents.bytes, 0)
 
     def _issue(self, spool) -> None:
         plan = self.plan
-        timed = plan.pace.timed
+        timed = plan.duration_ns is not None
         total = max(plan.duration_ns / 1e9, 1e-3) if timed else plan.total_ios
+        lanes = [self._watched(lane) for lane in plan.lanes()]
+        paths = tuple(target.path for target in plan.targets)
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
-        options = EngineOptions(target=plan.target.path, depth=plan.pace.depth, seed=self.seed, realtime=timed,
-                                may_write=plan.survey.changes_the_drive())
+        options = EngineOptions(target=paths if len(paths) > 1 else paths[0], depth=lanes[0].depth, seed=self.seed,
+                                realtime=not any(pace.saturating for pace in plan.paces),
+                                may_write=plan.changes_a_drive, payload=self.payload)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
@@ -115,25 +123,25 @@ class Replay:
                     spool.note({"run": self.account(_DIED)})
                     noted_at = time.monotonic()
                 rate = records.completed_ops * 1e9 / max(records.wall_ns, 1)
-                late = f", at most {format_ns(records.lateness.max_ns)} late" if timed else ""
+                late = f", at most {format_ns(records.lateness.max_ns)} late" if records.lateness.max_ns else ""
                 task.update(records.last_submit_ns / 1e9 if timed else records.completed_ops,
                             f"{format_count(round(rate))} IOPS{late}")
 
-            before = foreign.count_of(plan.target)
-            self._end = self.engine(options, self._planned.watch(plan.batches()), take, lambda note: None)
-            after = foreign.count_of(plan.target)
-            self._wait_released()
-        ios, moved = self._records.ios, self._records.bytes
-        self._foreign = foreign.foreign_ios(
-            before, after, read_ios=ios["read"], read_bytes=moved["read"],
-            write_ios=ios["write"] + ios["write_zeroes"], write_bytes=moved["write"] + moved["write_zeroes"])
+            for drive in self._drives:
+                drive.begin()
+            self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, lambda note: None)
+            for drive in self._drives:
+                drive.end()
+            for target in plan.targets:
+                _wait_released(target)
+        for index, drive in enumerate(self._drives):
+            drive.count_foreign(self._records.moved(index))
 
-    def _wait_released(self) -> None:
-        try:
-            wait_released(self.plan.target)
-        except OSError as error:
-            raise BlkreelError(f"{self.plan.target.path} is gone: {error.strerror}",
-                               "see what the kernel says of it: dmesg") from error
+    def _watched(self, lane):
+        """The lane, added up as it passes to tell in the end whether all of it was issued."""
+        planned = Fingerprint()
+        self._planned.append(planned)
+        return replace(lane, batches=planned.watch(lane.batches))
 
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""
@@ -158,26 +166,30 @@ class Replay:
     def account(self, partial: str | None) -> dict:
         """All that the run tells about itself, as of now."""
         plan, records, end = self.plan, self._records, self._end
+        first = self._drives[0]
         account = {
             "label": self.label,
-            "drive": self._drive(),
+            "drive": first.describe(),
+            "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
             "source": self._source,
-            "pace": plan.pace.account(),
+            "pace": plan.pace_account(),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
-            "map": {"name": plan.mapping.name},
-            "state": self._state.account(),
-            "prefill": {"extents": len(plan.prefill), "bytes": plan.prefill.bytes} if len(plan.prefill) else None,
-            "unwritten_bytes": plan.unwritten.bytes if self._uncovered else 0,
+            "map": first.map(),
+            "state": first.state.account(),
+            "prefill": self._prefilled(),
+            "payload": self._payload(),
+            "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": plan.total_ios,
             "issued_ops": records.issued.ios,
             "completed_ops": records.completed_ops,
             "moved_bytes": records.bytes["read"] + records.bytes["write"],
             "error_ops": records.error_ops,
             "first_error": records.first_error,
-            "as_planned": partial is None and records.issued == self._planned,
+            "as_planned": partial is None and records.issued == sum(self._planned, Fingerprint()),
             "altered": self._altered(),
             "dropped": end.get("dropped") or {},
-            "left_out": plan.survey.left_out,
+            "hazards": end.get("hazard_ops", 0),
+            "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
             "drift_ns": records.lateness.drift_ns(),
@@ -185,8 +197,8 @@ class Replay:
             "underruns": end.get("underruns", 0),
             "record_stalls": end.get("record_stalls", 0),
             "engine": {name: end.get(name) for name in _ENGINE_TOTALS},
-            "foreign_ios": self._foreign,
-            "page_cache": uses_page_cache(plan.target),
+            "foreign_ios": _sum_or_none(drive.foreign_ios for drive in self._drives),
+            "page_cache": any(uses_page_cache(target) for target in plan.targets),
             "partial": partial,
             "started_at": self._started_at,
             "environment": self._environment,
@@ -194,31 +206,28 @@ class Replay:
         }
         return {**account, "verdict": judge(account)}
 
+    def _payload(self) -> dict | None:
+        """What was written. shared_ops: writes that began with so much outstanding that they may share their data."""
+        if not self.plan.writes:
+            return None
+        return {**self.payload.account(), "shared_ops": self._end.get("shared_payload_ops", 0)}
+
     def _altered(self) -> dict:
         altered = dict(self._end.get("altered") or {})
-        if self.plan.survey.rounded:
-            altered["grown to whole blocks"] = self.plan.survey.rounded
+        rounded = sum(drive.survey.rounded * drive.mapping.copies for drive in self.plan.drives)
+        if rounded:
+            altered["grown to whole blocks"] = rounded
         return altered
 
-    def _drive(self) -> dict:
-        entry = describe(self.plan.target.drive)
-        if self.plan.target.partition:
-            entry |= {"partition": self.plan.target.partition, "partition_size_bytes": self.plan.target.size_bytes}
-        return entry
+    def _prefilled(self) -> dict | None:
+        extents = [drive.prefill for drive in self.plan.drives]
+        if not any(len(one) for one in extents):
+            return None
+        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents)}
 
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        trace, survey = self.plan.trace, self.plan.survey
-        with open(trace.path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"path": called(trace.path), "sha256": digest, "rows": trace.rows, "device": survey.device,
-                "duration_ns": survey.last_submit_ns - survey.first_submit_ns, "unfinished": survey.unfinished,
-                "lost": trace.metadata.get("lost"), "devices": trace.metadata.get("devices"),
-                "command": trace.metadata.get("command"),
-                "programs": sorted({thread.get("comm") for thread in (trace.metadata.get("threads") or {}).values()
-                                    if thread.get("comm")}),
-                "capture_layer": trace.metadata.get("capture_layer"),
-                "source_format": trace.metadata.get("source_format")}
+        return self.plan.source()
 
     def _metadata(self) -> dict:
         """What a run has in common with a trace."""
@@ -230,8 +239,22 @@ class Replay:
             "epoch_ns": end.get("start_monotonic_ns"),
             "clock_pairs": [{"monotonic_ns": ours, "realtime_ns": real} for ours, real in pairs if ours is not None],
             "kernel": self._environment["kernel"], "cpu_count": self._environment["cpu_count"],
-            "devices": [self._drive()], "threads": {}, "lost": {"total": 0, "per_cpu": {}, "intervals": []},
+            "devices": [drive.describe() for drive in self._drives], "threads": {},
+            "lost": {"total": 0, "per_cpu": {}, "intervals": []},
             "unmatched": 0, "in_flight_at_start": 0,
             "in_flight_at_end": self._records.issued.ios - self._records.completed_ops,
         }
 
+
+def _wait_released(target) -> None:
+    try:
+        wait_released(target)
+    except OSError as error:
+        raise BlkreelError(f"{target.path} is gone: {error.strerror}",
+                           "see what the kernel says of it: dmesg") from error
+
+
+def _sum_or_none(counts) -> int | None:
+    """None where any of them is not known."""
+    counts = list(counts)
+    return None if None in counts else sum(counts)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blkreel.traces.device import Drive
-from blkreel.traces.errors import BlkreelError, SafetyError
+from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 from blkreel.traces.units import format_bytes
 
 from .target import Target, find_target, is_block_device
@@ -23,10 +23,12 @@ _LOCK_WAIT_S = 10.0
 _RELEASE_WAIT_S = 3.0
 
 
-def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None) -> None:
+def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
+          kept=()) -> None:
     """Raise SafetyError unless the target is unused and, where it `writes`, its loss was confirmed.
 
-    destroy: what the user typed as the drive's serial. argv: the command as it was called, for the remedy.
+    destroy: what the user typed as the drive's serial. argv: the command as it was called, for the remedy, which
+    keeps what was typed for other drives.
     """
     kernel = kernel or Kernel()
     uses = uses_of(target, kernel)
@@ -44,7 +46,38 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
         wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
         about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
         raise SafetyError(f"{wrong} ({about}) and all data on it would be lost",
-                          f"if that is meant: {confirmed_command(argv, confirmation(owner))}")
+                          f"if that is meant: {confirmed_command(argv, *kept, confirmation(owner))}")
+
+
+def check_all(targets: list[tuple[Target, bool]], *, destroy, argv: list[str], kernel: Kernel | None = None) -> None:
+    """check() for each target and whether it is written to; of `destroy` one must name it. Nothing is written yet."""
+    kernel = kernel or Kernel()
+    for target, writes in targets:
+        owner = endangered_drive(target, kernel) if writes else None
+        named = confirmation(owner) if owner else None
+        given = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
+        others = [word for word in destroy if word != named] if len(targets) > 1 else []
+        check(target, writes=writes, destroy=given, argv=argv, kernel=kernel, kept=others)
+
+
+def check_distinct(targets: dict[int, Target]) -> None:
+    """Raise UsageError where one drive is to stand for two devices of a trace: each would measure the other."""
+    seen = {}
+    for target in targets.values():
+        identity = _identity(target.drive)
+        if identity in seen:
+            raise UsageError(f"{target.path} and {seen[identity].path} are one drive",
+                             "name a drive of its own for each device: --on 0=DEVICE --on 1=DEVICE")
+        seen[identity] = target
+
+
+def _identity(drive: Drive):
+    """What two names of one drive have in common: for an image its file, whatever loop device it is attached to."""
+    try:
+        status = Path(drive.backing_file if drive.kind == "loop" else drive.path).stat()
+    except OSError:
+        return drive.path
+    return status.st_dev, status.st_ino, status.st_rdev
 
 
 def endangered_drive(target: Target, kernel: Kernel) -> Drive | None:
@@ -63,7 +96,7 @@ def confirmation(drive: Drive) -> str:
     return drive.serial or f"{drive.name}:{drive.size_bytes}"
 
 
-def confirmed_command(argv: list[str], words: str) -> str:
+def confirmed_command(argv: list[str], *words: str) -> str:
     """The call, with `--destroy` as it has to be."""
     kept, skip = [], False
     for word in argv:
@@ -71,7 +104,7 @@ def confirmed_command(argv: list[str], words: str) -> str:
             skip = word == "--destroy"
             continue
         kept.append(word)
-    return shlex.join([*kept, "--destroy", words])
+    return shlex.join([*kept, *(part for word in words for part in ("--destroy", word))])
 
 
 def _check_exclusive(target, argv) -> None:

@@ -11,18 +11,32 @@ BATCH_ROWS = 65_536
 _MASK = np.uint64(0xFFFFFFFF)
 
 
-def plan_batch(offset_bytes, length_bytes, op, *, due_ns=-1, flags=0, stream=0, burst=-1, source_row=-1) -> dict:
-    """One batch of the plan; what is a single number goes for every row."""
+_OPTIONAL = {"target": "i2", "after_1": "i4", "after_2": "i4", "after_3": "i4", "after_4": "i4", "behind": "i4",
+             "delay_ns": "i8", "captured_ns": "i8", "captured_latency_ns": "i8"}
+
+
+def plan_batch(offset_bytes, length_bytes, op, *, due_ns=-1, flags=0, stream=0, burst=-1, source_row=-1,
+               **more) -> dict:
+    """One batch of the plan; what is a single number goes for every row. more: optional columns (engine.py)."""
     count = len(offset_bytes)
     columns = {"due_ns": (due_ns, "i8"), "offset_bytes": (offset_bytes, "i8"), "length_bytes": (length_bytes, "i8"),
                "op": (op, "i1"), "flags": (flags, "i4"), "stream": (stream, "i2"), "burst": (burst, "i4"),
                "source_row": (source_row, "i8")}
+    columns |= {name: (more[name], code) for name, code in _OPTIONAL.items() if name in more}
     return {name: np.ascontiguousarray(np.broadcast_to(np.asarray(value, code), count))
             for name, (value, code) in columns.items()}
 
 
 def ranges(extents, op: str, chunk_bytes: int) -> Iterator[dict]:
-    """Each extent from start to end in chunks; the last chunk of an extent may be short."""
+    """Each extent from start to end in chunks; the last chunk of an extent may be short.
+
+    extents: Extents, or PlacedBlocks, which are gone through as they are needed.
+    """
+    for part in extents.batches():
+        yield from _chunks(part, op, chunk_bytes)
+
+
+def _chunks(extents, op, chunk_bytes):
     per_extent = -(-(extents.end - extents.start) // chunk_bytes)
     before = np.concatenate([[0], np.cumsum(per_extent)])
     for low in range(0, int(before[-1]), BATCH_ROWS):

@@ -91,9 +91,13 @@ def _btrfs(kernel, nodes):
 def _loops_over(kernel, nodes, file, apart_from=""):
     """Loop devices whose image is this drive, one of its partitions, or this file."""
     for entry in sorted((kernel.sys / "class/block").glob("loop*/loop/backing_file")):
-        loop, backing = entry.parent.parent.name, entry.read_text().strip()
+        loop = entry.parent.parent.name
         if loop == apart_from:
             continue
+        try:
+            backing = entry.read_text().strip()
+        except OSError:
+            continue  # detached since it was listed
         name = _named(backing, nodes)
         if name or (file and _same(backing, file)):
             yield Use(f"/dev/{name}" if name else str(file), f"the image of /dev/{loop}", f"losetup -d /dev/{loop}")

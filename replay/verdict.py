@@ -40,6 +40,8 @@ def _invalid(run) -> Iterator[str]:
     if run["page_cache"]:
         yield "I/O went through the page cache: attach the image with losetup --direct-io=on"
     yield from _link(run["environment"].get("link"))
+    for drive in (run.get("drives") or [])[1:]:
+        yield from _link(drive["link"])
     yield from _late(run)
 
 
@@ -64,11 +66,24 @@ def _link(link):
             yield f"the drive's link runs at {link[name]:g}{unit}; drive and slot support {link[best]:g}{unit}"
 
 
+def _paced(pace) -> Iterator[str]:
+    if pace.get("factor"):
+        yield f"all times were divided by {pace['factor']:g}"
+    for stream, own in (pace.get("streams") or {}).items():
+        if own["factor"]:
+            yield f"all times of stream {stream} were divided by {own['factor']:g}"
+    if pace.get("dependencies") == "inferred":
+        yield "what waits for what was inferred from times alone: the trace did not observe it"
+
+
 def _qualified(run) -> Iterator[str]:
     idle = run["idle"]
     if idle["removed_ns"]:
         cap = f"capped at {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else "removed"
         yield f"idle time {cap}: {format_ns(idle['removed_ns'])} taken out"
+    yield from _paced(run.get("pace") or {})
+    if run.get("hazards"):
+        yield f"{run['hazards']:,} I/Os met others over the same blocks, as they had not in the trace"
     lost = (run["source"].get("lost") or {}).get("total")
     if lost:
         yield f"the capture lost {lost:,} events"

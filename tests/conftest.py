@@ -1,6 +1,7 @@
 """Fixtures that all tests share: scratch drives, the installed command, and traces to read."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from waiting import wait_until
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
+TRACING = Path("/sys/kernel/tracing")
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("blkreel", deadline=None)
@@ -80,6 +82,41 @@ def zram_drive(require_root):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+
+@pytest.fixture
+def issued_to(require_root):
+    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)].
+
+    The kernel's own trace of the requests that a driver gets, or with event="block_bio_queue" of the bios that a
+    drive without requests gets. The kind is the kernel's letters: `WFS` is a write with FUA, `FWS` one after a flush.
+    """
+    if not (TRACING / "instances").is_dir():
+        subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
+    if not (TRACING / "instances").is_dir():
+        pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
+    instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
+    instance.mkdir()
+    (instance / "trace_clock").write_text("global")
+    (instance / "buffer_size_kb").write_text("8192")
+
+    def watch(drive, event="block_rq_issue"):
+        device = Path(drive).stat().st_rdev
+        switch = instance / "events/block" / event
+        (switch / "filter").write_text(f"dev == {os.major(device) << 20 | os.minor(device)}")
+        (instance / "trace").write_text("")
+        (switch / "enable").write_text("1")
+
+        def seen():
+            (switch / "enable").write_text("0")
+            found = re.findall(rf"{event}: \S+ (\w+) (?:\d+ \(.*?\) )?(\d+) \+ (\d+)",
+                               (instance / "trace").read_text())
+            return [(kind, int(sector) * 512 % 2**64, int(sectors) * 512) for kind, sector, sectors in found]
+
+        return seen
+
+    yield watch
+    instance.rmdir()
 
 
 @pytest.fixture

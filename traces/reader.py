@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -19,10 +19,14 @@ _MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Trace:
-    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix."""
+    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix.
+
+    memory: what was found out about the trace, for whoever asks again.
+    """
 
     path: Path
     metadata: dict
+    memory: dict = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
@@ -40,6 +44,28 @@ class Trace:
     def is_run(self) -> bool:
         """Whether these are the records of a replay, with due times and the run's account."""
         return "run" in self.metadata
+
+    @cached_property
+    def row_groups_at(self) -> list[int]:
+        """Where each row group begins in the file, and where the last one ends."""
+        places, end = [], len(_MAGIC)
+        for group in range(self._file.metadata.num_row_groups):
+            chunks = [self._file.metadata.row_group(group).column(column)
+                      for column in range(self._file.metadata.num_columns)]
+            begins = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+            places.append(min(begins))
+            end = max(begin + chunk.total_compressed_size for begin, chunk in zip(begins, chunks, strict=True))
+        return [*places, end]
+
+    def only_value(self, column: str) -> int | None:
+        """The value that a column has in all rows; None where it has several, or where the file does not tell."""
+        index, values = self._file.schema_arrow.names.index(column), set()
+        for group in range(self._file.metadata.num_row_groups):
+            statistics = self._file.metadata.row_group(group).column(index).statistics
+            if statistics is None or not statistics.has_min_max:
+                return None
+            values |= {statistics.min, statistics.max}
+        return values.pop() if len(values) == 1 else None
 
     def batches(self, columns: list[str] | None = None, rows: int = 131_072) -> Iterator[pa.RecordBatch]:
         """The rows in submit order, at most `rows` at once. Raises TraceError at a damaged page."""

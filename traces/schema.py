@@ -26,6 +26,10 @@ FLAGS = {
     "inherited": 1 << 13,
     # A run only: this I/O was late because the replay's queue was full, so the drive made it wait.
     "queue_full": 1 << 16,
+    # A run only: in flight together with another over common bytes, which in the source had not been so.
+    "hazard": 1 << 17,
+    # A run only: its deadline came from other I/Os of the run, not from the clock.
+    "anchored": 1 << 18,
 }
 
 _TRACE_COLUMNS = [

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .errors import BlkreelError, OutputExists, TraceError
+from .outline import COLUMNS as OUTLINED
+from .outline import KeptOutline
 from .schema import (
     DELTA_COLUMNS,
     DICTIONARY_COLUMNS,
@@ -47,6 +49,9 @@ class TraceWriter:
         self._last_submit_ns = None
         self._outstanding = np.empty(0, np.int64)
         self._boundary: list[dict] = []
+        # A run is seldom replayed itself, and its end should not take longer for that.
+        self._outline = None if "due_ns" in schema.names else KeptOutline()
+        self._groups_at: list[int] = []
         refuse_existing(self.path, force)
         self._temporary = temporary or self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with _disk_errors(self.path):
@@ -90,8 +95,9 @@ class TraceWriter:
                 "schema_version": SCHEMA_VERSION,
                 "op_names": {str(code): name for code, name in OP_NAMES.items()},
                 "flag_names": {str(bit): name for name, bit in FLAGS.items()},
-                **metadata,
+                **{key: value for key, value in metadata.items() if key != "survey"},
                 "boundary": self._boundary,
+                **(self._outline.metadata([*self._groups_at, self._file.tell()]) if self._outline else {}),
             }))
             self._parquet.close()
             self._file.flush()
@@ -115,9 +121,12 @@ class TraceWriter:
         self._gathered = [rest] if rest.num_rows else []
         self._gathered_rows = rest.num_rows
         with _disk_errors(self.path):
+            self._groups_at.append(self._file.tell())
             self._parquet.write_table(group, row_group_size=max(1, count))
         self.rows += count
         self._note_boundary(group)
+        if self._outline and count:
+            self._outline.add({name: group[name].to_numpy() for name in OUTLINED})
 
     def _note_boundary(self, group):
         """Which I/Os of earlier row groups were outstanding when this one starts.

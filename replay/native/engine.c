@@ -9,14 +9,11 @@
 
 #include "clock.h"
 
-/* Between setting the start and the first deadline: the loop is running by then. */
-#define LEAD_NS 200000ll
 /* The longest sleep: how late a signal that came just before it is seen. */
 #define NAP_NS (50 * NS_PER_MS)
 /*
- * How long to look for a completion before sleeping for one, where the next
- * row has a deadline: to be woken takes time that the latency would include.
- * At a fixed depth the drive needs the processor more than we do.
+ * How long to look for a completion before sleeping for one, where rows have
+ * deadlines: to be woken takes time that the latency would include.
  */
 #define LOOK_NS 20000ll
 /* How long outstanding I/O may take once a run is to end. */
@@ -26,6 +23,15 @@
 
 int engine_init(struct engine *engine)
 {
+	engine->depth = 0;
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		int err = lane_init(&engine->lanes[i]);
+
+		if (err)
+			return err;
+		engine->depth += engine->lanes[i].depth;
+		engine->watches_hazards |= engine->lanes[i].plan.captured;
+	}
 	engine->ios = calloc(engine->depth, sizeof(*engine->ios));
 	engine->free_slots = calloc(engine->depth, sizeof(*engine->free_slots));
 	if (!engine->ios || !engine->free_slots)
@@ -35,11 +41,8 @@ int engine_init(struct engine *engine)
 		engine->free_slots[slot] = engine->depth - 1 - slot;
 	}
 	engine->free_count = engine->depth;
-	engine->queue_was_full_ns = INT64_MIN;
-	engine->totals.min_lateness_ns = INT64_MAX;
-	engine->totals.max_lateness_ns = INT64_MIN;
-	engine->totals.max_host_lateness_ns = INT64_MIN;
-	return 0;
+	totals_init(&engine->totals);
+	return engine->watches_hazards ? hazard_init(&engine->hazard, engine->ios, engine->depth) : 0;
 }
 
 static int64_t run_time_ns(const struct engine *engine)
@@ -52,79 +55,103 @@ static uint32_t outstanding(const struct engine *engine)
 	return engine->depth - engine->free_count;
 }
 
-/* The row the plan is at, into a slot; or counted as dropped, where this target can't carry it out. */
-static void prepare_row(struct engine *engine)
+/* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
+static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns)
 {
-	struct plan_block *block = engine->plan->current;
-	uint32_t i = engine->plan->next;
-	int op = block->op[i];
-	enum fidelity fidelity = target_fidelity(engine->target, op, block->flags[i]);
-	uint32_t slot;
-	struct io *io;
+	uint32_t slot = engine->free_slots[engine->free_count - 1];
+	struct io *io = &engine->ios[slot];
+	const struct target *target;
+	enum fidelity fidelity;
 
+	lane_take(lane, io);
+	target = &engine->targets[io->target];
+	fidelity = target_fidelity(target, io->op, io->flags);
 	if (fidelity == DROPPED) {
-		engine->totals.dropped[op]++;
+		engine->totals.dropped[io->op]++;
+		/* Who waits for it must not wait for ever. */
+		io->submit_ns = now_ns;
+		if (lane->plan.anchored)
+			schedule_submitted(&lane->schedule, io->ordinal, now_ns);
+		lane_completed(lane, io, now_ns);
 		return;
 	}
+	engine->free_count--;
 	engine->totals.altered[fidelity]++;
-	slot = engine->free_slots[--engine->free_count];
-	io = &engine->ios[slot];
-	io->due_ns = block->due_ns[i];
-	io->offset_bytes = block->offset_bytes[i];
-	io->length_bytes = block->length_bytes[i];
-	io->op = op;
-	io->flags = block->flags[i] & ~FLAG_QUEUE_FULL;
-	io->stream = block->stream[i];
-	io->burst = block->burst[i];
-	io->source_row = block->source_row[i];
-	if (engine->target->max_io_bytes && (op == OP_READ || op == OP_WRITE) &&
-	    io->length_bytes > engine->target->max_io_bytes)
-		engine->totals.split++;
-	if (op == OP_WRITE) {
-		engine->writing_bytes += io->length_bytes;
-		engine->totals.shared_payload += engine->writing_bytes > PAYLOAD_POOL_BYTES;
+	io->lane = lane - engine->lanes;
+	engine->totals.split += target_splits(target, io->op, io->length_bytes);
+	if (io->op == OP_WRITE) {
+		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
+		engine->totals.shared_payload += engine->writing_bytes > engine->payload_bytes;
+	}
+	if (io->op == OP_WRITE_ZEROES)
+		engine->totals.write_zeroes_of[io->target]++;
+	if (engine->watches_hazards && hazard_add(&engine->hazard, slot)) {
+		io->flags |= FLAG_HAZARD;
+		engine->totals.hazards++;
 	}
 	engine->issuer->queue(engine->issuer, io, slot);
 	engine->batch[engine->batch_count++] = slot;
 }
 
+/*
+ * The lane whose row goes next: of those with a deadline that has come, the
+ * earliest; then those without, in turn, so that none of them starves another
+ * or keeps one with a deadline waiting. NULL: none can go.
+ */
+static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
+{
+	struct lane *timed = NULL, *untimed = NULL;
+	int64_t earliest_ns = now_ns;
+	unsigned at = engine->next_lane;
+
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		struct lane *lane = &engine->lanes[at];
+		int64_t due_ns = lane_next_due_ns(lane, now_ns);
+
+		at = at + 1 == engine->lane_count ? 0 : at + 1;
+		if (due_ns > now_ns)
+			continue;
+		if (lane->outstanding == lane->depth) {
+			lane->queue_was_full_ns = now_ns;
+		} else if (due_ns >= 0 && (!timed || due_ns < earliest_ns)) {
+			timed = lane;
+			earliest_ns = due_ns;
+		} else if (due_ns < 0 && !untimed) {
+			untimed = lane;
+		}
+	}
+	if (timed || !untimed)
+		return timed;
+	engine->next_lane = untimed + 1 == engine->lanes + engine->lane_count ? 0 : untimed + 1 - engine->lanes;
+	return untimed;
+}
+
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
-	struct plan *plan = engine->plan;
+	while (engine->batch_count < BATCH_ROWS) {
+		struct lane *lane = choose_lane(engine, now_ns);
 
-	while (engine->batch_count < BATCH_ROWS && plan_has_row(plan)) {
-		int64_t due_ns = plan->current->due_ns[plan->next];
-
-		if (engine->starving) {
-			engine->starving = false;
-			if (due_ns < now_ns)
-				engine->totals.underruns++;
-		}
-		if (due_ns > now_ns)
+		if (!lane)
 			return;
-		if (!engine->free_count) {
-			engine->queue_was_full_ns = now_ns;
-			return;
-		}
-		prepare_row(engine);
-		plan->next++;
+		prepare_row(engine, lane, now_ns);
 	}
 }
 
-static void count_lateness(struct engine *engine, struct io *io)
+static void count_lateness(struct engine *engine, const struct lane *lane, struct io *io)
 {
 	struct totals *totals = &engine->totals;
 	int64_t lateness_ns = io->submit_ns - io->due_ns;
 
 	if (io->due_ns < 0)
 		return;
-	totals->plan_ns = io->due_ns;
+	if (io->due_ns > totals->plan_ns)
+		totals->plan_ns = io->due_ns;
 	if (lateness_ns < totals->min_lateness_ns)
 		totals->min_lateness_ns = lateness_ns;
 	if (lateness_ns > totals->max_lateness_ns)
 		totals->max_lateness_ns = lateness_ns;
-	if (io->due_ns <= engine->queue_was_full_ns) {
+	if (io->due_ns <= lane->queue_was_full_ns) {
 		io->flags |= FLAG_QUEUE_FULL;
 		totals->queue_full++;
 	} else if (lateness_ns > totals->max_host_lateness_ns) {
@@ -153,8 +180,10 @@ static void submit_batch(struct engine *engine, int64_t wait_ns)
 	}
 	for (unsigned i = 0; i < engine->batch_count; i++) {
 		struct io *io = &engine->ios[engine->batch[i]];
+		struct lane *lane = &engine->lanes[io->lane];
 
-		count_lateness(engine, io);
+		count_lateness(engine, lane, io);
+		lane_submitted(lane, io);
 		engine->totals.issued[io->op]++;
 	}
 	engine->batch_count = 0;
@@ -168,7 +197,7 @@ static void count_result(struct engine *engine, const struct io *io)
 
 	totals->completed[io->op]++;
 	if (io->op == OP_WRITE)
-		engine->writing_bytes -= io->length_bytes;
+		engine->writing_bytes -= row_at_once_bytes(io->length_bytes);
 	if (!io->status) {
 		totals->bytes[io->op] += io->length_bytes;
 		engine->errors_in_a_row = 0;
@@ -200,6 +229,7 @@ static void record(struct record_block *block, const struct io *io, int64_t comp
 	block->stream[row] = io->stream;
 	block->burst[row] = io->burst;
 	block->source_row[row] = io->source_row;
+	block->target[row] = io->target;
 }
 
 /* Takes what has completed. True: something had. */
@@ -228,6 +258,9 @@ static bool take_completions(struct engine *engine)
 
 		record(block, io, now_ns);
 		count_result(engine, io);
+		if (engine->watches_hazards)
+			hazard_remove(&engine->hazard, slots[i]);
+		lane_completed(&engine->lanes[io->lane], io, now_ns);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}
 	engine->totals.wall_ns = now_ns;
@@ -237,7 +270,7 @@ static bool take_completions(struct engine *engine)
 
 static void publish(struct engine *engine, int64_t now_ns)
 {
-	struct progress *progress = engine->progress;
+	struct progress *progress = &engine->records->progress;
 	int64_t late_ns = engine->totals.max_lateness_ns;
 
 	progress_set(&progress->elapsed_ns, now_ns);
@@ -248,42 +281,65 @@ static void publish(struct engine *engine, int64_t now_ns)
 	progress_set(&progress->max_lateness_ns, late_ns == INT64_MIN ? 0 : late_ns);
 }
 
+/* When the next row could go, and whether rows or room to know them are missing. */
+struct outlook {
+	int64_t due_ns; /* of the next row that a lane has room for; LANE_NOTHING */
+	bool starving;  /* a plan is not there yet */
+	bool full;      /* a row is due, and its lane's depth reached */
+	bool ended;     /* nothing is left to issue */
+};
+
+static struct outlook look_out(struct engine *engine, int64_t now_ns)
+{
+	struct outlook outlook = { .due_ns = LANE_NOTHING, .ended = true };
+
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		struct lane *lane = &engine->lanes[i];
+		int64_t due_ns = lane_next_due_ns(lane, now_ns);
+
+		outlook.starving |= lane->starving;
+		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
+		if (lane->outstanding == lane->depth)
+			outlook.full |= due_ns <= now_ns;
+		else if (due_ns < outlook.due_ns)
+			outlook.due_ns = due_ns;
+	}
+	return outlook;
+}
+
 /*
  * How long there is nothing to do but to wait for a completion: 0 means spin
  * or go on, because a deadline is near or a row can be issued.
  */
-static int64_t idle_ns(struct engine *engine, int64_t now_ns)
+static int64_t idle_ns(const struct engine *engine, const struct outlook *outlook, int64_t now_ns)
 {
-	struct plan *plan = engine->plan;
-	int64_t due_ns;
+	int64_t longest_ns = outlook->starving ? LOOK_AGAIN_NS : NAP_NS;
 
-	if (!plan_has_row(plan)) {
-		if (plan_exhausted(plan))
-			return outstanding(engine) ? NAP_NS : 0;
-		engine->starving = true;
-		return LOOK_AGAIN_NS;
-	}
-	due_ns = plan->current->due_ns[plan->next];
-	if (due_ns <= now_ns)
-		return engine->free_count ? 0 : NAP_NS;
-	return sleep_before(due_ns, now_ns, engine->spin_ns, NAP_NS);
+	if (outlook->due_ns == LANE_NOTHING)
+		return outlook->ended && !outstanding(engine) ? 0 : longest_ns;
+	if (outlook->due_ns <= now_ns)
+		return 0;
+	return sleep_before(outlook->due_ns, now_ns, engine->spin_ns, longest_ns);
 }
 
-/* Whether to look for a completion instead of sleeping for it. */
-static bool looks(const struct engine *engine, int64_t now_ns, int64_t active_ns)
+/*
+ * Whether to look for a completion instead of sleeping for it: where times
+ * count, and not for long. With its queue full the drive needs the processor
+ * more than we do.
+ */
+static bool looks(const struct engine *engine, const struct outlook *outlook, int64_t now_ns, int64_t active_ns)
 {
-	struct plan *plan = engine->plan;
-
-	return outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS && plan_has_row(plan) &&
-	       plan->current->due_ns[plan->next] > now_ns;
+	return outstanding(engine) && !engine->stalled && now_ns - active_ns < LOOK_NS && !outlook->full &&
+	       !outlook->ended && outlook->due_ns > now_ns;
 }
 
-static void issue_plan(struct engine *engine)
+static void issue_lanes(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
 
 	while (!stop_asked(engine->stop)) {
-		int64_t now_ns = run_time_ns(engine);
+		int64_t now_ns = run_time_ns(engine), wait_ns;
+		struct outlook outlook;
 
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
@@ -299,19 +355,19 @@ static void issue_plan(struct engine *engine)
 			active_ns = now_ns;
 			continue;
 		}
-		if (looks(engine, now_ns, active_ns)) {
+		outlook = look_out(engine, now_ns);
+		if (looks(engine, &outlook, now_ns, active_ns)) {
 			spin_pause();
 			continue;
 		}
-		if (plan_exhausted(engine->plan) && !outstanding(engine))
+		if (outlook.ended && !outstanding(engine))
 			return;
 		now_ns = run_time_ns(engine);
 		publish(engine, now_ns);
 		records_hand_over(engine->records, now_ns, false);
 		if (engine->stalled)
 			continue;
-		int64_t wait_ns = idle_ns(engine, now_ns);
-
+		wait_ns = idle_ns(engine, &outlook, now_ns);
 		if (wait_ns > 0)
 			submit_batch(engine, wait_ns);
 		else
@@ -334,27 +390,22 @@ static void drain(struct engine *engine)
 	publish(engine, run_time_ns(engine));
 }
 
-void engine_run(struct engine *engine)
+void engine_run(struct engine *engine, int64_t start_ns)
 {
 	struct totals *totals = &engine->totals;
 	struct rusage before, after;
-	int64_t merges_before;
 
 	getrusage(RUSAGE_THREAD, &before);
-	totals->start_monotonic_ns = engine->start_ns = monotonic_ns() + LEAD_NS;
-	totals->start_realtime_ns = clock_read_ns(CLOCK_REALTIME) + LEAD_NS;
-	merges_before = target_merges(engine->target);
-	issue_plan(engine);
+	engine->start_ns = start_ns;
+	issue_lanes(engine);
 	drain(engine);
-	totals->merged = target_merges(engine->target) - merges_before;
 	getrusage(RUSAGE_THREAD, &after);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;
-	if (totals->issued[OP_WRITE_ZEROES] && target_lost_write_zeroes(engine->target))
-		totals->altered[ALTERED_WRITE_ZEROES] = totals->issued[OP_WRITE_ZEROES];
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		totals->underruns += engine->lanes[i].underruns;
+		totals->window_full += engine->lanes[i].window_full;
+		totals->anchored += engine->lanes[i].anchored;
+	}
 	if (!outstanding(engine))
 		engine->issuer->release(engine->issuer);
-	if (totals->min_lateness_ns == INT64_MAX)
-		totals->min_lateness_ns = totals->max_lateness_ns = 0;
-	if (totals->max_host_lateness_ns == INT64_MIN)
-		totals->max_host_lateness_ns = 0;
 }

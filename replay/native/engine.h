@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The loop that issues: every row in the order of the plan, when its deadline
- * has come and fewer than `depth` are outstanding. One thread, the only one
+ * The loop that issues: the rows of its lanes, each when its deadline has come
+ * and fewer than the lane's depth are outstanding. One thread, the only one
  * that touches the ring.
  */
 #ifndef BLKREEL_ENGINE_H
 #define BLKREEL_ENGINE_H
 
+#include "hazard.h"
 #include "issuer.h"
-#include "plan.h"
+#include "lane.h"
 #include "records.h"
 #include "totals.h"
 
 struct engine {
 	/* Given by the caller. */
-	struct plan *plan;
+	struct lane *lanes;
+	unsigned lane_count;
 	struct records *records;
 	struct issuer *issuer;
-	const struct target *target;
-	struct progress *progress;
+	const struct target *targets;
+	unsigned target_count;
 	struct stop *stop;
 	struct totals totals;
-	unsigned depth;
+	unsigned depth;       /* of all lanes together */
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
+	int64_t payload_bytes; /* of data to write that are kept ready */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */
 
 	/* The engine's own. */
@@ -31,18 +34,19 @@ struct engine {
 	uint32_t free_count;
 	uint32_t batch[BATCH_ROWS]; /* prepared, not yet in the kernel */
 	unsigned batch_count;
+	unsigned next_lane; /* whose turn it is where no deadline decides */
+	struct hazard hazard;
+	bool watches_hazards;
 	int64_t start_ns;
-	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
 	int64_t writing_bytes; /* outstanding */
 	unsigned errors_in_a_row;
-	bool starving; /* the plan was not there when it was looked for */
 	bool stalled;  /* no room for records */
 };
 
-/* Allocates and touches everything: nothing is allocated once the run has started. */
+/* Allocates and touches everything: nothing is allocated once the run has started. The lanes' plans are loaded. */
 int engine_init(struct engine *engine);
 
-/* Runs the plan, which has been waited for, until it ends or a stop is asked for, and waits for what is outstanding. */
-void engine_run(struct engine *engine);
+/* Runs the lanes from start_ns of the monotonic clock on, until they end or a stop is asked for, and waits for what is outstanding. */
+void engine_run(struct engine *engine, int64_t start_ns);
 
 #endif

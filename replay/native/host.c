@@ -6,25 +6,36 @@
 #include <sys/prctl.h>
 
 static cpu_set_t allowed;
+static int chosen[CPU_SETSIZE];
+static unsigned chosen_count;
 
-int host_choose_cpu(int wanted)
+bool host_choose_cpus(int wanted)
 {
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))
-		return -1;
-	if (wanted >= 0)
-		return wanted < CPU_SETSIZE && CPU_ISSET(wanted, &allowed) ? wanted : -1;
-	/* The last: interrupts and the rest of the system gather on the first. */
+		return false;
+	if (wanted >= 0) {
+		if (wanted >= CPU_SETSIZE || !CPU_ISSET(wanted, &allowed))
+			return false;
+		chosen[chosen_count++] = wanted;
+	}
+	/* From the last: interrupts and the rest of the system gather on the first. */
 	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
-		if (CPU_ISSET(cpu, &allowed))
-			return cpu;
-	return -1;
+		if (CPU_ISSET(cpu, &allowed) && cpu != wanted)
+			chosen[chosen_count++] = cpu;
+	return chosen_count > 0;
 }
 
-void host_keep_off_cpu(int cpu)
+int host_cpu_of_thread(unsigned thread)
+{
+	return chosen[thread % chosen_count];
+}
+
+void host_keep_off_threads(unsigned thread_count)
 {
 	cpu_set_t others = allowed;
 
-	CPU_CLR(cpu, &others);
+	for (unsigned thread = 0; thread < thread_count; thread++)
+		CPU_CLR(host_cpu_of_thread(thread), &others);
 	if (CPU_COUNT(&others))
 		sched_setaffinity(0, sizeof(others), &others);
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What this machine grants the issuing thread: a processor, memory that stays, priority. Nothing here is required. */
+/* What this machine grants the issuing threads: a processor, memory that stays, priority. Nothing here is required. */
 #ifndef BLKREEL_HOST_H
 #define BLKREEL_HOST_H
 
 #include <stdbool.h>
 
-/* The processor to issue from: `wanted`, or the last one of those we may use. -1: `wanted` is not one of them. */
-int host_choose_cpu(int wanted);
+/* Chooses the processors to issue from: `wanted` or the last one first. False: `wanted` is not one we may use. */
+bool host_choose_cpus(int wanted);
 
-/* Keeps the calling thread, and those it starts, off a processor where there is another one. */
-void host_keep_off_cpu(int cpu);
+/* The processor of an issuing thread, counted from 0; beyond the number of processors they are shared. */
+int host_cpu_of_thread(unsigned thread);
+
+/* Keeps the calling thread, and those it starts, off the processors of so many issuing threads, where there are others. */
+void host_keep_off_threads(unsigned thread_count);
 
 void host_pin(int cpu);
 

@@ -30,11 +30,16 @@ struct io {
 	int64_t offset_bytes;
 	int64_t length_bytes;
 	int64_t source_row;
+	int64_t captured_ns;
+	int64_t captured_latency_ns;
+	uint64_t ordinal; /* in the plan of its lane */
 	int32_t flags;
 	int32_t burst;
 	int32_t status;
 	int16_t stream;
 	int16_t cpu; /* that it was submitted from */
+	int16_t target;
+	uint16_t lane;
 	int8_t op;
 	uint8_t pending; /* completions still to come: two for a write behind its flush */
 };
@@ -56,7 +61,8 @@ struct issuer {
 };
 
 struct issuer_options {
-	const struct target *target;
+	const struct target *targets;
+	unsigned target_count;
 	struct payload *payload;
 	unsigned depth;
 	bool plain;    /* io_uring's oldest ways only: what an older kernel would leave us */

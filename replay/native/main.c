@@ -12,72 +12,75 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blocks.h"
-#include "engine.h"
 #include "host.h"
 #include "message.h"
-
-#define MAX_DEPTH 16384
+#include "run.h"
 
 static struct stop stop;
 
 struct options {
-	struct target_options target;
-	bool null_target;
+	struct run_options run;
+	struct target_options target; /* all targets are opened alike */
 	unsigned depth;
-	unsigned max_errors;
-	uint64_t seed;
-	int64_t spin_ns;
-	int cpu;
-	bool realtime;
-	bool plain;
-	int64_t null_fail_row;
-	int null_fail_errno;
+	unsigned null_targets;
 };
 
 static const char usage[] =
-	"usage: blkreel-replay [options] TARGET     (a plan on stdin, records on stdout)\n"
+	"usage: blkreel-replay [options] TARGET...  (a plan on stdin, records on stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
 	"  --depth N         at most N rows outstanding (1024)\n"
+	"  --lane FD,DEPTH,THREAD  a plan read from that file descriptor, at a depth of its own;\n"
+	"                    as often as there are plans, instead of stdin and --depth\n"
 	"  --may-write       open the target for writing; without it only reads are issued\n"
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
 	"  --seed N          of the data written (0)\n"
+	"  --compressible P  percent of the data written that a compressor takes away (0)\n"
+	"  --duplicates P    percent of the 4 KiB blocks written that are copies of others (0)\n"
 	"  --cpu N           issue from this processor (the last one; any, where no row has a deadline)\n"
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
 	"  --max-errors N    end after N failed rows in a row; 0: never (1000)\n"
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
+	"  --nil-targets N   so many of them (1)\n"
 	"  --nil-fail ROW,ERRNO  from that source row on it fails\n";
 
 enum long_option {
 	OPT_DEPTH = 256,
+	OPT_LANE,
 	OPT_MAY_WRITE,
 	OPT_BUFFERED,
 	OPT_SHARED,
 	OPT_SEED,
+	OPT_COMPRESSIBLE,
+	OPT_DUPLICATES,
 	OPT_CPU,
 	OPT_SPIN_NS,
 	OPT_REALTIME,
 	OPT_MAX_ERRORS,
 	OPT_PLAIN,
 	OPT_NIL,
+	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
 };
 
 static const struct option long_options[] = {
 	{ "depth", required_argument, NULL, OPT_DEPTH },
+	{ "lane", required_argument, NULL, OPT_LANE },
 	{ "may-write", no_argument, NULL, OPT_MAY_WRITE },
 	{ "buffered", no_argument, NULL, OPT_BUFFERED },
 	{ "shared", no_argument, NULL, OPT_SHARED },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "compressible", required_argument, NULL, OPT_COMPRESSIBLE },
+	{ "duplicates", required_argument, NULL, OPT_DUPLICATES },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "spin-ns", required_argument, NULL, OPT_SPIN_NS },
 	{ "realtime", no_argument, NULL, OPT_REALTIME },
 	{ "max-errors", required_argument, NULL, OPT_MAX_ERRORS },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
 	{ "nil", required_argument, NULL, OPT_NIL },
+	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
 	{ 0 },
 };
@@ -92,6 +95,19 @@ static bool parse_number(const char *text, long long least, long long most, long
 	return !errno && end != text && !*end && *value >= least && *value <= most;
 }
 
+static bool parse_lane(struct run_options *run, const char *text)
+{
+	struct lane_options lane;
+	char rest;
+
+	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%c", &lane.fd, &lane.depth, &lane.thread, &rest) != 3)
+		return false;
+	if (lane.fd < 0 || !lane.depth || lane.depth > MAX_DEPTH || lane.thread >= MAX_THREADS)
+		return false;
+	run->lanes[run->lane_count++] = lane;
+	return true;
+}
+
 static bool parse_option(struct options *options, int option)
 {
 	long long n;
@@ -99,22 +115,30 @@ static bool parse_option(struct options *options, int option)
 	switch (option) {
 	case OPT_DEPTH:
 		return parse_number(optarg, 1, MAX_DEPTH, &n) && (options->depth = n, true);
+	case OPT_LANE:
+		return parse_lane(&options->run, optarg);
 	case OPT_MAX_ERRORS:
-		return parse_number(optarg, 0, INT32_MAX, &n) && (options->max_errors = n, true);
+		return parse_number(optarg, 0, INT32_MAX, &n) && (options->run.max_errors = n, true);
 	case OPT_SEED:
-		return parse_number(optarg, 0, INT64_MAX, &n) && (options->seed = n, true);
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.payload.seed = n, true);
+	case OPT_COMPRESSIBLE:
+		return parse_number(optarg, 0, 100, &n) && (options->run.payload.compressible_percent = n, true);
+	case OPT_DUPLICATES:
+		return parse_number(optarg, 0, 100, &n) && (options->run.payload.duplicates_percent = n, true);
 	case OPT_CPU:
-		return parse_number(optarg, 0, INT16_MAX, &n) && (options->cpu = n, true);
+		return parse_number(optarg, 0, INT16_MAX, &n) && (options->run.cpu = n, true);
 	case OPT_SPIN_NS:
-		return parse_number(optarg, 0, INT64_MAX, &n) && (options->spin_ns = n, true);
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.spin_ns = n, true);
 	case OPT_NIL:
-		options->null_target = true;
+		options->run.null_targets = true;
 		return parse_number(optarg, 1, INT64_MAX, &n) && (options->target.null_size_bytes = n, true);
+	case OPT_NIL_TARGETS:
+		return parse_number(optarg, 1, MAX_TARGETS, &n) && (options->null_targets = n, true);
 	case OPT_NIL_FAIL: {
 		char row[32] = "";
 
-		return sscanf(optarg, "%31[0-9],%d", row, &options->null_fail_errno) == 2 &&
-		       parse_number(row, 0, INT64_MAX, &n) && (options->null_fail_row = n, true);
+		return sscanf(optarg, "%31[0-9],%d", row, &options->run.null_fail_errno) == 2 &&
+		       parse_number(row, 0, INT64_MAX, &n) && (options->run.null_fail_row = n, true);
 	}
 	case OPT_MAY_WRITE:
 		return options->target.may_write = true;
@@ -125,12 +149,35 @@ static bool parse_option(struct options *options, int option)
 		options->target.exclusive = false;
 		return true;
 	case OPT_REALTIME:
-		return options->realtime = true;
+		return options->run.realtime = true;
 	case OPT_PLAIN:
-		return options->plain = true;
+		return options->run.plain = true;
 	default:
 		return false;
 	}
+}
+
+static bool check_lanes(const struct run_options *run)
+{
+	uint64_t of_thread[MAX_THREADS] = { 0 };
+	unsigned depth = 0, threads = 0;
+
+	for (unsigned i = 0; i < run->lane_count; i++) {
+		depth += run->lanes[i].depth;
+		of_thread[run->lanes[i].thread]++;
+		if (run->lanes[i].thread >= threads)
+			threads = run->lanes[i].thread + 1;
+	}
+	for (unsigned t = 0; t < threads; t++) {
+		if (of_thread[t])
+			continue;
+		complain("thread %u has no lane; number the threads of --lane from 0 on, without a gap", t);
+		return false;
+	}
+	if (depth <= MAX_DEPTH)
+		return true;
+	complain("the lanes have a depth of %u together; use %d at most", depth, MAX_DEPTH);
+	return false;
 }
 
 static bool parse_options(struct options *options, int argc, char **argv)
@@ -140,10 +187,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
 	*options = (struct options){
 		.target = { .direct = true, .exclusive = true },
 		.depth = 1024,
-		.max_errors = 1000,
-		.spin_ns = 100000,
-		.cpu = -1,
-		.null_fail_row = -1,
+		.null_targets = 1,
+		.run = { .max_errors = 1000, .spin_ns = 100000, .cpu = -1, .null_fail_row = -1 },
 	};
 	while ((option = getopt_long(argc, argv, "", long_options, &which)) >= 0) {
 		if (option == '?') /* getopt has said it */
@@ -154,12 +199,14 @@ static bool parse_options(struct options *options, int argc, char **argv)
 			return false;
 		}
 	}
-	if (argc - optind != !options->null_target) {
+	options->run.target_count = options->run.null_targets ? options->null_targets : (unsigned)(argc - optind);
+	if (!options->run.target_count || (options->run.null_targets && argc > optind)) {
 		fputs(usage, stderr);
 		return false;
 	}
-	options->target.path = argv[optind];
-	return true;
+	if (!options->run.lane_count)
+		options->run.lanes[options->run.lane_count++] = (struct lane_options){ 0, options->depth, 0 };
+	return check_lanes(&options->run);
 }
 
 static void on_signal(int signal)
@@ -168,7 +215,6 @@ static void on_signal(int signal)
 	stop_ask(&stop, STOP_SIGNAL);
 }
 
-/* Threads started from here on have the signals blocked: they reach the issuing thread and end its sleep. */
 static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal };
@@ -179,157 +225,43 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void block_signals(int how)
+/* Returns 0 or an exit code. */
+static int open_targets(struct target *targets, const struct options *options, char **paths)
 {
-	sigset_t set;
+	struct target_options one = options->target;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(how, &set, NULL);
-}
-
-/* Why the run ended early, for its end block. NULL: it did not. */
-static const char *why_stopped(const struct engine *engine, char *text, size_t size)
-{
-	int err = -engine->totals.first_error;
-
-	switch (stop_asked(&stop)) {
-	case STOP_NONE:
-		return engine->totals.abandoned ? "the target did not answer" : NULL;
-	case STOP_SIGNAL:
-		return "interrupted";
-	case STOP_OUTPUT_CLOSED:
-		return "nobody reads the records";
-	case STOP_PLAN_CUT_OFF:
-		return "the plan broke off";
-	case STOP_PLAN_REFUSED:
-		return engine->plan->refusal;
-	case STOP_DEVICE_LOST:
-		return "the drive is gone";
-	case STOP_ERRORS:
-		snprintf(text, size, "%u I/Os in a row failed (%s)", engine->max_errors, strerror(err));
-		return text;
-	case STOP_FAILED:
-		snprintf(text, size, "io_uring failed: %s", strerror(err));
-		return text;
+	if (options->run.target_count > MAX_TARGETS) {
+		complain("a run takes at most %d targets", MAX_TARGETS);
+		return EXIT_WRONG_USAGE;
 	}
-	return "unknown";
-}
+	for (unsigned i = 0; i < options->run.target_count; i++) {
+		int code;
 
-static int finish(struct engine *engine, const struct options *options, int cpu, bool locked, bool realtime)
-{
-	char text[160];
-	struct circumstances how = {
-		.target = engine->target,
-		.features = engine->issuer->features(engine->issuer),
-		.stopped = why_stopped(engine, text, sizeof(text)),
-		.planned = engine->plan->rows_read,
-		.depth = engine->depth,
-		.cpu = cpu,
-		.memory_locked = locked,
-		.realtime = realtime,
-		.seed = options->seed,
-	};
-	char *json = totals_json(&engine->totals, &how);
-	int err = -ENOMEM;
-
-	if (records_finish(engine->records) && json)
-		err = block_write_json(STDOUT_FILENO, BLOCK_END, json);
-	free(json);
-	switch (stop_asked(&stop)) {
-	case STOP_PLAN_REFUSED:
-		complain("%s; nothing of that block was issued, and the plan must be made anew for this target",
-			 engine->plan->refusal);
-		return EXIT_REFUSED;
-	case STOP_FAILED:
-		complain("%s", how.stopped);
-		return EXIT_FAILED;
-	default:
-		return err ? EXIT_FAILED : EXIT_DONE;
+		one.path = options->run.null_targets ? NULL : paths[i];
+		code = target_open(&targets[i], &one);
+		if (code)
+			return code;
 	}
-}
-
-static int replay(const struct options *options, const struct target *target, int cpu)
-{
-	static struct plan plan;
-	static struct records records;
-	static struct progress progress;
-	static struct payload payload;
-	struct issuer_options issuer_options = {
-		.target = target,
-		.payload = &payload,
-		.depth = options->depth,
-		.plain = options->plain,
-		.helper_cpu_besides = cpu,
-		.null_fail_row = options->null_fail_row,
-		.null_fail_errno = options->null_fail_errno,
-	};
-	struct engine engine = {
-		.plan = &plan,
-		.records = &records,
-		.target = target,
-		.progress = &progress,
-		.stop = &stop,
-		.depth = options->depth,
-		.spin_ns = options->spin_ns,
-		.max_errors = options->max_errors,
-	};
-	bool locked, pinned, realtime;
-	int err;
-
-	block_signals(SIG_BLOCK);
-	host_keep_off_cpu(cpu);
-	err = options->null_target ? 0 : payload_init(&payload, options->seed, target->may_write);
-	if (!err)
-		err = engine_init(&engine);
-	if (!err)
-		err = records_start(&records, STDOUT_FILENO, &progress, &stop);
-	if (!err)
-		err = plan_start(&plan, STDIN_FILENO, target, &stop);
-	if (err) {
-		complain("cannot set up the run: %s", strerror(-err));
-		return EXIT_FAILED;
-	}
-	/* The ring belongs to the thread that makes it; its kernel threads stay off the processor we spin on. */
-	engine.issuer = options->null_target ? null_issuer(&issuer_options) : uring_issuer(&issuer_options);
-	if (!engine.issuer)
-		return EXIT_FAILED;
-	locked = host_lock_memory();
-	block_signals(SIG_UNBLOCK);
-	plan_wait_loaded(&plan);
-	/*
-	 * To meet a deadline it must be there already; without deadlines it does better where the scheduler
-	 * puts it, beside whatever completes the I/O.
-	 */
-	pinned = options->cpu >= 0 || plan_is_timed(&plan);
-	if (pinned)
-		host_pin(cpu);
-	else
-		host_unpin();
-	realtime = host_raise_priority(options->realtime);
-	engine_run(&engine);
-	return finish(&engine, options, pinned ? cpu : -1, locked, realtime);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
+	static struct target targets[MAX_TARGETS];
 	struct options options;
-	struct target target;
-	int cpu, code;
+	int code;
 
 	if (!parse_options(&options, argc, argv))
 		return EXIT_WRONG_USAGE;
-	cpu = host_choose_cpu(options.cpu);
-	if (cpu < 0) {
-		complain("processor %d is not one this process may use; leave --cpu out", options.cpu);
+	if (!host_choose_cpus(options.run.cpu)) {
+		complain("processor %d is not one this process may use; leave --cpu out", options.run.cpu);
 		return EXIT_WRONG_USAGE;
 	}
 	catch_signals();
-	code = target_open(&target, &options.target);
+	options.run.targets = targets;
+	code = open_targets(targets, &options, argv + optind);
 	if (!code)
-		code = replay(&options, &target, cpu);
+		code = run_replay(&options.run, &stop);
 	/* Not exit(): threads that wait for a pipe or a drive must not hold the end. */
 	fflush(NULL);
 	_exit(code);

@@ -12,6 +12,7 @@
 #define WORKERS 4
 
 struct request {
+	int target_fd;
 	uint32_t slot;
 	uint64_t range[2];
 };
@@ -19,7 +20,6 @@ struct request {
 struct offload {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	int target_fd;
 	int event_fd;
 	unsigned depth;
 	/* Rings of `depth` entries; the counts only grow. */
@@ -44,7 +44,7 @@ static void *discard_forever(void *argument)
 		request = offload->requests[offload->requests_taken++ % offload->depth];
 		pthread_mutex_unlock(&offload->lock);
 
-		status = ioctl(offload->target_fd, BLKDISCARD, request.range) ? -errno : 0;
+		status = ioctl(request.target_fd, BLKDISCARD, request.range) ? -errno : 0;
 
 		pthread_mutex_lock(&offload->lock);
 		offload->results[offload->results_put++ % offload->depth] =
@@ -56,7 +56,7 @@ static void *discard_forever(void *argument)
 	return NULL;
 }
 
-struct offload *offload_start(int target_fd, unsigned depth)
+struct offload *offload_start(unsigned depth)
 {
 	struct offload *offload = calloc(1, sizeof(*offload));
 
@@ -64,7 +64,6 @@ struct offload *offload_start(int target_fd, unsigned depth)
 		return NULL;
 	pthread_mutex_init(&offload->lock, NULL);
 	pthread_cond_init(&offload->work, NULL);
-	offload->target_fd = target_fd;
 	offload->depth = depth;
 	offload->event_fd = eventfd(0, EFD_CLOEXEC);
 	offload->requests = calloc(depth, sizeof(*offload->requests));
@@ -86,11 +85,12 @@ int offload_event_fd(struct offload *offload)
 	return offload->event_fd;
 }
 
-void offload_discard(struct offload *offload, uint32_t slot, int64_t offset_bytes, int64_t length_bytes)
+void offload_discard(struct offload *offload, int target_fd, uint32_t slot, int64_t offset_bytes,
+		     int64_t length_bytes)
 {
 	pthread_mutex_lock(&offload->lock);
 	offload->requests[offload->requests_put++ % offload->depth] =
-		(struct request){ slot, { offset_bytes, length_bytes } };
+		(struct request){ target_fd, slot, { offset_bytes, length_bytes } };
 	pthread_cond_signal(&offload->work);
 	pthread_mutex_unlock(&offload->lock);
 }

@@ -13,12 +13,13 @@ struct offload_result {
 };
 
 /* At most `depth` discards are outstanding. NULL: no memory or no thread. */
-struct offload *offload_start(int target_fd, unsigned depth);
+struct offload *offload_start(unsigned depth);
 
 /* Becomes readable when results are there. */
 int offload_event_fd(struct offload *offload);
 
-void offload_discard(struct offload *offload, uint32_t slot, int64_t offset_bytes, int64_t length_bytes);
+void offload_discard(struct offload *offload, int target_fd, uint32_t slot, int64_t offset_bytes,
+		     int64_t length_bytes);
 
 /* Takes results that are there, without waiting. */
 unsigned offload_reap(struct offload *offload, struct offload_result *results, unsigned room);

@@ -13,16 +13,69 @@
 /* The issuing thread makes no system call to wake the reader; with this many rows ahead a look now and then does. */
 #define READER_NAP_NS (2 * NS_PER_MS)
 
-static const struct block_column plan_columns[] = {
-	{ "due_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 }, { "op", 1 },
-	{ "flags", 4 },  { "stream", 2 },       { "burst", 4 },        { "source_row", 8 },
+#define BASE_COLUMNS                                                                                             \
+	{ "due_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 }, { "op", 1 }, { "flags", 4 }, { "stream", 2 }, \
+	{ "burst", 4 }, { "source_row", 8 }
+#define TARGET_COLUMN { "target", 2 }
+#define ANCHOR_COLUMNS                                                                                     \
+	{ "after_1", 4 }, { "after_2", 4 }, { "after_3", 4 }, { "after_4", 4 }, { "behind", 4 }, { "delay_ns", 8 }
+#define CAPTURED_COLUMNS { "captured_ns", 8 }, { "captured_latency_ns", 8 }
+
+#define LAYOUT(...)                                                                             \
+	{ .stream = "plan",                                                                     \
+	  .columns = (const struct block_column[]){ __VA_ARGS__ },                              \
+	  .column_count = sizeof((const struct block_column[]){ __VA_ARGS__ }) / sizeof(struct block_column) }
+
+/* Which optional groups a plan has: the index of its layout. */
+enum { HAS_TARGET = 1, HAS_ANCHORS = 2, HAS_CAPTURED = 4, LAYOUTS = 8 };
+
+static const struct block_layout plan_layouts[LAYOUTS] = {
+	LAYOUT(BASE_COLUMNS),
+	LAYOUT(BASE_COLUMNS, TARGET_COLUMN),
+	LAYOUT(BASE_COLUMNS, ANCHOR_COLUMNS),
+	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, ANCHOR_COLUMNS),
+	LAYOUT(BASE_COLUMNS, CAPTURED_COLUMNS),
+	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, CAPTURED_COLUMNS),
+	LAYOUT(BASE_COLUMNS, ANCHOR_COLUMNS, CAPTURED_COLUMNS),
+	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, ANCHOR_COLUMNS, CAPTURED_COLUMNS),
 };
 
-static const struct block_layout plan_layout = {
-	.stream = "plan",
-	.columns = plan_columns,
-	.column_count = sizeof(plan_columns) / sizeof(plan_columns[0]),
-};
+static int read_layout(struct plan *plan)
+{
+	const struct block_layout *layouts[LAYOUTS];
+	int which;
+
+	for (unsigned i = 0; i < LAYOUTS; i++)
+		layouts[i] = &plan_layouts[i];
+	which = block_read_layout(plan->fd, layouts, LAYOUTS);
+	if (which < 0)
+		return which;
+	plan->layout = layouts[which];
+	plan->anchored = which & HAS_ANCHORS;
+	plan->captured = which & HAS_CAPTURED;
+	return 0;
+}
+
+static void point_columns(const struct plan *plan, struct plan_block *block, const void *const *columns)
+{
+	size_t groups = plan->layout - plan_layouts;
+
+	block->due_ns = *columns++;
+	block->offset_bytes = *columns++;
+	block->length_bytes = *columns++;
+	block->op = *columns++;
+	block->flags = *columns++;
+	block->stream = *columns++;
+	block->burst = *columns++;
+	block->source_row = *columns++;
+	block->target = groups & HAS_TARGET ? *columns++ : NULL;
+	for (unsigned i = 0; i < PLAN_PARENTS; i++)
+		block->after[i] = plan->anchored ? *columns++ : NULL;
+	block->behind = plan->anchored ? *columns++ : NULL;
+	block->delay_ns = plan->anchored ? *columns++ : NULL;
+	block->captured_ns = plan->captured ? *columns++ : NULL;
+	block->captured_latency_ns = plan->captured ? *columns++ : NULL;
+}
 
 static int refuse(struct plan *plan, int err)
 {
@@ -35,7 +88,7 @@ static int read_rows(struct plan *plan, struct plan_block *block, const struct b
 	const void *columns[BLOCK_MAX_COLUMNS];
 	int err;
 
-	if (header->rows > PLAN_MAX_ROWS || header->payload_bytes != block_rows_bytes(&plan_layout, header->rows)) {
+	if (header->rows > PLAN_MAX_ROWS || header->payload_bytes != block_rows_bytes(plan->layout, header->rows)) {
 		snprintf(plan->refusal, sizeof(plan->refusal), "a block of the plan has %u rows in %llu bytes",
 			 header->rows, (unsigned long long)header->payload_bytes);
 		return refuse(plan, -EPROTO);
@@ -52,20 +105,12 @@ static int read_rows(struct plan *plan, struct plan_block *block, const struct b
 	err = block_read_exactly(plan->fd, block->payload, header->payload_bytes);
 	if (err)
 		return err;
-	err = block_split_rows(&plan_layout, header->rows, block->payload, header->payload_bytes, columns);
+	err = block_split_rows(plan->layout, header->rows, block->payload, header->payload_bytes, columns);
 	if (err)
 		return err;
 	block->rows = header->rows;
-	block->due_ns = columns[0];
-	block->offset_bytes = columns[1];
-	block->length_bytes = columns[2];
-	block->op = columns[3];
-	block->flags = columns[4];
-	block->stream = columns[5];
-	block->burst = columns[6];
-	block->source_row = columns[7];
-	err = plan_check(block, plan->target, plan->rows_read, &plan->last_due_ns, plan->refusal,
-			 sizeof(plan->refusal));
+	point_columns(plan, block, columns);
+	err = plan_check(plan, block);
 	if (err)
 		return refuse(plan, err);
 	plan->rows_read += block->rows;
@@ -113,7 +158,7 @@ static int read_block(struct plan *plan)
 static void *read_plan(void *argument)
 {
 	struct plan *plan = argument;
-	int err = block_read_layout(plan->fd, &plan_layout);
+	int err = read_layout(plan);
 
 	if (err == -EPROTO) {
 		snprintf(plan->refusal, sizeof(plan->refusal),
@@ -129,14 +174,15 @@ static void *read_plan(void *argument)
 	return NULL;
 }
 
-int plan_start(struct plan *plan, int fd, const struct target *target, struct stop *stop)
+int plan_start(struct plan *plan, int fd, const struct target *targets, unsigned target_count, struct stop *stop)
 {
 	pthread_t thread;
 	int err;
 
 	memset(plan, 0, sizeof(*plan));
 	plan->fd = fd;
-	plan->target = target;
+	plan->targets = targets;
+	plan->target_count = target_count;
 	plan->stop = stop;
 	for (unsigned i = 0; i < PLAN_AHEAD_BLOCKS; i++)
 		spsc_put(&plan->free, &plan->blocks[i]);

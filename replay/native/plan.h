@@ -18,6 +18,8 @@
 
 #define PLAN_AHEAD_BLOCKS 8u
 #define PLAN_MAX_ROWS (1u << 17) /* of one block; bounds what is read ahead */
+#define PLAN_PARENTS 4u           /* completions that a row may wait for */
+#define PLAN_REACH (1u << 18)     /* rows back that an anchor may lie */
 
 struct plan_block {
 	uint32_t rows;
@@ -29,6 +31,13 @@ struct plan_block {
 	const int16_t *stream;
 	const int32_t *burst;
 	const int64_t *source_row;
+	/* Each group is there for the whole plan or NULL. */
+	const int16_t *target;
+	const int32_t *after[PLAN_PARENTS]; /* rows back: not before their completion; 0: none */
+	const int32_t *behind;              /* rows back: not before its submission; 0: none */
+	const int64_t *delay_ns;            /* after the last of these */
+	const int64_t *captured_ns;         /* when it was submitted in the source, from any origin */
+	const int64_t *captured_latency_ns; /* -1: unknown */
 	void *payload;
 	size_t payload_size;
 };
@@ -37,11 +46,16 @@ struct plan {
 	struct spsc ready; /* to the issuing thread */
 	struct spsc free;  /* back to the reader */
 	struct plan_block blocks[PLAN_AHEAD_BLOCKS];
-	const struct target *target;
+	const struct target *targets;
+	unsigned target_count;
 	struct stop *stop;
+	/* What the layout states; known once plan_wait_loaded has returned. */
+	const struct block_layout *layout;
+	bool anchored;
+	bool captured;
 	atomic_bool whole; /* the end block was read: what is ready is all there is */
 	_Atomic int64_t rows_read; /* told in the totals while the reader may still be at it */
-	int64_t last_due_ns;
+	int64_t last_due_ns; /* of a plan without anchors, whose rows come in order of their deadlines */
 	char refusal[256]; /* why, once stop says STOP_PLAN_REFUSED */
 	int fd;
 	/* The issuing thread's place. */
@@ -50,7 +64,7 @@ struct plan {
 };
 
 /* Starts the reader. */
-int plan_start(struct plan *plan, int fd, const struct target *target, struct stop *stop);
+int plan_start(struct plan *plan, int fd, const struct target *targets, unsigned target_count, struct stop *stop);
 
 /* Waits until the blocks ahead are full or the plan is whole. */
 void plan_wait_loaded(struct plan *plan);
@@ -70,11 +84,9 @@ static inline bool plan_has_row(struct plan *plan)
 bool plan_exhausted(struct plan *plan);
 
 /*
- * Whether a target can carry out every row of the block, checked before any of
- * it is issued: 0, or a negative errno with the reason in `why`. last_due_ns is
- * the last deadline before the block and is moved on.
+ * Whether the targets can carry out every row of the block, checked before any
+ * of it is issued: 0, or a negative errno with the reason in plan->refusal.
  */
-int plan_check(const struct plan_block *block, const struct target *target, int64_t first_row,
-	       int64_t *last_due_ns, char *why, size_t why_size);
+int plan_check(struct plan *plan, const struct plan_block *block);
 
 #endif

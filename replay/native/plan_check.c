@@ -6,19 +6,24 @@
 
 #include "plan.h"
 
-static int check_row(const struct plan_block *block, uint32_t i, const struct target *target, int64_t last_due_ns,
-		     char *why, size_t size)
+static int check_row(const struct plan *plan, const struct plan_block *block, uint32_t i, char *why, size_t size)
 {
 	int64_t offset = block->offset_bytes[i], length = block->length_bytes[i], due = block->due_ns[i];
-	int op = block->op[i];
+	int op = block->op[i], place = block->target ? block->target[i] : 0;
+	const struct target *target;
 
 	if (op < 0 || op >= OP_COUNT) {
 		snprintf(why, size, "has unknown op %d", op);
 		return -EINVAL;
 	}
-	if (due < -1 || (due >= 0 && due < last_due_ns)) {
+	if (place < 0 || place >= (int)plan->target_count) {
+		snprintf(why, size, "goes to target %d of %u", place, plan->target_count);
+		return -EINVAL;
+	}
+	target = &plan->targets[place];
+	if (due < -1 || (!plan->anchored && due >= 0 && due < plan->last_due_ns)) {
 		snprintf(why, size, "is due at %" PRId64 " ns, before the row ahead of it (%" PRId64 " ns)", due,
-			 last_due_ns);
+			 plan->last_due_ns);
 		return -EINVAL;
 	}
 	if (op != OP_READ && !target->may_write) {
@@ -37,30 +42,44 @@ static int check_row(const struct plan_block *block, uint32_t i, const struct ta
 			 PRId64 " bytes", op_names[op], length, offset, target->logical_block_bytes);
 		return -EINVAL;
 	}
-	if ((op == OP_READ || op == OP_WRITE) && length > MAX_IO_BYTES) {
-		snprintf(why, size, "(%s of %" PRId64 " bytes) is longer than %lld bytes", op_names[op], length,
-			 MAX_IO_BYTES);
-		return -E2BIG;
+	return 0;
+}
+
+/* An anchor lies before its row, and no further back than the schedule remembers. */
+static int check_anchors(const struct plan_block *block, uint32_t i, int64_t row, char *why, size_t size)
+{
+	int64_t reach = row < PLAN_REACH ? row : PLAN_REACH;
+
+	for (unsigned k = 0; k <= PLAN_PARENTS; k++) {
+		int32_t back = k < PLAN_PARENTS ? block->after[k][i] : block->behind[i];
+
+		if (back >= 0 && back <= reach)
+			continue;
+		snprintf(why, size, "waits for a row %d rows back, which is not between 0 and %" PRId64, back, reach);
+		return -EINVAL;
+	}
+	if (block->delay_ns[i] < 0) {
+		snprintf(why, size, "has a delay of %" PRId64 " ns", block->delay_ns[i]);
+		return -EINVAL;
 	}
 	return 0;
 }
 
-int plan_check(const struct plan_block *block, const struct target *target, int64_t first_row, int64_t *last_due_ns,
-	       char *why, size_t why_size)
+int plan_check(struct plan *plan, const struct plan_block *block)
 {
-	int64_t last = *last_due_ns;
-
 	for (uint32_t i = 0; i < block->rows; i++) {
+		int64_t row = plan->rows_read + i;
 		char what[160];
-		int err = check_row(block, i, target, last, what, sizeof(what));
+		int err = check_row(plan, block, i, what, sizeof(what));
 
+		if (!err && plan->anchored)
+			err = check_anchors(block, i, row, what, sizeof(what));
 		if (err) {
-			snprintf(why, why_size, "row %" PRId64 " of the plan %s", first_row + i, what);
+			snprintf(plan->refusal, sizeof(plan->refusal), "row %" PRId64 " of the plan %s", row, what);
 			return err;
 		}
 		if (block->due_ns[i] >= 0)
-			last = block->due_ns[i];
+			plan->last_due_ns = block->due_ns[i];
 	}
-	*last_due_ns = last;
 	return 0;
 }

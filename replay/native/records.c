@@ -18,6 +18,7 @@ static const struct block_column record_columns[] = {
 	{ "due_ns", 8 },       { "submit_ns", 8 },    { "complete_ns", 8 }, { "offset_bytes", 8 },
 	{ "length_bytes", 8 }, { "op", 1 },           { "flags", 4 },       { "cpu", 2 },
 	{ "status", 2 },       { "stream", 2 },       { "burst", 4 },       { "source_row", 8 },
+	{ "target", 2 },
 };
 
 static const struct block_layout record_layout = {
@@ -26,65 +27,81 @@ static const struct block_layout record_layout = {
 	.column_count = sizeof(record_columns) / sizeof(record_columns[0]),
 };
 
-static int write_block(struct records *records, const struct record_block *b)
+static int write_block(struct record_writer *writer, const struct record_block *b)
 {
 	const void *columns[] = { b->due_ns, b->submit_ns, b->complete_ns, b->offset_bytes, b->length_bytes, b->op,
-				  b->flags, b->cpu, b->status, b->stream, b->burst, b->source_row };
+				  b->flags, b->cpu, b->status, b->stream, b->burst, b->source_row, b->target };
 
-	return block_write_rows(records->fd, &record_layout, b->rows, columns);
+	return block_write_rows(writer->fd, &record_layout, b->rows, columns);
 }
 
-static int write_note(struct records *records)
+static int write_note(struct record_writer *writer)
 {
-	struct progress *p = records->progress;
+	long long elapsed_ns = 0, submitted = 0, completed = 0, errors = 0, outstanding = 0, late_ns = 0;
 	char json[320];
 
+	for (unsigned i = 0; i < writer->thread_count; i++) {
+		struct progress *p = &writer->of_threads[i].progress;
+
+		if (progress_get(&p->elapsed_ns) > elapsed_ns)
+			elapsed_ns = progress_get(&p->elapsed_ns);
+		if (progress_get(&p->max_lateness_ns) > late_ns)
+			late_ns = progress_get(&p->max_lateness_ns);
+		submitted += progress_get(&p->submitted);
+		completed += progress_get(&p->completed);
+		errors += progress_get(&p->errors);
+		outstanding += progress_get(&p->outstanding);
+	}
 	snprintf(json, sizeof(json),
 		 "{\"note\": \"progress\", \"elapsed_ns\": %lld, \"submitted\": %lld, \"completed\": %lld, "
 		 "\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld}",
-		 progress_get(&p->elapsed_ns), progress_get(&p->submitted), progress_get(&p->completed),
-		 progress_get(&p->errors), progress_get(&p->outstanding), progress_get(&p->max_lateness_ns));
-	return block_write_json(records->fd, BLOCK_NOTE, json);
+		 elapsed_ns, submitted, completed, errors, outstanding, late_ns);
+	return block_write_json(writer->fd, BLOCK_NOTE, json);
+}
+
+/* Writes what one thread has handed over; whether there was anything. */
+static bool write_records_of(struct record_writer *writer, struct records *records, int *err)
+{
+	struct record_block *block = spsc_take(&records->full);
+
+	if (!block)
+		return false;
+	if (!*err)
+		*err = write_block(writer, block);
+	/* Where nobody reads any more blocks go round on, so that the issuing threads can end in order. */
+	spsc_put(&records->free, block);
+	return true;
 }
 
 static void *write_records(void *argument)
 {
-	struct records *records = argument;
+	struct record_writer *writer = argument;
 	int64_t noted_ns = monotonic_ns();
-	bool failed = false;
-	int err = block_write_layout(records->fd, &record_layout);
+	int err = block_write_layout(writer->fd, &record_layout);
 
 	for (;;) {
 		/* In this order: the last block is put before `finished` is set. */
-		bool finished = atomic_load_explicit(&records->finished, memory_order_acquire);
-		struct record_block *block = spsc_take(&records->full);
+		bool finished = atomic_load_explicit(&writer->finished, memory_order_acquire), any = false;
 
-		if (!err && block)
-			err = write_block(records, block);
+		for (unsigned i = 0; i < writer->thread_count; i++)
+			any |= write_records_of(writer, &writer->of_threads[i], &err);
 		if (!err && monotonic_ns() - noted_ns >= NOTE_EVERY_NS) {
-			err = write_note(records);
+			err = write_note(writer);
 			noted_ns = monotonic_ns();
 		}
-		/* Nobody reads any more. Blocks go round on, so that the issuing thread can end in order. */
-		if (err && !failed) {
-			failed = true;
-			stop_ask(records->stop, STOP_OUTPUT_CLOSED);
-		}
-		if (block)
-			spsc_put(&records->free, block);
-		else if (finished)
-			return failed ? records : NULL;
-		else
-			sleep_ns(WRITER_NAP_NS);
+		if (err)
+			stop_ask(writer->stop, STOP_OUTPUT_CLOSED);
+		if (any)
+			continue;
+		if (finished)
+			return err ? writer : NULL;
+		sleep_ns(WRITER_NAP_NS);
 	}
 }
 
-int records_start(struct records *records, int fd, struct progress *progress, struct stop *stop)
+int records_init(struct records *records)
 {
 	memset(records, 0, sizeof(*records));
-	records->fd = fd;
-	records->progress = progress;
-	records->stop = stop;
 	records->blocks = malloc(RECORD_BLOCKS * sizeof(*records->blocks));
 	if (!records->blocks)
 		return -ENOMEM;
@@ -92,7 +109,16 @@ int records_start(struct records *records, int fd, struct progress *progress, st
 	memset(records->blocks, 0, RECORD_BLOCKS * sizeof(*records->blocks));
 	for (unsigned i = 0; i < RECORD_BLOCKS; i++)
 		spsc_put(&records->free, &records->blocks[i]);
-	return -pthread_create(&records->writer, NULL, write_records, records);
+	return 0;
+}
+
+int record_writer_start(struct record_writer *writer, struct records *of_threads, unsigned thread_count, int fd,
+			struct stop *stop)
+{
+	*writer = (struct record_writer){
+		.of_threads = of_threads, .thread_count = thread_count, .stop = stop, .fd = fd,
+	};
+	return -pthread_create(&writer->thread, NULL, write_records, writer);
 }
 
 void records_hand_over(struct records *records, int64_t now_ns, bool whatever_it_holds)
@@ -109,12 +135,13 @@ void records_hand_over(struct records *records, int64_t now_ns, bool whatever_it
 	}
 }
 
-bool records_finish(struct records *records)
+bool record_writer_finish(struct record_writer *writer)
 {
 	void *failed;
 
-	records_hand_over(records, 0, true);
-	atomic_store_explicit(&records->finished, true, memory_order_release);
-	pthread_join(records->writer, &failed);
+	for (unsigned i = 0; i < writer->thread_count; i++)
+		records_hand_over(&writer->of_threads[i], 0, true);
+	atomic_store_explicit(&writer->finished, true, memory_order_release);
+	pthread_join(writer->thread, &failed);
 	return !failed;
 }

@@ -202,6 +202,30 @@ bool target_lost_write_zeroes(const struct target *target)
 	       !queue_limit(target->device, "write_zeroes_max_bytes");
 }
 
+bool target_splits(const struct target *target, enum trace_op op, int64_t length_bytes)
+{
+	switch (op) {
+	case OP_READ:
+	case OP_WRITE:
+		return length_bytes > (target->max_io_bytes ? target->max_io_bytes : PIECE_MAX_BYTES);
+	case OP_DISCARD:
+		return target->discard_max_bytes && length_bytes > target->discard_max_bytes;
+	case OP_WRITE_ZEROES:
+		return target->write_zeroes_max_bytes && length_bytes > target->write_zeroes_max_bytes;
+	default:
+		return false;
+	}
+}
+
+int64_t target_piece_bytes(const struct target *target)
+{
+	int64_t request_bytes = target->max_io_bytes;
+
+	if (!request_bytes || request_bytes > PIECE_MAX_BYTES)
+		return PIECE_MAX_BYTES;
+	return PIECE_MAX_BYTES / request_bytes * request_bytes;
+}
+
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
 	/* A file system turns these into its own transactions, and cached writes go out when it likes. */

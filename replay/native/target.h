@@ -24,8 +24,14 @@ enum fidelity {
 extern const char *const op_names[OP_COUNT];
 extern const char *const fidelity_names[FIDELITY_COUNT];
 
-/* A read or write holds no more: buffers of this size are ready before the first deadline. */
-#define MAX_IO_BYTES (16ll << 20)
+/* A read or write that is longer goes to the kernel in pieces: buffers of this size are ready before the first deadline. */
+#define PIECE_MAX_BYTES (4ll << 20)
+
+/* So much of one long row is with the kernel at a time: more than any drive works on, and a part of the payload's pool. */
+#define ROW_WINDOW_BYTES (8ll << 20)
+
+/* Of one run. */
+#define MAX_TARGETS 16
 
 struct target {
 	const char *path;
@@ -62,6 +68,17 @@ int64_t target_merges(const struct target *target);
  * learns that from the first one, clears the limit, and writes zeros instead.
  */
 bool target_lost_write_zeroes(const struct target *target);
+
+/* Whether the kernel or we make more than one request of such a row. */
+bool target_splits(const struct target *target, enum trace_op op, int64_t length_bytes);
+
+/* How long the pieces of a long read or write are: whole requests of the kernel's, so that the drive sees the same ones. */
+int64_t target_piece_bytes(const struct target *target);
+
+static inline int64_t row_at_once_bytes(int64_t length_bytes)
+{
+	return length_bytes < ROW_WINDOW_BYTES ? length_bytes : ROW_WINDOW_BYTES;
+}
 
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags);
 

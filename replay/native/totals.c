@@ -5,6 +5,59 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lane.h"
+
+void totals_init(struct totals *totals)
+{
+	*totals = (struct totals){
+		.min_lateness_ns = INT64_MAX,
+		.max_lateness_ns = INT64_MIN,
+		.max_host_lateness_ns = INT64_MIN,
+	};
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void add_counts(int64_t *counts, const int64_t *others, int count)
+{
+	for (int i = 0; i < count; i++)
+		counts[i] += others[i];
+}
+
+void totals_add(struct totals *t, const struct totals *other)
+{
+	add_counts(t->issued, other->issued, OP_COUNT);
+	add_counts(t->completed, other->completed, OP_COUNT);
+	add_counts(t->dropped, other->dropped, OP_COUNT);
+	add_counts(t->bytes, other->bytes, OP_COUNT);
+	add_counts(t->altered, other->altered, FIDELITY_COUNT);
+	add_counts(t->write_zeroes_of, other->write_zeroes_of, MAX_TARGETS);
+	t->split += other->split;
+	t->abandoned += other->abandoned;
+	t->queue_full += other->queue_full;
+	t->shared_payload += other->shared_payload;
+	t->hazards += other->hazards;
+	t->anchored += other->anchored;
+	t->window_full += other->window_full;
+	t->underruns += other->underruns;
+	t->record_stalls += other->record_stalls;
+	t->involuntary_switches += other->involuntary_switches;
+	t->max_outstanding += other->max_outstanding;
+	t->min_lateness_ns = other->min_lateness_ns < t->min_lateness_ns ? other->min_lateness_ns : t->min_lateness_ns;
+	t->max_lateness_ns = larger(t->max_lateness_ns, other->max_lateness_ns);
+	t->max_host_lateness_ns = larger(t->max_host_lateness_ns, other->max_host_lateness_ns);
+	t->plan_ns = larger(t->plan_ns, other->plan_ns);
+	t->wall_ns = larger(t->wall_ns, other->wall_ns);
+	if (!t->errors && other->errors)
+		t->first_error_row = other->first_error_row;
+	if (!t->first_error)
+		t->first_error = other->first_error;
+	t->errors += other->errors;
+}
+
 int64_t totals_sum(const int64_t *by_op)
 {
 	int64_t sum = 0;
@@ -57,6 +110,28 @@ static void write_flag(FILE *out, const char *key, bool value)
 	fprintf(out, "\"%s\": %s, ", key, value ? "true" : "false");
 }
 
+/* None was timed: there is no least and no most. */
+static int64_t or_zero(int64_t lateness_ns)
+{
+	return lateness_ns == INT64_MAX || lateness_ns == INT64_MIN ? 0 : lateness_ns;
+}
+
+static void write_lanes(FILE *out, const struct circumstances *how)
+{
+	fputs("\"lanes\": [", out);
+	for (unsigned i = 0; i < how->lane_count; i++) {
+		const struct lane *lane = &how->lanes[i];
+
+		fprintf(out, "%s{", i ? ", " : "");
+		write_number(out, "depth", lane->depth);
+		write_number(out, "planned_ops", lane->plan.rows_read);
+		write_number(out, "issued_ops", lane->issued);
+		write_number(out, "underruns", lane->underruns);
+		fprintf(out, "\"window_full\": %" PRId64 "}", lane->window_full);
+	}
+	fputs("], ", out);
+}
+
 char *totals_json(const struct totals *t, const struct circumstances *how)
 {
 	char *text = NULL;
@@ -80,13 +155,16 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_number(out, "merged_ops", t->merged);
 	write_number(out, "queue_full_ops", t->queue_full);
 	write_number(out, "shared_payload_ops", t->shared_payload);
+	write_number(out, "hazard_ops", t->hazards);
+	write_number(out, "anchored_ops", t->anchored);
+	write_number(out, "window_full", t->window_full);
 	write_number(out, "underruns", t->underruns);
 	write_number(out, "record_stalls", t->record_stalls);
 	write_number(out, "involuntary_switches", t->involuntary_switches);
 	write_number(out, "max_outstanding", t->max_outstanding);
-	write_number(out, "min_lateness_ns", t->min_lateness_ns);
-	write_number(out, "max_lateness_ns", t->max_lateness_ns);
-	write_number(out, "max_host_lateness_ns", t->max_host_lateness_ns);
+	write_number(out, "min_lateness_ns", or_zero(t->min_lateness_ns));
+	write_number(out, "max_lateness_ns", or_zero(t->max_lateness_ns));
+	write_number(out, "max_host_lateness_ns", or_zero(t->max_host_lateness_ns));
 	write_number(out, "plan_ns", t->plan_ns);
 	write_number(out, "wall_ns", t->wall_ns);
 	write_number(out, "start_monotonic_ns", t->start_monotonic_ns);
@@ -95,14 +173,16 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 		write_number(out, "first_error", t->first_error);
 		write_number(out, "first_error_row", t->first_error_row);
 	}
+	write_lanes(out, how);
+	write_number(out, "threads", how->thread_count);
 	write_number(out, "depth", how->depth);
 	write_number(out, "cpu", how->cpu);
 	fprintf(out, "\"seed\": %" PRIu64 ", ", how->seed);
 	write_flag(out, "memory_locked", how->memory_locked);
 	write_flag(out, "realtime", how->realtime);
-	write_flag(out, "direct", how->target->direct);
-	write_number(out, "target_bytes", how->target->size_bytes);
-	write_number(out, "logical_block_bytes", how->target->logical_block_bytes);
+	write_flag(out, "direct", how->targets[0].direct);
+	write_number(out, "target_bytes", how->targets[0].size_bytes);
+	write_number(out, "logical_block_bytes", how->targets[0].logical_block_bytes);
 	fprintf(out, "\"features\": %s, ", how->features);
 	write_string(out, "stopped", how->stopped);
 	fputs("\"engine\": 1}", out);

@@ -1,10 +1,5 @@
 """What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
 
-import os
-import re
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,36 +8,6 @@ from blkreel.traces.schema import FLAGS, OPS
 pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
-TRACING = Path("/sys/kernel/tracing")
-
-
-@pytest.fixture
-def issued_to(require_root):
-    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)]."""
-    if not (TRACING / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
-    if not (TRACING / "instances").is_dir():
-        pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
-    instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
-    instance.mkdir()
-    event = instance / "events/block/block_rq_issue"
-
-    def watch(drive):
-        device = Path(drive).stat().st_rdev
-        (event / "filter").write_text(f"dev == {os.major(device) << 20 | os.minor(device)}")
-        (instance / "trace_clock").write_text("global")
-        (event / "enable").write_text("1")
-
-        def seen():
-            (event / "enable").write_text("0")
-            found = re.findall(r"block_rq_issue: \S+ (\w+) (\d+) \(.*?\) (\d+) \+ (\d+)",
-                               (instance / "trace").read_text())
-            return [(kind, int(sector) * 512 % 2**64, int(sectors) * 512) for kind, _, sector, sectors in found]
-
-        return seen
-
-    yield watch
-    instance.rmdir()
 
 
 def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):

@@ -7,7 +7,7 @@
 #include "payload.h"
 #include "target.h"
 
-#define PIECES 60000 /* more than three rounds of the 64 MiB pool */
+#define PIECES 60000 /* more than seven rounds of the pool */
 
 static int by_content(const void *a, const void *b)
 {
@@ -21,7 +21,7 @@ static void test_every_piece_differs(void)
 	unsigned count = 0;
 
 	CHECK(stamps);
-	CHECK_EQUAL(payload_init(&payload, 7, true), 0);
+	CHECK_EQUAL(payload_init(&payload, &(struct payload_options){ .seed = 7, .writes = true }), 0);
 	while (count < PIECES) {
 		unsigned pieces = 1 + count % 5;
 		/* All to the same place: the stamp must differ by its counter alone. */
@@ -49,19 +49,56 @@ static void test_incompressible(void)
 	Bytef *packed = malloc(room);
 
 	CHECK(packed);
-	CHECK_EQUAL(payload_init(&payload, 0, true), 0);
+	CHECK_EQUAL(payload_init(&payload, &(struct payload_options){ .writes = true }), 0);
 	CHECK_EQUAL(compress2(packed, &room, payload_take(&payload, 0, whole), whole, 9), Z_OK);
 	CHECK(room >= whole);
 	free(packed);
 	payload_deinit(&payload);
 }
 
+/* How many of the pieces taken are copies of others, of a hundred. */
+static unsigned copies_percent(struct payload *payload)
+{
+	unsigned pieces = payload->pool_bytes / STAMP_EVERY_BYTES, copies = 0;
+
+	for (unsigned i = 0; i < pieces; i++) {
+		struct payload_stamp stamp;
+
+		memcpy(&stamp, payload_take(payload, 1 << 20, STAMP_EVERY_BYTES), sizeof(stamp));
+		CHECK(stamp.offset_bytes == COPY_OFFSET || stamp.offset_bytes == 1 << 20);
+		copies += stamp.offset_bytes == COPY_OFFSET;
+	}
+	return (copies * 100 + pieces / 2) / pieces;
+}
+
+static void test_shares(void)
+{
+	static const unsigned percents[] = { 0, 1, 10, 25, 50, 75, 99, 100 };
+	const uLong whole = 1 << 20;
+	Bytef *packed = malloc(compressBound(whole));
+
+	CHECK(packed);
+	for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++) {
+		struct payload_options options = { .seed = i, .writes = true, .duplicates_percent = percents[i],
+						   .compressible_percent = percents[i] };
+		uLong room = compressBound(whole);
+		struct payload payload;
+
+		CHECK_EQUAL(payload_init(&payload, &options), 0);
+		CHECK_EQUAL(copies_percent(&payload), percents[i]);
+		CHECK_EQUAL(compress2(packed, &room, payload_take(&payload, 0, whole), whole, 1), Z_OK);
+		CHECK(labs((long)(room * 100 / whole) - (long)(100 - percents[i])) <= 2);
+		payload_deinit(&payload);
+	}
+	free(packed);
+}
+
 static void test_seeds_differ(void)
 {
 	struct payload one, two;
 
-	CHECK_EQUAL(payload_init(&one, 1, true), 0);
-	CHECK_EQUAL(payload_init(&two, 2, true), 0);
+	CHECK_EQUAL(payload_init(&one, &(struct payload_options){ .seed = 1, .writes = true }), 0);
+	CHECK_EQUAL(payload_init(&two, &(struct payload_options){ .seed = 2, .writes = true }), 0);
 	CHECK(memcmp(payload_take(&one, 0, 4096), payload_take(&two, 0, 4096), 4096));
 	payload_deinit(&one);
 	payload_deinit(&two);
@@ -69,10 +106,10 @@ static void test_seeds_differ(void)
 
 static void test_reads_stay_in_the_sink(void)
 {
-	static const size_t lengths[] = { 512, 4096, 131072, MAX_IO_BYTES, 4608 };
+	static const size_t lengths[] = { 512, 4096, 131072, PIECE_MAX_BYTES, 4608 };
 	struct payload payload;
 
-	CHECK_EQUAL(payload_init(&payload, 0, false), 0);
+	CHECK_EQUAL(payload_init(&payload, &(struct payload_options){ 0 }), 0);
 	CHECK(!payload.pool);
 	for (int i = 0; i < 5000; i++) {
 		size_t length = lengths[i % 5];
@@ -88,6 +125,7 @@ int main(void)
 {
 	test_every_piece_differs();
 	test_incompressible();
+	test_shares();
 	test_seeds_differ();
 	test_reads_stay_in_the_sink();
 	return 0;

@@ -31,16 +31,13 @@ static int check_row(const struct target *target, int64_t due, int op, int64_t o
 	struct plan_block block = {
 		.rows = 2, .due_ns = dues, .offset_bytes = offsets, .length_bytes = lengths, .op = ops,
 	};
-	int64_t last_due_ns = 0;
-	char why[256] = "";
-	int err = plan_check(&block, target, 100, &last_due_ns, why, sizeof(why));
+	struct plan plan = { .targets = target, .target_count = 1, .rows_read = 100 };
+	int err = plan_check(&plan, &block);
 
-	if (err) {
-		CHECK(strstr(why, "row 101 "));
-		CHECK_EQUAL(last_due_ns, 0);
-	}
-	if (says && !strstr(why, says)) {
-		fprintf(stderr, "%s\n", why);
+	if (err)
+		CHECK(strstr(plan.refusal, "row 101 "));
+	if (says && !strstr(plan.refusal, says)) {
+		fprintf(stderr, "%s\n", plan.refusal);
 		CHECK(!"the reason names what is wrong");
 	}
 	return err;
@@ -67,12 +64,30 @@ static void test_rows(void)
 		CHECK_EQUAL(check_row(&reads, 600, op, 0, 4096, "reading only"), -EROFS);
 		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, NULL), 0);
 	}
-	/* A flush has no place; a discard may be longer than any transfer. */
+	/* A flush has no place; all others may be of any length. */
 	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
 	writes.size_bytes = 1ll << 40;
 	CHECK_EQUAL(check_row(&writes, 600, OP_DISCARD, 0, 1ll << 39, NULL), 0);
-	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES, NULL), 0);
-	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, MAX_IO_BYTES + 4096, "longer"), -E2BIG);
+	CHECK_EQUAL(check_row(&writes, 600, OP_WRITE, 0, 1ll << 39, NULL), 0);
+}
+
+static void test_long_rows(void)
+{
+	static const int64_t kib = 1024, mib = 1 << 20;
+	struct target drive = a_target(true);
+
+	drive.max_io_bytes = 1280 * kib;
+	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 8 * mib;
+	/* Three requests of the kernel's and no part of a fourth. */
+	CHECK_EQUAL(target_piece_bytes(&drive), 3 * 1280 * kib);
+	CHECK(target_splits(&drive, OP_READ, 1280 * kib + 512) && !target_splits(&drive, OP_READ, 1280 * kib));
+	CHECK(target_splits(&drive, OP_DISCARD, 9 * mib) && !target_splits(&drive, OP_DISCARD, 8 * mib));
+	CHECK(target_splits(&drive, OP_WRITE_ZEROES, 9 * mib) && !target_splits(&drive, OP_WRITE_ZEROES, 8 * mib));
+	drive.max_io_bytes = 32 * mib;
+	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
+	drive.max_io_bytes = 0;
+	CHECK_EQUAL(target_piece_bytes(&drive), PIECE_MAX_BYTES);
+	CHECK(target_splits(&drive, OP_WRITE, PIECE_MAX_BYTES + 512) && !target_splits(&drive, OP_WRITE, 2 * mib));
 }
 
 static void test_fidelity(void)
@@ -100,6 +115,7 @@ static void test_fidelity(void)
 int main(void)
 {
 	test_rows();
+	test_long_rows();
 	test_fidelity();
 	return 0;
 }

@@ -77,7 +77,6 @@ def test_an_empty_plan_is_a_run(a_plan, issue):
     ({"offset_bytes": [GIB - 4096], "length_bytes": 8192}, "outside"),
     ({"offset_bytes": [-4096]}, "outside"),
     ({"offset_bytes": [100]}, "aligned"),
-    ({"length_bytes": 17 << 20}, "longer"),
     ({"op": 9}, "unknown op"),
 ])
 def test_a_block_that_does_not_fit_is_refused_whole(a_plan, issue, row, says):

@@ -54,7 +54,8 @@ class FakeEngine:
             due_ns = batch["due_ns"]
             submit_ns = np.where(due_ns < 0, np.arange(count) * 1000, due_ns + 200)
             rows = {**batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
-                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16)}
+                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16),
+                    "target": batch.get("target", np.zeros(count, np.int16))}
             rows = {name: values[::-1].copy() for name, values in rows.items()}
             if self._spoil:
                 rows = self._spoil(len(self.calls), rows) or rows
@@ -89,7 +90,7 @@ def plan(tmp_path, target):
 def replay(plan, path, engine, force=False):
     output = RunDirectory(path, force)
     output.check()
-    return Replay(plan, output, "label", 1, progress, force, engine).run()
+    return Replay(plan, output, "label", 1, progress, force, engine=engine).run()
 
 
 def test_a_run_is_a_trace_that_names_its_source(plan, tmp_path):
@@ -235,7 +236,7 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
 def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
     engine = FakeEngine()
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    Preparation(target, state, 1, progress, engine).run()
+    Preparation(target, state, 1, progress, engine=engine).run()
     assert [sum(int(batch["length_bytes"].sum()) for batch in rows) for _, rows in engine.calls] == [8 << 20, 8 << 20]
     remembered = drive_state.load(target)
     assert (remembered.name, remembered.filled_bytes) == ("full", 8 << 20)
@@ -266,7 +267,7 @@ def test_a_preparation_that_fails_leaves_the_state_unknown(target):
 
     state = state_for("client", target.size_bytes, target.block_bytes, seed=1, rest_ns=0)
     with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
-        Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+        Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert drive_state.load(target).name is None
 
 
@@ -276,7 +277,7 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
             rows["status"][:] = -errno.EOPNOTSUPP
 
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, FakeEngine(spoil)).run()
+    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert prepared.name == "full"
     assert "refused" in prepared.notes[0]
 
@@ -290,7 +291,7 @@ def test_rounds_go_on_until_they_are_steady(target):
 
     engine = FakeEngine(spoil)
     state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine).run()
+    prepared = Preparation(target, state, 1, progress, engine=engine).run()
     assert len(engine.calls) == 3 + 10
     assert prepared.notes[0].startswith("steady after 10 rounds")
     assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
@@ -302,7 +303,7 @@ def test_rounds_end_where_a_drive_never_settles(target):
         rows["complete_ns"] = rows["submit_ns"] + 5000
 
     engine = FakeEngine(spoil)
-    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine).run()
+    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine=engine).run()
     assert len(engine.calls) == 3 + 25
     assert prepared.notes[0].startswith("not steady after 25 rounds")
 

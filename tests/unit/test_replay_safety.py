@@ -73,6 +73,22 @@ def test_writes_need_the_serial_and_the_refusal_tells_the_command(fake):
     assert error.value.remedy.endswith("blkreel replay t.parquet --on /dev/sdx -o 'run dir' --destroy 'S3R 1AL'")
 
 
+def test_of_several_drives_each_is_named_before_any_is_written(fake):
+    """What was typed for the others stays in the command of the remedy."""
+    one, other = fake.target(), fake.target(serial="SECOND", path=str(fake.root / "swaps"))
+    reads = fake.target(serial="THIRD", path=str(fake.root / "mountinfo"))
+    every = [(one, True), (other, True), (reads, False)]
+    safety.check_all(every, destroy=["SECOND", "S3R 1AL"], argv=ARGV, kernel=fake.kernel)
+    argv = [*ARGV, "--destroy", "S3R 1AL"]
+    with pytest.raises(SafetyError, match="this overwrites .*swaps") as error:
+        safety.check_all(every, destroy=["S3R 1AL"], argv=argv, kernel=fake.kernel)
+    assert error.value.remedy.endswith("-o 'run dir' --destroy 'S3R 1AL' --destroy SECOND")
+    with pytest.raises(SafetyError, match="this overwrites .*node"):
+        safety.check_all(every, destroy=["SECOND"], argv=ARGV, kernel=fake.kernel)
+    with pytest.raises(SafetyError, match="--destroy 'S3R' does not name"):
+        safety.check_all(every[:1], destroy=["S3R"], argv=ARGV, kernel=fake.kernel)
+
+
 @pytest.mark.parametrize("wrong", ["", "yes", "s3r 1al", "S3R 1AL ", "sdx"])
 def test_a_wrong_serial_is_none(fake, wrong):
     with pytest.raises(SafetyError) as error:

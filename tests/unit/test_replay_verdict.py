@@ -42,6 +42,23 @@ def test_at_the_limits_a_run_is_not_invalid():
 
 
 @pytest.mark.parametrize(("changes", "text"), [
+    ({"pace": {"factor": 2.0}}, "all times were divided by 2"),
+    ({"pace": {"streams": {"1": {"factor": 0.5}}}}, "all times of stream 1 were divided by 0.5"),
+    ({"pace": {"dependencies": "inferred"}}, "inferred from times alone"),
+    ({"hazards": 1234}, "1,234 I/Os met others over the same blocks"),
+])
+def test_what_a_run_has_to_say_of_itself(changes, text):
+    level, said = judged(changes)
+    assert level == "qualified"
+    assert re.search(text, said)
+
+
+def test_what_was_observed_needs_no_word():
+    pace = {"name": "dependent", "factor": None, "dependencies": "observed"}
+    assert judged({"pace": pace, "hazards": 0}) == judged({})
+
+
+@pytest.mark.parametrize(("changes", "text"), [
     ({"error_ops": 3, "first_error": "read of 4,096 bytes at 0: EIO"}, "3 I/Os failed.*EIO"),
     ({"completed_ops": 990}, "10 of 1,000 planned I/Os are missing"),
     ({"as_planned": False}, "not those of the plan"),

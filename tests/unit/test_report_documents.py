@@ -1,12 +1,13 @@
 """What a report and a comparison say, before anything is drawn: every shown figure recomputed, runs grouped soundly."""
 
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
-from blkreel.analysis import charts, columns, definitions, numbers, present
+from blkreel.analysis import charts, columns, definitions, document, numbers, present
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError, UsageError
 
 
@@ -42,6 +43,20 @@ def test_paces_stand_apart_in_a_fixed_order(runs, compared):
         ["In memory", "On disk"]]
     backwards = present.compare(runs[::-1])
     assert [section["title"] for section in backwards["sections"]] == [s["title"] for s in compared["sections"]]
+
+
+@pytest.mark.parametrize(("pace", "idle", "title", "claims"), [
+    ({"name": "scaled", "factor": 2.0}, "original", "Original timing divided by 2", "another intensity"),
+    ({"name": "dependent", "dependencies": "observed"}, "none", "Dependent timing, idle removed",
+     "how long the application would take on this drive. With idle"),
+    ({"name": "dependent", "dependencies": "inferred"}, "original", "Dependent timing (inferred)", "did not observe"),
+    ({"name": "original", "streams": {"1": {"name": "depth", "depth": 4}}}, "original",
+     "Original timing; stream 1: as fast as possible, 4 outstanding", "paces of their own"),
+])
+def test_a_pace_says_what_it_may_claim(pace, idle, title, claims):
+    each = SimpleNamespace(run={"pace": pace, "idle": {"name": idle}})
+    assert document.pace_title(each) == title
+    assert claims in document.claim(each)
 
 
 def test_document_is_json_and_says_its_version(compared):

@@ -135,21 +135,26 @@ int block_read_header(int fd, struct block_header *header)
 	return 0;
 }
 
-int block_read_layout(int fd, const struct block_layout *layout)
+int block_read_layout(int fd, const struct block_layout *const *layouts, size_t count)
 {
 	char ours[2048], theirs[2048];
 	struct block_header header;
-	int length = layout_json(layout, ours, sizeof(ours));
-	int err = length < 0 ? length : block_read_header(fd, &header);
+	int err = block_read_header(fd, &header);
 
 	if (err)
 		return err;
-	if (header.kind != BLOCK_LAYOUT || header.payload_bytes != (uint64_t)length)
+	if (header.kind != BLOCK_LAYOUT || header.payload_bytes > sizeof(theirs))
 		return -EPROTO;
-	err = block_read_exactly(fd, theirs, length);
+	err = block_read_exactly(fd, theirs, header.payload_bytes);
 	if (err)
 		return err;
-	return memcmp(ours, theirs, length) ? -EPROTO : 0;
+	for (size_t i = 0; i < count; i++) {
+		int length = layout_json(layouts[i], ours, sizeof(ours));
+
+		if (length >= 0 && header.payload_bytes == (uint64_t)length && !memcmp(ours, theirs, length))
+			return i;
+	}
+	return -EPROTO;
 }
 
 int block_split_rows(const struct block_layout *layout, uint32_t rows, const void *payload,

@@ -3,7 +3,7 @@
  * Columns crossing between a helper and Python, in blocks over a pipe.
  * traces/blocks.py states the contract; the two must change together.
  *
- * Every function returns 0 or a negative errno. Writes and reads are whole or
+ * Functions return 0, unless they say otherwise, or a negative errno. Writes and reads are whole or
  * an error: a short one is carried on, EINTR is retried.
  */
 #ifndef BLKREEL_BLOCKS_H
@@ -60,8 +60,8 @@ int block_write_rows(int fd, const struct block_layout *layout, uint32_t rows, c
 /* kind is BLOCK_NOTE or BLOCK_END; json is a whole JSON object. */
 int block_write_json(int fd, enum block_kind kind, const char *json);
 
-/* Reads the layout block and compares it with ours: -EPROTO where it differs. */
-int block_read_layout(int fd, const struct block_layout *layout);
+/* Reads the layout block: which of these layouts it states, or -EPROTO where it is none of them. */
+int block_read_layout(int fd, const struct block_layout *const *layouts, size_t count);
 
 /* Reads a header: -EPIPE at the end of the stream, -EPROTO where it is damaged. */
 int block_read_header(int fd, struct block_header *header);

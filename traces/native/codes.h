@@ -29,7 +29,10 @@ enum trace_flag {
 	FLAG_OWN = 1 << 11,
 	FLAG_DEFERRED = 1 << 12,
 	FLAG_INHERITED = 1 << 13,
-	FLAG_QUEUE_FULL = 1 << 16, /* of a run */
+	/* Of a run. */
+	FLAG_QUEUE_FULL = 1 << 16,
+	FLAG_HAZARD = 1 << 17,
+	FLAG_ANCHORED = 1 << 18,
 };
 
 #endif

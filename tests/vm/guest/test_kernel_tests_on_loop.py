@@ -11,7 +11,6 @@ from tests.kernel.test_engine_drive import (  # noqa: F401
     test_the_drive_sees_every_read_once,
 )
 from tests.kernel.test_engine_seen import (  # noqa: F401
-    issued_to,
     test_a_plan_is_issued_as_it_stands,
 )
 from tests.kernel.test_replay_loop import (  # noqa: F401

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * One plan with a depth of its own. Lanes do not wait for each other: that is
+ * how a writer in time and a reader at a fixed depth share a run.
+ *
+ * The rows of a plan without anchors come in its order; with anchors, as the
+ * schedule says.
+ */
+#ifndef BLKREEL_LANE_H
+#define BLKREEL_LANE_H
+
+#include "issuer.h"
+#include "plan.h"
+#include "schedule.h"
+
+/* No row can be issued at the moment, whatever the time. */
+#define LANE_NOTHING INT64_MAX
+
+struct lane {
+	struct plan plan;
+	struct schedule schedule; /* where plan.anchored */
+	unsigned depth;
+	unsigned outstanding;
+	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
+	bool starving;             /* the plan was not there when it was looked for */
+	bool window_was_full;
+	int64_t underruns;
+	int64_t window_full; /* times that all rows known ahead were waiting */
+	int64_t issued;
+	int64_t anchored;
+};
+
+/* Once the plan's first blocks are there: 0 or a negative errno. */
+int lane_init(struct lane *lane);
+
+/* The deadline of the row that comes next, -1 for one without; LANE_NOTHING where there is none now. */
+int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
+
+/* Takes that row: fills in what of `io` comes from the plan. */
+void lane_take(struct lane *lane, struct io *io);
+
+/* What became of a row that lane_take gave. */
+static inline void lane_submitted(struct lane *lane, const struct io *io)
+{
+	lane->issued++;
+	if (lane->plan.anchored)
+		schedule_submitted(&lane->schedule, io->ordinal, io->submit_ns);
+}
+
+static inline void lane_completed(struct lane *lane, const struct io *io, int64_t complete_ns)
+{
+	lane->outstanding--;
+	if (lane->plan.anchored)
+		schedule_completed(&lane->schedule, io->ordinal, complete_ns);
+}
+
+/* No row is left and none will come. */
+bool lane_exhausted(struct lane *lane);
+
+#endif

@@ -1,0 +1,17 @@
+"""The engine's rule for one lane, row by row: an oracle for plans."""
+
+ANCHORS = ("after_1", "after_2", "after_3", "after_4")
+
+
+def issued(plan: dict, latency_ns) -> list[int]:
+    """When each row of a lane with anchors is submitted, on a drive with these latencies (-1: never done)."""
+    submit_ns, complete_ns = [], []
+    for row in range(len(plan["delay_ns"])):
+        waits = [complete_ns[row - plan[name][row]] for name in ANCHORS if plan[name][row]]
+        if plan["behind"][row]:
+            waits.append(submit_ns[row - plan["behind"][row]])
+        at = max(waits) + plan["delay_ns"][row] if waits else plan["due_ns"][row]
+        assert at is not None
+        submit_ns.append(int(at))
+        complete_ns.append(int(at + max(latency_ns[row], 0)))
+    return submit_ns
