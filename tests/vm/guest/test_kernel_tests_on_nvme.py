@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.test_capture_causes import (  # noqa: F401
-    mounted,
     test_a_timer_passes_nothing_on,
-    test_after_an_fsync_the_cause_is_what_the_journal_wrote_last,
     test_who_is_told_by_another_waited_for_its_read,
 )
 from tests.kernel.test_capture_counts import (  # noqa: F401
