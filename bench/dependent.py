@@ -1,13 +1,13 @@
 """One showing of dependent replay: a program on a slow and on a fast drive, and its slow trace replayed on the fast.
 
 All four are measured alike, from the program's first I/O to its last; what it computes before and behind is nobody's
-replay. Compared are times on one machine that follow each other, and what else goes on there is in all of them.
+replay.
 """
 
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,15 @@ class Shown:
     dependent_s: float
     original_s: float
 
-    @property
-    def dependent_off(self):
-        """By which part of the program's own time on the fast drive the replay is off."""
-        return self.dependent_s / self.fast_s - 1
 
-    @property
-    def original_off(self):
-        return self.original_s / self.fast_s - 1
+def least(shown):
+    """The least of several: what else goes on in a machine only ever adds."""
+    return Shown(*(min(getattr(one, field.name) for one in shown) for field in fields(Shown)))
+
+
+def off(replayed_s, shown):
+    """By which part of the program's own time on the fast drive a replay was off."""
+    return replayed_s / shown.fast_s - 1
 
 
 def show(program, image, directory):

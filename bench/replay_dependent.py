@@ -7,15 +7,15 @@ devices and FUSE.
 
 import argparse
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 
-from dependent import show
+from dependent import Shown, least, off, show
 from dependent_programs import PROGRAMS
 from drive_pair import MEMORY, CannotMake
-from lab import machine, need, print_table
+from lab import machine, need
 
-COLUMNS = [(name, "{:.3f} s".format) for name in ("slow drive", "fast drive", "dependent", "original")] + \
-    [(name, "{:+.1%}".format) for name in ("dependent is off", "original is off")]
+COLUMNS = ("slow drive", "fast drive", "dependent", "original", "dependent is off", "original is off")
 
 
 def main():
@@ -27,18 +27,25 @@ def main():
     need(("losetup", "util-linux"), ("chrt", "util-linux"), ("mkfs.ext4", "e2fsprogs"),
          *{one for program in programs for one in program.needs})
     print(machine())
-    rows = {}
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="blkreel-bench-") as directory:
-        for program in programs:
+    print(f"\nfirst I/O to last, least of {options.repeat} [largest]")
+    width = max(len(program.name) for program in programs)
+    print(" " * width, *(f"{name:>20}" for name in COLUMNS))
+    for program in programs:
+        with tempfile.TemporaryDirectory(dir=MEMORY, prefix="blkreel-bench-") as directory:
             image = Path(directory) / "contents"
             program.make_image(image)
             try:
                 shown = [show(program, image, Path(directory)) for _ in range(options.repeat)]
             except CannotMake as reason:
                 raise SystemExit(str(reason)) from None
-            rows[program.name] = [(one.slow_s, one.fast_s, one.dependent_s, one.original_s, one.dependent_off,
-                                   one.original_off) for one in shown]
-    print_table(f"first I/O to last, {options.repeat} times", COLUMNS, rows)
+        print(f"{program.name:<{width}}", *(f"{cell:>20}" for cell in cells(shown)), flush=True)
+
+
+def cells(shown):
+    best = least(shown)
+    times = [f"{getattr(best, field.name):.3f} s [{max(getattr(one, field.name) for one in shown):.3f}]"
+             for field in fields(Shown)]
+    return times + [f"{off(replayed_s, best):+.1%}" for replayed_s in (best.dependent_s, best.original_s)]
 
 
 if __name__ == "__main__":
