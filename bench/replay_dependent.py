@@ -6,6 +6,8 @@ devices and FUSE.
 """
 
 import argparse
+import signal
+import sys
 import tempfile
 from dataclasses import fields
 from pathlib import Path
@@ -26,6 +28,8 @@ def main():
     programs = [program for program in PROGRAMS if not options.only or options.only in program.name]
     need(("losetup", "util-linux"), ("chrt", "util-linux"), ("mkfs.ext4", "e2fsprogs"),
          *{one for program in programs for one in program.needs})
+    # A kill leaves no drive behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(machine())
     print(f"\nfirst I/O to last, least of {options.repeat} [largest]")
     width = max(len(program.name) for program in programs)

@@ -61,15 +61,13 @@ static __always_inline bool is_threads_own_doing(const __u64 *args)
 	return !bpf_core_field_exists(registers->orig_ax) || (long)READ(registers, orig_ax) != -1;
 }
 
-/* The entry of the current thread if it has a cause to pass on. */
-static __always_inline const struct thread_entry *cause_to_pass_on(const __u64 *args)
+/* The entry of the current thread if it has a cause, to be passed on if what happens is its own doing. */
+static __always_inline const struct thread_entry *current_cause(void)
 {
 	__s32 tid = (__s32)bpf_get_current_pid_tgid();
 	const struct thread_entry *own = thread_at(tid);
 
-	if (!own || own->tid != tid || !own->woken_complete_ns)
-		return NULL;
-	return is_threads_own_doing(args) ? own : NULL;
+	return own && own->tid == tid && own->woken_complete_ns ? own : NULL;
 }
 
 static __always_inline void inherit(struct thread_entry *entry, __s32 tid, const struct thread_entry *from)
@@ -86,23 +84,25 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 
 	if (is_woken_by_completion(args, woken))
 		return;
-	from = cause_to_pass_on(args);
+	from = current_cause();
 	if (!from)
 		return;
 	tid = READ(woken, pid);
 	entry = thread_at(tid);
-	if (entry && (entry->tid != tid || entry->woken_complete_ns < from->woken_complete_ns))
+	if (!entry || (entry->tid == tid && entry->woken_complete_ns >= from->woken_complete_ns))
+		return;
+	if (is_threads_own_doing(args))
 		inherit(entry, tid, from);
 }
 
 /* A thread begins. */
 static __always_inline void on_new_thread(const __u64 *args, struct task_struct *child)
 {
-	const struct thread_entry *from = cause_to_pass_on(args);
+	const struct thread_entry *from = current_cause();
 	__s32 tid = READ(child, pid);
 	struct thread_entry *entry = thread_at(tid);
 
-	if (entry && from && entry != from)
+	if (entry && from && entry != from && is_threads_own_doing(args))
 		inherit(entry, tid, from);
 }
 

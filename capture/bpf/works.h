@@ -53,14 +53,14 @@ static __always_inline struct work_entry *work_at(__u64 work)
 static __always_inline void on_work_queued(const __u64 *args, __u64 work)
 {
 	const struct completion_note *note = completion_at_work(args, NULL);
-	const struct thread_entry *from = note ? NULL : cause_to_pass_on(args);
+	const struct thread_entry *from = note ? NULL : current_cause();
 	struct work_entry *entry = work_at(work);
 
 	if (!entry)
 		return;
 	if (note) {
 		*entry = (struct work_entry){ work, note->submit_ns, note->complete_ns, 0 };
-	} else if (from) {
+	} else if (from && is_threads_own_doing(args)) {
 		*entry = (struct work_entry){ work, from->woken_submit_ns, from->woken_complete_ns, 1 };
 	} else if (entry->work == work) {
 		entry->work = 0;
