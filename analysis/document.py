@@ -14,7 +14,7 @@ from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import RUN_RECORDS
 
 from . import verdict as verdicts
-from .columns import payload_words
+from .columns import drive_words, payload_words
 from .definitions import headline
 from .measure import Measured
 from .numbers import setting
@@ -151,6 +151,12 @@ def label(each: Measured) -> str:
 
 
 def drive(each: Measured) -> dict:
+    """The drive of a run or a trace; several drives of one run as one that names them all."""
+    several = (each.run or {}).get("drives")
+    if several:
+        return {"name": " and ".join(one["name"] for one in several),
+                "model": " and ".join(drive_words(one) for one in several),
+                "serial_hash": "+".join(one.get("serial_hash") or "" for one in several)}
     devices = each.metadata.get("devices") or []
     if isinstance(devices, dict):
         devices = list(devices.values())

@@ -12,7 +12,7 @@ import vl_convert
 
 from blkreel.traces.writer import output_error, publish, refuse_existing
 
-from . import charts, classes, columns, definitions, document, numbers
+from . import certificate, charts, classes, columns, definitions, document, numbers
 from .theme import COLOURS, THEMES
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -52,6 +52,8 @@ def report_page(doc: dict, section: document.Section) -> str:
     view["heat"] = [(name, drawing.add(f"heat-{name}", charts.heat(entry, kind)), charts.places(entry, kind))
                     for kind, name in enumerate(("reads", "writes"))]
     view["iops"] = {"chart": drawing.add("iops", charts.iops(entry)), "rows": charts.iops_rows(entry)}
+    run = entry.shown["runs"][0]["run"]
+    view["certificate"] = {"rows": certificate.certificate_rows(run), "held_up": certificate.held_up_rows(run)}
     return _render("report.html.j2", drawing, doc=doc, title=entry.shown["label"], section=view, entry=entry.shown,
                    columns=columns.columns_of([entry.shown]), rows=classes.class_rows(entry.shown["figures"]),
                    threads=doc["threads"], sections_drawn=[section])

@@ -1,13 +1,18 @@
 """How exactly is a timed trace reissued? Ours, fio's read_iolog and btreplay, on one trace and one drive.
 
-    sudo .venv/bin/python bench/replay_pacing.py [--seconds 10] [--rate 10000] [--repeat 5]
+    sudo .venv/bin/python bench/replay_pacing.py [--shape poisson|bursts ...] [--rate 10000 ...] [--seconds 4]
+                                                 [--repeat 5] [--drift 60]
 
-The trace: Poisson arrivals, 4 KiB random reads, on a loop drive with direct I/O and its image in memory. Each
-replayer is watched from outside: the kernel's block_rq_issue events, with nanoseconds, matched to the plan in
-order of issue for each place. The error of an I/O is |t - due - a|, where a, one number a run, is the earliest
-t - due of the run's first hundred I/Os: when the replayer began is its own affair, everything after is pacing.
-Also given with a = the median of t - due over the run, which forgives a constant delay. Wall time is from the
-first issue to the last against the same stretch of the plan.
+The traces: 4 KiB random reads, Poisson arrivals, or bursts of 64 whose starts are Poisson and whose reads come 2 us
+apart, as a queue is filled; on a loop drive with direct I/O and its image in memory. Each replayer is watched from
+outside: the kernel's block_rq_issue events, with nanoseconds, matched to the plan in order of issue for each place.
+The error of an I/O is |t - due - a|, where a, one number a run, is the earliest t - due of the run's first hundred
+I/Os: when the replayer began is its own affair, everything after is pacing. Also given with a = the median of t - due
+over the run, which forgives a constant delay. Wall time is from the first issue to the last against the same
+stretch of the plan.
+
+Drift: a Poisson trace of --drift seconds at the first rate; the median of t - due over the last 1000 I/Os less that
+over the first 1000, as the kernel saw them.
 """
 
 import argparse
@@ -27,11 +32,21 @@ BLOCK_BYTES = 4096
 MIB = 1 << 20
 
 
-def make_trace(seconds, rate, size_bytes, seed):
+BURST = 64
+BURST_GAP_NS = 2000
+SIZE_BYTES = 256 * MIB
+
+
+def make_trace(shape, seconds, rate, seed):
     random = np.random.default_rng(seed)
     count = int(seconds * rate)
-    due_ns = np.cumsum(random.exponential(1e9 / rate, count)).astype("i8")
-    return due_ns, random.integers(0, size_bytes // BLOCK_BYTES, count) * BLOCK_BYTES
+    if shape == "bursts":
+        start_ns = np.cumsum(random.exponential(1e9 / rate * BURST, count // BURST))
+        due_ns = np.sort((start_ns[:, None] + np.arange(BURST) * BURST_GAP_NS).ravel())
+    else:
+        due_ns = np.cumsum(random.exponential(1e9 / rate, count))
+    places = random.integers(0, SIZE_BYTES // BLOCK_BYTES, len(due_ns)) * BLOCK_BYTES
+    return due_ns.astype("i8"), places
 
 
 class Blkreel:
@@ -103,7 +118,7 @@ def errors(name, time_ns, place_bytes, due_ns, offset_bytes):
 
 
 def measure(name, replayer, drive, due_ns, offset_bytes):
-    with Observer(drive) as seen:
+    with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as seen:
         try:
             replayer.replay()
         except subprocess.TimeoutExpired:
@@ -120,47 +135,76 @@ def measure(name, replayer, drive, due_ns, offset_bytes):
             np.percentile(from_median, 99) / 1e3, 100 * (wall - 1))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--rate", type=float, default=10_000)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    wanted = parser.parse_args()
-    need(("fio", "fio"), ("btreplay", "blktrace"), ("btrecord", "blktrace"))
-
-    replayers = {"blkreel": Blkreel(), "blkreel realtime": Blkreel(realtime=True), "fio read_iolog": Fio("io_uring"),
-                 "btreplay, bunches of 1": Btreplay("-M", "1"), "btreplay, as it comes": Btreplay()}
+def compare(shape, rate, wanted, scratch):
+    """Every replayer on one trace, in turn; prints its table."""
+    replayers = {"blkreel": Blkreel(realtime=True), "blkreel, not real-time": Blkreel(),
+                 "fio read_iolog": Fio("io_uring"), "btreplay, bunches of 1": Btreplay("-M", "1"),
+                 "btreplay, as it comes": Btreplay()}
     results, hung = {name: [] for name in replayers}, {}
-    scratch = Path(tempfile.mkdtemp(prefix="blkreel-bench-"))
-    try:
-        with loop_drive(256 * MIB) as drive:
-            trace = make_trace(wanted.seconds, wanted.rate, 256 * MIB, wanted.seed)
-            for i, replayer in enumerate(replayers.values()):
-                directory = scratch / str(i)
-                directory.mkdir()
-                replayer.prepare(directory, drive, *trace)
-            for _ in range(wanted.repeat):
-                for name, replayer in replayers.items():
-                    result = measure(name, replayer, drive, *trace)
-                    if result:
-                        results[name].append(result)
-                    else:
-                        hung[name] = hung.get(name, 0) + 1
-    finally:
-        shutil.rmtree(scratch)
-
-    def microseconds(value):
-        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-    print_table(f"{wanted.rate:.0f} I/Os a second for {wanted.seconds:.0f} s, {wanted.repeat} runs each, in turn; "
-                f"median [smallest .. largest]; {machine()}",
+    trace = make_trace(shape, wanted.seconds, rate, wanted.seed)
+    with loop_drive(SIZE_BYTES) as drive:
+        for i, replayer in enumerate(replayers.values()):
+            directory = scratch / f"{shape}-{rate:.0f}-{i}"
+            directory.mkdir()
+            replayer.prepare(directory, drive, *trace)
+        for _ in range(wanted.repeat):
+            for name, replayer in replayers.items():
+                result = measure(name, replayer, drive, *trace)
+                if result:
+                    results[name].append(result)
+                else:
+                    hung[name] = hung.get(name, 0) + 1
+    title = f"Poisson, {rate:.0f} a second" if shape == "poisson" else f"bursts of {BURST}, {rate:.0f} a second in all"
+    print_table(f"{title}, for {wanted.seconds:g} s, {wanted.repeat} runs each, in turn; median [smallest .. largest]; "
+                f"{machine()}",
                 [("median error, us", microseconds), ("99 % within, us", microseconds),
                  ("median, constant forgiven", microseconds), ("99 %, constant forgiven", microseconds),
                  ("wall time off by, %", lambda value: f"{value:+.3f}")],
                 {name: values for name, values in results.items() if values})
     for name, count in hung.items():
         print(f"{name}: {count} of {wanted.repeat} runs never ended")
+
+
+def drift(rate, wanted):
+    """How far ours has moved against its plan at the end of a long run; prints its table."""
+    due_ns, offset_bytes = make_trace("poisson", wanted.drift, rate, wanted.seed)
+    replayer, moved = Blkreel(realtime=True), []
+    with loop_drive(SIZE_BYTES) as drive:
+        replayer.prepare(None, drive, due_ns, offset_bytes)
+        for _ in range(wanted.repeat):
+            with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as seen:
+                replayer.replay()
+            delta = errors("blkreel", seen.time_ns, seen.sector * 512, due_ns, offset_bytes)
+            moved.append(((np.median(delta[-1000:]) - np.median(delta[:1000])) / 1e3,))
+    print_table(f"drift over {wanted.drift:g} s at {rate:.0f} a second, {wanted.repeat} runs; {machine()}",
+                [("drift, us", lambda value: f"{value:+.2f}")], {"blkreel": moved})
+
+
+def microseconds(value):
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=("poisson", "bursts"), action="append", help="may be repeated; both")
+    parser.add_argument("--rate", type=float, action="append", help="may be repeated; 10000, 50000 and 100000")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--drift", type=float, default=60, help="0: leave it out")
+    parser.add_argument("--seed", type=int, default=1)
+    wanted = parser.parse_args()
+    need(("fio", "fio"), ("btreplay", "blktrace"), ("btrecord", "blktrace"))
+
+    rates = wanted.rate or [10_000, 50_000, 100_000]
+    scratch = Path(tempfile.mkdtemp(prefix="blkreel-bench-"))
+    try:
+        for shape in wanted.shape or ["poisson", "bursts"]:
+            for rate in rates:
+                compare(shape, rate, wanted, scratch)
+    finally:
+        shutil.rmtree(scratch)
+    if wanted.drift:
+        drift(rates[0], wanted)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from blkreel.replay.payload import Payload
 from blkreel.replay.precondition import Preparation
 from blkreel.replay.states import STATES, state_for
 from blkreel.replay.target import find_target
+from blkreel.traces.errors import UsageError
 from blkreel.traces.units import format_bytes, format_ns
 
 
@@ -38,6 +39,8 @@ def command(device, name, destroy, idle, seed, compressible, duplicates, dry_run
     sudo blkreel precondition /dev/loop5 --state full
     """
     target = find_target(device)
+    if target.is_nil:
+        raise UsageError(f"{device} is no drive: there is nothing to prepare", "list drives with: blkreel drives")
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=idle)
     if dry_run:
         _show_steps(target, state, as_json)

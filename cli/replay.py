@@ -9,9 +9,10 @@ import click
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run
-from blkreel.replay import safety
+from blkreel.replay import calibrate, safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
+from blkreel.replay.memory import keep_small
 from blkreel.replay.pace import parse_paces
 from blkreel.replay.payload import Payload
 from blkreel.replay.plan import plan_trace
@@ -51,11 +52,12 @@ MAX_THREADS = 64
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
 @payload
+@click.option("--polled", is_flag=True, help="Look for completions at the drive instead of waiting for interrupts.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
 def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed,
-            compressible, duplicates, dry_run, force, as_json):
+            compressible, duplicates, polled, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -71,11 +73,15 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
     sudo blkreel replay both.parquet --on 0=/dev/loop5 --on 1=/dev/loop6 -o run-both/ --pace x2
     """
+    keep_small()
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': the directory of the run.")
     idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
     opened = open_trace(trace)
     places = find_targets(targets, device)
+    if polled:
+        for place in places.values():
+            place.require_polling()
     drive = min((place.drive for place in places.values()), key=lambda one: one.queue_depth or 128)
     chosen, of_stream = parse_paces(paces, drive)
     directory = RunDirectory(output, force) if output else None
@@ -90,8 +96,11 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
         return 0
     safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
                      argv=["blkreel", *sys.argv[1:]])
+    warning = calibrate.warning_for(plan.total_ios, plan.duration_ns)
+    if warning:
+        print(f"blkreel: warning: {warning}", file=sys.stderr)
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
-                     Payload(compressible, duplicates)).run()
+                     Payload(compressible, duplicates), polled, last_use=True).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

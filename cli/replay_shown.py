@@ -2,6 +2,7 @@
 
 import json
 
+from blkreel.replay.certificate import certificate_lines
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _ANCHORED = {"waited": "wait for another's completion", "followed": "follow their thread's last one",
@@ -39,12 +40,18 @@ def show_plan(plan, as_json: bool) -> None:
             print(f"    {format_count(pace['anchored'][kind]):>12} {text}")
     threads = pace["threads"]
     if threads["count"] > 1 or threads["note"]:
-        print(f"  threads      {threads['count']}" + (f", by {threads['by']}" if threads["by"] else "")
-              + (f": {threads['note']}" if threads["note"] else ""))
+        print(f"  issued by    {_threads(threads)}")
     if plan.survey.removed_ns:
         print(f"  idle time    {format_ns(plan.survey.removed_ns)} taken out")
     duration = "as long as the drive needs" if plan.duration_ns is None else format_ns(plan.duration_ns)
     print(f"  takes        {duration}")
+
+
+def _threads(told) -> str:
+    """`2 threads, by place`, `1 thread: all threads of the trace waited for each other`."""
+    words = f"{told['count']} thread" + ("s" if told["count"] > 1 else "")
+    words += f", by {told['by']}" if told["by"] else ""
+    return f"{words}: {told['note']}" if told["note"] else words
 
 
 def _show_drive(drive):
@@ -87,8 +94,15 @@ def show_run(account, directory) -> None:
         anchored = pace["anchored"]
         print(f"  what waits for what was {pace['dependencies']}: {anchored['waited']:,} waited, "
               f"{anchored['followed'] + anchored['caused']:,} followed, {anchored['absolute']:,} at their own time")
+        if account["own_wall_ns"] is not None:
+            print(f"  what was captured took {format_ns(account['own_wall_ns'])}, from its first I/O to its last")
+    threads = pace["threads"]
+    if threads["count"] > 1 or threads["note"]:
+        print(f"  issued by {_threads(threads)}")
     if account["hazards"]:
         print(f"  hazards: {account['hazards']:,} I/Os met others over the same blocks, as they had not in the trace")
+    for line in certificate_lines(account):
+        print(f"  {line}")
     verdict = account["verdict"]
     print(f"  {verdict['level']}")
     for reason in verdict["reasons"]:

@@ -6,6 +6,7 @@ One JSON file a drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for ro
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -76,6 +77,23 @@ def save(target: Target, state: DriveState) -> None:
         temporary.unlink(missing_ok=True)
         raise BlkreelError(f"cannot remember the state of {target.path} in {path.parent}: {error.strerror}",
                            "name another directory: export BLKREEL_STATE_DIR=DIR") from error
+
+
+def about_to_write(target: Target, written_bytes: int, discarded_bytes: int) -> Callable[[int, int], None]:
+    """Remember I/O that changes the drive by so much at most, before the first of it.
+
+    So whoever is killed meanwhile leaves a state that promises too little, not too much. What it returns may be told
+    (written_bytes, discarded_bytes) as they were in the end.
+    """
+    known = load(target)
+    remember_writes(target, written_bytes, discarded_bytes)
+
+    def was(written_bytes: int, discarded_bytes: int) -> None:
+        if known.name and asdict(load(target)) != asdict(known):
+            save(target, known)
+            remember_writes(target, written_bytes, discarded_bytes)
+
+    return was
 
 
 def remember_writes(target: Target, written_bytes: int, discarded_bytes: int) -> None:

@@ -14,7 +14,7 @@ from .engine import EngineOptions, run_engine
 from .payload import Payload
 from .records import error_text
 from .safety import wait_released
-from .target import Target
+from .target import Target, engine_options
 
 _INTERRUPTED = "interrupted"  # how the engine's totals say that a signal ended it
 _UNSUPPORTED = (-errno.EOPNOTSUPP, -errno.EINVAL)
@@ -74,7 +74,7 @@ def carry_out(target: Target, plan: Iterable[dict], *, what: str, total_bytes: i
     """
     with progress(what, total_bytes) as task:
         effect = Effect(target, what, task, total_bytes)
-        options = EngineOptions(target=target.path, depth=depth, may_write=True, seed=seed, payload=payload)
+        options = EngineOptions(**engine_options([target]), depth=depth, may_write=True, seed=seed, payload=payload)
         end = engine(options, plan, effect.take, lambda note: None)
         wait_released(target)
     stopped = end.get("stopped")

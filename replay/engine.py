@@ -61,7 +61,7 @@ class EngineOptions:
     device with O_EXCL. spin_ns: how long before a deadline the engine stops sleeping. max_errors: failed
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
     completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
-    kernel's newer help.
+    kernel's newer help. polled: look for completions at the drive, which must be able to.
     """
 
     target: Path | Sequence[Path] | None = None
@@ -79,6 +79,7 @@ class EngineOptions:
     null_targets: int = 1
     null_fail: tuple[int, int] | None = None  # from this source row on the null target fails with this errno
     plain: bool = False
+    polled: bool = False
 
     @property
     def targets(self) -> list[Path]:
@@ -93,7 +94,7 @@ class EngineOptions:
                  f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
         words += [word for word, wanted in [("--may-write", self.may_write), ("--buffered", not self.direct),
                                             ("--shared", not self.exclusive), ("--realtime", self.realtime),
-                                            ("--plain", self.plain)] if wanted]
+                                            ("--plain", self.plain), ("--polled", self.polled)] if wanted]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
         if self.null_fail is not None:

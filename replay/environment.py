@@ -19,7 +19,7 @@ def environment(target: Target) -> dict:
         "libraries": {name: version(name) for name in ("numpy", "pyarrow")},
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "cpu_model": _cpu_model(),
+        "cpu_model": cpu_model(),
         "cpu_count": os.cpu_count(),
         "governor": _text(_GOVERNOR) or None,
         "load_average": round(os.getloadavg()[0], 2),
@@ -68,7 +68,7 @@ def _in_memory(path) -> bool:
     return False
 
 
-def _cpu_model() -> str | None:
+def cpu_model() -> str | None:
     for line in _text(Path("/proc/cpuinfo")).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

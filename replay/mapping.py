@@ -65,6 +65,10 @@ class Mapping:
             part["offset_bytes"] = part["offset_bytes"] + np.where(part["length_bytes"] > 0, shift, 0)
             yield part
 
+    def holds(self, blocks: BlockSet) -> bool:
+        """Whether the map is made of this very set."""
+        return False
+
     def key(self) -> str:
         """All that decides where an I/O goes, for maps that fold."""
         return repr(self)
@@ -85,6 +89,9 @@ class Compact(Mapping):
     """Touched blocks laid side by side: neighbours stay neighbours, overlaps overlaps, and order stays."""
 
     packed: PackedSet | None = None
+
+    def holds(self, blocks: BlockSet) -> bool:
+        return self.packed.blocks is blocks
 
     def _moved(self, start, length):
         return self.packed.move(start)

@@ -39,6 +39,11 @@ class PlacedBlocks:
         last = int(self._mapping.move(np.array([last_bytes - 1]))[0])
         return last + 1 + (self._copies - 1) * self._mapping.stride_bytes
 
+    def forget(self) -> None:
+        """Free the memory of the blocks, once they are written; how many there were stays known."""
+        len(self), self.limit_bytes
+        self._blocks.forget()
+
     def batches(self) -> Iterator[Extents]:
         """All ranges on the target, in ascending order, some at a time."""
         for copy in range(self._copies):

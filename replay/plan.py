@@ -31,7 +31,7 @@ from .survey import (
     source_bytes,
     survey_trace,
 )
-from .target import Target
+from .target import Target, engine_options
 
 # The first I/O waits so long after the start: the engine must have found its stride.
 LEAD_NS = 1_000_000
@@ -64,9 +64,21 @@ class DrivePlan:
         return sum(self.survey.bytes.get(name, 0) for name in CHANGING) * self.mapping.copies
 
     @property
+    def discarded_bytes(self) -> int:
+        return self.survey.bytes.get("discard", 0) * self.mapping.copies
+
+    @property
     def writes(self) -> bool:
         """Whether anything on the drive changes, by the plan or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0
+
+    def forget_blocks(self) -> None:
+        """Free the sets of blocks that only a preparation needs: what is issued from now on needs the map alone."""
+        for placed in (self.prefill, self.unwritten):
+            placed.forget()
+        self.survey.read_first.forget()
+        if not self.mapping.holds(self.survey.touched):
+            self.survey.touched.forget()
 
 
 class Plan:
@@ -139,6 +151,15 @@ class Plan:
     def writes(self) -> bool:
         return any(drive.writes for drive in self.drives)
 
+    def source_sha256(self) -> str | None:
+        """Of what the I/Os come from; None where that is no file. Takes seconds for a long trace."""
+        return None
+
+    def forget_blocks(self) -> None:
+        """Free what only a preparation needs. The plan cannot be prepared for again."""
+        for drive in self.drives:
+            drive.forget_blocks()
+
     def batches(self) -> Iterator[dict[str, np.ndarray]]:
         """All lanes, one after the other."""
         for lane in self.lanes():
@@ -183,20 +204,31 @@ class TracePlan(Plan):
         dependent = any(pace.dependent for pace in self.paces)
         streams = {str(stream): pace.account() for stream, pace in self.stream_paces.items()}
         counts = sum(self.anchored.values(), Counter())
+        rows = sum(counts[kind] for kind in ("waited", "followed", "caused", "absolute"))
         return {**self.pace.account(), "streams": streams, "threads": self.sharding.account(),
                 "dependencies": ("observed" if self.observed else "inferred") if dependent else None,
+                "dependencies_known": round(counts["waited"] / rows, 4) if rows and self.observed else None,
                 "anchored": {kind: counts[kind] for kind in dependencies.KINDS} if dependent else None}
 
     def source(self) -> dict:
         trace, metadata = self.trace, self.trace.metadata
-        with open(trace.path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         programs = {thread.get("comm") for thread in (metadata.get("threads") or {}).values()}
-        return {"path": called(trace.path), "sha256": digest, "rows": trace.rows, "device": self.drives[0].device,
+        return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,
                 "duration_ns": self.whole.last_submit_ns - self.whole.first_submit_ns,
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
                 "programs": sorted(programs - {None, ""}),
                 **{name: metadata.get(name) for name in _OF_SOURCE}}
+
+    def source_sha256(self) -> str | None:
+        try:
+            with open(self.trace.path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return None  # it is gone by now; its path, rows and capture still tell which it was
+
+    def forget_blocks(self) -> None:
+        super().forget_blocks()
+        self.trace.memory.clear()
 
     def _batches(self, lane: int, pace: Pace, shard: int | None, stream: int | None = None):
         """One lane, which reads the trace for itself: lanes go on at speeds of their own."""
@@ -296,9 +328,10 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
         for one in targets:
             choose_device(trace, one)
     for target in targets.values():
-        if target.block is None and target.path.samefile(trace.path):
+        if target.block is None and not target.is_nil and target.path.samefile(trace.path):
             raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
     safety.check_distinct(targets)
+    engine_options(list(targets.values()))
     _check_streams(trace, stream_paces or {})
     block_bytes = {one: target.block_bytes for one, target in targets.items()}
     whole = survey_trace(trace, list(targets), idle, block_bytes, on_rows)

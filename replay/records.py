@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from blkreel.traces.schema import OP_NAMES, OPS
+from blkreel.traces.schema import FLAGS, OP_NAMES, OPS
 from blkreel.traces.spool import Spool
 
 from .lateness import Lateness
@@ -77,6 +77,7 @@ class RunRecords:
         self.first_submit_ns: int | None = None
         self.last_submit_ns = 0
         self.last_complete_ns = 0
+        self._own_ns: tuple[int, int] | None = None
         self.lateness = Lateness()
         self.of_target: dict[int, Moved] = {}
         self._spool = spool
@@ -88,6 +89,9 @@ class RunRecords:
             return
         finished = complete_ns >= submit_ns
         latency_ns = np.where(finished, complete_ns - submit_ns, -1)
+        # First: what is counted is in the file, whatever happens. And at once: a kill loses what is not there yet.
+        kept = {name: rows[name] for name in _KEPT}
+        self._spool.write({**kept, "latency_ns": latency_ns, "device": rows["target"]})
         self.issued.add(rows)
         self.completed_ops += int(finished.sum())
         first_ns = int(submit_ns.min())
@@ -96,13 +100,24 @@ class RunRecords:
         self.last_complete_ns = max(self.last_complete_ns, int(complete_ns.max()))
         self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
         self._count(rows)
-        kept = {name: rows[name] for name in _KEPT}
-        self._spool.append({**kept, "latency_ns": latency_ns, "device": rows["target"]})
+        self._take_own(rows)
 
     @property
     def wall_ns(self) -> int:
         """From the first submit to the last completion."""
         return self.last_complete_ns - self.first_submit_ns if self.first_submit_ns is not None else 0
+
+    @property
+    def own_wall_ns(self) -> int | None:
+        """The same of what was captured, without what other programs did meanwhile; None where nothing is marked so."""
+        return self._own_ns[1] - self._own_ns[0] if self._own_ns else None
+
+    def _take_own(self, rows):
+        own = (rows["flags"] & FLAGS["own"]) != 0
+        if own.any():
+            first_ns, last_ns = int(rows["submit_ns"][own].min()), int(rows["complete_ns"][own].max())
+            before = self._own_ns or (first_ns, last_ns)
+            self._own_ns = min(before[0], first_ns), max(before[1], last_ns)
 
     def _count(self, rows):
         wrong = np.flatnonzero(rows["status"] != 0)

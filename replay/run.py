@@ -11,6 +11,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.units import format_count, format_ns
 
 from . import drive_state
+from .certificate import Certificate
 from .effect import carry_out
 from .engine import EngineOptions, run_engine
 from .environment import environment, uses_page_cache
@@ -21,6 +22,7 @@ from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
 from .streams import ranges
+from .target import engine_options
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
@@ -29,7 +31,7 @@ _PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
-                  "features")
+                  "features", "lanes", "window_full")
 _DIED = "the replay died before its end"
 
 
@@ -37,7 +39,8 @@ _DIED = "the replay died before its end"
 class Replay:
     """Carries one plan out. The target was found safe, and the output checked, before run() is called.
 
-    progress(step, total) gives a context manager whose task has update(done, detail).
+    progress(step, total) gives a context manager whose task has update(done, detail). last_use: whether the plan is
+    not needed again, so that it may let go of what it has prepared for.
     """
 
     plan: Plan
@@ -47,7 +50,9 @@ class Replay:
     progress: object
     force: bool = False
     payload: Payload = Payload()
+    polled: bool = False
     engine: object = run_engine
+    last_use: bool = False
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -57,7 +62,7 @@ class Replay:
         self._source = self._describe_source()
         self._environment = environment(self.plan.target)
         self._drives = [RunDrive(drive) for drive in self.plan.drives]
-        self._end = {}
+        self._end, self._start_ns = {}, None
         self.output.create()
         try:
             spool = Spool(self.output.records, RUN_SCHEMA, {}, force=self.force)
@@ -65,6 +70,7 @@ class Replay:
             self.output.abandon()
             raise
         self._records, self._planned = RunRecords(spool), []
+        self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         with ExitStack() as stack:
             for target in self.plan.targets:
                 stack.enter_context(held(target))
@@ -76,41 +82,45 @@ class Replay:
                 spool.discard()
                 self.output.abandon()
                 raise
+            if self.last_use:
+                self.plan.forget_blocks()
+            wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
+                                                drive.discarded_bytes) for drive in self.plan.drives]
             try:
                 self._issue(spool)
             except BlkreelError as error:
                 raise self._salvaged(spool, error) from error
-            finally:
-                for index, target in enumerate(self.plan.targets):
-                    moved = self._records.moved(index)
-                    drive_state.remember_writes(target, moved.changed_bytes, moved.bytes["discard"])
+            for index, tell in enumerate(wrote):
+                moved = self._records.moved(index)
+                tell(moved.changed_bytes, moved.bytes["discard"])
+        self._name_source()
         account = self.account(self._partial())
-        spool.finish({**self._metadata(), "run": account})
+        try:
+            spool.finish({**self._metadata(), "run": account})
+        except BlkreelError as error:
+            error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.records}"
+            raise
         return account
 
     def _prefill(self, drive) -> None:
         extents, target = drive.prefill, drive.target
         if not len(extents):
             return
-        effect = None
-        try:
-            effect = carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
-                               total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1,
-                               payload=self.payload, progress=self.progress, engine=self.engine)
-        finally:
-            drive_state.remember_writes(target, effect.written_bytes if effect else extents.bytes, 0)
+        drive_state.about_to_write(target, extents.bytes, 0)
+        carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
+                  total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
+                  progress=self.progress, engine=self.engine)
 
     def _issue(self, spool) -> None:
         plan = self.plan
         timed = plan.duration_ns is not None
         total = max(plan.duration_ns / 1e9, 1e-3) if timed else plan.total_ios
         lanes = [self._watched(lane) for lane in plan.lanes()]
-        paths = tuple(target.path for target in plan.targets)
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
-        options = EngineOptions(target=paths if len(paths) > 1 else paths[0], depth=lanes[0].depth, seed=self.seed,
+        options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces),
-                                may_write=plan.changes_a_drive, payload=self.payload)
+                                may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
@@ -118,9 +128,10 @@ class Replay:
                 nonlocal noted_at
                 records = self._records
                 records.take(rows)
+                self._certificate.take(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
-                    spool.note({"run": self.account(_DIED)})
+                    spool.note({**self._metadata(), "run": self.account(_DIED)})
                     noted_at = time.monotonic()
                 rate = records.completed_ops * 1e9 / max(records.wall_ns, 1)
                 late = f", at most {format_ns(records.lateness.max_ns)} late" if records.lateness.max_ns else ""
@@ -129,7 +140,9 @@ class Replay:
 
             for drive in self._drives:
                 drive.begin()
-            self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, lambda note: None)
+            self._certificate.begin()
+            self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
+            self._certificate.end(self._end)
             for drive in self._drives:
                 drive.end()
             for target in plan.targets:
@@ -141,7 +154,10 @@ class Replay:
         """The lane, added up as it passes to tell in the end whether all of it was issued."""
         planned = Fingerprint()
         self._planned.append(planned)
-        return replace(lane, batches=planned.watch(lane.batches))
+        return replace(lane, batches=self._certificate.watch(planned.watch(lane.batches)))
+
+    def _take_note(self, note: dict) -> None:
+        self._start_ns = note.get("start_monotonic_ns") or self._start_ns
 
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""
@@ -150,6 +166,7 @@ class Replay:
             self.output.abandon()
             return error
         records = self.output.records
+        self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
         except BlkreelError:
@@ -192,10 +209,12 @@ class Replay:
             "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
             "wall_ns": records.wall_ns,
+            "own_wall_ns": records.own_wall_ns,
             "drift_ns": records.lateness.drift_ns(),
             "lateness": records.lateness.account(),
             "underruns": end.get("underruns", 0),
             "record_stalls": end.get("record_stalls", 0),
+            "certificate": self._certificate.account(),
             "engine": {name: end.get(name) for name in _ENGINE_TOTALS},
             "foreign_ios": _sum_or_none(drive.foreign_ios for drive in self._drives),
             "page_cache": any(uses_page_cache(target) for target in plan.targets),
@@ -229,6 +248,10 @@ class Replay:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         return self.plan.source()
 
+    def _name_source(self) -> None:
+        """After the run: a long trace takes longer to be summed than anybody waits for a start."""
+        self._source["sha256"] = self.plan.source_sha256()
+
     def _metadata(self) -> dict:
         """What a run has in common with a trace."""
         end = self._end
@@ -236,7 +259,7 @@ class Replay:
         return {
             "writer": f"blkreel {self._environment['blkreel']}", "source_format": "blkreel:replay",
             "source_sha256": self._source["sha256"], "capture_layer": "replay", "clock": "monotonic",
-            "epoch_ns": end.get("start_monotonic_ns"),
+            "epoch_ns": end.get("start_monotonic_ns", self._start_ns),
             "clock_pairs": [{"monotonic_ns": ours, "realtime_ns": real} for ours, real in pairs if ours is not None],
             "kernel": self._environment["kernel"], "cpu_count": self._environment["cpu_count"],
             "devices": [drive.describe() for drive in self._drives], "threads": {},

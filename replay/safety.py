@@ -30,6 +30,8 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     destroy: what the user typed as the drive's serial. argv: the command as it was called, for the remedy, which
     keeps what was typed for other drives.
     """
+    if target.is_nil:
+        return
     kernel = kernel or Kernel()
     uses = uses_of(target, kernel)
     if uses:
@@ -65,7 +67,7 @@ def check_distinct(targets: dict[int, Target]) -> None:
     seen = {}
     for target in targets.values():
         identity = _identity(target.drive)
-        if identity in seen:
+        if identity in seen and not target.is_nil:
             raise UsageError(f"{target.path} and {seen[identity].path} are one drive",
                              "name a drive of its own for each device: --on 0=DEVICE --on 1=DEVICE")
         seen[identity] = target
@@ -82,7 +84,7 @@ def _identity(drive: Drive):
 
 def endangered_drive(target: Target, kernel: Kernel) -> Drive | None:
     """The drive whose data is at stake; None for a file or a loop device over one, named as what they are."""
-    if target.drive.kind == "file":
+    if target.drive.kind in ("file", "nil"):
         return None
     if target.drive.kind != "loop":
         return target.drive
@@ -150,6 +152,9 @@ def held(target: Target):
     They probe a drive whenever a writer closes it, in the middle of the next step, unless they find its
     node locked (flock, as systemd documents for block devices).
     """
+    if target.is_nil:
+        yield
+        return
     node = target.path if target.block is None else Path(target.drive.path)
     with open(node, "rb", buffering=0) as file:
         deadline = time.monotonic() + _LOCK_WAIT_S

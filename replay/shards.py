@@ -58,7 +58,7 @@ def by_place(count: int, drives: int, pace) -> Sharding:
     """By drive where there are as many, else by regions: an I/O over a border goes with its start."""
     note = None
     if pace.saturating and pace.depth < count:
-        count, note = pace.depth, f"{pace.depth} outstanding are work for no more threads"
+        count, note = pace.depth, f"a depth of {pace.depth} is work for no more"
     if count == 1:
         return Sharding(note=note)
     return Sharding(count, place_hash(count, drives), by="drive" if drives >= count else "place", note=note)
@@ -86,7 +86,7 @@ def threads_for(plan) -> int:
                                    return_counts=True)
         counts[0] += carried if window[0] == last else 0
         peak, last, carried = max(peak, int(counts.max())), window[-1], int(counts[-1])
-    wanted = -(-peak * 10**9 // AUTO_WINDOW_NS // AUTO_IOPS)
+    wanted = -(-peak * plan.mapping.copies * 10**9 // AUTO_WINDOW_NS // AUTO_IOPS)
     return max(1, min(wanted, (os.cpu_count() or 1) - 1))
 
 

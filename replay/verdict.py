@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 from blkreel.traces.units import format_bytes, format_ns
 
+from .certificate import CAUSES, causes_of, causes_text
 from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS
 
 LEVELS = ("valid", "qualified", "invalid")
+
+# What may hold a run up whose I/Os have no deadlines: their latencies are too long by it, and no lateness shows it.
+DISTURBED_SHARE = 0.01
 
 
 def judge(run: dict) -> dict:
@@ -22,6 +26,8 @@ def judge(run: dict) -> dict:
 def _invalid(run) -> Iterator[str]:
     if run["partial"]:
         yield f"the run is partial: {run['partial']}"
+    if (run.get("drive") or {}).get("kind") == "nil":
+        yield "there was no drive: what was measured is this machine and blkreel"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
         yield f"{run['error_ops']:,} I/Os failed{first}"
@@ -43,19 +49,48 @@ def _invalid(run) -> Iterator[str]:
     for drive in (run.get("drives") or [])[1:]:
         yield from _link(drive["link"])
     yield from _late(run)
+    yield from _held_up(run)
 
 
 def _late(run):
-    late = run["lateness"]
+    late, causes = run["lateness"], causes_text(run)
+    because = f": {causes}" if causes else ""
     if late:
         if late["host_p99_ns"] > HOST_P99_LIMIT_NS:
             yield (f"this machine issued 1 % of the I/Os more than {format_ns(late['host_p99_ns'])} late "
-                   f"(limit {format_ns(HOST_P99_LIMIT_NS)})")
+                   f"(limit {format_ns(HOST_P99_LIMIT_NS)}){because}")
         if late["host_max_ns"] > HOST_MAX_LIMIT_NS:
             yield (f"this machine issued an I/O {format_ns(late['host_max_ns'])} late "
-                   f"(limit {format_ns(HOST_MAX_LIMIT_NS)})")
+                   f"(limit {format_ns(HOST_MAX_LIMIT_NS)}){because}")
     if run["drift_ns"] > DRIFT_LIMIT_NS:
-        yield f"the replay ended {format_ns(run['drift_ns'])} behind its plan (limit {format_ns(DRIFT_LIMIT_NS)})"
+        yield (f"the replay ended {format_ns(run['drift_ns'])} behind its plan (limit {format_ns(DRIFT_LIMIT_NS)})"
+               f"{because}")
+
+
+def _held_up(run) -> Iterator[str]:
+    """What made latencies too long, although no I/O was so late: one that was being issued, or had completed."""
+    late = run["lateness"] or {"host_max_ns": 0}
+    host = (run.get("certificate") or {}).get("host") or {}
+    if host.get("suspended_ns"):
+        yield f"the machine was asleep for {format_ns(host['suspended_ns'])}"
+    for name, sum_of in causes_of(run).items():
+        # A plan that is late, and more I/Os than a machine can issue, delay I/Os and nothing else.
+        if (sum_of["longest_ns"] > HOST_MAX_LIMIT_NS and name not in ("plan", "overload")
+                and (name == "records" or late["host_max_ns"] <= HOST_MAX_LIMIT_NS)):
+            yield (f"the issuing thread was held up for {format_ns(sum_of['longest_ns'])} at a time, and saw "
+                   f"completions so much later (limit {format_ns(HOST_MAX_LIMIT_NS)}): {CAUSES.get(name, name)}")
+
+
+def _disturbed(run) -> Iterator[str]:
+    """Short of the limits, but worth a word."""
+    host = (run.get("certificate") or {}).get("host") or {}
+    total_ns = sum(sum_of["total_ns"] for sum_of in causes_of(run).values())
+    if run["wall_ns"] and total_ns > run["wall_ns"] * DISTURBED_SHARE:
+        name, most = max(causes_of(run).items(), key=lambda item: item[1]["total_ns"])
+        yield (f"the issuing thread was held up for {total_ns / run['wall_ns']:.1%} of the time, mostly because "
+               f"{CAUSES.get(name, name)} ({format_ns(most['total_ns'])})")
+    if host.get("throttled"):
+        yield f"heat slowed the processors down {host['throttled']:,} times"
 
 
 def _link(link):
@@ -92,6 +127,9 @@ def _qualified(run) -> Iterator[str]:
             yield f"{count:,} I/Os were altered: {name}"
     if run["underruns"]:
         yield f"the plan came too late {run['underruns']:,} times"
+    if run["record_stalls"]:
+        yield f"the records were not taken away in time {run['record_stalls']:,} times"
+    yield from _disturbed(run)
     if run["foreign_ios"] is None:
         yield "foreign I/O could not be counted on this kind of target"
     yield "power was not measured"

@@ -92,12 +92,17 @@ class WorkloadPlan(Plan):
         return {**self.pace.account(),
                 "streams": {str(number): pace.account() for number, pace in self.stream_paces.items()},
                 "threads": {"count": len({stream.thread for stream in self.streams}), "by": "streams", "note": None},
-                "dependencies": None, "anchored": None}
+                "dependencies": None, "dependencies_known": None, "anchored": None}
 
     def source(self) -> dict:
         names = ("sha256", "device", "unfinished", "lost", "devices", "command", "capture_layer", "source_format")
         return {**dict.fromkeys(names), "rows": self.total_ios, "duration_ns": self.duration, "programs": [],
                 **self.about}
+
+    def forget_blocks(self) -> None:
+        for drive in self.drives:
+            for placed in (drive.prefill, drive.unwritten):
+                placed.forget()
 
     def _batches(self, stream):
         for batch in stream.batches():

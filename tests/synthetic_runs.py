@@ -9,6 +9,20 @@ MS = 1_000_000
 SECOND = 1000 * MS
 
 
+CERTIFICATE = {
+    "arrivals": {"gaps": 999, "planned": {"mean_ns": 100_000, "p50_ns": 69_000, "p99_ns": 460_000},
+                 "issued": {"mean_ns": 100_000, "p50_ns": 69_000, "p99_ns": 470_000}, "ks": 0.0123,
+                 "mean_shift_ns": 220, "changed": {"p50_ns": 300, "p99_ns": 4_000, "max_ns": 800_000}},
+    "in_flight": {"captured": {"mean": 3.25, "p50": 3, "p99": 9, "max": 12, "busy_ns": 10**9},
+                  "replayed": {"mean": 1.5, "p50": 1, "p99": 4, "max": 7, "busy_ns": 10**9}, "ks": 0.4},
+    "misplaced_ops": 0,
+    "host": {"ran_ns": 10**9, "waited_ns": 2_000_000, "preemptions": 3, "major_faults": 0, "stops": 0,
+             "suspended_ns": 0, "steal_ns": 0, "throttled": None, "disturbances": [],
+             "causes": {"preempted": {"count": 12, "total_ns": 2_000_000, "longest_ns": 800_000, "late_ops": 20,
+                                      "max_late_ns": 800_000, "words": "other work had its processor"}}},
+}
+
+
 def plan(seconds=12, seed=1):
     """Due times, offsets, lengths, ops: a download that writes without pause, a start-up that reads in bursts."""
     random = np.random.default_rng(seed)
@@ -84,7 +98,7 @@ def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=No
                 "prefill": {"extents": 10, "bytes": 1 << 26}, "planned_ops": count, "issued_ops": count,
                 "completed_ops": count, "error_ops": 0, "altered": {"fua": 0}, "dropped": {"write_zeroes": 0},
                 "plan_ns": seconds * SECOND, "wall_ns": seconds * SECOND, "drift_ns": 0, "lateness": {},
-                "underruns": 0, "record_stalls": 0, "foreign_ios": 0,
+                "underruns": 0, "record_stalls": 0, "foreign_ios": 0, "certificate": CERTIFICATE,
                 "verdict": {"level": verdict, "reasons": list(reasons)}, "partial": None, "environment": {},
                 "seed": seed,
             }})

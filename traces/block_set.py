@@ -44,13 +44,27 @@ class BlockSet:
 
     def __init__(self, handle=None):
         self._library = _native()
-        self._handle = handle or self._library.new()
-        if not self._handle:
+        self._forgotten: tuple[int, int, int] | None = None
+        self._held = handle or self._library.new()
+        if not self._held:
             raise MemoryError
 
     def __del__(self):
-        if getattr(self, "_handle", None):
-            self._library.free(self._handle)
+        if getattr(self, "_held", None):
+            self._library.free(self._held)
+
+    @property
+    def _handle(self):
+        if self._held is None:
+            raise RuntimeError("the set was forgotten")
+        return self._held
+
+    def forget(self) -> None:
+        """Free the memory. How much there was stays known: len(), bytes and limit_bytes; nothing else may be asked."""
+        if self._forgotten is None:
+            self._forgotten = (len(self), self.bytes, self.limit_bytes)
+            self._library.free(self._held)
+            self._held = None
 
     @classmethod
     def of(cls, start: np.ndarray, end: np.ndarray) -> "BlockSet":
@@ -65,16 +79,16 @@ class BlockSet:
 
     def __len__(self) -> int:
         """How many ranges there are, neighbours joined."""
-        return _check(self._library.count(self._handle))
+        return self._forgotten[0] if self._forgotten else _check(self._library.count(self._handle))
 
     @property
     def bytes(self) -> int:
-        return self._library.bytes(self._handle)
+        return self._forgotten[1] if self._forgotten else self._library.bytes(self._handle)
 
     @property
     def limit_bytes(self) -> int:
         """The end of the last range: the size that a drive must have at least."""
-        return _check(self._library.limit(self._handle))
+        return self._forgotten[2] if self._forgotten else _check(self._library.limit(self._handle))
 
     @property
     def memory_bytes(self) -> int:

@@ -16,7 +16,8 @@ _SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's block size
 class Drive:
     """A whole drive, or a regular file that stands in for one.
 
-    kind: disk, loop, ram, zram, dm, md or file. queue_depth: nr_requests of its queue. serial: as the drive
+    kind: disk, loop, ram, zram, dm, md, file, or nil where there is no drive at all. queue_depth: nr_requests of its
+    queue. serial: as the drive
     gives it, "" where it has none; serial_hash goes into traces instead. backing_file: of a loop device.
     """
 

@@ -15,6 +15,7 @@ from .shipped import located
 
 RUN_RECORDS = "records.parquet"
 _MAGIC = b"PAR1"
+_READ_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Trace:
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, page_checksum_verification=True)
+        # In small pieces: whole column chunks of a row group, as they are read otherwise, take tens of MiB.
+        return pq.ParquetFile(self.path, page_checksum_verification=True, buffer_size=_READ_BYTES, pre_buffer=False)
 
     @property
     def schema(self) -> pa.Schema:

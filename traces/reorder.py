@@ -8,7 +8,7 @@ import pyarrow as pa
 # An I/O that took longer than this is kept aside, so that a single stuck one does not hold back
 # everything submitted after it. What is held in memory is this span of rows and the stuck ones.
 STRAGGLER_NS = 5_000_000_000
-_SORT_ROWS = 262_144
+_SORT_ROWS = 65_536
 
 
 def in_submit_order(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
@@ -37,7 +37,8 @@ def in_submit_order(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator
         waiting, waiting_rows = [rest], rest.num_rows
         ready = pa.concat_tables([ready, ready_stragglers])
         if ready.num_rows:
-            yield ready.take(pa.array(np.argsort(ready["submit_ns"].to_numpy(), kind="stable")))
+            ready = ready.take(pa.array(np.argsort(ready["submit_ns"].to_numpy(), kind="stable")))
+            yield ready
 
 
 class _Survey:

@@ -15,6 +15,8 @@ FLAGS = {
     "preflush": 1 << 4,
     "background": 1 << 5,
     "idle": 1 << 6,
+    # A write of zeros after which the drive may keep nothing for these blocks.
+    "may_unmap": 1 << 7,
     "priority_realtime": 1 << 8,
     "priority_best_effort": 1 << 9,
     "priority_idle": 1 << 10,

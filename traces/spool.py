@@ -27,6 +27,9 @@ from .spool_notes import SpoolNotes
 from .spooled import ROWS_FILE, Spooled
 from .writer import TraceWriter, output_error, refuse_existing, table_of
 
+# A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
+_RESERVE_SHARE = 2
+_RESERVE_LEAST_BYTES = 256 << 10
 _RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "reserve", "metadata.json", "trace.parquet"
 _FLUSH_ROWS = 65_536
 _FLUSH_AFTER_S = 0.5  # a kill loses less than a second of rows
@@ -55,6 +58,7 @@ class Spool:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._flushed_at = time.monotonic()
+        self._reserved_bytes = 0
         refuse_existing(self.output, force)
         self.directory = spool_of(self.output)
         if self.directory.exists():
@@ -76,6 +80,17 @@ class Spool:
         self.rows += table.num_rows
         if self._waiting_rows >= _FLUSH_ROWS or time.monotonic() - self._flushed_at > _FLUSH_AFTER_S:
             self.flush()
+
+    def write(self, columns: dict[str, np.ndarray]) -> None:
+        """Add rows, and hand them to the kernel at once; none of them are in where this raises.
+
+        Keeps as much free beside them as the trace will take: a full disk ends this, and not finish().
+        """
+        table = table_of(columns, self._schema)
+        self.flush()
+        self._keep_reserve(self.rows_file.tell() + table.nbytes)
+        self._write(lambda writer: writer.rows({name: table[name].to_numpy() for name in table.column_names}))
+        self.rows += table.num_rows
 
     def write_note(self, fields: dict) -> None:
         """Put a note beside the rows: {"note": "threads" or "files", ...} as spool_notes.py reads it."""
@@ -149,7 +164,9 @@ class Spool:
         """
         self.flush()
         threads = {**self._metadata.get("threads", {}), **metadata.get("threads", {})}
-        self._metadata.update(metadata | ({"threads": threads} if threads else {}))
+        self._metadata.update(metadata | ({"threads": threads} if threads else {}) | {"spool_whole": True})
+        with suppress(OSError):  # on a full disk; what was noted before then stays
+            self._save_metadata()
         try:
             return _finish(self.directory, self.output, self._metadata, self._schema, self._force)
         finally:
@@ -159,6 +176,18 @@ class Spool:
         """Remove the spool; no trace is written."""
         self._close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _keep_reserve(self, rows_bytes):
+        wanted = rows_bytes // _RESERVE_SHARE + _RESERVE_LEAST_BYTES
+        if wanted <= self._reserved_bytes:
+            return
+        wanted += wanted // 8
+        try:
+            os.posix_fallocate(self.reserve_file.fileno(), 0, wanted)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise output_error(self.output, error) from error
+        self._reserved_bytes = wanted
 
     def _write(self, write):
         whole_bytes = self.rows_file.tell()
@@ -213,7 +242,7 @@ def recover(output, *, force: bool = False, ended: Callable[[dict, dict], dict] 
         metadata = {**held.metadata(), **metadata, "recovered": True}
         if held.end is not None and ended is not None:
             metadata |= ended(held.end, metadata)
-        else:
+        elif not metadata.get("spool_whole"):
             metadata["import_warnings"] = [*metadata.get("import_warnings", []), _CUT]
         return _finish(directory, output, metadata, schema, force)
 

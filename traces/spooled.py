@@ -15,7 +15,7 @@ from .waits import with_rows_waited_on
 from .writer import TraceWriter, table_of
 
 ROWS_FILE = "rows.blocks"
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 32_768
 
 
 class Spooled:

@@ -25,6 +25,8 @@ from .schema import (
 )
 
 ROWS_PER_GROUP = 1_000_000
+# They are in memory until their group is written, and a run's are wider and written while much else is held.
+RUN_ROWS_PER_GROUP = 500_000
 _ROWS_PER_PAGE = 200_000
 _PAGE_BYTES = 8 << 20
 
@@ -49,8 +51,10 @@ class TraceWriter:
         self._last_submit_ns = None
         self._outstanding = np.empty(0, np.int64)
         self._boundary: list[dict] = []
+        is_run = "due_ns" in schema.names
+        self._rows_per_group = RUN_ROWS_PER_GROUP if is_run else ROWS_PER_GROUP
         # A run is seldom replayed itself, and its end should not take longer for that.
-        self._outline = None if "due_ns" in schema.names else KeptOutline()
+        self._outline = None if is_run else KeptOutline()
         self._groups_at: list[int] = []
         refuse_existing(self.path, force)
         self._temporary = temporary or self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
@@ -83,8 +87,8 @@ class TraceWriter:
         self._gathered.append(table)
         self._gathered_rows += table.num_rows
         # A call of write_table makes a row group: small ones cost readers more than the rows themselves.
-        while self._gathered_rows >= ROWS_PER_GROUP:
-            self._write_group(ROWS_PER_GROUP)
+        while self._gathered_rows >= self._rows_per_group:
+            self._write_group(self._rows_per_group)
 
     def close(self, metadata: dict) -> Path:
         """Write what is gathered and the metadata (keys without prefix), and give the file its name."""
@@ -117,7 +121,8 @@ class TraceWriter:
 
     def _write_group(self, count):
         table = pa.concat_tables(self._gathered) if self._gathered else self._schema.empty_table()
-        group, rest = table.slice(0, count).combine_chunks(), table.slice(count)
+        # In the pieces that they came in: joined, they would be in memory twice.
+        group, rest = table.slice(0, count), table.slice(count)
         self._gathered = [rest] if rest.num_rows else []
         self._gathered_rows = rest.num_rows
         with _disk_errors(self.path):

@@ -193,6 +193,7 @@ enum req_flag_bits {
 	__REQ_PREFLUSH,
 	__REQ_RAHEAD,
 	__REQ_BACKGROUND,
+	__REQ_NOUNMAP,
 };
 
 enum req_op {

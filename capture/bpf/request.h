@@ -59,6 +59,8 @@ static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 prior
 		flags |= FLAG_BACKGROUND;
 	if (HAS(command, __REQ_IDLE))
 		flags |= FLAG_IDLE;
+	if (op == OP_WRITE_ZEROES && !HAS(command, __REQ_NOUNMAP))
+		flags |= FLAG_MAY_UNMAP;
 	if (priority)
 		flags |= FLAG_PRIORITY_REALTIME << (priority - 1); /* realtime, best effort, idle: one bit each */
 	return flags;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "clock.h"
+#include "host.h"
 
 /* The longest sleep: how late a signal that came just before it is seen. */
 #define NAP_NS (50 * NS_PER_MS)
@@ -16,10 +17,24 @@
  * deadlines: to be woken takes time that the latency would include.
  */
 #define LOOK_NS 20000ll
+/* How long a thread may keep real-time priority without a sleep. */
+#define MOST_RESTLESS_NS (500 * NS_PER_MS)
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 /* While the plan or room for records is missing: how often to look. */
 #define LOOK_AGAIN_NS 50000ll
+
+/* No deadline, and no queue of requests that would hold back the first row of a batch for its last. */
+static bool takes_rows_at_once(struct engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		if (plan_is_timed(&engine->lanes[i].plan))
+			return false;
+	for (unsigned i = 0; i < engine->target_count; i++)
+		if (!engine->targets[i].bio_based)
+			return false;
+	return true;
+}
 
 int engine_init(struct engine *engine)
 {
@@ -29,6 +44,7 @@ int engine_init(struct engine *engine)
 
 		if (err)
 			return err;
+		engine->lanes[i].watch = &engine->watch;
 		engine->depth += engine->lanes[i].depth;
 		engine->watches_hazards |= engine->lanes[i].plan.captured;
 	}
@@ -42,6 +58,7 @@ int engine_init(struct engine *engine)
 	}
 	engine->free_count = engine->depth;
 	totals_init(&engine->totals);
+	engine->batch_rows = takes_rows_at_once(engine) ? BATCH_ROWS_AT_ONCE : BATCH_ROWS;
 	return engine->watches_hazards ? hazard_init(&engine->hazard, engine->ios, engine->depth) : 0;
 }
 
@@ -53,6 +70,40 @@ static int64_t run_time_ns(const struct engine *engine)
 static uint32_t outstanding(const struct engine *engine)
 {
 	return engine->depth - engine->free_count;
+}
+
+/* What the kernel makes of a row: it cuts each kind to the size that the drive takes of it. */
+static int64_t requests_of(const struct target *target, int op, int64_t length_bytes)
+{
+	int64_t most_bytes = op == OP_DISCARD	   ? target->discard_max_bytes :
+			     op == OP_WRITE_ZEROES ? target->write_zeroes_max_bytes :
+						     target->max_io_bytes;
+
+	return most_bytes && length_bytes > most_bytes ? (length_bytes + most_bytes - 1) / most_bytes : 1;
+}
+
+/*
+ * Whether the lane has room for its next row, and the drive's queue for one
+ * with a deadline. What finds that queue full is not taken by the drive:
+ * io_uring hands it to threads of its own, which send it later and in another
+ * order. So it waits here, and is known to be late because of the drive. At a
+ * fixed depth the depth that was asked for is kept.
+ */
+static bool has_room(const struct engine *engine, const struct lane *lane, int64_t due_ns)
+{
+	const struct target *target;
+	int64_t length_bytes;
+	int16_t which;
+	int8_t op;
+
+	if (lane->outstanding == lane->depth)
+		return false;
+	if (due_ns < 0)
+		return true;
+	lane_peek(lane, &which, &op, &length_bytes);
+	target = &engine->targets[which];
+	return !target->queue_requests || !engine->requests[which] ||
+	       engine->requests[which] + requests_of(target, op, length_bytes) <= target->queue_requests;
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -78,6 +129,8 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = lane - engine->lanes;
+	io->requests = requests_of(target, io->op, io->length_bytes);
+	engine->requests[io->target] += io->requests;
 	engine->totals.split += target_splits(target, io->op, io->length_bytes);
 	if (io->op == OP_WRITE) {
 		engine->writing_bytes += row_at_once_bytes(io->length_bytes);
@@ -111,7 +164,7 @@ static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
 		at = at + 1 == engine->lane_count ? 0 : at + 1;
 		if (due_ns > now_ns)
 			continue;
-		if (lane->outstanding == lane->depth) {
+		if (!has_room(engine, lane, due_ns)) {
 			lane->queue_was_full_ns = now_ns;
 		} else if (due_ns >= 0 && (!timed || due_ns < earliest_ns)) {
 			timed = lane;
@@ -129,7 +182,7 @@ static struct lane *choose_lane(struct engine *engine, int64_t now_ns)
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
-	while (engine->batch_count < BATCH_ROWS) {
+	while (engine->batch_count < engine->batch_rows) {
 		struct lane *lane = choose_lane(engine, now_ns);
 
 		if (!lane)
@@ -151,19 +204,22 @@ static void count_lateness(struct engine *engine, const struct lane *lane, struc
 		totals->min_lateness_ns = lateness_ns;
 	if (lateness_ns > totals->max_lateness_ns)
 		totals->max_lateness_ns = lateness_ns;
-	if (io->due_ns <= lane->queue_was_full_ns) {
+	/* A queue that what had piled up here has filled says nothing of the drive. */
+	if (io->due_ns <= lane->queue_was_full_ns && !watch_explains(&engine->watch, lateness_ns)) {
 		io->flags |= FLAG_QUEUE_FULL;
 		totals->queue_full++;
-	} else if (lateness_ns > totals->max_host_lateness_ns) {
-		totals->max_host_lateness_ns = lateness_ns;
+		return;
 	}
+	if (lateness_ns > totals->max_host_lateness_ns)
+		totals->max_host_lateness_ns = lateness_ns;
+	if (lateness_ns > WATCH_TOLD_NS)
+		watch_late(&engine->watch, io->due_ns, io->submit_ns);
 }
 
-/* Sends what is prepared, then may sleep for a completion. */
-static void submit_batch(struct engine *engine, int64_t wait_ns)
+/* Sends what is prepared, stamped with submit_ns, then may sleep for a completion. */
+static void submit_batch(struct engine *engine, int64_t submit_ns, int64_t wait_ns)
 {
-	int64_t submit_ns = engine->batch_count ? run_time_ns(engine) : 0;
-	int cpu = sched_getcpu(), err;
+	int cpu = engine->batch_count ? sched_getcpu() : -1, err;
 
 	for (unsigned i = 0; i < engine->batch_count; i++) {
 		engine->ios[engine->batch[i]].submit_ns = submit_ns;
@@ -244,6 +300,7 @@ static bool take_completions(struct engine *engine)
 		engine->totals.record_stalls += !engine->stalled;
 		engine->stalled = true;
 		sleep_ns(LOOK_AGAIN_NS);
+		watch_held_up(&engine->watch, PART_RECORDS, run_time_ns(engine));
 		return false;
 	}
 	engine->stalled = false;
@@ -260,6 +317,7 @@ static bool take_completions(struct engine *engine)
 		count_result(engine, io);
 		if (engine->watches_hazards)
 			hazard_remove(&engine->hazard, slots[i]);
+		engine->requests[io->target] -= io->requests;
 		lane_completed(&engine->lanes[io->lane], io, now_ns);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}
@@ -286,6 +344,7 @@ struct outlook {
 	int64_t due_ns; /* of the next row that a lane has room for; LANE_NOTHING */
 	bool starving;  /* a plan is not there yet */
 	bool full;      /* a row is due, and its lane's depth reached */
+	bool behind;    /* ... and it has a deadline */
 	bool ended;     /* nothing is left to issue */
 };
 
@@ -299,12 +358,23 @@ static struct outlook look_out(struct engine *engine, int64_t now_ns)
 
 		outlook.starving |= lane->starving;
 		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
-		if (lane->outstanding == lane->depth)
-			outlook.full |= due_ns <= now_ns;
-		else if (due_ns < outlook.due_ns)
+		if (due_ns <= now_ns && !has_room(engine, lane, due_ns)) {
+			outlook.full = true;
+			outlook.behind |= due_ns >= 0;
+		} else if (due_ns < outlook.due_ns) {
 			outlook.due_ns = due_ns;
+		}
 	}
 	return outlook;
+}
+
+/* Tells the watch that the loop rests for so long; 0: it spins until the next deadline. */
+static void rest(struct engine *engine, const struct outlook *outlook, int64_t now_ns, int64_t wait_ns)
+{
+	if (wait_ns > 0)
+		watch_rest(&engine->watch, now_ns, now_ns + wait_ns, outlook->behind ? REST_SLEEPS_BEHIND : REST_SLEEPS);
+	else if (outlook->due_ns != LANE_NOTHING)
+		watch_rest(&engine->watch, now_ns, outlook->due_ns, REST_SPINS);
 }
 
 /*
@@ -333,6 +403,29 @@ static bool looks(const struct engine *engine, const struct outlook *outlook, in
 	       !outlook->ended && outlook->due_ns > now_ns;
 }
 
+static void sleep_for_completion(struct engine *engine, int64_t wait_ns)
+{
+	submit_batch(engine, 0, wait_ns);
+	engine->rested_ns = run_time_ns(engine);
+	if (engine->realtime_given_up) {
+		engine->realtime_given_up = false;
+		host_take_priority(true);
+	}
+}
+
+/*
+ * A thread with real-time priority that never sleeps is stopped by the kernel
+ * after almost a second, for 50 ms in one piece, so that others get their share
+ * of the processor. Ahead of that it goes back to being the first among equals,
+ * who then get theirs in small pieces.
+ */
+static void give_up_realtime(struct engine *engine)
+{
+	engine->realtime_given_up = true;
+	engine->totals.realtime_given_up++;
+	host_take_priority(false);
+}
+
 static void issue_lanes(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
@@ -341,11 +434,18 @@ static void issue_lanes(struct engine *engine)
 		int64_t now_ns = run_time_ns(engine), wait_ns;
 		struct outlook outlook;
 
+		watch_turn(&engine->watch, now_ns);
+		if (engine->realtime && !engine->realtime_given_up && now_ns - engine->rested_ns > MOST_RESTLESS_NS)
+			give_up_realtime(engine);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
-			submit_batch(engine, engine->free_count ? 0 : NAP_NS);
+			if (!engine->free_count) {
+				outlook = look_out(engine, now_ns);
+				rest(engine, &outlook, now_ns, NAP_NS);
+			}
+			submit_batch(engine, now_ns, engine->free_count ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
 			active_ns = now_ns;
@@ -368,8 +468,9 @@ static void issue_lanes(struct engine *engine)
 		if (engine->stalled)
 			continue;
 		wait_ns = idle_ns(engine, &outlook, now_ns);
+		rest(engine, &outlook, now_ns, wait_ns);
 		if (wait_ns > 0)
-			submit_batch(engine, wait_ns);
+			sleep_for_completion(engine, wait_ns);
 		else
 			spin_pause();
 	}
@@ -382,10 +483,10 @@ static void drain(struct engine *engine)
 
 	/* Prepared, but the kernel has not taken it. */
 	if (engine->batch_count)
-		submit_batch(engine, 0);
+		submit_batch(engine, run_time_ns(engine), 0);
 	while (outstanding(engine) > engine->batch_count && monotonic_ns() < until_ns)
 		if (!take_completions(engine) && !engine->stalled)
-			submit_batch(engine, NAP_NS);
+			submit_batch(engine, run_time_ns(engine), NAP_NS);
 	engine->totals.abandoned = outstanding(engine);
 	publish(engine, run_time_ns(engine));
 }
@@ -397,7 +498,10 @@ void engine_run(struct engine *engine, int64_t start_ns)
 
 	getrusage(RUSAGE_THREAD, &before);
 	engine->start_ns = start_ns;
+	progress_set(&engine->records->progress.start_monotonic_ns, start_ns);
+	watch_start(&engine->watch, start_ns);
 	issue_lanes(engine);
+	watch_end(&engine->watch, run_time_ns(engine));
 	drain(engine);
 	getrusage(RUSAGE_THREAD, &after);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;

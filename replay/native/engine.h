@@ -12,6 +12,7 @@
 #include "lane.h"
 #include "records.h"
 #include "totals.h"
+#include "watch.h"
 
 struct engine {
 	/* Given by the caller. */
@@ -23,6 +24,7 @@ struct engine {
 	unsigned target_count;
 	struct stop *stop;
 	struct totals totals;
+	struct watch watch;   /* initialized in the issuing thread */
 	unsigned depth;       /* of all lanes together */
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	int64_t payload_bytes; /* of data to write that are kept ready */
@@ -32,12 +34,17 @@ struct engine {
 	struct io *ios;
 	uint32_t *free_slots;
 	uint32_t free_count;
-	uint32_t batch[BATCH_ROWS]; /* prepared, not yet in the kernel */
+	uint32_t batch[BATCH_ROWS_AT_ONCE]; /* prepared, not yet in the kernel */
 	unsigned batch_count;
+	unsigned batch_rows; /* at most */
 	unsigned next_lane; /* whose turn it is where no deadline decides */
 	struct hazard hazard;
 	bool watches_hazards;
 	int64_t start_ns;
+	int64_t requests[MAX_TARGETS]; /* outstanding at each */
+	int64_t rested_ns;      /* when the thread slept last */
+	bool realtime;          /* it has real-time priority, by the caller */
+	bool realtime_given_up; /* until it sleeps again */
 	int64_t writing_bytes; /* outstanding */
 	unsigned errors_in_a_row;
 	bool stalled;  /* no room for records */

@@ -4,6 +4,10 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+
+/* The nice value of the most weight. */
+#define FIRST_OF_ALL (-20)
 
 static cpu_set_t allowed;
 static int chosen[CPU_SETSIZE];
@@ -59,10 +63,17 @@ bool host_lock_memory(void)
 	return !mlockall(MCL_CURRENT);
 }
 
-bool host_raise_priority(bool realtime)
+void host_wake_in_time(void)
 {
-	const struct sched_param lowest = { .sched_priority = 1 };
-
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
-	return realtime && !sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
+
+bool host_take_priority(bool realtime)
+{
+	const struct sched_param lowest = { .sched_priority = 1 }, none = { .sched_priority = 0 };
+
+	if (realtime)
+		return !sched_setscheduler(0, SCHED_FIFO, &lowest);
+	sched_setscheduler(0, SCHED_OTHER, &none);
+	return !setpriority(PRIO_PROCESS, 0, FIRST_OF_ALL);
 }

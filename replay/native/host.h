@@ -22,7 +22,10 @@ void host_unpin(void);
 /* True where all that is mapped by now stays in memory. */
 bool host_lock_memory(void);
 
-/* Sleeps end when asked for, not up to 50 us later; with `realtime` nothing ordinary preempts us. True: granted. */
-bool host_raise_priority(bool realtime);
+/* Sleeps of the calling thread end when asked for, not up to 50 us later. */
+void host_wake_in_time(void);
+
+/* With real-time priority nothing ordinary preempts the calling thread; without it is the first of the ordinary. True: granted. */
+bool host_take_priority(bool realtime);
 
 #endif

@@ -20,6 +20,12 @@
  */
 #define BATCH_ROWS 2u
 
+/*
+ * Where no row has a deadline and the drive takes I/O as it comes (bio-based:
+ * zram, pmem), nothing is held back, and each call carries more.
+ */
+#define BATCH_ROWS_AT_ONCE 16u
+
 /* Rows that are taken back at once. */
 #define REAP_ROWS 64u
 
@@ -40,12 +46,13 @@ struct io {
 	int16_t cpu; /* that it was submitted from */
 	int16_t target;
 	uint16_t lane;
+	uint32_t requests; /* of the drive's queue that it takes */
 	int8_t op;
 	uint8_t pending; /* completions still to come: two for a write behind its flush */
 };
 
 struct issuer {
-	/* Prepares a row; it goes out with the next submit. At most BATCH_ROWS are prepared at a time. */
+	/* Prepares a row; it goes out with the next submit. At most BATCH_ROWS_AT_ONCE are prepared at a time. */
 	void (*queue)(struct issuer *issuer, struct io *io, uint32_t slot);
 	/*
 	 * Submits what is prepared. With wait_ns > 0 it then sleeps until a completion is there or the
@@ -65,6 +72,7 @@ struct issuer_options {
 	unsigned target_count;
 	struct payload *payload;
 	unsigned depth;
+	bool polled;   /* look for completions at the drive: every target must be able to */
 	bool plain;    /* io_uring's oldest ways only: what an older kernel would leave us */
 	int helper_cpu_besides; /* kernel threads that help stay off this CPU; -1: anywhere */
 	int64_t null_fail_row; /* the null target fails from this source row on; -1: never */

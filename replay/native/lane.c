@@ -10,12 +10,24 @@ int lane_init(struct lane *lane)
 	return lane->plan.anchored ? schedule_init(&lane->schedule) : 0;
 }
 
+/* No row is there: the plan is at its end, or late. */
+static void find_missing(struct lane *lane, int64_t now_ns)
+{
+	bool starving = !plan_exhausted(&lane->plan);
+
+	if (starving && !lane->starving)
+		lane->starved_ns = now_ns;
+	lane->starving = starving;
+}
+
 /* A row that was looked for in vain has come: too late, where it was due. */
 static void end_starving(struct lane *lane, int64_t due_ns, int64_t now_ns)
 {
 	if (!lane->starving)
 		return;
 	lane->starving = false;
+	if (lane->watch)
+		watch_plan_late(lane->watch, lane->starved_ns, due_ns, now_ns);
 	if (due_ns < now_ns)
 		lane->underruns++;
 }
@@ -28,7 +40,7 @@ static void look_ahead(struct lane *lane, int64_t now_ns)
 	while (schedule_has_room(&lane->schedule)) {
 		lane->window_was_full = false;
 		if (!plan_has_row(plan)) {
-			lane->starving = !plan_exhausted(plan);
+			find_missing(lane, now_ns);
 			return;
 		}
 		/* A row behind another may be late because of that; one with its own deadline can tell. */
@@ -54,7 +66,7 @@ int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns)
 		return row ? row->due_ns : LANE_NOTHING;
 	}
 	if (!plan_has_row(plan)) {
-		lane->starving = !plan_exhausted(plan);
+		find_missing(lane, now_ns);
 		return LANE_NOTHING;
 	}
 	end_starving(lane, plan->current->due_ns[plan->next], now_ns);
@@ -79,6 +91,23 @@ static void take_waiting(struct lane *lane, struct io *io)
 	io->op = row->op;
 	lane->anchored += row->anchored;
 	schedule_pop(&lane->schedule);
+}
+
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes)
+{
+	const struct plan_block *block = lane->plan.current;
+	const struct waiting_row *row;
+
+	if (lane->plan.anchored) {
+		row = schedule_first(&lane->schedule);
+		*target = row->target;
+		*op = row->op;
+		*length_bytes = row->length_bytes;
+		return;
+	}
+	*target = block->target ? block->target[lane->plan.next] : 0;
+	*op = block->op[lane->plan.next];
+	*length_bytes = block->length_bytes[lane->plan.next];
 }
 
 void lane_take(struct lane *lane, struct io *io)

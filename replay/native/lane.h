@@ -12,6 +12,7 @@
 #include "issuer.h"
 #include "plan.h"
 #include "schedule.h"
+#include "watch.h"
 
 /* No row can be issued at the moment, whatever the time. */
 #define LANE_NOTHING INT64_MAX
@@ -23,6 +24,8 @@ struct lane {
 	unsigned outstanding;
 	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
 	bool starving;             /* the plan was not there when it was looked for */
+	int64_t starved_ns;        /* since when */
+	struct watch *watch;       /* of the thread that issues it; NULL: nobody does */
 	bool window_was_full;
 	int64_t underruns;
 	int64_t window_full; /* times that all rows known ahead were waiting */
@@ -35,6 +38,9 @@ int lane_init(struct lane *lane);
 
 /* The deadline of the row that comes next, -1 for one without; LANE_NOTHING where there is none now. */
 int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
+
+/* Where the row goes that comes next, what it is, and how long. */
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes);
 
 /* Takes that row: fills in what of `io` comes from the plan. */
 void lane_take(struct lane *lane, struct io *io);

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include "host.h"
 #include "message.h"
 #include "run.h"
+
+#define THREAD_STACK_BYTES (256u << 10)
 
 static struct stop stop;
 
@@ -41,6 +44,7 @@ static const char usage[] =
 	"  --spin-ns N       spin, not sleep, so long before a deadline (100000)\n"
 	"  --realtime        ask for real-time scheduling\n"
 	"  --max-errors N    end after N failed rows in a row; 0: never (1000)\n"
+	"  --polled          look for completions at the drive instead of waiting for interrupts\n"
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
 	"  --nil-targets N   so many of them (1)\n"
@@ -60,6 +64,7 @@ enum long_option {
 	OPT_REALTIME,
 	OPT_MAX_ERRORS,
 	OPT_PLAIN,
+	OPT_POLLED,
 	OPT_NIL,
 	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
@@ -79,6 +84,7 @@ static const struct option long_options[] = {
 	{ "realtime", no_argument, NULL, OPT_REALTIME },
 	{ "max-errors", required_argument, NULL, OPT_MAX_ERRORS },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
+	{ "polled", no_argument, NULL, OPT_POLLED },
 	{ "nil", required_argument, NULL, OPT_NIL },
 	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
@@ -152,6 +158,8 @@ static bool parse_option(struct options *options, int option)
 		return options->run.realtime = true;
 	case OPT_PLAIN:
 		return options->run.plain = true;
+	case OPT_POLLED:
+		return options->run.polled = options->target.polled = true;
 	default:
 		return false;
 	}
@@ -245,6 +253,18 @@ static int open_targets(struct target *targets, const struct options *options, c
 	return 0;
 }
 
+/* What is mapped gets locked, and a thread's stack is 8 MiB of it by default. */
+static void keep_stacks_small(void)
+{
+	pthread_attr_t attributes;
+
+	if (pthread_attr_init(&attributes))
+		return;
+	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
+		pthread_setattr_default_np(&attributes);
+	pthread_attr_destroy(&attributes);
+}
+
 int main(int argc, char **argv)
 {
 	static struct target targets[MAX_TARGETS];
@@ -258,6 +278,7 @@ int main(int argc, char **argv)
 		return EXIT_WRONG_USAGE;
 	}
 	catch_signals();
+	keep_stacks_small();
 	options.run.targets = targets;
 	code = open_targets(targets, &options, argv + optind);
 	if (!code)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct progress {
+	atomic_llong start_monotonic_ns; /* 0: not set yet */
 	atomic_llong elapsed_ns;
 	atomic_llong submitted;
 	atomic_llong completed;

@@ -37,12 +37,13 @@ static int write_block(struct record_writer *writer, const struct record_block *
 
 static int write_note(struct record_writer *writer)
 {
-	long long elapsed_ns = 0, submitted = 0, completed = 0, errors = 0, outstanding = 0, late_ns = 0;
+	long long start_ns = 0, elapsed_ns = 0, submitted = 0, completed = 0, errors = 0, outstanding = 0, late_ns = 0;
 	char json[320];
 
 	for (unsigned i = 0; i < writer->thread_count; i++) {
 		struct progress *p = &writer->of_threads[i].progress;
 
+		start_ns = progress_get(&p->start_monotonic_ns);
 		if (progress_get(&p->elapsed_ns) > elapsed_ns)
 			elapsed_ns = progress_get(&p->elapsed_ns);
 		if (progress_get(&p->max_lateness_ns) > late_ns)
@@ -54,8 +55,8 @@ static int write_note(struct record_writer *writer)
 	}
 	snprintf(json, sizeof(json),
 		 "{\"note\": \"progress\", \"elapsed_ns\": %lld, \"submitted\": %lld, \"completed\": %lld, "
-		 "\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld}",
-		 elapsed_ns, submitted, completed, errors, outstanding, late_ns);
+		 "\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld, \"start_monotonic_ns\": %lld}",
+		 elapsed_ns, submitted, completed, errors, outstanding, late_ns, start_ns);
 	return block_write_json(writer->fd, BLOCK_NOTE, json);
 }
 

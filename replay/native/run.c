@@ -38,6 +38,7 @@ struct run {
 	struct records records[MAX_THREADS];
 	unsigned thread_count;
 	struct record_writer writer;
+	struct witness witness;
 	pthread_barrier_t ready; /* passed twice: all have their ring; the start is set */
 	atomic_bool failed;
 	int64_t start_ns;
@@ -78,6 +79,7 @@ static bool make_issuer(struct issuing_thread *thread)
 		.payload = &thread->payload,
 		.depth = thread->engine.depth,
 		.plain = options->plain,
+		.polled = options->polled,
 		.helper_cpu_besides = thread->cpu,
 		.null_fail_row = options->null_fail_row,
 		.null_fail_errno = options->null_fail_errno,
@@ -105,7 +107,9 @@ static void take_place(struct issuing_thread *thread)
 		host_pin(thread->cpu);
 	else
 		host_unpin();
-	thread->realtime = host_raise_priority(options->realtime && all_timed);
+	host_wake_in_time();
+	thread->realtime = options->realtime && all_timed && host_take_priority(true);
+	thread->engine.realtime = thread->realtime;
 }
 
 static void *issue(void *argument)
@@ -115,10 +119,13 @@ static void *issue(void *argument)
 
 	if (!make_issuer(thread))
 		atomic_store(&run->failed, true);
+	watch_init(&thread->engine.watch, &run->witness);
 	pthread_barrier_wait(&run->ready);
+	watch_ready(&thread->engine.watch);
 	if (!thread->index) {
 		run->memory_locked = host_lock_memory();
 		block_signals(SIG_UNBLOCK);
+		watch_ready(&thread->engine.watch);
 		run->start_ns = monotonic_ns() + LEAD_NS;
 	}
 	take_place(thread);
@@ -193,7 +200,7 @@ static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
 	struct payload_options payload = options->payload;
-	int err = 0;
+	int err = witness_start(&run->witness);
 
 	payload.writes = may_write(options);
 	payload.pool_bytes = payload_share_bytes(run->thread_count);
@@ -253,6 +260,7 @@ static int finish(struct run *run, const struct totals *totals)
 {
 	const struct run_options *options = run->options;
 	struct issuing_thread *first = &run->threads[0];
+	const struct watch *watches[MAX_THREADS];
 	char text[160];
 	struct circumstances how = {
 		.targets = options->targets,
@@ -266,10 +274,13 @@ static int finish(struct run *run, const struct totals *totals)
 		.memory_locked = run->memory_locked,
 		.realtime = first->realtime,
 		.seed = options->payload.seed,
+		.watches = watches,
 	};
 	char *json;
 	int err = -1;
 
+	for (unsigned t = 0; t < run->thread_count; t++)
+		watches[t] = &run->threads[t].engine.watch;
 	for (unsigned i = 0; i < options->lane_count; i++) {
 		how.planned += run->lanes[i].plan.rows_read;
 		how.depth += run->lanes[i].depth;

@@ -31,6 +31,7 @@ struct run_options {
 	int cpu; /* of the first thread; -1: the last of those allowed */
 	bool realtime;
 	bool plain;
+	bool polled;
 	bool null_targets;
 	int64_t null_fail_row;
 	int null_fail_errno;

@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/ioprio.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -26,21 +27,25 @@ const char *const op_names[OP_COUNT] = {
 const char *const fidelity_names[FIDELITY_COUNT] = {
 	[AS_PLANNED] = "as_planned",
 	[ALTERED_FUA] = "fua",
+	[ALTERED_FUA_BY_FLUSH] = "fua_by_flush",
+	[ALTERED_FUA_WITHOUT_CACHE] = "fua_without_cache",
 	[ALTERED_PREFLUSH] = "preflush",
+	[ALTERED_PREFLUSH_WITHOUT_CACHE] = "preflush_without_cache",
 	[ALTERED_FLUSH] = "flush",
+	[ALTERED_FLUSH_WITHOUT_CACHE] = "flush_without_cache",
 	[ALTERED_DISCARD] = "discard",
 	[ALTERED_WRITE_ZEROES] = "write_zeroes",
 	[ALTERED_PRIORITY] = "priority",
 	[DROPPED] = "dropped",
 };
 
-/* A number from the queue directory in sysfs; a partition has its drive's. 0 where there is none. */
-static int64_t queue_limit(dev_t device, const char *name)
+/* A line from the queue directory in sysfs; a partition has its drive's. Empty where there is none. */
+static const char *queue_attribute(dev_t device, const char *name, char *line, int size)
 {
 	static const char *const places[] = { "queue", "../queue" };
 	char path[128];
-	long long value = 0;
 
+	*line = 0;
 	for (size_t i = 0; i < 2; i++) {
 		FILE *file;
 
@@ -49,12 +54,40 @@ static int64_t queue_limit(dev_t device, const char *name)
 		file = fopen(path, "re");
 		if (!file)
 			continue;
-		if (fscanf(file, "%lld", &value) != 1)
-			value = 0;
+		if (!fgets(line, size, file))
+			*line = 0;
 		fclose(file);
 		break;
 	}
-	return value;
+	return line;
+}
+
+static int64_t queue_limit(dev_t device, const char *name)
+{
+	char line[32];
+
+	return strtoll(queue_attribute(device, name, line, sizeof(line)), NULL, 10);
+}
+
+static bool has_write_cache(dev_t device)
+{
+	char line[32];
+
+	return !strncmp(queue_attribute(device, "write_cache", line, sizeof(line)), "write back", 10);
+}
+
+/* Drives with a queue of requests have a directory `mq`; a partition's is its drive's. */
+static bool is_bio_based(dev_t device)
+{
+	static const char *const places[] = { "mq", "../mq" };
+	char path[128];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device), places[i]);
+		if (!access(path, F_OK))
+			return false;
+	}
+	return true;
 }
 
 /* The kernel refuses this class without CAP_SYS_ADMIN or CAP_SYS_NICE, so ask for it and give it back. */
@@ -93,6 +126,16 @@ static int refuse_open(const char *path, int err)
 	}
 }
 
+/*
+ * What may be outstanding so that the kernel surely takes one more at once. It
+ * tells of a completion before it gives the place in the queue back, and an I/O
+ * scheduler keeps a quarter from writes.
+ */
+static int64_t with_margin(int64_t nr_requests)
+{
+	return nr_requests < 16 ? nr_requests : nr_requests - nr_requests / 4;
+}
+
 static int learn_block_device(struct target *target, dev_t device)
 {
 	uint64_t size_bytes;
@@ -105,11 +148,15 @@ static int learn_block_device(struct target *target, dev_t device)
 	if (read_only && target->may_write)
 		return -EROFS;
 	target->device = device;
+	target->bio_based = is_bio_based(device);
 	target->size_bytes = size_bytes;
 	target->logical_block_bytes = logical;
 	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
 	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
 	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
+	target->queue_requests = target->bio_based ? 0 : with_margin(queue_limit(device, "nr_requests"));
+	target->fua = queue_limit(device, "fua");
+	target->write_cache = has_write_cache(device);
 	return 0;
 }
 
@@ -142,6 +189,8 @@ int target_open(struct target *target, const struct target_options *options)
 		.size_bytes = options->null_size_bytes,
 		.logical_block_bytes = 512,
 		.block_device = true,
+		.fua = true,
+		.write_cache = true,
 		.discard_max_bytes = INT64_MAX,
 		.write_zeroes_max_bytes = INT64_MAX,
 	};
@@ -173,6 +222,11 @@ int target_open(struct target *target, const struct target_options *options)
 		target->size_bytes = st.st_size;
 		target->logical_block_bytes = file_alignment(target->fd);
 		target->max_io_bytes = 0;
+	}
+	if (options->polled && !(target->block_device && options->direct && queue_limit(st.st_rdev, "io_poll"))) {
+		complain("%s cannot be polled for completions; give its driver queues for that (nvme.poll_queues=1 on "
+			 "the kernel's command line), or leave --polled out", options->path);
+		return EXIT_FAILED;
 	}
 	return 0;
 }
@@ -226,41 +280,57 @@ int64_t target_piece_bytes(const struct target *target)
 	return PIECE_MAX_BYTES / request_bytes * request_bytes;
 }
 
-enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+/* A file system turns these into its own transactions, and cached writes go out when it likes. */
+static bool goes_through_cache(const struct target *target)
 {
-	/* A file system turns these into its own transactions, and cached writes go out when it likes. */
-	bool through_cache = !target->block_device || !target->direct;
+	return !target->block_device || !target->direct;
+}
 
+/* What the block layer makes of flags that a drive may lack: block/blk-flush.c. */
+static enum fidelity write_fidelity(const struct target *target, int32_t flags)
+{
+	bool fua = flags & FLAG_FUA, preflush = flags & FLAG_PREFLUSH;
+
+	if (goes_through_cache(target))
+		return fua ? ALTERED_FUA : preflush ? ALTERED_PREFLUSH : AS_PLANNED;
+	if (!target->write_cache)
+		return fua ? ALTERED_FUA_WITHOUT_CACHE : preflush ? ALTERED_PREFLUSH_WITHOUT_CACHE : AS_PLANNED;
+	return fua && !target->fua ? ALTERED_FUA_BY_FLUSH : AS_PLANNED;
+}
+
+static enum fidelity command_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+{
 	switch (op) {
+	case OP_WRITE:
+		return write_fidelity(target, flags);
 	case OP_FLUSH:
-		if (through_cache)
+		if (goes_through_cache(target))
 			return ALTERED_FLUSH;
-		break;
+		return target->write_cache ? AS_PLANNED : ALTERED_FLUSH_WITHOUT_CACHE;
 	case OP_DISCARD:
 		if (!target->block_device)
 			return ALTERED_DISCARD;
-		if (!target->discard_max_bytes)
-			return DROPPED;
-		break;
+		return target->discard_max_bytes ? AS_PLANNED : DROPPED;
 	case OP_WRITE_ZEROES:
 		/* Without the command the kernel writes pages of zeros. */
-		if (!target->block_device || !target->write_zeroes_max_bytes)
-			return ALTERED_WRITE_ZEROES;
-		break;
-	case OP_WRITE:
-		if (through_cache && (flags & FLAG_FUA))
-			return ALTERED_FUA;
-		if (through_cache && (flags & FLAG_PREFLUSH))
-			return ALTERED_PREFLUSH;
-		break;
+		return target->block_device && target->write_zeroes_max_bytes ? AS_PLANNED : ALTERED_WRITE_ZEROES;
 	default:
-		break;
+		return AS_PLANNED;
 	}
-	/* io_uring gives no way to say these for other ops than a write. */
-	if (op != OP_WRITE && op != OP_FLUSH && (flags & FLAG_FUA))
-		return ALTERED_FUA;
-	if (op != OP_WRITE && op != OP_FLUSH && (flags & FLAG_PREFLUSH))
-		return ALTERED_PREFLUSH;
+}
+
+enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+{
+	bool transfer = op == OP_READ || op == OP_WRITE;
+	enum fidelity fidelity = command_fidelity(target, op, flags);
+
+	if (fidelity != AS_PLANNED)
+		return fidelity;
+	/* The kernel gives no way to say these for other ops. */
+	if (op != OP_WRITE && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))
+		return flags & FLAG_FUA ? ALTERED_FUA : ALTERED_PREFLUSH;
+	if (!transfer && (flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_IDLE)))
+		return ALTERED_PRIORITY;
 	if ((flags & FLAG_PRIORITY_REALTIME) && !target->realtime_priority)
 		return ALTERED_PRIORITY;
 	return AS_PLANNED;

@@ -12,8 +12,12 @@
 enum fidelity {
 	AS_PLANNED,
 	ALTERED_FUA,
+	ALTERED_FUA_BY_FLUSH,
+	ALTERED_FUA_WITHOUT_CACHE,
 	ALTERED_PREFLUSH,
+	ALTERED_PREFLUSH_WITHOUT_CACHE,
 	ALTERED_FLUSH,
+	ALTERED_FLUSH_WITHOUT_CACHE,
 	ALTERED_DISCARD,
 	ALTERED_WRITE_ZEROES,
 	ALTERED_PRIORITY,
@@ -39,14 +43,18 @@ struct target {
 	bool block_device;
 	bool may_write;
 	bool direct;
+	bool bio_based; /* it takes I/O without a queue of requests */
 	bool realtime_priority; /* this process may ask for the real-time I/O class */
 	uint64_t device;         /* dev_t of a block device */
 	int64_t size_bytes;
 	int64_t logical_block_bytes;
+	bool fua;         /* the drive writes through its cache where told to; the kernel flushes where it has none */
+	bool write_cache; /* a volatile one; without, the kernel answers flushes itself and leaves out FUA */
 	/* Of a block device's queue; 0 where the drive has no such command. */
 	int64_t discard_max_bytes;
 	int64_t write_zeroes_max_bytes;
 	int64_t max_io_bytes; /* the kernel splits what is longer; 0: unknown */
+	int64_t queue_requests; /* that its queue takes without delay; 0: no such limit, or unknown */
 };
 
 struct target_options {
@@ -55,6 +63,7 @@ struct target_options {
 	bool may_write;
 	bool direct;
 	bool exclusive;
+	bool polled; /* it must have queues whose completions can be polled */
 };
 
 /* Opens it read-only unless may_write. Returns 0 or an exit code, having said why on stderr. */

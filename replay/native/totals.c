@@ -45,6 +45,7 @@ void totals_add(struct totals *t, const struct totals *other)
 	t->underruns += other->underruns;
 	t->record_stalls += other->record_stalls;
 	t->involuntary_switches += other->involuntary_switches;
+	t->realtime_given_up += other->realtime_given_up;
 	t->max_outstanding += other->max_outstanding;
 	t->min_lateness_ns = other->min_lateness_ns < t->min_lateness_ns ? other->min_lateness_ns : t->min_lateness_ns;
 	t->max_lateness_ns = larger(t->max_lateness_ns, other->max_lateness_ns);
@@ -161,6 +162,7 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_number(out, "underruns", t->underruns);
 	write_number(out, "record_stalls", t->record_stalls);
 	write_number(out, "involuntary_switches", t->involuntary_switches);
+	write_number(out, "realtime_given_up", t->realtime_given_up);
 	write_number(out, "max_outstanding", t->max_outstanding);
 	write_number(out, "min_lateness_ns", or_zero(t->min_lateness_ns));
 	write_number(out, "max_lateness_ns", or_zero(t->max_lateness_ns));
@@ -184,6 +186,9 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	write_number(out, "target_bytes", how->targets[0].size_bytes);
 	write_number(out, "logical_block_bytes", how->targets[0].logical_block_bytes);
 	fprintf(out, "\"features\": %s, ", how->features);
+	fputs("\"watch\": ", out);
+	watch_write_json(out, how->watches, how->thread_count);
+	fputs(", ", out);
 	write_string(out, "stopped", how->stopped);
 	fputs("\"engine\": 1}", out);
 	if (fclose(out)) {

@@ -82,6 +82,17 @@ def test_discards_and_zeroes(rows_of, loop_drive):
     assert zeroes.length_bytes.sum() == 4 << 20
 
 
+def test_zeroes_tell_whether_they_may_unmap(rows_of, loop_drive):
+    drive = loop_drive(64 << 20, where="disk")
+    # The kernel makes a range of zeros with one command that keeps the blocks, and a hole with one that need not.
+    rows = rows_of(drive, f"fallocate --zero-range --keep-size --offset 8MiB --length 1MiB {drive};"
+                          f" fallocate --punch-hole --offset 16MiB --length 1MiB {drive} || true")
+    zeroes = rows[rows.op == OPS["write_zeroes"]]
+    if not len(zeroes):
+        pytest.skip("needs a drive with write zeroes: a loop device over a file system that can zero a range")
+    assert flagged(zeroes, "may_unmap").offset_bytes.tolist() == [16 << 20]
+
+
 def test_read_ahead_is_told_from_what_was_asked_for(rows_of, loop_drive):
     drive = loop_drive(64 << 20)
     rows = rows_of(drive, f"dd if={drive} of=/dev/null bs=4k count=2048 status=none", "--cold")

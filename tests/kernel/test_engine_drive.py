@@ -102,7 +102,7 @@ def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
 
 def test_writes_that_share_their_data_are_told(loop_drive, a_plan, issue):
     drive = loop_drive(128 * MIB)
-    plan = a_plan(np.arange(0, 128 * MIB, 8 * MIB), op=OPS["write"], length_bytes=8 * MIB, due_ns=0)
+    plan = a_plan(np.arange(0, 128 * MIB, 8 * MIB), op=OPS["write"], length_bytes=8 * MIB)
     # Four times 8 MiB are the whole of the data kept ready.
     assert issue(plan, target=drive, may_write=True, depth=4)[0]["shared_payload_ops"] == 0
     assert issue(plan, target=drive, may_write=True, depth=16)[0]["shared_payload_ops"] == 12
@@ -159,7 +159,8 @@ def test_fua_and_preflush_are_issued(loop_drive, a_plan, issue, flags, flushes):
     assert seen["flushes"] == flushes
     assert set(records["flags"]) == {flags}
     assert len(records["op"]) == 20
-    assert totals["altered"] == {}
+    # A flush that the plan does not hold is told.
+    assert totals["altered"] == ({"fua_by_flush": 20} if flags & FLAGS["fua"] else {})
 
 
 def test_priorities_are_passed_on(loop_drive, a_plan, issue):
@@ -210,6 +211,18 @@ def test_a_drive_in_use_is_refused(loop_drive, a_plan, issue, tmp_path):
         subprocess.run(["umount", directory], check=True)
 
 
+def test_a_drive_that_cannot_be_polled_is_refused(loop_drive, a_plan, issue, tmp_path):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    with pytest.raises(BlkreelError, match=f"{drive} cannot be polled") as refused:
+        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True, polled=True)
+    assert "nvme.poll_queues=1" in refused.value.remedy
+    assert seen["writes"] == 0
+    (tmp_path / "file").write_bytes(bytes(MIB))
+    with pytest.raises(BlkreelError, match="cannot be polled"):
+        issue(a_plan([0]), target=tmp_path / "file", polled=True)
+
+
 def test_the_drive_is_free_when_the_run_is_over(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE)
     for plain in (False, True) * 4:
@@ -241,7 +254,9 @@ def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
     # All due at once with room for two: all but the first must wait for the drive, and say so.
     totals, records = issue(a_plan(random_blocks(500), due_ns=0), target=drive, depth=2)
     marked = (records["flags"] & FLAGS["queue_full"]) != 0
-    assert totals["queue_full_ops"] == marked.sum() >= 490
+    # Rows that this machine made late are its own, even where the queue was full by then.
+    held_up = sum(cause["late_ops"] for cause in totals["watch"]["causes"].values())
+    assert totals["queue_full_ops"] == marked.sum() >= 490 - held_up
     assert totals["max_outstanding"] == 2
     assert totals["max_host_lateness_ns"] <= totals["max_lateness_ns"]
     # And where the queue never fills, nothing is.

@@ -1,5 +1,7 @@
 """What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,17 @@ def test_a_timed_plan_is_issued_in_its_order(loop_drive, a_plan, issue, issued_t
     seen = issued_to(drive)
     issue(a_plan(offset, due_ns=due), target=drive)
     assert [at for _, at, _ in seen()] == offset.tolist()
+
+
+def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, issued_to):
+    """Far more at one moment than the drive's queue holds: what waits, waits in the plan's order."""
+    drive = loop_drive(64 * MIB)
+    offset = np.random.default_rng(6).permutation(16384)[:2000] * 4096
+    seen = issued_to(drive)
+    totals, _ = issue(a_plan(offset, due_ns=np.zeros(2000, "i8")), target=drive)
+    assert [at for _, at, _ in seen()] == offset.tolist()
+    queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
+    assert totals["max_outstanding"] <= queue
 
 
 def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):

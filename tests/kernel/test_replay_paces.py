@@ -169,13 +169,16 @@ def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, 
     assert "no stream 1" in refused("--on", f"0={one}", "--pace", "1:asap", code=2)
 
 
-def test_two_threads_issue_every_io_once(make_trace, replay, loop_drive):
+def test_two_threads_issue_every_io_once(make_trace, replay, blkreel, loop_drive):
     random = np.random.default_rng(1)
     count = 20_000
     trace = make_trace(submit_ns=np.sort(random.integers(0, 1000 * MS, count)), latency_ns=1000,
                        offset_bytes=random.integers(0, DRIVE_BYTES // 4096 * 8, count) * 4096,
                        op=random.integers(0, 2, count))
-    account, rows = replay(trace, "--on", loop_drive(8 * DRIVE_BYTES), "--threads", "2")
+    drive = loop_drive(8 * DRIVE_BYTES)
+    alone = blkreel("replay", trace, "--on", drive, "--threads", "2", "--pace", "depth=1", "--dry-run").stdout
+    assert "issued by    1 thread: a depth of 1 is work for no more" in alone
+    account, rows = replay(trace, "--on", drive, "--threads", "2")
     assert rows["source_row"].tolist() == list(range(count))
     assert account["pace"]["threads"] == {"count": 2, "by": "place", "note": None}
     source = open_trace(trace).table()

@@ -16,6 +16,8 @@ static struct target a_target(bool may_write)
 		.may_write = may_write,
 		.direct = true,
 		.realtime_priority = true,
+		.fua = true,
+		.write_cache = true,
 		.size_bytes = size_bytes,
 		.logical_block_bytes = 4096,
 		.discard_max_bytes = 1 << 30,
@@ -112,10 +114,40 @@ static void test_fidelity(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
 }
 
+/* Drives that lack FUA, or a cache that FUA and flushes would be for. */
+static void test_fidelity_of_caches(void)
+{
+	struct target drive = a_target(true);
+
+	drive.fua = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA), ALTERED_FUA_BY_FLUSH);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA | FLAG_PREFLUSH), ALTERED_FUA_BY_FLUSH);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PREFLUSH), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, 0), AS_PLANNED);
+	drive.write_cache = false;
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, 0), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_FUA | FLAG_PREFLUSH), ALTERED_FUA_WITHOUT_CACHE);
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PREFLUSH), ALTERED_PREFLUSH_WITHOUT_CACHE);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PREFLUSH), ALTERED_FLUSH_WITHOUT_CACHE);
+}
+
+/* A class that the kernel takes for reads and writes only. */
+static void test_fidelity_of_priorities(void)
+{
+	struct target drive = a_target(true);
+
+	CHECK_EQUAL(target_fidelity(&drive, OP_WRITE, FLAG_PRIORITY_IDLE), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PRIORITY_BEST_EFFORT), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PRIORITY_IDLE), ALTERED_PRIORITY);
+	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
+}
+
 int main(void)
 {
 	test_rows();
 	test_long_rows();
 	test_fidelity();
+	test_fidelity_of_caches();
+	test_fidelity_of_priorities();
 	return 0;
 }

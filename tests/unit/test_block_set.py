@@ -115,3 +115,12 @@ def test_a_million_ios_take_seconds_and_little_memory():
     assert time.process_time() - start < 30
     assert 0 < touch.read_first.bytes < touch.touched.bytes
     assert touch.memory_bytes < 96 << 20
+
+
+def test_of_a_forgotten_set_only_the_size_is_known():
+    blocks = of([(0, 8), (100, 3)])
+    blocks.forget()
+    blocks.forget()
+    assert (len(blocks), blocks.bytes, blocks.limit_bytes) == (2, 11 * SECTOR, 103 * SECTOR)
+    with pytest.raises(RuntimeError, match="forgotten"):
+        list(blocks.ranges())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import helpers_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -254,18 +255,6 @@ def test_the_flag_of_a_full_queue_is_ours_to_set(a_plan, issue):
     assert set(records["flags"]) == {FLAGS["sync"]}
 
 
-def helpers_of(pid):
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = stat.read_text().partition("(")[2].rpartition(") ")
-        except OSError:
-            continue
-        if name == "blkreel-replay" and rest.split()[1] == str(pid) and rest[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
 def ends_within(pid, seconds):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -309,3 +298,17 @@ def run_script(body):
     with start_script(body) as process:
         out, _ = process.communicate(timeout=120)
     return process.returncode, out.decode().splitlines()
+
+
+def test_a_thread_that_never_rests_gives_its_real_time_priority_up(a_plan, issue):
+    """The kernel would stop it for 50 ms in one piece, every second."""
+    count = 35_000
+    due = np.arange(count, dtype="i8") * 20_000
+    plan = a_plan(np.zeros(count, "i8"), due_ns=due)
+    totals, _ = issue(plan, null_bytes=GIB, realtime=True)
+    if not totals["realtime"]:
+        pytest.skip("needs real-time priority: run it as root, or with `ulimit -r 1`")
+    assert totals["realtime_given_up"] >= 1
+    rests, _ = issue(a_plan(np.zeros(100, "i8"), due_ns=np.arange(100, dtype="i8") * 10_000_000), null_bytes=GIB,
+                     realtime=True)
+    assert rests["realtime_given_up"] == 0

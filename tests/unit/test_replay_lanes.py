@@ -1,5 +1,8 @@
 """A plan of several lanes: streams at their own paces, devices on one clock, and work shared among threads."""
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from engine_rule import ANCHORS, issued
@@ -9,11 +12,14 @@ from blkreel.replay.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, parse_paces, scaled
 from blkreel.replay.plan import LEAD_NS, plan_trace
+from blkreel.replay.run import Replay
+from blkreel.replay.run_directory import RunDirectory
 from blkreel.replay.safety import check_distinct
 from blkreel.replay.target import find_target
 from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import Trace, open_trace
 from blkreel.traces.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.shipped import SAMPLES
 from blkreel.traces.writer import TraceWriter
 
 READ, WRITE = OPS["read"], OPS["write"]
@@ -215,6 +221,7 @@ def test_threads_where_the_intensity_needs_them(trace, image, monkeypatch):
     opened = trace(submit_ns=burst, offset_bytes=0)
     assert len(plan_of(opened, image(), threads="auto").lanes()) == 3
     assert len(plan_of(opened, image(), scaled(0.5), threads="auto").lanes()) == 2
+    assert len(plan_of(opened, image(), wanted_map="tile=2", threads="auto").lanes()) == 5
     assert len(plan_of(opened, image(), Pace("depth", 8), threads="auto").lanes()) == 1
     monkeypatch.setattr(shards.os, "cpu_count", lambda: 2)
     assert len(plan_of(opened, image(), threads="auto").lanes()) == 1
@@ -277,6 +284,64 @@ def test_batches_do_not_show(groups_trace, image, monkeypatch, options):
     for one, other in zip(expected, parts, strict=True):
         assert {name: values.tolist() for name, values in one.items()} == {
             name: values.tolist() for name, values in other.items()}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("idle", ["original", "cap=25ms"])
+def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(name, idle):
+    opened = open_trace(f"sample:{name}")
+    plan = plan_of(opened, find_target("nil:1TiB"), DEPENDENT, parse_idle(idle), device=0)
+    rows = rows_of(plan.lanes()[0])
+    captured = rows_of(plan_of(opened, find_target("nil:1TiB"), ORIGINAL, parse_idle(idle), device=0).lanes()[0])
+    assert issued(rows, rows["captured_latency_ns"]) == captured["due_ns"].tolist()
+    at_once = np.array(issued(rows, np.zeros(len(rows["op"]), np.int64)))
+    assert (at_once <= captured["due_ns"]).all()
+    assert at_once.max() < captured["due_ns"].max(), "on a drive that takes no time it is faster"
+    account = plan.pace_account()
+    assert account["dependencies"] == "observed"
+    assert account["dependencies_known"] > 0.5
+    assert account["anchored"]["absolute"] < len(at_once) / 10
+
+
+@contextmanager
+def no_progress(step, total=None):
+    yield SimpleNamespace(update=lambda done, detail="": None)
+
+
+@pytest.mark.parametrize(("options", "lanes"), [
+    ({"threads": 2}, 2), ({"pace": DEPENDENT, "threads": 3}, 2), ({"pace": Pace("depth", 7), "threads": 3}, 3),
+    ({"pace": DEPENDENT, "stream_paces": {1: Pace("depth", 2), 2: scaled(3)}}, 3)])
+def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatch, options, lanes):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    opened = groups_trace(**({"stream": np.arange(600) % 3} if "stream_paces" in options else {}))
+    plan = plan_of(opened, find_target("nil:1GiB"), **options)
+    assert len(plan.lanes()) == lanes
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, no_progress, last_use=True).run()
+    assert account["as_planned"]
+    assert len(account["engine"]["lanes"]) == lanes
+    rows = open_trace(tmp_path / "run").table()["source_row"].to_numpy()
+    assert sorted(rows.tolist()) == list(range(600))
+
+
+def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    own = np.array([0, FLAGS["own"], FLAGS["own"], 0])
+    opened = trace(submit_ns=np.array([0, 1, 3, 40]) * 10**6, flags=own, tid=np.array([1, 2, 2, 3]))
+    for pace in (ORIGINAL, DEPENDENT):
+        plan = plan_of(opened, find_target("nil:1GiB"), pace)
+        account = Replay(plan, RunDirectory(tmp_path / pace.name, False), "label", 1, no_progress).run()
+        rows = open_trace(tmp_path / pace.name).table().to_pandas().set_index("source_row")
+        assert account["own_wall_ns"] == (rows["submit_ns"] + rows["latency_ns"])[2] - rows["submit_ns"][1]
+        assert account["wall_ns"] > account["own_wall_ns"]
+
+
+def test_lanes_without_rows_are_no_harm(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    opened = trace(submit_ns=np.arange(50) * 1000, offset_bytes=0)
+    plan = plan_of(opened, find_target("nil:1GiB"), threads=5)
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, no_progress).run()
+    assert account["as_planned"]
+    assert sorted(lane["planned_ops"] for lane in account["engine"]["lanes"]) == [0, 0, 0, 0, 50]
 
 
 def test_rows_carry_the_captured_times(trace, image):

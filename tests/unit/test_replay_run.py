@@ -1,6 +1,7 @@
 """A run from its plan to its file, with an engine that stands in for the helper."""
 
 import errno
+import os
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,10 +18,12 @@ from blkreel.replay.run import Replay
 from blkreel.replay.run_directory import RunDirectory
 from blkreel.replay.states import state_for
 from blkreel.replay.target import find_target
+from blkreel.traces import spool
 from blkreel.traces.errors import BlkreelError, OutputExists
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import RUN_SCHEMA
-from blkreel.traces.writer import TraceWriter
+from blkreel.traces.spool import recover
+from blkreel.traces.writer import TraceWriter, output_error
 
 ROWS = 600
 
@@ -320,3 +323,77 @@ def test_a_state_that_cannot_be_remembered(target, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", "/proc/nowhere")
     with pytest.raises(BlkreelError, match="BLKREEL_STATE_DIR"):
         drive_state.save(target, DriveState(name="full"))
+
+
+def test_a_disk_that_is_full_at_the_very_end_costs_no_row(plan, tmp_path, monkeypatch):
+    def full(writer, metadata):
+        raise output_error(writer.path, OSError(errno.ENOSPC, "No space left on device"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TraceWriter, "close", full)
+        with pytest.raises(BlkreelError) as raised:
+            replay(plan, tmp_path / "run", FakeEngine())
+    assert "no space left" in str(raised.value)
+    assert f"blkreel recover {tmp_path}/run/records.parquet" in raised.value.remedy
+    run = open_trace(recover(tmp_path / "run/records.parquet"))
+    assert run.rows == ROWS
+    assert run.metadata["run"]["partial"] is None
+    assert run.metadata["run"]["as_planned"]
+    assert not run.metadata.get("import_warnings")
+
+
+def test_what_is_counted_is_in_the_file_where_the_disk_gets_full(plan, tmp_path, monkeypatch):
+    """The second block of records does not find room: the run ends with the first."""
+    reserve, asked = os.posix_fallocate, []
+
+    def full(fd, offset, length):
+        asked.append(length)
+        if len(asked) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        reserve(fd, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(spool, "_RESERVE_LEAST_BYTES", 0)
+    engine = FakeEngine()
+
+    def twice(options, batches, on_rows, on_note):
+        return engine(options, (part for batch in batches for part in halves(batch)), on_rows, on_note)
+
+    with pytest.raises(BlkreelError, match="no space left.*marked as partial"):
+        replay(plan, tmp_path / "run", twice)
+    run = open_trace(tmp_path / "run")
+    assert run.rows == run.metadata["run"]["completed_ops"] == ROWS // 2
+    assert "no space left" in run.metadata["run"]["partial"]
+
+
+def halves(batch):
+    count = len(batch["op"])
+    if count < ROWS:
+        return [batch]
+    return [{name: values[part] for name, values in batch.items()} for part in (slice(0, count // 2),
+                                                                               slice(count // 2, None))]
+
+
+def test_what_will_be_written_is_remembered_before_it_is(plan, tmp_path, target):
+    """A kill comes without a word: whatever happens next, the state must not promise more than holds."""
+    drive_state.save(target, DriveState(name="full", filled_bytes=target.size_bytes))
+    seen = []
+    replay(plan, tmp_path / "run", FakeEngine(lambda call, rows: seen.append(drive_state.load(target))))
+    first, both = plan.prefill.bytes, plan.prefill.bytes + plan.changed_bytes
+    assert [state.written_since_bytes for state in seen] == [first, both]
+    assert drive_state.load(target).written_since_bytes == both
+
+
+def test_a_run_that_was_killed_knows_when_it_began(plan, tmp_path):
+    engine = FakeEngine()
+
+    def dies(options, batches, on_rows, on_note):
+        on_note({"note": "progress", "start_monotonic_ns": 77})
+        engine(options, batches, on_rows, on_note)
+        if len(engine.calls) == 2:
+            raise BlkreelError("the helper broke")
+        return {"stopped": None}
+
+    with pytest.raises(BlkreelError):
+        replay(plan, tmp_path / "run", dies)
+    assert open_trace(tmp_path / "run").metadata["epoch_ns"] == 77

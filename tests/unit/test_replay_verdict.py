@@ -20,7 +20,13 @@ GOOD = {
     "lateness": {"p50_ns": 0, "p99_ns": 0, "max_ns": 0, "host_p99_ns": 100_000, "host_max_ns": 10_000_000,
                  "queue_full_ops": 0, "host_late_ops": 0},
     "drift_ns": 1_000_000, "idle": {"cap_ns": None, "removed_ns": 0}, "source": {"lost": {"total": 0}}, "underruns": 0,
+    "record_stalls": 0, "wall_ns": 10**9,
+    "certificate": {"host": {"suspended_ns": 0, "throttled": None, "causes": {}}},
 }
+
+STOPPED = {"count": 1, "total_ns": 50_000_000, "longest_ns": 50_000_000, "late_ops": 500, "max_late_ns": 49_000_000}
+SMALL = {"count": 9, "total_ns": 2_000_000, "longest_ns": 900_000, "late_ops": 3, "max_late_ns": 800_000}
+
 
 
 def judged(changes):
@@ -70,6 +76,10 @@ def test_what_was_observed_needs_no_word():
     ({"drift_ns": 1_000_001}, "behind its plan"),
     ({"page_cache": True}, "page cache"),
     ({"partial": "interrupted"}, "partial: interrupted"),
+    ({"certificate.host.suspended_ns": 10**10}, "asleep for 10.0 s"),
+    ({"certificate.host.causes": {"records": STOPPED}}, "records were not taken away"),
+    ({"certificate.host.causes": {"stopped": STOPPED}}, "held up for 50.0 ms.*the process was stopped"),
+    ({"certificate.host.causes": {"preempted": STOPPED}, "lateness": None}, "held up for 50.0 ms.*other work"),
     ({"environment.link": {"speed_gts": 8.0, "best_speed_gts": 16.0, "width": 4, "best_width": 4}}, "link runs at 8"),
 ])
 def test_what_makes_a_run_invalid(changes, text):
@@ -84,11 +94,27 @@ def test_what_makes_a_run_invalid(changes, text):
     ({"altered": {"fua": 2}}, "2 I/Os were altered: fua"),
     ({"underruns": 1}, "the plan came too late"),
     ({"foreign_ios": None}, "could not be counted"),
+    ({"record_stalls": 2}, "records were not taken away in time 2 times"),
+    ({"certificate.host.causes": {"kernel": STOPPED | {"longest_ns": 10**7}}}, "held up for 5.0% of the .*the kernel"),
+    ({"certificate.host.causes": {"plan": STOPPED}}, "held up for 5.0% of the time.*the plan did not"),
+    ({"certificate.host.throttled": 3}, "heat slowed the processors down 3 times"),
 ])
 def test_what_qualifies_a_run(changes, text):
     level, said = judged(changes)
     assert level == "qualified"
-    assert text in said
+    assert re.search(text, said)
+
+
+def test_lateness_comes_with_its_causes_the_worst_first():
+    level, said = judged({"lateness.host_max_ns": 49_000_000,
+                          "certificate.host.causes": {"kernel": SMALL, "stopped": STOPPED}})
+    assert level == "invalid"
+    assert re.search(r"late \(limit 10.0 ms\): the process was stopped \(once, 50.0 ms in all; 500 I/Os late\); "
+                     r"the kernel .*\(9 times", said)
+
+
+def test_a_run_that_nobody_watched_is_judged_by_the_rest():
+    assert judged({"certificate": None})[0] == "qualified"
 
 
 def test_device_limited_lateness_is_not_held_against_the_host():

@@ -59,6 +59,17 @@ def test_a_pace_says_what_it_may_claim(pace, idle, title, claims):
     assert claims in document.claim(each)
 
 
+def test_a_run_on_several_drives_names_them_all():
+    drives = [{"name": "nvme0n1", "model": "Fast 1", "kind": "disk", "size_bytes": 10**12, "serial_hash": "aa"},
+              {"name": "loop3", "model": "", "kind": "loop", "size_bytes": 1 << 30}]
+    shown = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": drives}, metadata={}))
+    assert shown["name"] == "nvme0n1 and loop3"
+    assert columns.drive_words(shown).startswith("Fast 1, 1")
+    assert "and loop device, 1" in columns.drive_words(shown)
+    alone = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": None}, metadata={}))
+    assert alone == drives[0]
+
+
 def test_document_is_json_and_says_its_version(compared):
     assert json.loads(json.dumps(compared)) == compared
     assert compared["version"] == 1 and compared["parameters"] == {"burst_gap_ns": 100 * MS}
@@ -254,3 +265,12 @@ def test_command_refuses_what_is_no_trace(blkreel, tmp_path, content):
         result = blkreel(command, path, "-o", tmp_path / "out.html", check=False)
         assert result.returncode == 1 and "Traceback" not in result.stderr and str(path) in result.stderr
         assert not (tmp_path / "out.html").exists()
+
+
+def test_a_report_says_what_held_the_replay_up(tmp_path, runs):
+    present.report(runs[0], tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    assert "In flight while busy, mean" in page
+    assert "other work had its processor" in page
+    present.report(write_trace(tmp_path / "t.parquet"), tmp_path / "trace.html")
+    assert "In flight while busy" not in (tmp_path / "trace.html").read_text()

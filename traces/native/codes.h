@@ -23,6 +23,7 @@ enum trace_flag {
 	FLAG_PREFLUSH = 1 << 4,
 	FLAG_BACKGROUND = 1 << 5,
 	FLAG_IDLE = 1 << 6,
+	FLAG_MAY_UNMAP = 1 << 7, /* of write zeroes */
 	FLAG_PRIORITY_REALTIME = 1 << 8,
 	FLAG_PRIORITY_BEST_EFFORT = 1 << 9,
 	FLAG_PRIORITY_IDLE = 1 << 10,

@@ -121,9 +121,10 @@ def test_a_replay_wants_the_serial_and_issues_the_trace(blkreel, rows_of, nvme, 
     assert refused.returncode == 5 and "--destroy GUEST001" in refused.stderr
     before = len(commands_of())
     result = blkreel("replay", tmp_path / "t.parquet", "--on", nvme, "-o", tmp_path / "run", "--destroy", "GUEST001",
-                     "--idle", "cap=1ms", "--map", "identity", "--json", check=False)
+                     "--idle", "cap=1ms", "--map", "identity", "--polled", "--json", check=False)
     assert result.returncode in (0, 3), result.stderr  # an emulated machine issues late, which the verdict says
     run = json.loads(result.stdout)["run"]
+    assert run["engine"]["features"]["polled"] is True
     assert run["completed_ops"] == len(source) and run["as_planned"] and run["foreign_ios"] == 0
     writes = [command for command in commands_of()[before:] if command[0] == "write" and command[3]]
     assert sorted(offset for _, offset, *_ in writes) == sorted(source.offset_bytes[source.op == OPS["write"]])

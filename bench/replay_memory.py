@@ -1,0 +1,150 @@
+"""What a replay of a long trace takes: memory of its processes, and time to its first I/O.
+
+    .venv/bin/python bench/replay_memory.py [--rows 100000000] [--shape random] [--directory /var/tmp] [--keep]
+
+Makes a synthetic trace, then replays it twice, as fast as possible, on a target that completes at once (nil:SIZE):
+the first replay may have to read the trace through, the second knows it. Memory is looked at from outside, ten times
+a second, in /proc/PID/smaps_rollup and the peak that the kernel keeps itself (VmHWM). The first I/O is there when the
+engine's first rows are in the spool of the run.
+
+Shapes: random (4 KiB at any place of 1 TiB, half of them reads), sequential (64 KiB, a tenth of them reads),
+hot (4 KiB within 64 GiB), sectors (512 bytes within 64 GiB).
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from lab import machine
+
+from blkreel.traces.writer import TraceWriter
+
+TIB = 1 << 40
+GIB = 1 << 30
+# Span, length of an I/O, share of reads; None: one after the other.
+SHAPES = {"random": (TIB, 4096, 0.5), "sequential": (None, 65536, 0.1), "hot": (64 * GIB, 4096, 0.7),
+          "sectors": (64 * GIB, 512, 0.5)}
+BATCH_ROWS = 1_000_000
+
+
+def make_trace(path, rows, shape):
+    """Some 20 µs between two I/Os, a latency of about 80 µs, four threads: as a busy NVMe drive has them."""
+    span, length, reads = SHAPES[shape]
+    random, now_ns = np.random.default_rng(1), 0
+    with TraceWriter(path, force=True) as out:
+        for low in range(0, rows, BATCH_ROWS):
+            count = min(BATCH_ROWS, rows - low)
+            submit_ns = now_ns + np.cumsum(random.integers(1, 40_000, count))
+            now_ns = int(submit_ns[-1])
+            place = np.arange(low, low + count) * length % (4 * TIB) if span is None else \
+                random.integers(0, span // length, count) * length
+            out.write({"submit_ns": submit_ns, "latency_ns": random.integers(60_000, 100_000, count),
+                       "queue_ns": random.integers(500, 3000, count), "offset_bytes": place,
+                       "length_bytes": np.full(count, length), "op": (random.random(count) >= reads).astype(np.int8),
+                       "cpu": random.integers(0, 4, count), "tid": 1000 + random.integers(0, 4, count)})
+        out.close({"devices": [{"name": "synthetic", "size_bytes": 4 * TIB}], "source_format": "synthetic"})
+
+
+class Watched:
+    """A replay under way. peak_kb: of each process by its name, VmHWM and the greatest PSS seen."""
+
+    def __init__(self, words, run):
+        self.peaks = {}
+        self.total_pss_kb = self.total_rss_kb = 0
+        self.first_io_s = self.replay_s = None
+        started = time.monotonic()
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        rows = run / ".records.parquet.spool/rows.blocks"
+        while self._process.poll() is None:
+            self._look()
+            if self.first_io_s is None and rows.exists() and rows.stat().st_size > 1000:
+                self.first_io_s = time.monotonic() - started
+            time.sleep(0.02 if self.first_io_s is None else 0.1)
+        self.seconds = time.monotonic() - started
+        self.output, self.errors = self._process.communicate()
+        self.code = self._process.returncode
+
+    def _look(self):
+        pss = rss = 0
+        for pid in [self._process.pid, *children_of(self._process.pid)]:
+            try:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                rollup = fields_of(Path(f"/proc/{pid}/smaps_rollup"))
+                status = fields_of(Path(f"/proc/{pid}/status"))
+            except (OSError, ValueError):
+                continue  # it has just ended
+            pss += rollup.get("Pss", 0)
+            rss += rollup.get("Rss", 0)
+            before = self.peaks.get(name, (0, 0))
+            self.peaks[name] = (max(before[0], status.get("VmHWM", 0)), max(before[1], rollup.get("Pss", 0)))
+        self.total_pss_kb, self.total_rss_kb = max(self.total_pss_kb, pss), max(self.total_rss_kb, rss)
+
+
+def children_of(pid):
+    """Those of all threads: a helper is started by the main one, but that may change."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            found += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return [one for child in found for one in (child, *children_of(child))]
+
+
+def fields_of(path):
+    """`Pss:   123 kB` as {"Pss": 123}."""
+    return {name: int(value.split()[0]) for name, _, value in
+            (line.partition(":") for line in path.read_text().splitlines()) if value.strip().endswith("kB")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or several; all where none is given")
+    parser.add_argument("--size", default="4TiB", help="of the target")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    parser.add_argument("--keep", action="store_true", help="leave the traces there for the next time")
+    parser.add_argument("replay", nargs="*", help="more options for blkreel replay, behind --")
+    wanted = parser.parse_args()
+    command = Path(sys.executable).with_name("blkreel")
+    print(f"{wanted.rows:,} I/Os; {machine()}")
+    for shape in wanted.shape or SHAPES:
+        work = wanted.directory / f"blkreel-bench-{shape}-{wanted.rows}"
+        work.mkdir(exist_ok=True)
+        trace, run = work / "trace.parquet", work / "run"
+        try:
+            if not trace.exists():
+                make_trace(trace, wanted.rows, shape)
+            print(f"\n{shape}: {trace.stat().st_size / 1e6:,.0f} MB")
+            os.environ["BLKREEL_CACHE_DIR"], os.environ["BLKREEL_STATE_DIR"] = str(work / "cache"), str(work / "state")
+            shutil.rmtree(work / "cache", ignore_errors=True)
+            for turn in ("first", "again"):
+                shutil.rmtree(run, ignore_errors=True)
+                report(turn, Watched([command, "replay", trace, "--on", f"nil:{wanted.size}", "--pace", "asap",
+                                      "-o", run, "--json", "--no-prefill", *wanted.replay], run), wanted.rows)
+        finally:
+            shutil.rmtree(work if not wanted.keep else run, ignore_errors=True)
+
+
+def report(turn, watched, rows):
+    if watched.code not in (0, 3):
+        raise SystemExit(f"the replay failed: {watched.errors.strip()}")
+    account = json.loads(watched.output)["run"]
+    if account["completed_ops"] != rows:
+        raise SystemExit(f"only {account['completed_ops']:,} I/Os came back")
+    first = f"{watched.first_io_s:.2f} s" if watched.first_io_s else "unseen"
+    peaks = ", ".join(f"{name} {hwm / 1024:,.0f} (PSS {pss / 1024:,.0f})" for name, (hwm, pss) in watched.peaks.items())
+    print(f"  {turn}: first I/O seen after {first}; {rows / account['wall_ns'] * 1e3:,.2f} million I/Os a second; "
+          f"{watched.seconds:,.0f} s in all\n"
+          f"    peak MiB: {peaks}; together PSS {watched.total_pss_kb / 1024:,.0f}, "
+          f"RSS {watched.total_rss_kb / 1024:,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""A run that is disturbed on purpose is not to be trusted, and says why; one that is left alone may be."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from helpers import helper_of
+
+from blkreel.replay.engine import run_engine
+from blkreel.replay.idle import ORIGINAL as ALL_IDLE
+from blkreel.replay.pace import ORIGINAL, Pace
+from blkreel.replay.plan import plan_trace
+from blkreel.replay.run import Replay
+from blkreel.replay.run_directory import RunDirectory
+from blkreel.replay.target import find_target
+from blkreel.traces.reader import open_trace
+from blkreel.traces.writer import TraceWriter
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
+
+MIB = 1 << 20
+BY_THE_MACHINE = {"preempted", "machine", "kernel", "wakeup", "paging", "blocked"}
+TRIES = 10
+BUSY_LOOP = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+priority, until = int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+if priority:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+print("busy", flush=True)
+while time.monotonic() < until:
+    pass
+"""
+
+
+class Task:
+    def update(self, done, detail=""):
+        pass
+
+
+@contextmanager
+def progress(step, total=None):
+    yield Task()
+
+
+@pytest.fixture
+def replayed(loop_drive, tmp_path, monkeypatch):
+    """replayed(count, gap_ns, ...) replays that many writes on a loop drive; it is the account of the run.
+
+    meanwhile(pid of the helper) runs in a thread once I/Os are being issued. plan and on_rows are wrapped as they
+    are handed to the engine; options replace those of the engine.
+    """
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    runs = []
+
+    def replay(count, gap_ns, *, meanwhile=None, slow_plan=None, slow_rows=None, pace=ORIGINAL, **options):
+        trace = tmp_path / f"{len(runs)}.parquet"
+        with TraceWriter(trace) as out:
+            out.write({"submit_ns": np.arange(count) * gap_ns, "latency_ns": np.full(count, 1000),
+                       "offset_bytes": np.arange(count) % 1000 * 4096, "length_bytes": np.full(count, 4096),
+                       "op": np.ones(count)})
+            out.close({"devices": [{"name": "src", "size_bytes": 8 * MIB}]})
+        target = find_target(loop_drive(8 * MIB))
+        plan = plan_trace(open_trace(trace), target, pace=pace, idle=ALL_IDLE)
+        threads = []
+
+        def engine(given, batches, on_rows, on_note):
+            def note(fields):
+                on_note(fields)
+                if meanwhile and not threads:
+                    threads.append(threading.Thread(target=meanwhile, args=(helper_of(os.getpid()),)))
+                    threads[0].start()
+
+            def take(rows):
+                on_rows(rows)
+                if slow_rows:
+                    slow_rows()
+
+            given = dataclasses.replace(given, **options)
+            return run_engine(given, slow_plan(batches) if slow_plan else batches, take, note)
+
+        output = RunDirectory(tmp_path / f"run{len(runs)}", False)
+        runs.append(output)
+        try:
+            return Replay(plan, output, "label", 1, progress, engine=engine).run()
+        finally:
+            for thread in threads:
+                thread.join()
+
+    return replay
+
+
+def busy_loops(priority, seconds):
+    """One on every processor, for so long."""
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP, str(cpu), str(priority), str(seconds)],
+                              stdout=subprocess.PIPE) for cpu in os.sched_getaffinity(0)]
+    for loop in loops:
+        loop.communicate()
+
+
+def host_reasons(account):
+    """What the verdict holds against this machine."""
+    return [reason["text"] for reason in account["verdict"]["reasons"] if reason["level"] == "invalid"
+            and any(words in reason["text"] for words in ("this machine issued", "behind its plan", "held up"))]
+
+
+def causes(account):
+    return account["certificate"]["host"]["causes"]
+
+
+def assert_untrustworthy(account, cause, words):
+    assert account["verdict"]["level"] == "invalid"
+    reasons = host_reasons(account)
+    assert reasons
+    # Others may disturb it besides, and are named beside it.
+    assert any(words in reason for reason in reasons), reasons
+    assert causes(account)[cause]["late_ops"] > 0 or account["lateness"] is None
+
+
+def test_a_stopped_helper(replayed):
+    def stop(pid):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.05)
+        os.kill(pid, signal.SIGCONT)
+
+    account = replayed(15_000, 100_000, meanwhile=stop)
+    assert_untrustworthy(account, "stopped", "the process was stopped")
+    host = account["certificate"]["host"]
+    assert host["stops"] == 1
+    longest = max(host["disturbances"], key=lambda one: one["duration_ns"] if one["cause"] == "stopped" else 0)
+    assert longest["duration_ns"] > 40_000_000
+    assert longest["late_ops"] > 100
+    assert longest["max_late_ns"] <= account["lateness"]["host_max_ns"]
+
+
+def test_busy_loops_beside_a_thread_without_priority(replayed):
+    account = replayed(30_000, 50_000, meanwhile=lambda pid: busy_loops(0, 0.8), realtime=False)
+    assert_untrustworthy(account, "preempted", "other work had its processor")
+    assert account["certificate"]["host"]["waited_ns"] >= causes(account)["preempted"]["total_ns"] * 0.9
+
+
+def test_busy_loops_of_a_higher_priority(replayed):
+    account = replayed(15_000, 100_000, meanwhile=lambda pid: busy_loops(50, 0.3))
+    if not account["engine"]["realtime"]:
+        pytest.skip("needs real-time priority: ulimit -r 50")
+    assert_untrustworthy(account, "preempted", "other work had its processor")
+
+
+def test_busy_loops_beside_a_run_without_deadlines(replayed):
+    """No I/O is late there, but completions are seen late."""
+    account = replayed(120_000, 1000, meanwhile=lambda pid: busy_loops(50, 0.3), pace=Pace("depth", 1))
+    assert account["lateness"] is None
+    assert causes(account)["preempted"]["longest_ns"] > 10_000_000
+    assert_untrustworthy(account, "preempted", "other work had its processor")
+
+
+def test_a_plan_that_comes_slowly(replayed):
+    def slowly(batches):
+        for batch in batches:
+            for first in range(0, len(batch["op"]), 100):
+                if first >= 5000:
+                    time.sleep(0.03)
+                yield {name: column[first:first + 100] for name, column in batch.items()}
+
+    account = replayed(10_000, 100_000, slow_plan=slowly)
+    assert_untrustworthy(account, "plan", "the plan did not come in time")
+    assert account["underruns"] > 0
+
+
+def slow_once():
+    """Whoever takes the records falls asleep over the first of them."""
+    asleep = []
+
+    def take():
+        if not asleep:
+            asleep.append(True)
+            time.sleep(3)
+
+    return take
+
+
+@pytest.mark.parametrize("pace", [ORIGINAL, Pace("depth", 32)])
+def test_records_that_nobody_takes(replayed, pace):
+    """The blocks of records between engine and pipe hold half a million."""
+    account = replayed(1_000_000, 1000, slow_rows=slow_once(), pace=pace, null_bytes=8 * MIB)
+    assert account["verdict"]["level"] == "invalid"
+    assert any("the records were not taken away in time" in reason for reason in host_reasons(account))
+    assert account["record_stalls"] > 0
+    assert causes(account)["records"]["longest_ns"] > 10_000_000
+    if pace is ORIGINAL:
+        assert causes(account)["records"]["late_ops"] > 0
+
+
+def test_a_run_that_is_left_alone(replayed):
+    """On a machine that others use, too, one of some tries meets nobody; what the others met is the machine's."""
+    met = []
+    for _ in range(TRIES):
+        account = replayed(1000, 1_000_000)
+        if not host_reasons(account):
+            assert account["verdict"]["level"] == "qualified"
+            assert account["lateness"]["host_p99_ns"] <= 100_000
+            assert account["as_planned"]
+            return
+        assert set(causes(account)) <= BY_THE_MACHINE
+        met += host_reasons(account)
+    pytest.skip(f"needs a machine with a quiet second: {met[-1]}")
