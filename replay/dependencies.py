@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from blkreel.traces.schema import FLAGS
 
-from .history import NONE, History, last_before
+from .history import NONE, History, last_before, last_of_all
 
 ANCHORS = ("after_1", "after_2", "after_3", "after_4", "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
@@ -66,8 +66,11 @@ class Observed:
         self._history = history or History()
         self._last_of_thread: dict[int, int] = {}
         self._last_of_process: dict[int, int] = {}
-        self._last_program: dict[int, int] = {}
-        self._last_own: dict[int, int] = {}
+        self._last_program = self._last_own = NONE
+
+    @property
+    def reach(self) -> int:
+        return self._history.reach
 
     def anchor(self, io: dict, source_row, submit_ns) -> dict[str, np.ndarray]:
         """The anchors of the next rows; io has tid, flags, latency_ns, waited_on, think_ns. submit_ns is the plan's."""
@@ -79,9 +82,8 @@ class Observed:
 
         previous = last_before(io["tid"], number, ~deferred, self._last_of_thread)
         previous = np.where(io["tid"] >= 0, previous, NONE)
-        one = np.zeros(len(number), np.int64)
-        own = last_before(one, number, (kind & OWN) != 0, self._last_own)
-        program = last_before(one, number, (kind & PROGRAM) != 0, self._last_program)
+        own, self._last_own = last_of_all(number, (kind & OWN) != 0, self._last_own)
+        program, self._last_program = last_of_all(number, (kind & PROGRAM) != 0, self._last_program)
         of_process = last_before(process, number, (kind & PROGRAM) != 0, self._last_of_process)
         # Nobody tells what makes a kernel thread begin: it stays where it was beside what was captured, or beside all
         # programs where nothing is marked as that.

@@ -56,7 +56,7 @@ class History:
         Looked for among the last few thousand rows only; NONE where there is none.
         """
         end = latest + 1 - self._first
-        start = max(0, end - min(_CAUSE_ROWS, self.reach))
+        start = max(0, end - _CAUSE_ROWS, number - self.reach - self._first)
         mine = (self._held["kind"][start:end] & kind) != 0
         if process is not None:
             mine &= self._held["process"][start:end] == process
@@ -69,6 +69,12 @@ class History:
     def _of(self, name, number):
         """Anything, where the number is NONE."""
         return self._held[name][np.maximum(number - self._first, 0)]
+
+
+def last_of_all(number: np.ndarray, counts: np.ndarray, last: int) -> tuple[np.ndarray, int]:
+    """For each row the latest earlier one that counts, and the latest at all. last: of earlier batches, or NONE."""
+    latest = np.maximum.accumulate(np.where(counts, number, last))
+    return np.concatenate([[last], latest[:-1]]), int(latest[-1])
 
 
 def last_before(key: np.ndarray, number: np.ndarray, counts: np.ndarray, last: dict[int, int]) -> np.ndarray:

@@ -27,6 +27,10 @@ class Inferred:
         self._everybody = _Completions(most)
         self._last: dict[int, int] = {}
 
+    @property
+    def reach(self) -> int:
+        return self._history.reach
+
     def anchor(self, io: dict, source_row, submit_ns) -> dict[str, np.ndarray]:
         """The anchors of the next rows. io has tid and latency_ns; submit_ns is the plan's."""
         after, behind = self.parents(io["tid"], source_row, submit_ns, io["latency_ns"])

@@ -35,6 +35,7 @@ from .target import Target, engine_options
 
 # The first I/O waits so long after the start: the engine must have found its stride.
 LEAD_NS = 1_000_000
+_BATCH_ROWS = 131_072
 # What a run keeps of the metadata of its trace.
 _OF_SOURCE = ("lost", "devices", "command", "capture_layer", "source_format")
 
@@ -263,7 +264,7 @@ class TracePlan(Plan):
             names += dependencies.COLUMNS
         devices = [drive.device for drive in self.drives]
         row = 0
-        for batch in self.trace.batches(COLUMNS + names):
+        for batch in self.trace.batches(COLUMNS + names, _BATCH_ROWS // self._readers):
             io, rows, _ = select(batch, devices, row)
             index = rows - row
             row += batch.num_rows
@@ -294,6 +295,11 @@ class TracePlan(Plan):
         return plan_batch(start, end - start, io["op"], due_ns=due_ns, flags=io["flags"] & 0xFFFF,
                           source_row=source_row, captured_ns=io["submit_ns"],
                           captured_latency_ns=io["latency_ns"], **more)
+
+    @property
+    def _readers(self) -> int:
+        """Lanes that read the trace, each for itself, and share the memory that one would take for its batches."""
+        return self.sharding.threads + len(self.stream_paces)
 
     @property
     def _copies(self) -> int:

@@ -167,6 +167,7 @@ def test_the_drive_of_the_trace_gives_its_times_back(anchors, moments, keep, dat
     faster = [data.draw(st.integers(0, max(0, int(one)))) for one in latency_ns]
     assert all(here <= there for here, there in zip(issued(plan, faster), io["submit_ns"][kept], strict=True))
     assert (plan["delay_ns"] >= 0).all()
+    assert all(plan[name].max() <= made.reach for name in (*ANCHORS, "behind"))
     assert sum(made.counts[name] for name in ("waited", "followed", "caused", "absolute")) == len(kept)
 
 
