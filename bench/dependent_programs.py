@@ -42,8 +42,9 @@ import mmap, os, random, sys, zlib
 file, block, choose = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 65536), random.Random(1)
 data = os.urandom(65536)
 zlib.compress(data, 1)
-for _ in range(400):
+for _ in range(250):
     os.preadv(file, [block], choose.randrange(4000) * 65536)
+    zlib.compress(data, 1)
     zlib.compress(data, 1)
 """
 
@@ -63,18 +64,19 @@ with ThreadPoolExecutor(4) as pool:
         list(pool.map(serve, [choose.randrange(16000) for _ in range(8)]))
 """
 
-# Each writes a row, and computes something that takes about as long as its writes do on a fast drive.
+# Each writes a row, and computes something.
 TRANSACTIONS = "create table t (k integer primary key, v blob);\n" + \
     ("insert into t (v) values (randomblob(2000));\n"
-     "with recursive c(x) as (select 1 union all select x + 1 from c where x < 40000) select sum(x % 7) from c;\n") * 60
+     "with recursive c(x) as (select 1 union all select x + 1 from c where x < 100000) select sum(x) from c;\n") * 30
 
 
-def fill_with_files(directory):
+# Small, so that one read-ahead brings a whole file: docs/replay.md says what larger ones would show.
+def fill_with_files(directory, sizes=(3000, 12_000, 30_000)):
     choose = random.Random(1)
-    for number in range(160):
+    for number in range(150):
         folder = directory / f"{number % 20:02}"
         folder.mkdir(exist_ok=True)
-        (folder / f"file-{number}").write_bytes(choose.randbytes(choose.choice([3000, 20_000, 100_000, 500_000])))
+        (folder / f"file-{number}").write_bytes(choose.randbytes(choose.choice(sizes)))
 
 
 def fill_with_sources(directory):
@@ -110,9 +112,10 @@ PROGRAMS = [
         needs=(("fio", "fio"),)),
     Program("computing", lambda drive: [sys.executable, "-c", COMPUTING, drive]),
     Program("thread pool", lambda drive: [sys.executable, "-c", POOL, drive]),
-    Program("gzip", lambda place: shell(
-        "gzip -c /etc/hostname; find --version; xargs --version; sort --version",
-        f"find {place} -type f | sort | xargs -n 1000 gzip -1 -c >/dev/null"), fill_with_files),
+    Program("xz", lambda place: shell(
+        "xz -c /etc/hostname; find --version; xargs --version; sort --version",
+        f"find {place} -type f | sort | xargs -n 1000 xz -c >/dev/null"), fill_with_files,
+        needs=(("xz", "xz-utils"),)),
     Program("sqlite", lambda place: shell(
         "sqlite3 :memory: 'select 1'", f"sqlite3 {place}/base.db <<'END'\n{TRANSACTIONS}END"), lambda place: None,
         needs=(("sqlite3", "sqlite3"),)),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kernel
 
 WITHIN = 0.05
 MOST_REPETITIONS = 4
-SHOWN = ["fio, think time", "computing", "thread pool", "gzip", "sqlite"]
+SHOWN = ["fio, think time", "computing", "thread pool", "xz", "sqlite"]
 
 
 @pytest.fixture
