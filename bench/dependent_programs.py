@@ -94,7 +94,7 @@ def fill_with_sources(directory):
 
 
 def fill_with_repository(directory):
-    fill_with_files(directory)
+    fill_with_files(directory, (3000, 20_000, 100_000, 500_000))
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
         subprocess.run(["git", "-C", directory, *words], check=True)
