@@ -94,6 +94,7 @@ bench: $(STAMPS)/install $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
+	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out .vm

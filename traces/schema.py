@@ -24,6 +24,8 @@ FLAGS = {
     "own": 1 << 11,
     # Issued by a kernel thread long after `tid` asked for it, as writeback is.
     "deferred": 1 << 12,
+    # What it waited for, another thread had waited for, which then woke this one.
+    "inherited": 1 << 13,
     # A run only: this I/O was late because the replay's queue was full, so the drive made it wait.
     "queue_full": 1 << 16,
     # A run only: in flight together with another over common bytes, which in the source had not been so.

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from .schema import FLAGS
+
 # I/Os that share a submit time, on as many processors, and one of which was waited for.
 _MOST_TWINS = 64
 
@@ -16,8 +18,9 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
 
     tables: rows in order of `submit_ns`, with `think_ns` = submit − that completion, which together name one I/O.
     Where that I/O is not in the trace (it was lost, or submitted before the recording began), the cause is
-    unknown: −1, think time 0. What has been seen is kept in a file in `directory`, 16 bytes a row, so that
-    memory stays bounded however far back a wait reaches; an OSError is raised where it has no room.
+    unknown: −1, think time 0, and not `inherited`. What has been seen is kept in a file in `directory`, 16
+    bytes a row, so that memory stays bounded however far back a wait reaches; an OSError is raised where it has
+    no room.
     """
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         rows = 0
@@ -25,13 +28,14 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
             submit_ns, latency_ns = (table[name].to_numpy() for name in ("submit_ns", "latency_ns"))
             _write(file, np.column_stack([submit_ns, submit_ns + latency_ns]).astype("i8").tobytes())
             rows += table.num_rows
-            waited_on, think_ns = (table[name].to_numpy() for name in ("waited_on", "think_ns"))
+            waited_on, think_ns, flags = (table[name].to_numpy() for name in ("waited_on", "think_ns", "flags"))
             if not (waited_on >= 0).any():
                 yield table
                 continue
             seen = np.memmap(file, "i8", "r", shape=(rows, 2))
             waited_on, think_ns = _resolved(seen, submit_ns, waited_on, think_ns)
-            for name, column in (("waited_on", waited_on), ("think_ns", think_ns)):
+            flags = np.where(waited_on >= 0, flags, flags & ~FLAGS["inherited"])
+            for name, column in (("waited_on", waited_on), ("think_ns", think_ns), ("flags", flags)):
                 table = table.set_column(table.schema.get_field_index(name), table.schema.field(name),
                                          pa.array(column))
             yield table

@@ -12,9 +12,12 @@
 #include "bios.h"
 #include "emit.h"
 #include "entry.h"
+#include "flushes.h"
+#include "inherit.h"
 #include "maps.h"
 #include "request.h"
 #include "waits.h"
+#include "works.h"
 
 #ifdef TYPED
 #define PROGRAM(name) SEC("tp_btf/" #name)
@@ -120,6 +123,7 @@ static __always_inline void enter(struct slot *slot, struct request *rq, const s
 	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
 	slot->device = place->device;
 	slot->ends_twice = 0;
+	slot->complete_ns = 0;
 	enter_thread(slot, READ(rq, bio));
 	slot->state = SLOT_STARTED;
 }
@@ -167,12 +171,14 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 {
 	struct slot *slot = slot_at(place.flush_slot);
 	struct slot *data = slot_at(place.data_slot);
+	struct step last;
 	bool known;
 
 	if (!slot || !data)
 		return;
 	if (slot->state == SLOT_ISSUED)
 		give_up(slot, now_ns);
+	last = step_of(slot);
 	slot->request = (__u64)rq;
 	slot->start_ns = 0;
 	slot->flags = trace_flags_of(READ(rq, cmd_flags), OP_FLUSH, 0);
@@ -180,11 +186,13 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	known = data->used && config.has_io_start;
 	slot->tid = known ? data->tid : -1;
 	slot->cpu = known ? data->cpu : -1;
-	slot->flags |= known ? data->flags & FLAG_OWN : 0;
+	slot->flags |= known ? data->flags & (FLAG_OWN | FLAG_INHERITED) : 0;
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->waited_submit_ns = known ? data->waited_submit_ns : 0;
 	slot->waited_complete_ns = known ? data->waited_complete_ns : 0;
-	slot->waited_for = 0;
+	slot->waited_for = known && data->waited_for;
+	if (known)
+		flush_waits(slot, data, &last);
 	slot->inode = known ? data->inode : NO_INODE;
 	slot->cgroup = known ? data->cgroup : 0;
 	slot->device = place.device;
@@ -194,6 +202,7 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->length_bytes = 0;
 	slot->remaining_bytes = 0;
 	slot->error = 0;
+	slot->complete_ns = 0;
 	slot->used = 1;
 	slot->state = SLOT_ISSUED;
 }
@@ -245,6 +254,8 @@ int rq_issue(__u64 *args)
 	slot->length_bytes = READ(rq, __data_len);
 	slot->remaining_bytes = slot->length_bytes;
 	slot->error = 0;
+	if (slot->flags & FLAG_PREFLUSH)
+		data_waits(slot, slot_at(place.flush_slot));
 	slot->state = SLOT_ISSUED;
 	return 0;
 }
@@ -349,6 +360,8 @@ int rq_complete(__u64 *args)
 	slot->remaining_bytes = 0;
 	emit(slot, now_ns, now_ns);
 	note_completion(slot, now_ns, args);
+	if (place.op == OP_FLUSH || slot->flags & (FLAG_PREFLUSH | FLAG_FUA))
+		slot->complete_ns = now_ns;
 	slot->ends_twice = !config.has_io_start && place.op != OP_FLUSH && in_flush_sequence(rq);
 	slot->state = SLOT_IDLE;
 	return 0;
@@ -358,6 +371,27 @@ PROGRAM(sched_waking)
 int waking(__u64 *args)
 {
 	on_waking(args, (struct task_struct *)args[0]);
+	return 0;
+}
+
+PROGRAM(sched_wakeup_new)
+int wakeup_new(__u64 *args)
+{
+	on_new_thread(args, (struct task_struct *)args[0]);
+	return 0;
+}
+
+PROGRAM(workqueue_queue_work)
+int queue_work(__u64 *args)
+{
+	on_work_queued(args, number_at(&args[2]));
+	return 0;
+}
+
+PROGRAM(workqueue_execute_start)
+int execute_work(__u64 *args)
+{
+	on_work_begun(number_at(&args[0]));
 	return 0;
 }
 

@@ -47,6 +47,8 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	slot->cpu = bpf_get_smp_processor_id();
 	slot->waited_submit_ns = thread ? thread->woken_submit_ns : 0;
 	slot->waited_complete_ns = thread ? thread->woken_complete_ns : 0;
+	if (slot->waited_complete_ns && thread && thread->inherited)
+		slot->flags |= FLAG_INHERITED;
 	slot->waited_for = is_waited_for(bio);
 	if (is_own(thread))
 		slot->flags |= FLAG_OWN;

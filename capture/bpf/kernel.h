@@ -169,6 +169,10 @@ struct task_struct {
 	char comm[16];
 };
 
+struct pt_regs {
+	unsigned long orig_ax; /* on x86: the system call, -1 for anything else that left the program */
+};
+
 #pragma clang attribute pop
 
 /* A macro, unknown to BTF: include/linux/sched.h. */

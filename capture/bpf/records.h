@@ -149,7 +149,8 @@ struct slot {
 	__u64 waited_complete_ns;
 	__u64 inode;
 	__u64 cgroup;
-	__u64 pad[4];
+	__u64 complete_ns; /* of the last one here that took part in a flush; 0: none, or it still stands here */
+	__u64 pad[3];
 };
 
 struct lost_interval {

@@ -20,7 +20,8 @@ struct thread_entry {
 	/* The completion that woke it last; 0: none. */
 	__u64 woken_submit_ns;
 	__u64 woken_complete_ns;
-	__u64 pad[2]; /* to a cache line */
+	__u64 inherited; /* it was woken by a thread that this completion had let go on */
+	__u64 pad; /* to a cache line */
 };
 
 /*

@@ -6,8 +6,8 @@
  * the same kernel thread. So each completion leaves a note on its processor, and
  * a wake-up soon after it, in the same context, of a thread that waits for I/O
  * is its doing. A thread that waits for an event of its own (io_uring, libaio)
- * does not look like one that waits for I/O: for it the time is shorter. Any
- * other wake-up says nothing, and an unknown cause stays unknown.
+ * does not look like one that waits for I/O: for it the time is shorter. Of any
+ * other wake-up, inherit.h says what it passes on; an unknown cause stays unknown.
  */
 #ifndef BLKREEL_WAITS_H
 #define BLKREEL_WAITS_H
@@ -71,6 +71,7 @@ static __always_inline void woken_by(struct thread_entry *entry, __s32 tid, __u6
 	}
 	entry->woken_submit_ns = submit_ns;
 	entry->woken_complete_ns = complete_ns;
+	entry->inherited = 0;
 }
 
 static __always_inline struct completion_note *own_note(void)
@@ -109,33 +110,49 @@ static __always_inline void forget_completion(void)
 		note->complete_ns = 0;
 }
 
-static __always_inline void on_waking(const __u64 *args, struct task_struct *woken)
+/*
+ * The completion whose doing is what happens now, on its stack; NULL: none.
+ * `woken`: whom it wakes, NULL where it does something else.
+ */
+static __always_inline const struct completion_note *completion_at_work(const __u64 *args,
+									const struct task_struct *woken)
 {
 	struct completion_note *note = own_note();
-	struct thread_entry *entry;
 	__u64 since_ns, current;
-	__s32 tid;
 
 	if (!note || !note->complete_ns)
-		return;
+		return NULL;
 	current = bpf_get_current_task();
 	if (note->task != current) {
 		note->complete_ns = 0;
-		return;
+		return NULL;
 	}
 	if (!is_same_stack(stack_in_use(args, current), note->stack))
-		return;
+		return NULL;
 	since_ns = bpf_ktime_get_ns() - note->complete_ns;
 	if (since_ns > LONGEST_WAKE_OF_IO_WAIT_NS) {
 		note->complete_ns = 0;
-		return;
+		return NULL;
 	}
-	if (since_ns > LONGEST_WAKE_OF_ANY_WAIT_NS && !BPF_CORE_READ_BITFIELD_PROBED(woken, in_iowait))
-		return;
+	if (since_ns > LONGEST_WAKE_OF_ANY_WAIT_NS && !(woken && BPF_CORE_READ_BITFIELD_PROBED(woken, in_iowait)))
+		return NULL;
+	return note;
+}
+
+/* Whether it is; then the thread has its cause. */
+static __always_inline bool is_woken_by_completion(const __u64 *args, struct task_struct *woken)
+{
+	const struct completion_note *note = completion_at_work(args, woken);
+	struct thread_entry *entry;
+	__s32 tid;
+
+	if (!note)
+		return false;
 	tid = READ(woken, pid);
 	entry = thread_at(tid);
 	if (entry)
 		woken_by(entry, tid, note->submit_ns, note->complete_ns);
+	return true;
 }
 
 #endif

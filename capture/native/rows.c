@@ -47,7 +47,7 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 			      (int64_t)(record->submit_ns - record->start_ns) : -1;
 	block->offset_bytes[at] = (int64_t)record->sector * SECTOR_BYTES;
 	block->length_bytes[at] = record->length_bytes;
-	block->flags[at] = (int32_t)record->flags;
+	block->flags[at] = (int32_t)(waited ? record->flags : record->flags & ~FLAG_INHERITED);
 	block->tid[at] = record->tid;
 	block->device[at] = record->device;
 	block->cpu[at] = record->cpu;

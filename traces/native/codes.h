@@ -29,6 +29,7 @@ enum trace_flag {
 	FLAG_PRIORITY_IDLE = 1 << 10,
 	FLAG_OWN = 1 << 11,
 	FLAG_DEFERRED = 1 << 12,
+	FLAG_INHERITED = 1 << 13,
 	/* Of a run. */
 	FLAG_QUEUE_FULL = 1 << 16,
 	FLAG_HAZARD = 1 << 17,

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.test_capture_causes import (  # noqa: F401
+    test_a_timer_passes_nothing_on,
+    test_who_is_told_by_another_waited_for_its_read,
+)
 from tests.kernel.test_capture_counts import (  # noqa: F401
     test_a_scheduler_between_entry_and_drive_costs_no_row,
     test_buffered_writes_on_a_file_system_add_up_with_the_counters,

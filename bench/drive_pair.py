@@ -1,0 +1,92 @@
+"""A slow and a fast drive that hold the same bytes: loop devices, one over a file with a delay, one over memory."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+MEMORY = Path("/dev/shm")
+SLOW_FILE = Path(__file__).with_name("slow_file.py")
+
+
+class CannotMake(Exception):
+    """There is no such drive on this machine; says why."""
+
+
+@contextmanager
+def fast_drive(contents):
+    """A drive that begins with a copy of the image `contents`, in memory. Yields its path."""
+    with _copy(contents) as image, _loop_over(image) as drive:
+        yield drive
+
+
+@contextmanager
+def slow_drive(contents, latency_ns):
+    """The same, where each read, write and flush takes latency_ns longer."""
+    with _copy(contents) as image, _slow_file(image, latency_ns) as file, _loop_over(file) as drive:
+        yield drive
+
+
+@contextmanager
+def _copy(contents):
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="blkreel-pair-") as directory:
+        image = Path(directory) / "image"
+        subprocess.run(["cp", "--sparse=always", contents, image], check=True)
+        yield image
+
+
+@contextmanager
+def _slow_file(image, latency_ns):
+    mountpoint = image.with_name("slow")
+    mountpoint.touch()
+    server = subprocess.Popen([sys.executable, SLOW_FILE, mountpoint, image, str(latency_ns)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        if server.stdout.readline() != "ready\n":
+            raise CannotMake(server.stderr.read().strip())
+        yield mountpoint
+    finally:
+        server.communicate()
+
+
+@contextmanager
+def _loop_over(image):
+    result = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", image], capture_output=True, text=True)
+    if result.returncode:
+        raise CannotMake(f"needs a loop device: {result.stderr.strip()}")
+    drive = result.stdout.strip()
+    try:
+        yield drive
+    finally:
+        subprocess.run(["losetup", "--detach", drive], check=True)
+
+
+@contextmanager
+def mounted(drive):
+    """The ext4 file system on the drive, at a directory that is yielded."""
+    with tempfile.TemporaryDirectory(prefix="blkreel-pair-") as directory:
+        subprocess.run(["mount", "-o", "noatime,nodiscard", drive, directory], check=True)
+        try:
+            yield Path(directory)
+        finally:
+            subprocess.run(["umount", directory], check=True)
+
+
+def new_image(path, size_bytes):
+    """A file of random bytes: a drive's contents, without a file system."""
+    with open(path, "wb") as file:
+        for _ in range(size_bytes >> 20):
+            file.write(os.urandom(1 << 20))
+
+
+def new_filesystem(path, size_bytes, fill):
+    """An image with an ext4 file system, into which fill(directory) puts what a program will read."""
+    with open(path, "wb") as file:
+        file.truncate(size_bytes)
+    # Nothing is left for the kernel to do behind a program's back.
+    options = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", options, path], check=True)
+    with _loop_over(path) as drive, mounted(drive) as directory:
+        fill(directory)

@@ -1,0 +1,145 @@
+"""Causes that reach a thread through another: who hands on work, who ends, and the journal behind an fsync."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from blkreel.traces.reader import open_trace
+from blkreel.traces.schema import FLAGS
+
+pytestmark = pytest.mark.kernel
+
+ROUNDS = 60
+
+# Two threads take turns: each reads once the other has read.
+TURNS = """
+import mmap, os, queue, sys, threading
+file, rounds = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), int(sys.argv[2])
+mine, others = queue.SimpleQueue(), queue.SimpleQueue()
+def read(number, block):
+    os.preadv(file, [block], number * 4096)
+def serve():
+    block = mmap.mmap(-1, 4096)
+    while (number := others.get()) is not None:
+        read(number, block)
+        mine.put(0)
+other = threading.Thread(target=serve)
+other.start()
+block = mmap.mmap(-1, 4096)
+for number in range(rounds):
+    read(2 * number, block)
+    others.put(2 * number + 1)
+    mine.get()
+others.put(None)
+other.join()
+"""
+
+# A process reads, its child reads, and when that has ended it reads again.
+GENERATIONS = """
+import mmap, os, sys
+file, rounds = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), int(sys.argv[2])
+block = mmap.mmap(-1, 4096)
+for number in range(rounds):
+    os.preadv(file, [block], 2 * number * 4096)
+    child = os.fork()
+    if not child:
+        os.preadv(file, [block], (2 * number + 1) * 4096)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+# Two processes that have nothing to do with each other; each wakes by its own clock.
+STRANGERS = """
+import mmap, os, sys, time
+file, rounds = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), int(sys.argv[2])
+child = os.fork()
+block = mmap.mmap(-1, 4096)
+for number in range(rounds):
+    os.preadv(file, [block], (2 * number + bool(child)) * 4096)
+    time.sleep(0.003 if child else 0.002)
+if child:
+    os.waitpid(child, 0)
+"""
+
+SYNCING = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for number in range(int(sys.argv[2])):
+    os.pwrite(file, os.urandom(4096), number * 4096)
+    os.fsync(file)
+"""
+
+
+def captured(blkreel, drive, trace, script, place, *options):
+    blkreel("capture", drive, "-o", trace, *options, "--", sys.executable, "-c", script, place, ROUNDS)
+    return open_trace(trace).table().to_pandas()
+
+
+def is_inherited(rows):
+    return (rows["flags"].to_numpy() & FLAGS["inherited"]) != 0
+
+
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+@pytest.mark.parametrize("script", [TURNS, GENERATIONS], ids=["turns", "generations"])
+def test_who_is_told_by_another_waited_for_its_read(blkreel, loop_drive, tmp_path, script, kind):
+    """Each read follows from the one before it, of the other thread or process."""
+    drive = loop_drive()
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", script, drive, "--programs", kind)
+    assert rows.offset_bytes.tolist() == list(range(0, 2 * ROUNDS * 4096, 4096))
+    assert (rows.tid.to_numpy()[1:] != rows.tid.to_numpy()[:-1]).all()
+    right = rows.waited_on.to_numpy()[1:] == rows.index.to_numpy()[:-1]
+    assert right.mean() >= 0.95
+    assert is_inherited(rows)[1:][right].all()
+    assert rows.waited_on[0] == -1 and not is_inherited(rows)[0]
+
+
+def test_a_timer_passes_nothing_on(blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", STRANGERS, drive)
+    for own in [own for _, own in rows.groupby("tid")]:
+        assert len(own) == ROUNDS
+        causes = own.waited_on.to_numpy()[1:]
+        assert (causes == own.index.to_numpy()[:-1]).mean() >= 0.97
+        assert not is_inherited(own).any()
+
+
+@pytest.fixture
+def mounted(loop_drive, program, tmp_path):
+    """A drive with ext4, and the directory where it is mounted."""
+    drive = loop_drive(64 << 20)
+    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
+    directory = tmp_path / "mounted"
+    directory.mkdir()
+    subprocess.run(["mount", "-o", "noatime", drive, directory], check=True)
+    yield drive, directory
+    subprocess.run(["umount", directory], check=True)
+
+
+def test_after_an_fsync_the_cause_is_what_the_journal_wrote_last(blkreel, mounted, tmp_path):
+    """The thread slept until the journal's thread had written, which no completion woke it from."""
+    drive, directory = mounted
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", SYNCING, directory / "file")
+    completed_ns = (rows.submit_ns + rows.latency_ns).to_numpy()
+    writer = rows[(rows["flags"] & FLAGS["own"] != 0) & (rows.op == 1)]
+    assert len(writer) >= ROUNDS
+    right = 0
+    for row in writer.itertuples():
+        done = np.flatnonzero(completed_ns <= row.submit_ns)
+        right += len(done) and row.waited_on == done[np.argmax(completed_ns[done])]
+    assert right >= 0.9 * len(writer)
+    assert is_inherited(writer).mean() >= 0.9
+    assert (rows.tid.reindex(writer.waited_on[is_inherited(writer)]).to_numpy() != writer.tid.iloc[0]).mean() >= 0.9
+
+
+def test_the_steps_of_a_flush_wait_for_each_other(blkreel, mounted, tmp_path):
+    drive, directory = mounted
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", SYNCING, directory / "file")
+    data = rows[(rows["flags"] & FLAGS["preflush"] != 0) & (rows.op == 1)]
+    assert len(data) >= ROUNDS // 2
+    before = rows.loc[data.waited_on[data.waited_on >= 0]]
+    assert len(before) >= 0.95 * len(data) and (before.op == 2).mean() >= 0.95
+    # A loop drive has no FUA: the write ends with a flush.
+    behind = set(rows.waited_on[rows.op == 2])
+    assert np.mean([number in behind for number in data.index]) >= 0.95
