@@ -95,6 +95,7 @@ bench: $(STAMPS)/install $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
+	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out .vm
