@@ -16,18 +16,6 @@
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 
-/* No deadline, and no queue of requests that would hold back the first row of a batch for its last. */
-static bool takes_rows_at_once(struct engine *engine)
-{
-	for (unsigned i = 0; i < engine->lane_count; i++)
-		if (plan_is_timed(&engine->lanes[i].plan))
-			return false;
-	for (unsigned i = 0; i < engine->target_count; i++)
-		if (!engine->targets[i].bio_based)
-			return false;
-	return true;
-}
-
 int engine_init(struct engine *engine)
 {
 	engine->depth = 0;
@@ -50,7 +38,6 @@ int engine_init(struct engine *engine)
 	}
 	engine->free_count = engine->depth;
 	totals_init(&engine->totals);
-	engine->batch_rows = takes_rows_at_once(engine) ? BATCH_ROWS_AT_ONCE : BATCH_ROWS;
 	return engine->watches_hazards ? hazard_init(&engine->hazard, engine->ios, engine->depth) : 0;
 }
 
@@ -102,7 +89,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 /* Prepares what is due. */
 static void prepare_due(struct engine *engine, int64_t now_ns)
 {
-	while (engine->batch_count < engine->batch_rows) {
+	while (engine->batch_count < BATCH_ROWS) {
 		struct lane *lane = outlook_choose_lane(engine, now_ns);
 
 		if (!lane)

@@ -34,9 +34,8 @@ struct engine {
 	struct io *ios;
 	uint32_t *free_slots;
 	uint32_t free_count;
-	uint32_t batch[BATCH_ROWS_AT_ONCE]; /* prepared, not yet in the kernel */
+	uint32_t batch[BATCH_ROWS]; /* prepared, not yet in the kernel */
 	unsigned batch_count;
-	unsigned batch_rows; /* at most */
 	unsigned next_lane; /* whose turn it is where no deadline decides */
 	struct hazard hazard;
 	bool watches_hazards;

@@ -20,12 +20,6 @@
  */
 #define BATCH_ROWS 2u
 
-/*
- * Where no row has a deadline and the drive takes I/O as it comes (bio-based:
- * zram, pmem), nothing is held back, and each call carries more.
- */
-#define BATCH_ROWS_AT_ONCE 16u
-
 /* Rows that are taken back at once. */
 #define REAP_ROWS 64u
 
@@ -52,7 +46,7 @@ struct io {
 };
 
 struct issuer {
-	/* Prepares a row; it goes out with the next submit. At most BATCH_ROWS_AT_ONCE are prepared at a time. */
+	/* Prepares a row; it goes out with the next submit. At most BATCH_ROWS are prepared at a time. */
 	void (*queue)(struct issuer *issuer, struct io *io, uint32_t slot);
 	/*
 	 * Submits what is prepared. With wait_ns > 0 it then sleeps until a completion is there or the
