@@ -106,12 +106,13 @@ class Btreplay:
 
 
 def errors(name, time_ns, place_bytes, due_ns, offset_bytes):
-    """t - due of every I/O of the plan, in nanoseconds from an unknown start."""
+    """t - due of every I/O of the plan, in nanoseconds from an unknown start; None where others were issued."""
     # The k-th issue to a place is the k-th of the plan to it: replayers may swap neighbours.
     issued = np.lexsort((time_ns, place_bytes))
     planned = np.lexsort((due_ns, offset_bytes))
     if not np.array_equal(place_bytes[issued], offset_bytes[planned]):
-        raise SystemExit(f"{name} issued {len(time_ns)} blocks, not the {len(due_ns)} planned")
+        print(f"{name} issued {len(time_ns)} blocks, and not the {len(due_ns)} planned ones")
+        return None
     delta = np.empty(len(due_ns), "i8")
     delta[planned] = time_ns[issued] - due_ns[planned]
     return delta
@@ -122,12 +123,14 @@ def measure(name, replayer, drive, due_ns, offset_bytes):
         try:
             replayer.replay()
         except subprocess.TimeoutExpired:
-            return None
+            return "no end"
     # A replayer that sends neighbours together has them merged: each block counts, at the time of its request.
     blocks = seen.sectors * 512 // BLOCK_BYTES
     within = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     time_ns = np.repeat(seen.time_ns, blocks)
     delta = errors(name, time_ns, np.repeat(seen.sector, blocks) * 512 + within * BLOCK_BYTES, due_ns, offset_bytes)
+    if delta is None:
+        return "other I/Os"
     from_start = np.abs(delta - delta[:100].min())
     from_median = np.abs(delta - np.median(delta))
     wall = (seen.time_ns.max() - seen.time_ns.min()) / (due_ns[-1] - due_ns[0])
@@ -140,7 +143,7 @@ def compare(shape, rate, wanted, scratch):
     replayers = {"blkreel": Blkreel(realtime=True), "blkreel, not real-time": Blkreel(),
                  "fio read_iolog": Fio("io_uring"), "btreplay, bunches of 1": Btreplay("-M", "1"),
                  "btreplay, as it comes": Btreplay()}
-    results, hung = {name: [] for name in replayers}, {}
+    results, failed = {name: [] for name in replayers}, {}
     trace = make_trace(shape, wanted.seconds, rate, wanted.seed)
     with loop_drive(SIZE_BYTES) as drive:
         for i, replayer in enumerate(replayers.values()):
@@ -150,10 +153,10 @@ def compare(shape, rate, wanted, scratch):
         for _ in range(wanted.repeat):
             for name, replayer in replayers.items():
                 result = measure(name, replayer, drive, *trace)
-                if result:
-                    results[name].append(result)
+                if isinstance(result, str):
+                    failed[name, result] = failed.get((name, result), 0) + 1
                 else:
-                    hung[name] = hung.get(name, 0) + 1
+                    results[name].append(result)
     title = f"Poisson, {rate:.0f} a second" if shape == "poisson" else f"bursts of {BURST}, {rate:.0f} a second in all"
     print_table(f"{title}, for {wanted.seconds:g} s, {wanted.repeat} runs each, in turn; median [smallest .. largest]; "
                 f"{machine()}",
@@ -161,8 +164,8 @@ def compare(shape, rate, wanted, scratch):
                  ("median, constant forgiven", microseconds), ("99 %, constant forgiven", microseconds),
                  ("wall time off by, %", lambda value: f"{value:+.3f}")],
                 {name: values for name, values in results.items() if values})
-    for name, count in hung.items():
-        print(f"{name}: {count} of {wanted.repeat} runs never ended")
+    for (name, how), count in failed.items():
+        print(f"{name}: {count} of {wanted.repeat} runs without a result: {how}")
 
 
 def drift(rate, wanted):

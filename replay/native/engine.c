@@ -11,8 +11,10 @@
 #include "host.h"
 #include "outlook.h"
 
-/* How long a thread may keep real-time priority without a sleep. */
-#define MOST_RESTLESS_NS (500 * NS_PER_MS)
+/* How often a thread's priority is reviewed, and the share of that time that it must have slept to have it. */
+#define REVIEW_NS (20 * NS_PER_MS)
+#define KEEPS_REALTIME_NS (REVIEW_NS / 10)
+#define REGAINS_REALTIME_NS (REVIEW_NS / 4)
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 
@@ -255,27 +257,29 @@ static void rest(struct engine *engine, const struct outlook *outlook, int64_t n
 		watch_rest(&engine->watch, now_ns, outlook->due_ns, REST_SPINS);
 }
 
-static void sleep_for_completion(struct engine *engine, int64_t wait_ns)
+static void sleep_for_completion(struct engine *engine, int64_t now_ns, int64_t wait_ns)
 {
 	submit_batch(engine, 0, wait_ns);
-	engine->rested_ns = run_time_ns(engine);
-	if (engine->realtime_given_up) {
-		engine->realtime_given_up = false;
-		host_take_priority(true);
-	}
+	engine->slept_ns += run_time_ns(engine) - now_ns;
 }
 
 /*
- * A thread with real-time priority that never sleeps is stopped by the kernel
- * after almost a second, for 50 ms in one piece, so that others get their share
- * of the processor. Ahead of that it goes back to being the first among equals,
- * who then get theirs in small pieces.
+ * A thread with real-time priority that hardly sleeps keeps others from its
+ * processor, until the kernel stops it for some 40 ms in one piece to give them
+ * their share. Ahead of that it goes back to being the first among equals, who
+ * then get theirs in small pieces.
  */
-static void give_up_realtime(struct engine *engine)
+static void review_priority(struct engine *engine, int64_t now_ns)
 {
-	engine->realtime_given_up = true;
-	engine->totals.realtime_given_up++;
-	host_take_priority(false);
+	if (!engine->realtime_given_up && engine->slept_ns < KEEPS_REALTIME_NS) {
+		engine->realtime_given_up = true;
+		engine->totals.realtime_given_up++;
+		host_take_priority(false);
+	} else if (engine->realtime_given_up && engine->slept_ns > REGAINS_REALTIME_NS) {
+		engine->realtime_given_up = !host_take_priority(true);
+	}
+	engine->reviewed_ns = now_ns;
+	engine->slept_ns = 0;
 }
 
 static void issue_lanes(struct engine *engine)
@@ -287,8 +291,8 @@ static void issue_lanes(struct engine *engine)
 		struct outlook outlook;
 
 		watch_turn(&engine->watch, now_ns);
-		if (engine->realtime && !engine->realtime_given_up && now_ns - engine->rested_ns > MOST_RESTLESS_NS)
-			give_up_realtime(engine);
+		if (engine->realtime && now_ns - engine->reviewed_ns > REVIEW_NS)
+			review_priority(engine, now_ns);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
@@ -322,7 +326,7 @@ static void issue_lanes(struct engine *engine)
 		wait_ns = outlook_idle_ns(engine, &outlook, now_ns);
 		rest(engine, &outlook, now_ns, wait_ns);
 		if (wait_ns > 0)
-			sleep_for_completion(engine, wait_ns);
+			sleep_for_completion(engine, now_ns, wait_ns);
 		else
 			spin_pause();
 	}

@@ -41,9 +41,10 @@ struct engine {
 	bool watches_hazards;
 	int64_t start_ns;
 	int64_t requests[MAX_TARGETS]; /* outstanding at each */
-	int64_t rested_ns;      /* when the thread slept last */
-	bool realtime;          /* it has real-time priority, by the caller */
-	bool realtime_given_up; /* until it sleeps again */
+	int64_t reviewed_ns;    /* when its priority was reviewed last, */
+	int64_t slept_ns;       /* and how long the thread has slept since */
+	bool realtime;          /* it may have real-time priority, by the caller */
+	bool realtime_given_up; /* until it sleeps enough again */
 	int64_t writing_bytes; /* outstanding */
 	unsigned errors_in_a_row;
 	bool stalled;  /* no room for records */

@@ -29,7 +29,7 @@ struct totals {
 	int64_t underruns;
 	int64_t record_stalls;
 	int64_t involuntary_switches;
-	int64_t realtime_given_up; /* times that a thread had not slept for so long that it gave its priority up */
+	int64_t realtime_given_up; /* times that a thread slept so little that it gave its priority up */
 	int64_t max_outstanding;
 	int64_t min_lateness_ns, max_lateness_ns;
 	int64_t max_host_lateness_ns; /* of rows that no full queue held back */
