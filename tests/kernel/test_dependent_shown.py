@@ -23,7 +23,9 @@ pytestmark = pytest.mark.kernel
 
 WITHIN = 0.05
 MOST_REPETITIONS = 4
-SHOWN = ["fio, think time", "computing", "thread pool", "xz", "sqlite"]
+# Those whose own computing takes the same time on each run; that of the others differs by more than 5 % by itself.
+WITHIN_LIMIT = ["fio, think time", "computing", "thread pool"]
+NEARER = ["xz", "sqlite"]
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def prepared(require_root, program, request):
     shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("prepared", SHOWN, indirect=True)
+@pytest.mark.parametrize("prepared", WITHIN_LIMIT, indirect=True)
 def test_a_dependent_replay_takes_what_the_program_takes(prepared):
     shown = []
     while len(shown) < MOST_REPETITIONS:
@@ -65,6 +67,21 @@ def test_a_dependent_replay_takes_what_the_program_takes(prepared):
 
 def second_least(shown, name):
     return sorted(getattr(one, name) for one in shown)[1]
+
+
+@pytest.mark.parametrize("prepared", NEARER, indirect=True)
+def test_a_dependent_replay_is_nearer_than_one_at_the_captured_times(prepared):
+    """How near is a figure of the bench: what these programs compute takes now a fifth less, now a third more."""
+    shown = []
+    while len(shown) < MOST_REPETITIONS:
+        try:
+            shown.append(show(*prepared))
+        except CannotMake as reason:
+            pytest.skip(str(reason))
+        best = least(shown)
+        if abs(off(best.dependent_s, best)) <= off(best.original_s, best) / 2:
+            return
+    raise AssertionError(shown)
 
 
 @pytest.mark.parametrize("prepared", ["sqlite", "make, gcc"], indirect=True)
