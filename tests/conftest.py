@@ -85,20 +85,34 @@ def zram_drive(require_root):
 
 
 @pytest.fixture
-def issued_to(require_root):
-    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)].
-
-    The kernel's own trace of the requests that a driver gets, or with event="block_bio_queue" of the bios that a
-    drive without requests gets. The kind is the kernel's letters: `WFS` is a write with FUA, `FWS` one after a flush.
-    """
+def tracing_instance(require_root):
+    """The directory of a trace of the kernel's own, of this test alone."""
     if not (TRACING / "instances").is_dir():
         subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
     if not (TRACING / "instances").is_dir():
         pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
     instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
     instance.mkdir()
-    (instance / "trace_clock").write_text("global")
     (instance / "buffer_size_kb").write_text("8192")
+    yield instance
+    # Events that are just being written hold it for a moment.
+    for _ in range(50):
+        try:
+            instance.rmdir()
+            break
+        except OSError:
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def issued_to(tracing_instance):
+    """issued_to(drive) starts a watch; calling what it returns gives [(kind, offset_bytes, length_bytes)].
+
+    The kernel's own trace of the requests that a driver gets, or with event="block_bio_queue" of the bios that a
+    drive without requests gets. The kind is the kernel's letters: `WFS` is a write with FUA, `FWS` one after a flush.
+    """
+    instance = tracing_instance
+    (instance / "trace_clock").write_text("global")
 
     def watch(drive, event="block_rq_issue"):
         device = Path(drive).stat().st_rdev
@@ -115,8 +129,7 @@ def issued_to(require_root):
 
         return seen
 
-    yield watch
-    instance.rmdir()
+    return watch
 
 
 @pytest.fixture

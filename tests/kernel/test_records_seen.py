@@ -5,8 +5,6 @@ Whoever stamps from outside stamps earlier on the way in and later on the way ou
 
 import os
 import re
-import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +23,13 @@ CUT_NS = 1000
 
 
 @pytest.fixture
-def watched(require_root):
+def watched(tracing_instance):
     """watched(drive) begins to watch; what it returns gives {event: [(time_ns, kind, offset_bytes, length_bytes)]}."""
-    if not (TRACING / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
-    if not (TRACING / "instances").is_dir():
-        pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
-    instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
-    instance.mkdir()
+    instance = tracing_instance
 
     def watch(drive):
         device = Path(drive).stat().st_rdev
         (instance / "trace_clock").write_text("mono")
-        (instance / "buffer_size_kb").write_text("8192")
         for event in EVENTS:
             (instance / "events/block" / event / "filter").write_text(
                 f"dev == {os.major(device) << 20 | os.minor(device)}")
@@ -59,14 +51,7 @@ def watched(require_root):
 
         return seen
 
-    yield watch
-    # Events that are just being written hold it for a moment.
-    for _ in range(50):
-        try:
-            instance.rmdir()
-            break
-        except OSError:
-            time.sleep(0.1)
+    return watch
 
 
 @pytest.fixture
