@@ -1,6 +1,7 @@
 """From a trace to the plan: the same I/Os with times and places of the targets, batch by batch and lane by lane."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -82,34 +83,34 @@ class DrivePlan:
             self.survey.touched.forget()
 
 
-class Plan:
+class Plan(ABC):
     """What a run needs to know of any plan. drives: in the order of the engine's targets."""
 
     drives: tuple[DrivePlan, ...]
     pace: Pace
     idle: IdlePolicy
 
+    @abstractmethod
     def lanes(self) -> list[Lane]:
         """What is to be issued. Can be called again; gives the same."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pace_account(self) -> dict:
         """How the I/Os are paced, as the run tells it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def source(self) -> dict:
         """Where the I/Os come from, as the run tells it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def paces(self) -> list[Pace]:
         """Of all lanes."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def duration_ns(self) -> int | None:
         """From the first issue to the last; None where drives have a say in that."""
-        raise NotImplementedError
 
     @property
     def targets(self) -> tuple[Target, ...]:
