@@ -16,9 +16,9 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
-APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools
+APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
-APT_BENCH := fio blktrace linux-perf bpftrace
+APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
              meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/make/')
