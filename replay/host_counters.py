@@ -10,13 +10,13 @@ _STEAL = 8  # of the words of the line `cpu` in /proc/stat
 @dataclass(frozen=True)
 class HostCounters:
     """steal_ns: time in which a hypervisor gave the processors to others. throttled: how often heat slowed one down,
-    None where the processors do not tell. waited_ns: time in which anything waited for a processor, None where the
-    kernel keeps no such account (PSI).
+    None where the processors do not tell. machine_waited_ns: time in which anything waited for a processor, None
+    where the kernel keeps no such account (PSI).
     """
 
     steal_ns: int
     throttled: int | None
-    waited_ns: int | None
+    machine_waited_ns: int | None
 
     def since(self, before: "HostCounters") -> dict:
         """As a run's metadata tells it."""

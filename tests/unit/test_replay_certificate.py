@@ -158,7 +158,16 @@ def test_the_machine_counts(tmp_path):
     counted = read_counters(tmp_path / "proc", tmp_path / "sys")
     assert counted.steal_ns % 250 == 0 and counted.steal_ns > 0
     assert counted.throttled == 4
-    assert counted.waited_ns == 33_000
+    assert counted.machine_waited_ns == 33_000
     nothing = read_counters(tmp_path / "none", tmp_path / "none")
     assert nothing.throttled is None
-    assert counted.since(nothing) == {"steal_ns": counted.steal_ns, "throttled": None, "waited_ns": None}
+    assert counted.since(nothing) == {"steal_ns": counted.steal_ns, "throttled": None, "machine_waited_ns": None}
+
+
+def test_what_the_thread_waited_stands_beside_what_the_machine_did():
+    told = Certificate(timed=True)
+    told.begin()
+    told.end({"watch": {"causes": {}, "waited_ns": 7, "preemptions": 0, "suspended_ns": 0}})
+    host = told.account()["host"]
+    assert host["waited_ns"] == 7
+    assert "machine_waited_ns" in host
