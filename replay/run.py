@@ -31,7 +31,7 @@ _PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
-                  "features", "lanes", "window_full")
+                  "realtime_given_up", "features", "lanes", "window_full")
 _DIED = "the replay died before its end"
 
 
