@@ -1,24 +1,22 @@
 """Putting a drive into a state, and remembering it."""
 
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError
-from blkreel.traces.units import format_bytes, format_ns
+from blkreel.traces.units import format_bytes
 
 from . import drive_state
 from .drive_state import DriveState
 from .effect import carry_out
 from .engine import run_engine
 from .payload import Payload
+from .rest import rest
 from .safety import held
 from .states import State
 from .steady import ROUNDS, is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
-
-_REST_TICK_S = 0.2
 
 
 @dataclass
@@ -49,7 +47,7 @@ class Preparation:
         with held(self.target), terminated_like_interrupted():
             for step in self.state.steps:
                 if step.plan is None:
-                    self._rest(step)
+                    rest(self.target, step.rest_ns, what=step.what, progress=self.progress)
                 elif step.erases and not self.target.can_discard:
                     notes.append("not erased: the drive has no discard")
                 else:
@@ -80,11 +78,3 @@ class Preparation:
             return []
         last = ", ".join(format_bytes(rate) for rate in rates[-ROUNDS:])
         return [f"{'steady' if is_steady(rates) else 'not steady'} after {len(rates)} rounds (last ones: {last} per s)"]
-
-    def _rest(self, step) -> None:
-        """Time for the drive to tidy up. The clock, not a count of ticks: a suspended machine has rested too."""
-        start = time.monotonic()
-        with self.progress(step.what, max(step.rest_ns / 1e9, 1e-3)) as task:
-            while (elapsed := time.monotonic() - start) < step.rest_ns / 1e9:
-                task.update(elapsed, f"for {format_ns(step.rest_ns)}")
-                time.sleep(min(_REST_TICK_S, max(0.0, step.rest_ns / 1e9 - elapsed)))

@@ -1,0 +1,21 @@
+"""Time in which nothing is asked of a drive, so that it can tidy up or cool down."""
+
+import time
+
+from blkreel.traces.units import format_ns
+
+from .target import Target
+
+_TICK_S = 0.2
+
+
+def rest(target: Target, duration_ns: int, *, what: str, progress) -> None:
+    """Leave the drive alone for so long. what: for the progress, such as `resting`.
+
+    By the clock, not by a count of ticks: a suspended machine has rested too.
+    """
+    start = time.monotonic()
+    with progress(what, max(duration_ns / 1e9, 1e-3)) as task:
+        while (elapsed := time.monotonic() - start) < duration_ns / 1e9:
+            task.update(elapsed, f"for {format_ns(duration_ns)}")
+            time.sleep(min(_TICK_S, max(0.0, duration_ns / 1e9 - elapsed)))
