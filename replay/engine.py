@@ -38,7 +38,8 @@ RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), 
                   ("length_bytes", "i8"), ("op", "i1"), ("flags", "i4"), ("cpu", "i2"), ("status", "i2"),
                   ("stream", "i2"), ("burst", "i4"), ("source_row", "i8"), ("target", "i2")]
 
-BLOCK_ROWS = 32768  # the helper reads eight such blocks ahead
+BLOCK_ROWS = 32768
+PLAN_BLOCKS_AHEAD = 8  # that the helper reads of each lane before they are wanted
 MAX_DEPTH = 16384  # of all lanes of a run together
 MAX_LANES = 64
 MAX_THREADS = 64
