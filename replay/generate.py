@@ -96,7 +96,7 @@ def check(spec: StreamSpec) -> None:
     if not 0 <= spec.read_percent <= 100:
         refuse(f"{spec.read_percent} % of reads is no share", "use 0 to 100")
     if spec.block_bytes < 1 or spec.start_bytes < 0:
-        refuse(f"blocks of {spec.block_bytes} bytes from {spec.start_bytes} on are none", "give it blocks of 512 at least")
+        refuse(f"it has blocks of {spec.block_bytes} bytes from {spec.start_bytes} on", "give it blocks of 512 or more")
     if spec.depth < 1:
         refuse(f"depth {spec.depth} would issue nothing", "use 1 or more")
     if spec.access == "extents":
