@@ -62,7 +62,8 @@ class EngineOptions:
     device with O_EXCL. spin_ns: how long before a deadline the engine stops sleeping. max_errors: failed
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
     completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
-    kernel's newer help. polled: look for completions at the drive, which must be able to.
+    kernel's newer help. polled: look for completions at the drive, which must be able to. stop_ns: no row is issued
+    later than that after the start; what is outstanding then is waited for.
     """
 
     target: Path | Sequence[Path] | None = None
@@ -81,6 +82,7 @@ class EngineOptions:
     null_fail: tuple[int, int] | None = None  # from this source row on the null target fails with this errno
     plain: bool = False
     polled: bool = False
+    stop_ns: int | None = None
 
     @property
     def targets(self) -> list[Path]:
@@ -98,6 +100,8 @@ class EngineOptions:
                                             ("--plain", self.plain), ("--polled", self.polled)] if wanted]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
+        if self.stop_ns is not None:
+            words.append(f"--stop-ns={self.stop_ns}")
         if self.null_fail is not None:
             words.append("--nil-fail={},{}".format(*self.null_fail))
         if self.null_bytes is not None:
@@ -110,12 +114,14 @@ class Lane:
     """One of several plans of a run, on the same clock: its rows wait for its own depth and for each other only.
 
     batches: as run_engine takes them, all with the same optional columns. thread: which of the issuing threads,
-    numbered from 0 without a gap, issues it.
+    numbered from 0 without a gap, issues it. background: it ends when all lanes that are not in the background have
+    been issued and completed, and shares its thread with one of them; its plan may be without end.
     """
 
     batches: Iterable[dict[str, np.ndarray]]
     depth: int
     thread: int = 0
+    background: bool = False
 
 
 def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | Sequence[Lane],
@@ -126,6 +132,9 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     on_rows gets the rows as they complete (RECORD_COLUMNS), not in the order of the plan; on_note the progress
     about twice a second. Both run in the caller's thread. Ctrl-C ends the run in order: what was outstanding is
     waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt.
+    totals["time_limit"] says whether stop_ns left rows unissued, totals["lane_issued"] how many of each lane were, in
+    the order of the lanes: of a plan without anchors always its first ones. Neither is an error, and a plan may be
+    without end where one of them ends it.
 
     Raises SafetyError where the target is in use or the plan does not fit it, BlkreelError where the helper
     failed, and whatever `plan` or on_rows raised. The helper has ended whenever this returns or raises.
@@ -201,7 +210,8 @@ def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
     pipes = [os.pipe() for _ in lanes]
     words = options.command()
     if several:
-        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" for lane, (read, _) in zip(lanes, pipes, strict=True)]
+        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                      for lane, (read, _) in zip(lanes, pipes, strict=True)]
     try:
         # A session of its own: Ctrl-C on the terminal must reach it through us only, or records would be lost.
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=complaint,

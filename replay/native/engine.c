@@ -293,6 +293,8 @@ static void issue_lanes(struct engine *engine)
 		watch_turn(&engine->watch, now_ns);
 		if (engine->realtime && now_ns - engine->reviewed_ns > REVIEW_NS)
 			review_priority(engine, now_ns);
+		if (engine->any_background)
+			outlook_finish_lanes(engine);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
@@ -357,6 +359,7 @@ void engine_run(struct engine *engine, int64_t start_ns)
 	progress_set(&engine->records->progress.start_monotonic_ns, start_ns);
 	watch_start(&engine->watch, start_ns);
 	issue_lanes(engine);
+	outlook_finish_lanes(engine);
 	watch_end(&engine->watch, run_time_ns(engine));
 	drain(engine);
 	getrusage(RUSAGE_THREAD, &after);
@@ -366,6 +369,7 @@ void engine_run(struct engine *engine, int64_t start_ns)
 		totals->window_full += engine->lanes[i].window_full;
 		totals->anchored += engine->lanes[i].anchored;
 	}
+	totals->time_limit = !stop_asked(engine->stop) && engine->stop_ns != INT64_MAX && outlook_was_cut_off(engine);
 	if (!engine_outstanding(engine))
 		engine->issuer->release(engine->issuer);
 }

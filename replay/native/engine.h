@@ -7,6 +7,8 @@
 #ifndef BLKREEL_ENGINE_H
 #define BLKREEL_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "hazard.h"
 #include "issuer.h"
 #include "lane.h"
@@ -29,6 +31,9 @@ struct engine {
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	int64_t payload_bytes; /* of data to write that are kept ready */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */
+	int64_t stop_ns;      /* no row is issued later than that after the start; INT64_MAX: whenever */
+	atomic_uint *foreground; /* lanes of all threads that keep those in the background going */
+	bool any_background;     /* there are such */
 
 	/* The engine's own. */
 	struct io *ios;

@@ -32,8 +32,10 @@ static const char usage[] =
 	"usage: blkreel-replay [options] TARGET...  (a plan on stdin, records on stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
 	"  --depth N         at most N rows outstanding (1024)\n"
-	"  --lane FD,DEPTH,THREAD  a plan read from that file descriptor, at a depth of its own;\n"
-	"                    as often as there are plans, instead of stdin and --depth\n"
+	"  --lane FD,DEPTH,THREAD[,background]  a plan read from that file descriptor, at a depth of its own;\n"
+	"                    as often as there are plans, instead of stdin and --depth. One in the background\n"
+	"                    ends when all others have, and shares its thread with another\n"
+	"  --stop-ns N       issue nothing later than that after the start\n"
 	"  --may-write       open the target for writing; without it only reads are issued\n"
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
@@ -53,6 +55,7 @@ static const char usage[] =
 enum long_option {
 	OPT_DEPTH = 256,
 	OPT_LANE,
+	OPT_STOP_NS,
 	OPT_MAY_WRITE,
 	OPT_BUFFERED,
 	OPT_SHARED,
@@ -73,6 +76,7 @@ enum long_option {
 static const struct option long_options[] = {
 	{ "depth", required_argument, NULL, OPT_DEPTH },
 	{ "lane", required_argument, NULL, OPT_LANE },
+	{ "stop-ns", required_argument, NULL, OPT_STOP_NS },
 	{ "may-write", no_argument, NULL, OPT_MAY_WRITE },
 	{ "buffered", no_argument, NULL, OPT_BUFFERED },
 	{ "shared", no_argument, NULL, OPT_SHARED },
@@ -103,10 +107,13 @@ static bool parse_number(const char *text, long long least, long long most, long
 
 static bool parse_lane(struct run_options *run, const char *text)
 {
-	struct lane_options lane;
-	char rest;
+	struct lane_options lane = { 0 };
+	int end = 0;
 
-	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%c", &lane.fd, &lane.depth, &lane.thread, &rest) != 3)
+	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%n", &lane.fd, &lane.depth, &lane.thread, &end) != 3)
+		return false;
+	lane.background = !strcmp(text + end, ",background");
+	if (text[end] && !lane.background)
 		return false;
 	if (lane.fd < 0 || !lane.depth || lane.depth > MAX_DEPTH || lane.thread >= MAX_THREADS)
 		return false;
@@ -123,6 +130,8 @@ static bool parse_option(struct options *options, int option)
 		return parse_number(optarg, 1, MAX_DEPTH, &n) && (options->depth = n, true);
 	case OPT_LANE:
 		return parse_lane(&options->run, optarg);
+	case OPT_STOP_NS:
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.stop_ns = n, true);
 	case OPT_MAX_ERRORS:
 		return parse_number(optarg, 0, INT32_MAX, &n) && (options->run.max_errors = n, true);
 	case OPT_SEED:
@@ -167,19 +176,23 @@ static bool parse_option(struct options *options, int option)
 
 static bool check_lanes(const struct run_options *run)
 {
-	uint64_t of_thread[MAX_THREADS] = { 0 };
+	unsigned of_thread[MAX_THREADS] = { 0 }, foreground[MAX_THREADS] = { 0 };
 	unsigned depth = 0, threads = 0;
 
 	for (unsigned i = 0; i < run->lane_count; i++) {
 		depth += run->lanes[i].depth;
 		of_thread[run->lanes[i].thread]++;
+		foreground[run->lanes[i].thread] += !run->lanes[i].background;
 		if (run->lanes[i].thread >= threads)
 			threads = run->lanes[i].thread + 1;
 	}
 	for (unsigned t = 0; t < threads; t++) {
-		if (of_thread[t])
+		if (foreground[t])
 			continue;
-		complain("thread %u has no lane; number the threads of --lane from 0 on, without a gap", t);
+		if (of_thread[t])
+			complain("thread %u has lanes in the background only; give each a thread with another lane", t);
+		else
+			complain("thread %u has no lane; number the threads of --lane from 0 on, without a gap", t);
 		return false;
 	}
 	if (depth <= MAX_DEPTH)
@@ -196,7 +209,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
 		.target = { .direct = true, .exclusive = true },
 		.depth = 1024,
 		.null_targets = 1,
-		.run = { .max_errors = 1000, .spin_ns = 100000, .cpu = -1, .null_fail_row = -1 },
+		.run = { .max_errors = 1000, .spin_ns = 100000, .stop_ns = INT64_MAX, .cpu = -1, .null_fail_row = -1 },
 	};
 	while ((option = getopt_long(argc, argv, "", long_options, &which)) >= 0) {
 		if (option == '?') /* getopt has said it */
@@ -213,7 +226,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
 		return false;
 	}
 	if (!options->run.lane_count)
-		options->run.lanes[options->run.lane_count++] = (struct lane_options){ 0, options->depth, 0 };
+		options->run.lanes[options->run.lane_count++] = (struct lane_options){ .depth = options->depth };
 	return check_lanes(&options->run);
 }
 

@@ -41,6 +41,7 @@ struct run {
 	struct witness witness;
 	pthread_barrier_t ready; /* passed twice: all have their ring; the start is set */
 	atomic_bool failed;
+	atomic_uint foreground; /* lanes that have rows left or outstanding, but for those in the background */
 	int64_t start_ns;
 	bool memory_locked;
 };
@@ -139,11 +140,14 @@ static void *issue(void *argument)
 static void share_lanes(struct run *run)
 {
 	const struct run_options *options = run->options;
-	unsigned placed = 0;
+	unsigned placed = 0, foreground = 0;
 
-	for (unsigned i = 0; i < options->lane_count; i++)
+	for (unsigned i = 0; i < options->lane_count; i++) {
+		foreground += !options->lanes[i].background;
 		if (options->lanes[i].thread >= run->thread_count)
 			run->thread_count = options->lanes[i].thread + 1;
+	}
+	atomic_store(&run->foreground, foreground);
 	for (unsigned t = 0; t < run->thread_count; t++) {
 		struct issuing_thread *thread = &run->threads[t];
 
@@ -158,10 +162,17 @@ static void share_lanes(struct run *run)
 			.stop = run->stop,
 			.spin_ns = options->spin_ns,
 			.max_errors = options->max_errors,
+			.stop_ns = options->stop_ns,
+			.foreground = &run->foreground,
+			.any_background = foreground < options->lane_count,
 		};
-		for (unsigned i = 0; i < options->lane_count; i++)
-			if (options->lanes[i].thread == t)
-				run->lanes[placed++].depth = options->lanes[i].depth;
+		for (unsigned i = 0; i < options->lane_count; i++) {
+			if (options->lanes[i].thread != t)
+				continue;
+			run->lanes[placed].depth = options->lanes[i].depth;
+			run->lanes[placed].background = options->lanes[i].background;
+			run->lanes[placed++].number = i;
+		}
 		thread->engine.lane_count = &run->lanes[placed] - thread->engine.lanes;
 	}
 }

@@ -18,6 +18,7 @@ struct lane_options {
 	int fd; /* of its plan */
 	unsigned depth;
 	unsigned thread;
+	bool background; /* it ends when all that are not have ended */
 };
 
 struct run_options {
@@ -28,6 +29,7 @@ struct run_options {
 	unsigned max_errors;
 	struct payload_options payload; /* of all threads together */
 	int64_t spin_ns;
+	int64_t stop_ns; /* after the start; no row is issued later. INT64_MAX: whenever */
 	int cpu; /* of the first thread; -1: the last of those allowed */
 	bool realtime;
 	bool plain;

@@ -29,6 +29,7 @@ struct totals {
 	int64_t underruns;
 	int64_t record_stalls;
 	int64_t involuntary_switches;
+	bool time_limit; /* rows are left that were not issued because the time was over */
 	int64_t realtime_given_up; /* times that a thread slept so little that it gave its priority up */
 	int64_t max_outstanding;
 	int64_t min_lateness_ns, max_lateness_ns;
