@@ -22,7 +22,7 @@ _STEP_KEYS = {
     "measure": {"role", "time", "streams", "again", "until_steady"},
     "replay": {"role", "trace", "idle", "pace", "map", "again"},
 }
-_COMMON_KEYS = {"do", "name", "each", "steps"}
+_COMMON_KEYS = {"do", "name", "each", "if", "steps"}
 _STREAM_KEYS = {"name", "op", "read_percent", "access", "block", "region", "part", "depth", "volume", "bursts", "rate",
                 "lengths", "every", "first", "background"}
 _BURST_KEYS = {"bytes", "every", "first", "count"}
@@ -81,8 +81,10 @@ class _Expansion:
     def take(self, told: list, labels: dict) -> None:
         for one in told:
             for values in self._loops(list(one.get("each", {}).items()), labels):
+                if not self._word(one.get("if", 1), values):
+                    continue
                 if "steps" in one:
-                    self._allow(one, {"each", "steps"}, "a group of steps")
+                    self._allow(one, {"each", "if", "steps"}, "a group of steps")
                     self.take(one["steps"], values)
                 else:
                     self._add(one, values)
@@ -99,7 +101,7 @@ class _Expansion:
         if not isinstance(values, list):
             raise self._wrong(f"the loop over {name} has no values", "give it a list, or how often: { repeat = 3 }")
         for value in values:
-            yield from self._loops(inner, {**labels, name: value})
+            yield from self._loops(inner, {**labels, name: self._word(value, labels)})
 
     def _add(self, told, labels):
         do = told.get("do")

@@ -17,12 +17,12 @@ _FUNCTIONS = {"min": min, "max": max, "len": len, "sum": sum}
 
 @dataclass(frozen=True)
 class Share:
-    """A part of what is usable of the drive. ppm: millionths."""
+    """A part of what is usable of the drive, in whole MiB: so parts that make up a drive fit it. ppm: millionths."""
 
     ppm: int
 
     def of(self, capacity_bytes: int) -> int:
-        return capacity_bytes * self.ppm // 1_000_000
+        return capacity_bytes * self.ppm // 1_000_000 >> 20 << 20
 
     def __str__(self) -> str:
         return f"{self.ppm / 10_000:g}%"
