@@ -45,13 +45,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a file says. steps and regions are as TOML gives them."""
+    """What a file says. steps and regions are as TOML gives them. source: the file's text."""
 
     name: str
     title: str
     explain: str
     report: str
     sha256: str
+    source: str = field(repr=False)
     steps: list = field(repr=False)
     regions: dict = field(repr=False)
     parameters: dict[str, Parameter] = field(repr=False)
@@ -110,7 +111,7 @@ def parse_recipe(name: str, data: bytes) -> Recipe:
     _allow(name, told, _KEYS, required={"title", "explain", "report", "steps"})
     parameters = {one: _parameter(name, one, words) for one, words in told.get("parameters", {}).items()}
     return Recipe(name, told["title"], told["explain"], told["report"], hashlib.sha256(data).hexdigest(),
-                  told["steps"], told.get("regions", {}), parameters)
+                  data.decode(), told["steps"], told.get("regions", {}), parameters)
 
 
 def _parameter(recipe, name, told) -> Parameter:

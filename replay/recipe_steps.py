@@ -131,7 +131,8 @@ class _Expansion:
         words = self._need(told, "time", "a rest")
         active = words == AS_ACTIVE or self._word(words, labels) == AS_ACTIVE
         if active and not any(step.measures for step in self.steps):
-            raise self._wrong("a rest is as long as what is not there", "put a measuring step before it, or give a time")
+            raise self._wrong("a rest is as long as what is not there",
+                              "put a measuring step before it, or give a time")
         return {"default_name": "rest", "time_ns": None if active else self._time(words, labels)}
 
     def _measure(self, told, labels):

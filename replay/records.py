@@ -69,7 +69,7 @@ class OpenFingerprint:
         for batch in batches:
             self._kept.append({name: batch[name] for name in _PLANNED if name in batch})
             self._rows += len(batch["op"])
-            while self._rows - len(self._kept[0]["op"]) >= self._kept_rows:
+            while len(self._kept) > 1 and self._rows - len(self._kept[0]["op"]) >= self._kept_rows:
                 gone = self._kept.popleft()
                 self._rows -= len(gone["op"])
                 self._before.add(gone)

@@ -20,23 +20,17 @@ def outline_of(spec: StreamSpec, stop_ns: int | None, unknown_bytes: int) -> Out
     if bound is None:
         bound = (0 if spec.read_percent == 100 or spec.op == "discard" else unknown_bytes,
                  unknown_bytes if spec.op == "discard" else 0)
-    return Outline(generate.extent_of(spec), _ios(spec), spec.read_percent > 0, *bound, end_ns=_end_ns(spec))
+    return Outline(generate.extent_of(spec), generate.row_count(spec, stop_ns), spec.read_percent > 0, *bound,
+                   end_ns=_end_ns(spec, stop_ns))
 
 
-def _ios(spec) -> int | None:
-    if spec.access == "extents":
-        return len(spec.lengths_bytes)
-    if spec.bursts is not None and spec.bursts.count is not None:
-        return spec.bursts.count * -(-spec.bursts.bytes // spec.block_bytes)
-    return None if spec.volume_bytes is None else -(-spec.volume_bytes // spec.block_bytes)
-
-
-def _end_ns(spec) -> int | None:
+def _end_ns(spec, stop_ns) -> int | None:
     """When the last I/O is due."""
-    if spec.bursts is not None and spec.bursts.count is not None:
-        return spec.bursts.first_ns + max(0, spec.bursts.count - 1) * spec.bursts.every_ns
-    if spec.access == "extents" and spec.every_ns is not None:
-        return spec.first_ns + max(0, len(spec.lengths_bytes) - 1) * spec.every_ns
-    if spec.rate_iops is not None and spec.volume_bytes is not None:
-        return spec.first_ns + round((_ios(spec) - 1) * 1e9 / spec.rate_iops)
-    return None
+    count = generate.row_count(spec, stop_ns)
+    if not spec.timed or not count:
+        return None
+    if spec.bursts is not None:
+        per_burst = -(-spec.bursts.bytes // spec.block_bytes)
+        return spec.bursts.first_ns + (count - 1) // per_burst * spec.bursts.every_ns
+    every_ns = spec.every_ns if spec.every_ns is not None else 1e9 / spec.rate_iops
+    return spec.first_ns + round((count - 1) * every_ns)

@@ -1,8 +1,7 @@
-"""Carries a test out: its states, rests and measuring steps one after the other, and goes on with one that ended early."""
+"""Carries a test out: its states, rests and measuring steps in order. Goes on with one that ended early."""
 
 import zlib
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.reader import open_trace
@@ -216,8 +215,9 @@ def check_unchanged(head: dict, target: Target) -> None:
     same = (then["serial_hash"] == drive.serial_hash and then["size_bytes"] == drive.size_bytes and
             (bool(drive.serial_hash) or then["path"] == drive.path or then["backing_file"] == drive.backing_file))
     if not same:
-        raise UsageError(f"this test was begun on {then['model'] or then['path']} of {format_bytes(then['size_bytes'])}, "
-                         f"and {target.path} is another drive", "name the same drive: --on DEVICE")
+        was = f"{then['model'] or then['path']} of {format_bytes(then['size_bytes'])}"
+        raise UsageError(f"this test was begun on {was}, and {target.path} is another drive",
+                         "name the same drive: --on DEVICE")
 
 
 def _without(labels, name) -> dict:

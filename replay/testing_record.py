@@ -1,13 +1,13 @@
 """What is remembered of a test, in its directory: what it is, its steps, and how far it has come (test.json)."""
 
 import json
-import os
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError, OutputExists, UsageError
+from blkreel.traces.json_file import write_json
 
 from .recipe_steps import TestStep
 
@@ -62,13 +62,10 @@ class TestRecord:
 
     def save(self) -> None:
         """Raises BlkreelError where it cannot be written."""
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         document = {"version": VERSION, **self.head, "steps": [step.document() for step in self.steps]}
         try:
-            temporary.write_text(json.dumps(document, indent=1) + "\n")
-            temporary.replace(self.path)
+            write_json(self.path, document)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise BlkreelError(f"cannot write {self.path}: {error.strerror}",
                                f"make room there, then go on with: blkreel test --resume {self.directory}") from error
 
