@@ -261,7 +261,7 @@ class _Expansion:
 
     def _size(self, words, labels) -> int:
         value = self._word(words, labels)
-        return value if isinstance(value, int) else self._whole(parse_size(value))
+        return int(value if isinstance(value, int) else self._whole(parse_size(value)))
 
     def _time(self, words, labels) -> int:
         value = self._word(words, labels)

@@ -28,14 +28,29 @@ class Share:
         return f"{self.ppm / 10_000:g}%"
 
 
+class Size(int):
+    """Bytes that a title names as the field does: 4K, 1M, 8G."""
+
+    def __str__(self) -> str:
+        for power, letter in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
+            if self and self % (1 << power) == 0:
+                return f"{self >> power}{letter}"
+        return int.__repr__(self)
+
+    def __format__(self, how) -> str:
+        return format(str(self), how)
+
+
 def parse_size(text) -> int | Share:
     """`64GB`, or `25%` of what is usable of the drive."""
     if isinstance(text, str) and (match := _SHARE.fullmatch(text)):
         return Share(round(float(match[1]) * 10_000))
-    return parse_size_bytes(str(text))
+    return Size(parse_size_bytes(str(text)))
 
 
 def parse_whole(text) -> int:
+    if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
+        return int(text)
     if isinstance(text, bool) or not re.fullmatch(r"\s*\d+\s*", str(text)):
         raise UsageError(f"{text!r} is not a whole number", "write it like 32")
     return int(text)
@@ -68,7 +83,7 @@ def _number_words(value) -> str:
 
 # kind: how one value of it is read, and how it is shown
 KINDS = {
-    "size": (parse_size, lambda value: str(value) if isinstance(value, Share) else format_bytes(value)),
+    "size": (parse_size, lambda value: str(value) if isinstance(value, Share) else format_bytes(int(value))),
     "time": (lambda text: parse_time_ns(str(text)), format_ns),
     "count": (parse_whole, lambda value: f"{value:,}"),
     "percent": (parse_percent, lambda value: f"{value} %"),

@@ -92,6 +92,19 @@ def test_shares_and_regions_are_of_what_the_state_leaves():
     assert [step.streams[0].read_percent for step in steps() if step.measures][:2] == [100, 0]
 
 
+def test_a_condition_leaves_steps_out_and_sizes_are_named_as_people_do():
+    text = TEXT.replace('    do = "rest"\n', '    if = "= mix"\n    do = "rest"\n').replace(
+        'name = "reads-{mix}"', 'name = "reads-{mix}-{size}"').replace(
+        'each = { mix = "= mixes" }', 'each = { mix = "= mixes", size = "= sizes" }').replace(
+        "[parameters.mixes]", '[parameters.sizes]\nkind = "sizes"\nvalue = ["512", "4K", "1MiB"]\nabout = "s"\n'
+                              "[parameters.mixes]")
+    made = steps(text)
+    assert [step.title for step in made[:9]] == [
+        "state full", "reads-100-512", "rest", "reads-100-4K", "rest", "reads-100-1M", "rest", "reads-0-512",
+        "reads-0-4K"]
+    assert made[3].labels["size"] == 4096
+
+
 def test_each_step_draws_its_own_numbers_and_the_same_ones_again():
     seeds = [step.streams[0].seed for step in steps() if step.measures]
     assert len(set(seeds)) == len(seeds)
