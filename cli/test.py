@@ -19,7 +19,7 @@ from blkreel.replay.recipe import load_recipe, parse_recipe
 from blkreel.replay.recipe_steps import steps_of
 from blkreel.replay.states import REFERENCE_BYTES
 from blkreel.replay.target import find_target
-from blkreel.replay.testing import Testing, check_traces, check_unchanged
+from blkreel.replay.testing import Testing, check_states, check_traces, check_unchanged
 from blkreel.replay.testing_record import StepRecord, TestRecord, create, now, stored_document
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError, UsageError
@@ -88,6 +88,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
         given = _parsed(sets)
         settled = recipe.settle(given, quick=quick, scale=scale)
         steps = steps_of(recipe, settled, size_bytes=target.size_bytes, block_bytes=target.block_bytes, seed=seed)
+        check_states(steps, target)
         check_traces(steps)
         if dry_run:
             show_steps(recipe, settled, steps, target, scale, as_json)
@@ -149,8 +150,10 @@ def _resumed(directory: Path, device, destroy) -> Testing:
     for record, step in zip(records, stored["steps"], strict=True):
         record.restore(step)
     head = {key: value for key, value in stored.items() if key not in ("steps", "version")}
-    safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    return _testing(TestRecord(directory, head, records), target, destroy)
+    record = TestRecord(directory, head, records)
+    if record.unfinished is not None:
+        safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
+    return _testing(record, target, destroy)
 
 
 def _refuse_with_resume(name, output, sets, shortened) -> None:

@@ -21,7 +21,7 @@ from .rest import rest
 from .rule_stream import stream_of
 from .run import Replay
 from .run_directory import RunDirectory
-from .states import STATES, state_for
+from .states import STATES, State, state_for
 from .steady import is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
@@ -66,8 +66,9 @@ class Testing:
                     error.remedy = f"{error.remedy}; then go on: {self._go_on}" if error.remedy else self._go_on
                     raise
                 self._finish(step, result)
-        self.record.head["ended_at"] = now()
-        self.record.save()
+        if self.record.head["ended_at"] is None:
+            self.record.head["ended_at"] = now()
+            self.record.save()
 
     @property
     def _name(self) -> str:
@@ -146,8 +147,7 @@ class Testing:
         return next(step.result["wall_ns"] for step in reversed(before) if step.step.measures and step.result)
 
     def _prepare(self, step: TestStep) -> dict:
-        state = state_for(step.state, self.target.size_bytes, self.target.block_bytes, seed=self.seed,
-                          rest_ns=step.time_ns, spans=step.spans)
+        state = state_of(step, self.target, self.seed)
         known = drive_state.load(self.target)
         if self._is_kept(known, state):
             return {**asdict(known), "kept": True}
@@ -207,6 +207,18 @@ def check_traces(steps: list[TestStep]) -> None:
                 raise UsageError("this test replays a trace, and none is named",
                                  "name one: --set trace=game.parquet, or --set trace=sample:game-load")
             open_trace(step.trace)
+
+
+def check_states(steps: list[TestStep], target: Target) -> None:
+    """Raise UsageError where a step puts the drive into a state that there is none of, or that does not fit it."""
+    for step in steps:
+        if step.do == "state":
+            state_of(step, target, 0)
+
+
+def state_of(step: TestStep, target: Target, seed: int) -> State:
+    return state_for(step.state, target.size_bytes, target.block_bytes, seed=seed, rest_ns=step.time_ns,
+                     spans=step.spans)
 
 
 def check_unchanged(head: dict, target: Target) -> None:

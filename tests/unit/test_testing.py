@@ -92,7 +92,7 @@ def a_test(tmp_path):
             head = {key: value for key, value in stored.items() if key not in ("steps", "version")}
             record = TestRecord(tmp_path / "out", head, records)
         else:
-            record = create(tmp_path / "out", {"test": "mine", "label": "L"}, steps, force=False)
+            record = create(tmp_path / "out", {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
         told = []
         testing = Testing(record, target, 1, quiet, engine=engine or run_engine,
                           on_step=lambda number, of, step: told.append(step.title))
