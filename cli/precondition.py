@@ -39,7 +39,7 @@ def command(device, name, destroy, idle, seed, compressible, duplicates, dry_run
     sudo blkreel precondition /dev/loop5 --state full
     """
     target = find_target(device)
-    if target.is_nil:
+    if target.is_nil and not target.is_simulated:
         raise UsageError(f"{device} is no drive: there is nothing to prepare", "list drives with: blkreel drives")
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=idle)
     if dry_run:

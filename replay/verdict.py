@@ -9,6 +9,7 @@ from blkreel.traces.units import format_bytes, format_ns
 
 from .certificate import CAUSES, causes_of, causes_text
 from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS
+from .simulated_spec import MODEL as SIMULATED
 
 LEVELS = ("valid", "qualified", "invalid")
 
@@ -26,7 +27,10 @@ def judge(run: dict) -> dict:
 def _invalid(run) -> Iterator[str]:
     if run["partial"]:
         yield f"the run is partial: {run['partial']}"
-    if (run.get("drive") or {}).get("kind") == "nil":
+    drive = run.get("drive") or {}
+    if drive.get("model") == SIMULATED:
+        yield "the drive was simulated: the figures are those of its model"
+    elif drive.get("kind") == "nil":
         yield "there was no drive: what was measured is this machine and blkreel"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
