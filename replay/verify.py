@@ -93,8 +93,9 @@ def _pieces(part):
 
 
 def _is_ours(data, offset, payload) -> bool:
-    _, meant_for = _STAMP.unpack_from(data)
-    return meant_for == offset or (meant_for == _COPY_OFFSET and payload.duplicates_percent > 0)
+    counter, meant_for = _STAMP.unpack_from(data)
+    # An empty block at 0 has the right offset; no counter is 0 after it was mixed.
+    return bool(counter) and meant_for == offset or (meant_for == _COPY_OFFSET and payload.duplicates_percent > 0)
 
 
 def _look_beyond(read, filled, size_bytes, seed) -> str | None:
