@@ -22,13 +22,12 @@ from .records import Fingerprint, OpenFingerprint, RunRecords
 from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
+from .states import PREFILL_BYTES, PREFILL_DEPTH
 from .streams import ranges
 from .target import engine_options
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
-_PREFILL_BYTES = 512 << 10
-_PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
@@ -81,8 +80,8 @@ class Replay:
                 stack.enter_context(held(target))
             stack.enter_context(terminated_like_interrupted())
             try:
-                for drive in self.plan.drives:
-                    self._prefill(drive)
+                for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
+                    self._prefill(drive, run_drive)
             except BaseException:
                 spool.discard()
                 self.output.abandon()
@@ -90,7 +89,7 @@ class Replay:
             if self.last_use:
                 self.plan.forget_blocks()
             wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
-                                                drive.discarded_bytes) for drive in self.plan.drives]
+                                                drive.discarded_bytes, self.label) for drive in self.plan.drives]
             try:
                 self._issue(spool)
             except BlkreelError as error:
@@ -107,14 +106,17 @@ class Replay:
             raise
         return account
 
-    def _prefill(self, drive) -> None:
+    def _prefill(self, drive, run_drive) -> None:
         extents, target = drive.prefill, drive.target
         if not len(extents):
             return
-        drive_state.about_to_write(target, extents.bytes, 0)
-        carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
-                  total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
-                  progress=self.progress, engine=self.engine)
+        if run_drive.prepared_for(lambda: self.plan.prepared_as(drive)):
+            return
+        tell = drive_state.about_to_write(target, extents.bytes, 0, self.label)
+        effect = carry_out(target, ranges(extents, "write", PREFILL_BYTES), what="writing what will be read",
+                           total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
+                           progress=self.progress, engine=self.engine)
+        tell(effect.written_bytes, 0)
 
     def _issue(self, spool) -> None:
         plan = self.plan
@@ -198,7 +200,7 @@ class Replay:
             "pace": plan.pace_account(),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
             "map": first.map(),
-            "state": first.state.account(),
+            "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
@@ -264,7 +266,9 @@ class Replay:
         extents = [drive.prefill for drive in self.plan.drives]
         if not any(len(one) for one in extents):
             return None
-        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents)}
+        earlier = all(drive.was_prepared for drive in self._drives)
+        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents),
+                **({"by_state": True} if earlier else {})}
 
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
