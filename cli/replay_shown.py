@@ -2,6 +2,7 @@
 
 import json
 
+from blkreel.cli.telemetry_shown import telemetry_line
 from blkreel.replay.certificate import certificate_lines
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
@@ -102,6 +103,8 @@ def show_run(account, directory) -> None:
     if account["hazards"]:
         print(f"  hazards: {account['hazards']:,} I/Os met others over the same blocks, as they had not in the trace")
     for line in certificate_lines(account):
+        print(f"  {line}")
+    if line := telemetry_line(account.get("telemetry")):
         print(f"  {line}")
     verdict = account["verdict"]
     print(f"  {verdict['level']}")
