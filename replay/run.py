@@ -25,6 +25,8 @@ from .safety import held, wait_released
 from .states import PREFILL_BYTES, PREFILL_DEPTH
 from .streams import ranges
 from .target import engine_options
+from .telemetry.options import TelemetryOptions
+from .telemetry.recorder import Recorder
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
@@ -57,6 +59,7 @@ class Replay:
     engine: object = run_engine
     last_use: bool = False
     about: dict = field(default_factory=dict)
+    telemetry: TelemetryOptions = TelemetryOptions()
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -74,6 +77,7 @@ class Replay:
             self.output.abandon()
             raise
         self._records, self._planned = RunRecords(spool), []
+        self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         with ExitStack() as stack:
             for target in self.plan.targets:
@@ -97,6 +101,7 @@ class Replay:
             for index, tell in enumerate(wrote):
                 moved = self._records.moved(index)
                 tell(moved.changed_bytes, moved.bytes["discard"])
+        self._recorder.finish(self._end, self._records.wall_ns)
         self._name_source()
         account = self.account(self._partial())
         try:
@@ -136,6 +141,7 @@ class Replay:
                 records = self._records
                 records.take(rows)
                 self._certificate.take(rows)
+                self._recorder.take(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
                     spool.note({**self._metadata(), "run": self.account(_DIED)})
@@ -145,13 +151,14 @@ class Replay:
                 task.update(records.last_submit_ns / 1e9 if timed else records.completed_ops,
                             f"{format_count(round(rate))} IOPS{late}")
 
-            for drive in self._drives:
-                drive.begin()
-            self._certificate.begin()
-            self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
-            self._certificate.end(self._end)
-            for drive in self._drives:
-                drive.end()
+            with self._recorder:
+                for drive in self._drives:
+                    drive.begin()
+                self._certificate.begin()
+                self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
+                self._certificate.end(self._end)
+                for drive in self._drives:
+                    drive.end()
             for target in plan.targets:
                 _wait_released(target)
         for index, drive in enumerate(self._drives):
@@ -165,14 +172,17 @@ class Replay:
 
     def _take_note(self, note: dict) -> None:
         self._start_ns = note.get("start_monotonic_ns") or self._start_ns
+        self._recorder.epoch(self._start_ns)
 
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""
         if not self._records.issued.ios:
             spool.discard()
+            self._recorder.discard()
             self.output.abandon()
             return error
         records = self.output.records
+        self._recorder.finish(self._end, self._records.wall_ns)
         self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
@@ -227,6 +237,7 @@ class Replay:
             "engine": {name: end.get(name) for name in _ENGINE_TOTALS},
             "foreign_ios": _sum_or_none(drive.foreign_ios for drive in self._drives),
             "page_cache": any(uses_page_cache(target) for target in plan.targets),
+            "telemetry": self._recorder.account(),
             "partial": partial,
             "started_at": self._started_at,
             "environment": self._environment,
