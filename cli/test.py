@@ -10,8 +10,10 @@ from blkreel import __version__
 from blkreel.analysis.results import results_of
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
+from blkreel.cli.telemetry_options import telemetry_options
 from blkreel.cli.test_plan import explain, list_tests, show_steps
 from blkreel.cli.test_shown import show
+from blkreel.replay import erase as erasing
 from blkreel.replay import safety
 from blkreel.replay.memory import keep_small
 from blkreel.replay.payload import Payload
@@ -43,12 +45,15 @@ NOT_TRUSTWORTHY = 3
 @click.option("--label", metavar="TEXT", help="A name for the drive in reports. [default: its model]")
 @click.option("--seed", default=1, show_default=True, help="Of the data and of the random order.")
 @click.option("--destroy", metavar="SERIAL", help="The drive's serial: consent to lose all data on it.")
+@click.option("--erase", type=click.Choice(erasing.KINDS), default="discard", show_default=True,
+              help="How states erase the drive; format and sanitize through nvme-cli.")
 @payload
+@telemetry_options
 @click.option("--dry-run", is_flag=True, help="Print the steps, and touch nothing.")
 @force
 @as_json
-def command(name, listed, explained, device, output, resume, sets, quick, fit, label, seed, destroy, compressible,
-            duplicates, dry_run, force, as_json):
+def command(name, listed, explained, device, output, resume, sets, quick, fit, label, seed, destroy, erase,
+            compressible, duplicates, telemetry, dry_run, force, as_json):
     """Carry a published test out on a drive: its states, rests, measurements and figures.
 
     Each measuring step is a run of its own in DIR/steps, with everything that a run holds; DIR/results.json has the
@@ -69,7 +74,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
     keep_small()
     if resume is not None:
         _refuse_with_resume(name, output, sets, quick or fit)
-        testing = _resumed(resume, device, destroy)
+        testing = _resumed(resume, device, destroy, telemetry)
     elif not name:
         raise click.UsageError("Missing the name of a test: `blkreel test --list` tells them.")
     else:
@@ -81,22 +86,22 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
             raise click.UsageError("Missing option '--on': the drive to test." if not device else
                                    "Missing option '-o' / '--output': the directory of the test.")
         target = find_target(device)
-        if target.is_nil and not getattr(target, "is_simulated", False):
+        if target.is_nil and not target.is_simulated:
             raise UsageError(f"{device} is no drive: there is nothing to measure",
                              "give it the properties of one: nil:64GiB,write_bandwidth=500MB/s (docs/replay.md)")
         scale = min(1.0, target.size_bytes / REFERENCE_BYTES) if fit else 1.0
         given = _parsed(sets)
         settled = recipe.settle(given, quick=quick, scale=scale)
         steps = steps_of(recipe, settled, size_bytes=target.size_bytes, block_bytes=target.block_bytes, seed=seed)
-        check_states(steps, target)
-        check_traces(steps)
+        check_states(steps, target, erase)
+        check_traces(steps, target)
         if dry_run:
             show_steps(recipe, settled, steps, target, scale, as_json)
             return 0
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
         head = _head(recipe, given, settled, target, quick=quick, scale=scale, seed=seed, label=label,
-                     payload=Payload(compressible, duplicates))
-        testing = _testing(create(output, head, steps, force=force), target, destroy)
+                     payload=Payload(compressible, duplicates), erase=erase)
+        testing = _testing(create(output, head, steps, force=force), target, destroy, telemetry)
     testing.run()
     document = write_results(testing.record.directory)
     if as_json:
@@ -118,23 +123,24 @@ def write_results(directory: Path) -> dict:
     return document
 
 
-def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload) -> dict:
+def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload, erase) -> dict:
     return {"test": recipe.name, "title": recipe.title, "report": recipe.report, "explain": recipe.summary,
             "quick": quick, "scale": scale, "parameters": {key: _plain(value) for key, value in settled.items()},
             "shown": {key: recipe.parameters[key].shown(value) for key, value in settled.items()},
             "given": given, "recipe": {"sha256": recipe.sha256, "text": recipe.source},
-            "seed": seed, "payload": payload.account(), "drive": describe(target.drive),
+            "seed": seed, "payload": payload.account(), "erase": erase, "drive": describe(target.drive),
             "device": str(target.path), "usable_bytes": target.size_bytes, "block_bytes": target.block_bytes,
             "label": label or target.drive.model or target.drive.name,
             "started_at": now(), "ended_at": None, "blkreel": __version__}
 
 
-def _testing(record, target, destroy) -> Testing:
+def _testing(record, target, destroy, telemetry) -> Testing:
     return Testing(record, target, record.head["seed"], progress, destroy, ["blkreel", *sys.argv[1:]],
-                   Payload(**record.head["payload"]), on_step=_tell_step)
+                   Payload(**record.head["payload"]), erase=record.head["erase"], say=_say,
+                   replay_options={"telemetry": telemetry}, on_step=_tell_step)
 
 
-def _resumed(directory: Path, device, destroy) -> Testing:
+def _resumed(directory: Path, device, destroy, telemetry) -> Testing:
     """Everything as it was begun: the recipe too, of which test.json holds a copy."""
     stored = stored_document(directory)
     target = find_target(device or stored["device"])
@@ -153,7 +159,7 @@ def _resumed(directory: Path, device, destroy) -> Testing:
     record = TestRecord(directory, head, records)
     if record.unfinished is not None:
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    return _testing(record, target, destroy)
+    return _testing(record, target, destroy, telemetry)
 
 
 def _refuse_with_resume(name, output, sets, shortened) -> None:
@@ -177,6 +183,10 @@ def _plain(value):
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value if isinstance(value, int | float | str) else str(value)
+
+
+def _say(text) -> None:
+    print(f"blkreel: {text}", file=sys.stderr)
 
 
 def _tell_step(number, of, step) -> None:

@@ -170,6 +170,11 @@ class Replay:
         self._planned.append(planned)
         return replace(lane, batches=self._certificate.watch(planned.watch(lane.batches)))
 
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether Ctrl-C came while it ran, be it too late to cut anything off."""
+        return bool(self._end.get("asked_to_stop"))
+
     def _take_note(self, note: dict) -> None:
         self._start_ns = note.get("start_monotonic_ns") or self._start_ns
         self._recorder.epoch(self._start_ns)

@@ -33,8 +33,8 @@ from .workload import plan_workload
 class Testing:
     """One test on one drive. The steps of `record` are carried out in order; those that are done are left alone.
 
-    destroy, argv: what the user typed, for safety's checks before each step. on_step(number, of, step) is told before
-    each.
+    destroy, argv: what the user typed, for safety's checks before each step. erase: how states erase, one of
+    erase.KINDS. say: is told what a preparation goes on with. on_step(number, of, step) is told before each step.
     """
 
     __test__ = False
@@ -47,8 +47,13 @@ class Testing:
     argv: list[str] = field(default_factory=list)
     payload: Payload = Payload()
     engine: object = run_engine
+    erase: str = "discard"
+    say: object = lambda text: None
     replay_options: dict = field(default_factory=dict)
     on_step: object = lambda number, of, step: None
+
+    def __post_init__(self):
+        self._asked_to_stop = False
 
     def run(self) -> None:
         """Raises Interrupted or BlkreelError, with what is done so far remembered, and how to go on."""
@@ -63,9 +68,11 @@ class Testing:
                     raise Interrupted(f"{self._name} was interrupted at {step.step.title!r}", self._go_on) from None
                 except BlkreelError as error:
                     self._fail(step, error.message)
-                    error.remedy = f"{error.remedy}; then go on: {self._go_on}" if error.remedy else self._go_on
+                    error.remedy = f"{error.remedy}; then {self._go_on}" if error.remedy else self._go_on
                     raise
                 self._finish(step, result)
+                if self._asked_to_stop and self.record.unfinished is not None:
+                    raise Interrupted(f"{self._name} was interrupted after {step.step.title!r}", self._go_on)
         if self.record.head["ended_at"] is None:
             self.record.head["ended_at"] = now()
             self.record.save()
@@ -153,7 +160,7 @@ class Testing:
             return {**asdict(known), "kept": True}
         self._check(writes=True)
         preparation = Preparation(self.target, state, self.seed, self.progress, self.payload, self.engine,
-                                  run=self._name)
+                                  erase=self.erase, by=self._name, say=self.say)
         return {**asdict(preparation.run()), "kept": False}
 
     def _is_kept(self, known, state) -> bool:
@@ -164,14 +171,17 @@ class Testing:
 
     def _measure(self, record: StepRecord) -> dict:
         step = record.step
-        plan = self._trace_plan(step) if step.do == "replay" else self._rule_plan(step)
+        plan = trace_plan(step.trace, step.idle, step.pace, step.map, self.target) if step.do == "replay" else (
+            self._rule_plan(step))
         self._check(writes=plan.writes)
-        account = Replay(plan, RunDirectory(self.record.directory / record.directory, force=False),
-                         f"{self.record.head['label']}: {step.title}", _seed(self.seed, step.id), self.progress,
-                         payload=self.payload, engine=self.engine, last_use=True, about=self._about(step),
-                         **self.replay_options).run()
+        replay = Replay(plan, RunDirectory(self.record.directory / record.directory, force=False),
+                        f"{self.record.head['label']}: {step.title}", _seed(self.seed, step.id), self.progress,
+                        payload=self.payload, engine=self.engine, last_use=True, about=self._about(step),
+                        **self.replay_options)
+        account = replay.run()
         if account["partial"] == "interrupted":
             raise KeyboardInterrupt
+        self._asked_to_stop = replay.asked_to_stop
         if account["partial"]:
             raise BlkreelError(f"{step.title} on {self.target.path} ended early: {account['partial']}",
                                "look at: dmesg | tail")
@@ -185,13 +195,6 @@ class Testing:
         about = {"path": self.record.head["test"], "streams": [asdict(spec) for spec in step.streams]}
         return plan_workload(streams, [self.target], about=about, prefill=False, stop_ns=step.time_ns)
 
-    def _trace_plan(self, step):
-        trace = open_trace(step.trace)
-        drive = self.target.drive
-        return plan_trace(trace, self.target, pace=parse_pace(step.pace, drive), stream_paces={},
-                          idle=parse_idle(step.idle), wanted_map=parse_map(step.map), device=None, prefill=True,
-                          threads=1, on_rows=lambda rows: None)
-
     def _about(self, step) -> dict:
         return {"test": self.record.head["test"], "step": step.id, "role": step.role, "labels": step.labels}
 
@@ -199,26 +202,33 @@ class Testing:
         safety.check(self.target, writes=writes, destroy=self.destroy, argv=self.argv)
 
 
-def check_traces(steps: list[TestStep]) -> None:
-    """Raise UsageError or TraceError where a step replays a trace that is not named, or cannot be read."""
-    for step in steps:
-        if step.do == "replay":
-            if not step.trace:
-                raise UsageError("this test replays a trace, and none is named",
-                                 "name one: --set trace=game.parquet, or --set trace=sample:game-load")
-            open_trace(step.trace)
+def check_traces(steps: list[TestStep], target: Target) -> None:
+    """Raise where a step replays a trace that is not named, cannot be read, or does not go onto the drive."""
+    for trace in dict.fromkeys((step.trace, step.idle, step.pace, step.map) for step in steps if step.do == "replay"):
+        if not trace[0]:
+            raise UsageError("this test replays a trace, and none is named",
+                             "name one: --set trace=game.parquet, or --set trace=sample:game-load")
+        trace_plan(*trace, target)
 
 
-def check_states(steps: list[TestStep], target: Target) -> None:
-    """Raise UsageError where a step puts the drive into a state that there is none of, or that does not fit it."""
+def trace_plan(trace: str, idle: str, pace: str, wanted_map: str | None, target: Target):
+    return plan_trace(open_trace(trace), target, pace=parse_pace(pace, target.drive), stream_paces={},
+                      idle=parse_idle(idle), wanted_map=parse_map(wanted_map or None), device=None, prefill=True, threads=1,
+                      on_rows=lambda rows: None)
+
+
+def check_states(steps: list[TestStep], target: Target, erase: str) -> None:
+    """Raise where a step puts the drive into a state that there is none of, that does not fit it, or cannot be had."""
     for step in steps:
         if step.do == "state":
-            state_of(step, target, 0)
+            Preparation(target, state_of(step, target, 0), 0, None, erase=erase).check()
 
 
 def state_of(step: TestStep, target: Target, seed: int) -> State:
+    """spans are told to every state, and are of those that hold nothing but a test's data."""
+    of_data = step.state.partition("+")[0] == "data"
     return state_for(step.state, target.size_bytes, target.block_bytes, seed=seed, rest_ns=step.time_ns,
-                     spans=step.spans)
+                     spans=step.spans if of_data else None)
 
 
 def check_unchanged(head: dict, target: Target) -> None:

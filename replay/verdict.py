@@ -14,7 +14,6 @@ from .simulated_spec import MODEL as SIMULATED
 
 LEVELS = ("valid", "qualified", "invalid")
 
-
 # What may hold a run up whose I/Os have no deadlines: their latencies are too long by it, and no lateness shows it.
 DISTURBED_SHARE = 0.01
 

@@ -178,7 +178,8 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(blkreel, recipe, l
             ([recipe, "--on", drive, "-o", out, "--set", "depht=3"], 2, ["no parameter 'depht'"]),
             ([recipe, "--on", drive, "-o", out, "--set", "time"], 2, ["--set 'time' has no value"]),
             ([recipe, "--on", "nil:1GiB", "-o", out], 2, ["no drive"]),
-            (["trace", "--on", drive, "-o", out, "--fit"], 2, ["none is named"]),
+            (["trace", "--on", drive, "-o", out, "--set", "trace="], 2, ["none is named"]),
+            (["trace", "--on", drive, "-o", out], 1, ["--map wrap"]),
             ([recipe, "--on", drive], 2, ["Missing option '-o'"]),
             (["--resume", out], 2, ["holds no test"]),
             ([recipe, "--resume", out], 2, ["leave out its name"])):

@@ -256,8 +256,11 @@ def test_a_test_of_a_trace_needs_one():
     def steps(**given):
         return steps_of(recipe, recipe.settle(given), size_bytes=MIB, block_bytes=512, seed=1)
 
+    target = find_target("nil:1TiB")
     with pytest.raises(UsageError, match="none is named"):
-        check_traces(steps())
+        check_traces(steps(), target)
     with pytest.raises(BlkreelError, match="no-such"):
-        check_traces(steps(trace="no-such.parquet"))
-    check_traces(steps(trace="sample:game-load"))
+        check_traces(steps(trace="no-such.parquet"), target)
+    with pytest.raises(BlkreelError, match="touches 319 MB"):
+        check_traces(steps(trace="sample:game-load"), find_target("nil:1MiB"))
+    check_traces(steps(trace="sample:game-load"), target)
