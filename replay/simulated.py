@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError
@@ -54,7 +55,8 @@ def save(drive: SimulatedDrive, state: dict, now_ns: Callable[[], int] = time.ti
         temporary.write_text(json.dumps(document) + "\n")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise BlkreelError(f"cannot remember the state of the simulated drive in {path.parent}: {error.strerror}",
                            "name another directory: export BLKREEL_STATE_DIR=DIR") from error
 
