@@ -16,7 +16,9 @@ import numpy as np
 from blkreel.traces.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 
+from . import simulated
 from .payload import Payload
+from .simulated_spec import SimulatedDrive
 
 HELPER = Path(__file__).with_name("blkreel-replay")
 
@@ -63,7 +65,8 @@ class EngineOptions:
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
     completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
     kernel's newer help. polled: look for completions at the drive, which must be able to. stop_ns: no row is issued
-    later than that after the start; what is outstanding then is waited for.
+    later than that after the start; what is outstanding then is waited for. simulated: for each null target the drive
+    that it stands for; its state is read before the run, and saved after it. One thread issues to such drives.
     """
 
     target: Path | Sequence[Path] | None = None
@@ -83,6 +86,7 @@ class EngineOptions:
     plain: bool = False
     polled: bool = False
     stop_ns: int | None = None
+    simulated: tuple[SimulatedDrive, ...] = ()
 
     @property
     def targets(self) -> list[Path]:
@@ -105,6 +109,7 @@ class EngineOptions:
         if self.null_fail is not None:
             words.append("--nil-fail={},{}".format(*self.null_fail))
         if self.null_bytes is not None:
+            words += ["--virtual-clock"] * any(drive.is_virtual for drive in self.simulated)
             return [*words, f"--nil={self.null_bytes}", f"--nil-targets={self.null_targets}"]
         return [*words, "--", *map(str, self.targets)]
 
@@ -134,13 +139,15 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt.
     totals["time_limit"] says whether stop_ns left rows unissued, totals["lane_issued"] how many of each lane were, in
     the order of the lanes: of a plan without anchors always its first ones. Neither is an error, and a plan may be
-    without end where one of them ends it.
+    without end where one of them ends it. Of simulated drives totals["simulated"] has the samples of the first:
+    [[time_ns, temperature_c, power_w, throttled], ...] at 1 Hz of its clock, and fewer beyond 100,000.
 
     Raises SafetyError where the target is in use or the plan does not fit it, BlkreelError where the helper
     failed, and whatever `plan` or on_rows raised. The helper has ended whenever this returns or raises.
     """
+    drives = simulated.Running(options.simulated)
     with tempfile.TemporaryFile() as complaint:
-        helper, feeders = _start(options, plan, complaint)
+        helper, feeders = _start(options, plan, complaint, drives)
         try:
             with _interrupt_ends(helper):
                 for feeder in feeders:
@@ -158,6 +165,7 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
             raise feeder.error
     if code or totals is None:
         raise _error(code, said)
+    drives.take(totals.get("simulated"))
     return totals
 
 
@@ -204,7 +212,7 @@ def plan_columns(batch: dict) -> list[tuple[str, str]]:
     return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
 
 
-def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
+def _start(options, plan, complaint, drives) -> tuple[subprocess.Popen, list[_Feeder]]:
     several = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
     lanes = plan if several else [Lane(plan, options.depth)]
     pipes = [os.pipe() for _ in lanes]
@@ -212,10 +220,13 @@ def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
     if several:
         words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
                       for lane, (read, _) in zip(lanes, pipes, strict=True)]
+    states = drives.files()
+    words[1:1] = [f"--simulate={file.fileno()}" for file in states]
     try:
         # A session of its own: Ctrl-C on the terminal must reach it through us only, or records would be lost.
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=complaint,
-                                  pass_fds=[read for read, _ in pipes], start_new_session=True)
+                                  pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states)],
+                                  start_new_session=True)
     except BaseException:
         for _, write in pipes:
             os.close(write)
@@ -223,6 +234,8 @@ def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
     finally:
         for read, _ in pipes:
             os.close(read)
+        for file in states:
+            file.close()
     feeders = [_Feeder(os.fdopen(write, "wb"), lane.batches) for lane, (_, write) in zip(lanes, pipes, strict=True)]
     for end in (helper.stdout.fileno(), *(write for _, write in pipes)):
         try:

@@ -160,6 +160,12 @@ class Plan(ABC):
         """Of what the I/Os come from; None where that is no file. Takes seconds for a long trace."""
         return None
 
+    def prepared_as(self, drive: DrivePlan) -> dict | None:
+        """What the state `trace` remembers of the trace that it was made for; None for a plan that is of none."""
+        sha256 = self.source_sha256()
+        return sha256 and {"sha256": sha256, "device": drive.device, "map": drive.mapping.account(),
+                           "bytes": drive.prefill.bytes}
+
     def forget_blocks(self) -> None:
         """Free what only a preparation needs. The plan cannot be prepared for again."""
         for drive in self.drives:

@@ -22,13 +22,14 @@ from .records import Fingerprint, OpenFingerprint, RunRecords
 from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
+from .states import PREFILL_BYTES, PREFILL_DEPTH
 from .streams import ranges
 from .target import engine_options
+from .telemetry.options import TelemetryOptions
+from .telemetry.recorder import Recorder
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
-_PREFILL_BYTES = 512 << 10
-_PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
@@ -58,6 +59,7 @@ class Replay:
     engine: object = run_engine
     last_use: bool = False
     about: dict = field(default_factory=dict)
+    telemetry: TelemetryOptions = TelemetryOptions()
 
     def run(self) -> dict:
         """The account of the run, which is the metadata key `run` of its records.
@@ -75,14 +77,15 @@ class Replay:
             self.output.abandon()
             raise
         self._records, self._planned = RunRecords(spool), []
+        self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         with ExitStack() as stack:
             for target in self.plan.targets:
                 stack.enter_context(held(target))
             stack.enter_context(terminated_like_interrupted())
             try:
-                for drive in self.plan.drives:
-                    self._prefill(drive)
+                for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
+                    self._prefill(drive, run_drive)
             except BaseException:
                 spool.discard()
                 self.output.abandon()
@@ -90,7 +93,7 @@ class Replay:
             if self.last_use:
                 self.plan.forget_blocks()
             wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
-                                                drive.discarded_bytes) for drive in self.plan.drives]
+                                                drive.discarded_bytes, self.label) for drive in self.plan.drives]
             try:
                 self._issue(spool)
             except BlkreelError as error:
@@ -98,6 +101,7 @@ class Replay:
             for index, tell in enumerate(wrote):
                 moved = self._records.moved(index)
                 tell(moved.changed_bytes, moved.bytes["discard"])
+        self._recorder.finish(self._end, self._records.wall_ns)
         self._name_source()
         account = self.account(self._partial())
         try:
@@ -107,14 +111,17 @@ class Replay:
             raise
         return account
 
-    def _prefill(self, drive) -> None:
+    def _prefill(self, drive, run_drive) -> None:
         extents, target = drive.prefill, drive.target
         if not len(extents):
             return
-        drive_state.about_to_write(target, extents.bytes, 0)
-        carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
-                  total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
-                  progress=self.progress, engine=self.engine)
+        if run_drive.prepared_for(lambda: self.plan.prepared_as(drive)):
+            return
+        tell = drive_state.about_to_write(target, extents.bytes, 0, self.label)
+        effect = carry_out(target, ranges(extents, "write", PREFILL_BYTES), what="writing what will be read",
+                           total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
+                           progress=self.progress, engine=self.engine)
+        tell(effect.written_bytes, 0)
 
     def _issue(self, spool) -> None:
         plan = self.plan
@@ -134,6 +141,7 @@ class Replay:
                 records = self._records
                 records.take(rows)
                 self._certificate.take(rows)
+                self._recorder.take(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
                     spool.note({**self._metadata(), "run": self.account(_DIED)})
@@ -143,13 +151,14 @@ class Replay:
                 task.update(records.last_submit_ns / 1e9 if timed else records.completed_ops,
                             f"{format_count(round(rate))} IOPS{late}")
 
-            for drive in self._drives:
-                drive.begin()
-            self._certificate.begin()
-            self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
-            self._certificate.end(self._end)
-            for drive in self._drives:
-                drive.end()
+            with self._recorder:
+                for drive in self._drives:
+                    drive.begin()
+                self._certificate.begin()
+                self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
+                self._certificate.end(self._end)
+                for drive in self._drives:
+                    drive.end()
             for target in plan.targets:
                 _wait_released(target)
         for index, drive in enumerate(self._drives):
@@ -163,14 +172,17 @@ class Replay:
 
     def _take_note(self, note: dict) -> None:
         self._start_ns = note.get("start_monotonic_ns") or self._start_ns
+        self._recorder.epoch(self._start_ns)
 
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""
         if not self._records.issued.ios:
             spool.discard()
+            self._recorder.discard()
             self.output.abandon()
             return error
         records = self.output.records
+        self._recorder.finish(self._end, self._records.wall_ns)
         self._name_source()
         try:
             spool.finish({**self._metadata(), "run": self.account(error.message)})
@@ -198,7 +210,7 @@ class Replay:
             "pace": plan.pace_account(),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
             "map": first.map(),
-            "state": first.state.account(),
+            "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
@@ -225,6 +237,7 @@ class Replay:
             "engine": {name: end.get(name) for name in _ENGINE_TOTALS},
             "foreign_ios": _sum_or_none(drive.foreign_ios for drive in self._drives),
             "page_cache": any(uses_page_cache(target) for target in plan.targets),
+            "telemetry": self._recorder.account(),
             "partial": partial,
             "started_at": self._started_at,
             "environment": self._environment,
@@ -264,7 +277,9 @@ class Replay:
         extents = [drive.prefill for drive in self.plan.drives]
         if not any(len(one) for one in extents):
             return None
-        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents)}
+        earlier = all(drive.was_prepared for drive in self._drives)
+        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents),
+                **({"by_state": True} if earlier else {})}
 
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,6 +13,7 @@
 #include "issuer.h"
 #include "lane.h"
 #include "records.h"
+#include "run_clock.h"
 #include "totals.h"
 #include "watch.h"
 
@@ -44,7 +45,7 @@ struct engine {
 	unsigned next_lane; /* whose turn it is where no deadline decides */
 	struct hazard hazard;
 	bool watches_hazards;
-	int64_t start_ns;
+	struct run_clock clock; /* is_virtual is given by the caller */
 	int64_t requests[MAX_TARGETS]; /* outstanding at each */
 	int64_t reviewed_ns;    /* when its priority was reviewed last, */
 	int64_t slept_ns;       /* and how long the thread has slept since */

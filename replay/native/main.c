@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "drive_model.h"
 #include "host.h"
 #include "message.h"
 #include "run.h"
@@ -26,6 +27,8 @@ struct options {
 	struct target_options target; /* all targets are opened alike */
 	unsigned depth;
 	unsigned null_targets;
+	int simulated[MAX_TARGETS]; /* file descriptors of what is simulated */
+	unsigned simulated_count;
 };
 
 static const char usage[] =
@@ -50,6 +53,9 @@ static const char usage[] =
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
 	"  --nil-targets N   so many of them (1)\n"
+	"  --simulate FD     a drive instead, of the parameters and the state read from there (`name value`\n"
+	"                    lines); once for each target\n"
+	"  --virtual-clock   the time of the simulated drives, which does not wait\n"
 	"  --nil-fail ROW,ERRNO  from that source row on it fails\n";
 
 enum long_option {
@@ -71,6 +77,8 @@ enum long_option {
 	OPT_NIL,
 	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
+	OPT_SIMULATE,
+	OPT_VIRTUAL_CLOCK,
 };
 
 static const struct option long_options[] = {
@@ -92,6 +100,8 @@ static const struct option long_options[] = {
 	{ "nil", required_argument, NULL, OPT_NIL },
 	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
+	{ "simulate", required_argument, NULL, OPT_SIMULATE },
+	{ "virtual-clock", no_argument, NULL, OPT_VIRTUAL_CLOCK },
 	{ 0 },
 };
 
@@ -155,6 +165,11 @@ static bool parse_option(struct options *options, int option)
 		return sscanf(optarg, "%31[0-9],%d", row, &options->run.null_fail_errno) == 2 &&
 		       parse_number(row, 0, INT64_MAX, &n) && (options->run.null_fail_row = n, true);
 	}
+	case OPT_SIMULATE:
+		return options->simulated_count < MAX_TARGETS && parse_number(optarg, 0, INT32_MAX, &n) &&
+		       (options->simulated[options->simulated_count++] = n, true);
+	case OPT_VIRTUAL_CLOCK:
+		return options->run.virtual_clock = true;
 	case OPT_MAY_WRITE:
 		return options->target.may_write = true;
 	case OPT_BUFFERED:
@@ -201,6 +216,26 @@ static bool check_lanes(const struct run_options *run)
 	return false;
 }
 
+static bool check_simulated(const struct options *options)
+{
+	const struct run_options *run = &options->run;
+
+	if (!options->simulated_count && !run->virtual_clock)
+		return true;
+	if (!run->null_targets || options->simulated_count != run->target_count) {
+		complain("%u targets and %u drives to simulate; give each its --simulate", run->target_count,
+			 options->simulated_count);
+		return false;
+	}
+	for (unsigned i = 0; i < run->lane_count; i++) {
+		if (!run->lanes[i].thread)
+			continue;
+		complain("a simulated drive goes with one issuing thread; use --threads 1");
+		return false;
+	}
+	return true;
+}
+
 static bool parse_options(struct options *options, int argc, char **argv)
 {
 	int option, which;
@@ -227,7 +262,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
 	}
 	if (!options->run.lane_count)
 		options->run.lanes[options->run.lane_count++] = (struct lane_options){ .depth = options->depth };
-	return check_lanes(&options->run);
+	return check_lanes(&options->run) && check_simulated(options);
 }
 
 static void on_signal(int signal)
@@ -266,6 +301,26 @@ static int open_targets(struct target *targets, const struct options *options, c
 	return 0;
 }
 
+/* Returns 0 or an exit code. */
+static int read_drives(struct options *options)
+{
+	static struct drive drives[MAX_TARGETS];
+
+	for (unsigned i = 0; i < options->simulated_count; i++) {
+		FILE *file = fdopen(options->simulated[i], "r");
+		const char *wrong = file ? drive_read(&drives[i], file) : strerror(errno);
+
+		if (file)
+			fclose(file);
+		if (wrong) {
+			complain("a drive cannot be simulated: %s", wrong);
+			return EXIT_WRONG_USAGE;
+		}
+	}
+	options->run.drives = options->simulated_count ? drives : NULL;
+	return 0;
+}
+
 /* What is mapped gets locked, and a thread's stack is 8 MiB of it by default. */
 static void keep_stacks_small(void)
 {
@@ -294,6 +349,8 @@ int main(int argc, char **argv)
 	keep_stacks_small();
 	options.run.targets = targets;
 	code = open_targets(targets, &options, argv + optind);
+	if (!code)
+		code = read_drives(&options);
 	if (!code)
 		code = run_replay(&options.run, &stop);
 	/* Not exit(): threads that wait for a pipe or a drive must not hold the end. */

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "host.h"
 #include "message.h"
+#include "simulated.h"
 
 /* Between setting the start and the first deadline: the loops are running by then. */
 #define LEAD_NS 200000ll
@@ -87,7 +88,13 @@ static bool make_issuer(struct issuing_thread *thread)
 	};
 
 	/* The ring belongs to the thread that makes it. */
-	thread->engine.issuer = options->null_targets ? null_issuer(&issuer_options) : uring_issuer(&issuer_options);
+	if (options->drives)
+		thread->engine.issuer = simulated_issuer(options->drives, options->target_count, thread->engine.depth,
+							 &thread->engine.clock);
+	else if (options->null_targets)
+		thread->engine.issuer = null_issuer(&issuer_options);
+	else
+		thread->engine.issuer = uring_issuer(&issuer_options);
 	return thread->engine.issuer != NULL;
 }
 
@@ -102,6 +109,8 @@ static void take_place(struct issuing_thread *thread)
 	const struct run_options *options = thread->run->options;
 	bool all_timed, any_timed;
 
+	if (options->virtual_clock)
+		return;
 	see_deadlines(&thread->engine, &all_timed, &any_timed);
 	thread->pinned = options->cpu >= 0 || any_timed;
 	if (thread->pinned)
@@ -121,6 +130,7 @@ static void *issue(void *argument)
 	if (!make_issuer(thread))
 		atomic_store(&run->failed, true);
 	watch_init(&thread->engine.watch, &run->witness);
+	thread->engine.watch.off = run->options->virtual_clock;
 	pthread_barrier_wait(&run->ready);
 	watch_ready(&thread->engine.watch);
 	if (!thread->index) {
@@ -163,6 +173,7 @@ static void share_lanes(struct run *run)
 			.spin_ns = options->spin_ns,
 			.max_errors = options->max_errors,
 			.stop_ns = options->stop_ns,
+			.clock.is_virtual = options->virtual_clock,
 			.foreground = &run->foreground,
 			.any_background = foreground < options->lane_count,
 		};
@@ -211,7 +222,7 @@ static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
 	struct payload_options payload = options->payload;
-	int err = witness_start(&run->witness);
+	int err = options->virtual_clock ? 0 : witness_start(&run->witness);
 
 	payload.writes = may_write(options);
 	payload.pool_bytes = payload_share_bytes(run->thread_count);
@@ -286,6 +297,7 @@ static int finish(struct run *run, const struct totals *totals)
 		.realtime = first->realtime,
 		.seed = options->payload.seed,
 		.watches = watches,
+		.simulated = options->drives ? first->engine.issuer : NULL,
 	};
 	char *json;
 	int err = -1;

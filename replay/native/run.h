@@ -35,6 +35,8 @@ struct run_options {
 	bool plain;
 	bool polled;
 	bool null_targets;
+	struct drive *drives; /* for each null target, what it simulates; NULL: nothing */
+	bool virtual_clock;   /* the drives', which does not wait */
 	int64_t null_fail_row;
 	int null_fail_errno;
 };

@@ -7,6 +7,7 @@
 
 #include "lane.h"
 #include "run.h"
+#include "simulated.h"
 
 void totals_init(struct totals *totals)
 {
@@ -206,6 +207,11 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	fputs("\"watch\": ", out);
 	watch_write_json(out, how->watches, how->thread_count);
 	fputs(", ", out);
+	if (how->simulated) {
+		fputs("\"simulated\": ", out);
+		simulated_write_json(how->simulated, out);
+		fputs(", ", out);
+	}
 	write_string(out, "stopped", how->stopped);
 	fputs("\"engine\": 1}", out);
 	if (fclose(out)) {

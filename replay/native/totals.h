@@ -49,6 +49,7 @@ void totals_add(struct totals *totals, const struct totals *other);
 int64_t totals_sum(const int64_t *by_op);
 
 /* How the run was carried out; beside the totals in the end block. */
+struct issuer;
 struct lane;
 
 struct circumstances {
@@ -66,6 +67,7 @@ struct circumstances {
 	bool realtime;
 	uint64_t seed;
 	const struct watch *const *watches; /* of each thread */
+	struct issuer *simulated; /* NULL: the targets are not */
 };
 
 /* The end block's JSON; to be freed. NULL: no memory. */
