@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from blkreel.replay.generate import bound_bytes, extent_of, row_count
-from blkreel.replay.recipe import load_recipe, recipe_names
+from blkreel.replay.recipe import load_recipe, parse_recipe, recipe_names
 from blkreel.replay.recipe_steps import steps_of
+from blkreel.replay.recipe_words import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 KIB, MIB, GIB, S = 1 << 10, 1 << 20, 1 << 30, 10**9
@@ -295,3 +296,37 @@ def test_repeats_do_all_of_it_again_from_the_state_on(name):
     first, second = (next(step for step in thrice if step.labels["repeat"] == n and step.measures) for n in (1, 2))
     if first.streams:
         assert first.streams[0].seed != second.streams[0].seed
+
+
+def documented():
+    return (ROOT / "docs/tests.md").read_text()
+
+
+def test_the_recipe_in_the_docs_works():
+    recipe = parse_recipe("own", re.search(r"```toml\n(.*?)```", documented(), re.DOTALL)[1].encode())
+    found = steps_of(recipe, recipe.settle({}, quick=True), size_bytes=64 * GIB, block_bytes=512, seed=1)
+    assert [(step.do, step.labels.get("depth")) for step in found] == [("state", None), ("measure", 1), ("measure", 64)]
+    assert [stream.name for stream in found[1].streams] == ["reads", "writer"]
+
+
+COMMANDS = sorted(set(re.findall(r"^blkreel test ([a-z].*?)(?: +#.*)?$", documented(), re.MULTILINE)))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_commands_in_the_docs_work(words):
+    """Each example expands to steps on the drive that it names."""
+    name, *options = words.split()
+    sets = dict(options[at + 1].split("=", 1) for at, option in enumerate(options) if option == "--set")
+    size_bytes = 128 * GIB if "--fit" in options else 1000 * GIB
+    scale = size_bytes / (256 * GIB) if "--fit" in options else 1.0
+    assert steps(name, size_bytes, sets, quick="--quick" in options, scale=scale)
+
+
+def test_the_docs_have_a_section_for_each_test_and_every_key():
+    sections = ",".join(re.findall(r"^## (.*)$", documented(), re.MULTILINE))
+    assert all(name in sections or name == "mixed-burst-2016" for name in NAMES)
+    format_reference = documented().partition("## A recipe of one's own")[2]
+    for key in set().union(*KEYS.values()) - {"title", "explain", "report", "parameters"}:
+        assert re.search(rf"`\[*{key}|\b{key}\b", format_reference), key
+    for kind in KINDS:
+        assert f"`{kind}`" in format_reference
