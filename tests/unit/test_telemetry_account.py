@@ -155,14 +155,14 @@ def test_a_drive_that_splits_ios_has_no_foreign_ones():
 
 # -- the account
 
-def told(**more):
+def told():
     time_ns = np.arange(-1, 12) * S
     samples = {"temperature_c": (time_ns, np.array([30, 31, 40, 50, 45, 44, 43, 42, 41, 40, 39, 38, 99.0])),
                "power_w": (time_ns, np.full(13, 4.0)), "throttle_events": (time_ns, np.maximum(time_ns / S - 9, 0))}
     sensors = {name: sensor("", "test", 1.0) for name in samples}
     sensors["link_width"] = sensor("lanes", "", missing="no link")
     return Telemetry(sensors, {"before": {"media_errors": 1, "critical_warning": 0},
-                               "after": {"media_errors": 1, "critical_warning": 2, "host_reads": 7}}, 0, samples, **more)
+                               "after": {"media_errors": 1, "critical_warning": 2, "host_reads": 7}}, 0, samples)
 
 
 METER = {"meter": "command: meter", "rail": "drive"}

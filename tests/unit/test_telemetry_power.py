@@ -146,7 +146,8 @@ def test_a_program_that_falls_silent_has_a_gap():
 
 
 @pytest.mark.parametrize(("script", "words"), [
-    ("exit 0", "ended with 0"), ("/nowhere/meter", "not found"), ("echo hello", "hello"), ("sleep 9", "printed nothing")])
+    ("exit 0", "ended with 0"), ("/nowhere/meter", "not found"), ("echo hello", "hello"),
+    ("sleep 9", "printed nothing")])
 def test_a_program_that_says_nothing_of_power(script, words, monkeypatch):
     monkeypatch.setattr("blkreel.replay.telemetry.power_command._FIRST_LINE_S", 0.3)
     found, _ = ran(script)
