@@ -5,7 +5,7 @@ import numpy as np
 from blkreel.traces.telemetry_file import Telemetry
 
 from .series import integral
-from .smart_formats import THROTTLED_TIMES
+from .smart_formats import THROTTLED_TIMES, UNITS
 
 _SIGNIFICANT = 6
 
@@ -74,12 +74,12 @@ def _link(telemetry, wall_ns):
 
 
 def _smart(telemetry):
-    """changed: field -> by how much, of those that did."""
+    """changed: field -> by how much, of those that did. took_ns: the longest that a question took."""
     if not telemetry.smart.get("before") or not telemetry.smart.get("after"):
         return None
-    changes = {name: _change(telemetry.smart, name) for name in telemetry.smart["after"]}
+    changes = {name: _change(telemetry.smart, name) for name in telemetry.smart["after"] if name in UNITS}
     return {"changed": {name: change for name, change in changes.items() if change},
-            "critical_warning": _warnings(telemetry)}
+            "critical_warning": _warnings(telemetry), "took_ns": telemetry.smart["after"].get("took_ns")}
 
 
 def _warnings(telemetry) -> int:

@@ -78,7 +78,7 @@ class PowerCommand:
         found = tidied(_on_our_clock(np.array(self._arrived_ns), seconds, pairs), np.array(self._watts), notes)
         last_ns = int(found.time_ns[-1])
         usual_ns = float(np.median(np.diff(found.time_ns))) if len(found.time_ns) > 1 else 0.0
-        if end_ns - last_ns > max(GAP_INTERVALS * usual_ns, _SILENT_NS):
+        if end_ns - last_ns > (0 if self._ended else max(GAP_INTERVALS * usual_ns, _SILENT_NS)):
             found.gaps.append((last_ns, end_ns))
             if not self._ended:
                 found.notes.append(f"it printed nothing any more for the last {(end_ns - last_ns) / 1e9:.1f} s")

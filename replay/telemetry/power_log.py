@@ -20,6 +20,7 @@ _EXAMPLE = "write --power-log FILE,offset=SECONDS,columns=TIME:WATTS"
 # A time since 1970 in one of these units lies between 2001 and 2286; relative times are in seconds.
 _UNIX_UNITS_S = ((1e9, 1e10, 1.0), (1e12, 1e13, 1e-3), (1e15, 1e16, 1e-6), (1e18, 1e19, 1e-9))
 _MOST_BYTES = 1 << 30
+_LOOKED_AT = 20  # lines
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class PowerLog:
             raise BlkreelError(f"{self.path} is empty", "name the file that the meter wrote")
         head = [word.strip() for word in rows[0]]
         headed = _number(head[0]) is None and _date_s(head[0]) is None
-        width = max(len(row) for row in rows[:10])
+        width = max(len(row) for row in rows[:_LOOKED_AT])
         if self.columns:
             return [self._column(word, head if headed else [], width) for word in self.columns], int(headed)
         if headed:
@@ -117,7 +118,7 @@ def _rows(path) -> list[list[str]]:
     except OSError as error:
         raise BlkreelError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    separator = _separator(lines[:10])
+    separator = _separator(lines[:_LOOKED_AT])
     if separator == ";":
         # Where a semicolon stands between values, the comma is their decimal point.
         lines = [line.replace(",", ".") for line in lines]
@@ -127,8 +128,9 @@ def _rows(path) -> list[list[str]]:
 
 
 def _separator(lines) -> str:
+    """That of most lines: a meter may write a word of its own in between."""
     for separator in (";", "\t", ","):
-        if lines and all(separator in line for line in lines):
+        if sum(separator in line for line in lines) > len(lines) / 2:
             return separator
     return " "
 
