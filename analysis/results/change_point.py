@@ -22,11 +22,11 @@ def find_change(cost: np.ndarray) -> Change:
     """Where the cost of an I/O (ns, or ns per byte; positive) jumps up, by least squares on its logarithm.
 
     Of all ways to cut the values in two, the one that leaves the least sum of squares around the two means. Logarithms,
-    with the highest and the lowest half percent brought to the next, because an I/O that took a thousand times as long
-    should not outweigh thousands of others. It counts as a change where all of these hold: the second part costs at
-    least SLOWER times as much (by these means); it is far more than chance (k (n − k) / n (mean₁ − mean₂)² ≥ SURE
-    variances of the values around their means); a straight line explains the values less well, which it would not on a
-    drive that becomes slower all the way; both parts have at least FEWEST values and half a percent.
+    with the highest and the lowest half percent (and two) brought to the next, because an I/O that took a thousand
+    times as long should not outweigh thousands of others. It counts as a change where all of these hold: the second
+    part costs at least SLOWER times as much (by these means); it is far more than chance (k (n − k) / n (mean₁ −
+    mean₂)² ≥ SURE variances of the values around their means); a straight line explains the values less well, which it
+    would not on a drive that becomes slower all the way; both parts have at least FEWEST values and half a percent.
     """
     cost = np.maximum(np.asarray(cost, float), 1e-9)
     count = len(cost)
@@ -34,7 +34,7 @@ def find_change(cost: np.ndarray) -> Change:
     if count < 2 * edge:
         return Change(None, f"only {count} values")
     logs = np.log(cost)
-    beyond = int(FEWEST_SHARE * count)
+    beyond = 2 + int(FEWEST_SHARE * count)
     ordered = np.partition(logs, [beyond, count - 1 - beyond])
     logs = np.clip(logs, ordered[beyond], ordered[count - 1 - beyond])
     logs -= logs.mean()  # so that sums of squares do not lose their digits

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import numbers
 from ..metrics import SECOND_NS
 from ..summary import consistency as evenness
 from .directory import Runs, Test, arrays
@@ -162,11 +161,11 @@ METHOD = [
      "were too good as well, so also: dips only = median / √(mean(min(0, x − median)²)), the slowest 1 % of seconds "
      "/ median, and the share of seconds under half the median. The median is by nearest rank."),
     ("Stalls", "Pauses between two completions, longer than 2 ms and than 5 times the mean time between completions, "
-     "that come at even intervals: at least four of them, one in five may be odd or missing, and intervals vary by "
-     "8 % at most (fewer than six: 3 %, four: 1 %) (D). Where pauses have no period, dips of the rate to under half "
-     "of what it is in a quarter of the same tenth of the run are looked at in the same way. Period and length are "
-     f"the mean interval and the median pause ({numbers.duration(1_000_000)} bins, their borders known to the "
-     "nanosecond)."),
+     "that come at even intervals: at least four of them, whose intervals vary by 8 % at most (seven 4 %, six 3 %, "
+     "five 2 %, four 1 %); of eight and more one in five may be odd and one in five missing (D). Where pauses have "
+     "no period, dips are looked at in the same way: times under half of the rate that a quarter of the same tenth "
+     "of the run exceeds. Period and length are the mean interval and the median pause, less the usual time between "
+     "two completions; bins of 1 ms, in which the first and last completion are kept to the nanosecond."),
     ("Steady state", "Rounds of a sixtieth of the run, of whole periods where the drive stalls periodically (D). "
      "Steady from the first five rounds on with max − min ≤ 0.20 mean and 4 |least-squares slope per round| ≤ 0.10 "
      "mean, whose mean is within 10 % of that of all rounds from there on and within 20 % of the last five's (D): a "

@@ -21,14 +21,13 @@ PERCENTILES = ("p50_ns", "p90_ns", "p99_ns")
 
 @dataclass
 class Burst:
-    """One numbered burst as it went. due_ns: the first deadline in it, −1 where it has none."""
+    """One numbered burst as it went, of the I/Os whose completion was seen. due_ns: its first deadline, −1 for none."""
 
     submit_ns: int
     complete_ns: int
     due_ns: int
     ops: int = 0
     bytes: int = 0
-    unseen: int = 0
 
     @property
     def makespan_ns(self) -> int:
@@ -59,7 +58,8 @@ def _measure(step, trace):
         metrics.feed(columns)
         timeline.feed(columns)
         for op, found in bursts.items():
-            _add_bursts(found, {name: column[columns["op"] == op] for name, column in columns.items()})
+            mine = (columns["op"] == op) & (columns["latency_ns"] >= 0)
+            _add_bursts(found, {name: column[mine] for name, column in columns.items()})
     reads, writes = bursts[OPS["read"]], bursts[OPS["write"]]
     source = (trace.metadata.get("run") or {}).get("source") or {}
     keep_up = writer_keep_up(writes, source.get("streams") or [], sums.end_ns)
@@ -67,18 +67,16 @@ def _measure(step, trace):
 
 
 def _add_bursts(found, rows):
-    labelled = rows["burst"] >= 0
-    for number in np.unique(rows["burst"][labelled]).tolist():
+    """rows: of one op, whose completion was seen."""
+    for number in np.unique(rows["burst"][rows["burst"] >= 0]).tolist():
         mine = {name: column[rows["burst"] == number] for name, column in rows.items()}
-        seen = mine["latency_ns"] >= 0
         submit_ns, due_ns = int(mine["submit_ns"].min()), int(mine["due_ns"].min())
-        complete_ns = int((mine["submit_ns"] + mine["latency_ns"])[seen].max()) if seen.any() else submit_ns
+        complete_ns = int((mine["submit_ns"] + mine["latency_ns"]).max())
         burst = found.setdefault(number, Burst(submit_ns, complete_ns, due_ns))
         burst.submit_ns, burst.due_ns = min(burst.submit_ns, submit_ns), min(burst.due_ns, due_ns)
         burst.complete_ns = max(burst.complete_ns, complete_ns)
-        burst.ops += int(seen.sum())
-        burst.bytes += int(mine["length_bytes"][seen].sum())
-        burst.unseen += int((~seen).sum())
+        burst.ops += len(mine["submit_ns"])
+        burst.bytes += int(mine["length_bytes"].sum())
 
 
 def writer_keep_up(bursts: dict[int, Burst], streams: list[dict], end_ns: int | None) -> dict:
@@ -100,7 +98,7 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict], end_ns: int | 
     if planned.get("count") is not None:
         over = min(over, planned["count"])
     late = [number for number in range(over)
-            if number not in bursts or bursts[number].unseen or bursts[number].bytes < planned["bytes"]
+            if number not in bursts or bursts[number].bytes < planned["bytes"]
             or bursts[number].complete_ns > begin_ns + (number + 1) * every_ns]
     offered = over * planned["bytes"]
     written = sum(bursts[number].bytes for number in range(over) if number in bursts)

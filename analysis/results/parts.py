@@ -33,13 +33,13 @@ def table(title: str, columns: list[tuple[str, str, str]], rows: list[dict]) -> 
 def series(title: str, x: tuple[str, str], y: tuple[str, str], lines: list[tuple[str, list, list]]) -> dict:
     """x, y: (title, unit). lines: (name, x values, y values)."""
     return {"title": title, "x": {"title": x[0], "unit": x[1]}, "y": {"title": y[0], "unit": y[1]},
-            "lines": [{"name": name, "x": [six_digits(value) for value in xs], "y": [six_digits(value) for value in ys]}
-                      for name, xs, ys in lines]}
+            "lines": [{"name": name, "x": [_shortened(value, 10) for value in xs],
+                       "y": [_shortened(value, 6) for value in ys]} for name, xs, ys in lines]}
 
 
-def six_digits(value) -> float | None:
-    """As exact as any chart can draw: a series is for the eye, figures are not rounded."""
-    return None if value is None else float(f"{float(value):.6g}")
+def _shortened(value, digits):
+    """As exact as any chart can draw: a series is for the eye, and long. Figures are not rounded."""
+    return value if value is None or isinstance(value, int) else float(f"{float(value):.{digits}g}")
 
 
 def over_repeats(key: str, values: list) -> dict:

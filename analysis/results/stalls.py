@@ -10,10 +10,12 @@ FEWEST = 4
 _MOST = 20_000  # of one level: as many tell the period as well as more
 _STEP_DOWN = 0.8  # from one level of length to the next
 _MUCH = 5  # a stall lasts at least so many times the mean time between completions
+_SAME, _MORE = 0.02, 1.1
 _NEAR = 0.15  # of the period: how far an interval may be off before it counts as another event's
 _MOST_ODD = 0.2  # so many of the events may be none of the period's, and so many of the period's places be empty
-# The fewer there are, the less may their intervals vary: four random events are even by chance now and then.
-_EVENNESS = {4: 0.01, 5: 0.03}
+_FEW = 8  # of fewer, none
+# The fewer there are, the less may their intervals vary: some random events are even by chance now and then.
+_EVENNESS = {4: 0.01, 5: 0.02, 6: 0.03, 7: 0.04}
 _EVEN = 0.08
 _DIP_IOS = 100
 _DIP_PARTS = 10
@@ -56,8 +58,8 @@ def find(bins: FineBins) -> Stalls | None:
 def _longest_periodic(begin, length, shortest):
     """(period, lengths) of the events longer than some level that come at even intervals; None without.
 
-    Levels go down from the longest event. A lower one is taken only where it adds a tenth to the time lost: it has
-    more events to be wrong about.
+    Levels go down from the longest event. A lower one is taken only where it adds events of the same period, or a tenth
+    to the time lost: it has more events to be wrong about.
     """
     best, best_lost = None, 0.0
     level = float(length.max()) * 0.9 if len(length) else 0.0
@@ -67,7 +69,8 @@ def _longest_periodic(begin, length, shortest):
             found = period_of(begin[events])
             if found is not None:
                 lengths = length[events[found[1]]]
-                if lengths.sum() > 1.1 * best_lost:
+                same = best is not None and abs(found[0] - best[0]) <= _SAME * best[0] and len(lengths) > len(best[1])
+                if same or lengths.sum() > _MORE * best_lost:
                     best, best_lost = (found[0], lengths), float(lengths.sum())
         level *= _STEP_DOWN
     return best
@@ -77,19 +80,18 @@ def period_of(times: np.ndarray) -> tuple[float, np.ndarray] | None:
     """(period, which of the events keep it) of ascending times; None where they keep none.
 
     The period is the median interval, made exact by the mean of all even ones. Events are followed from one to the
-    next: one that is no whole number of periods behind is not of them. One in five may be odd, and one in five missing.
+    next: one that is no whole number of periods behind is not of them. Of eight and more, one in five may be odd, and
+    one in five missing.
     """
     if len(times) < FEWEST:
         return None
     guess = float(np.median(np.diff(times)))
     if guess <= 0:
         return None
+    wanted = 1 - _MOST_ODD if len(times) >= _FEW else 1
     for first in range(min(3, len(times) - FEWEST + 1)):
         kept, steps = _followed(times, first, guess)
-        if len(kept) < max(FEWEST, (1 - _MOST_ODD) * len(times)):
-            continue
-        places = sum(steps) + 1
-        if len(kept) < (1 - _MOST_ODD) * places:
+        if len(kept) < FEWEST or len(kept) < wanted * max(len(times), sum(steps) + 1):
             continue
         intervals = np.diff(times[kept]) / np.array(steps)
         period = float(times[kept[-1]] - times[kept[0]]) / sum(steps)

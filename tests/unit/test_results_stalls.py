@@ -51,7 +51,7 @@ def test_a_known_stall_is_found(seed, iops, period_ms, share, phase, count):
     assert found.period_ns == pytest.approx(period_ns, rel=0.02)
     # The pause begins at the last completion before it, up to some intervals earlier.
     assert abs(found.length_ns - length_ns) <= max(0.05 * length_ns, 3 * SECOND / iops)
-    assert abs(found.count - expected) <= 1
+    assert abs(found.count - expected) <= max(1, expected // 10)
 
 
 @settings(max_examples=60)
@@ -90,8 +90,9 @@ def test_dips_in_which_some_ios_go_on_are_found_too():
 
 @pytest.mark.parametrize(("times", "period"), [
     ([0, 10, 20, 30, 40, 50], 10),
-    ([3, 13, 33, 43, 53, 63], 10),  # one did not come
-    ([0, 10, 20, 24, 30, 40, 50], 10),  # one is of another cause
+    ([3, 13, 33, 43, 53, 63, 73, 83], 10),  # one did not come
+    ([0, 10, 20, 24, 30, 40, 50, 60], 10),  # one is of another cause
+    ([3, 13, 33, 43, 53], None),  # of so few, each has to come
     ([0, 10, 20], None),  # three are too few to tell
     ([0, 7, 23, 29, 44, 61], None),
     ([0, 10, 20, 31], None),  # four have to be quite even
