@@ -40,7 +40,8 @@ RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), 
                   ("length_bytes", "i8"), ("op", "i1"), ("flags", "i4"), ("cpu", "i2"), ("status", "i2"),
                   ("stream", "i2"), ("burst", "i4"), ("source_row", "i8"), ("target", "i2")]
 
-BLOCK_ROWS = 32768  # the helper reads eight such blocks ahead
+BLOCK_ROWS = 32768
+PLAN_BLOCKS_AHEAD = 8  # that the helper reads of each lane before they are wanted
 MAX_DEPTH = 16384  # of all lanes of a run together
 MAX_LANES = 64
 MAX_THREADS = 64
@@ -135,7 +136,8 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     plan: batches of PLAN_COLUMNS, and of the optional groups above where the first batch has them; or a list of lanes.
     on_rows gets the rows as they complete (RECORD_COLUMNS), not in the order of the plan; on_note the progress
     about twice a second. Both run in the caller's thread. Ctrl-C ends the run in order: what was outstanding is
-    waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt.
+    waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt. One that comes
+    when all is issued stops nothing here: totals["asked_to_stop"] tells whoever has more to do.
     totals["time_limit"] says whether stop_ns left rows unissued, totals["lane_issued"] how many of each lane were, in
     the order of the lanes: of a plan without anchors always its first ones. Neither is an error, and a plan may be
     without end where one of them ends it. Of simulated drives totals["simulated"] has the samples of the first:
@@ -148,7 +150,7 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     with tempfile.TemporaryFile() as complaint:
         helper, feeders = _start(options, plan, complaint, drives)
         try:
-            with _interrupt_ends(helper):
+            with _interrupt_ends(helper) as asked:
                 for feeder in feeders:
                     feeder.start()
                 totals = _collect(helper, on_rows, on_note)
@@ -165,7 +167,7 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     if code or totals is None:
         raise _error(code, said)
     drives.take(totals.get("simulated"))
-    return totals
+    return {**totals, "asked_to_stop": bool(asked)}
 
 
 class _Feeder(threading.Thread):
@@ -257,19 +259,24 @@ def _collect(helper, on_rows, on_note) -> dict:
 
 @contextmanager
 def _interrupt_ends(helper):
-    """The first Ctrl-C asks the helper to end; reading its records goes on undisturbed until they are all here."""
+    """The first Ctrl-C asks the helper to end; reading its records goes on undisturbed until they are all here.
+
+    Gives a list that is not empty once it has come.
+    """
+    asked = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield asked
         return
     before = signal.getsignal(signal.SIGINT)
 
     def ask(number, frame):
+        asked.append(number)
         signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
         helper.send_signal(signal.SIGTERM)
 
     signal.signal(signal.SIGINT, ask)
     try:
-        yield
+        yield asked
     finally:
         signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
 
