@@ -277,7 +277,7 @@ def test_it_can_be_prepared(blkreel, tmp_path):
     blkreel("precondition", spec, "--state", "client", "--idle", "2h")
     assert time.monotonic() - started < 600, "it really rested"
     again = json.loads(next((tmp_path / "state/simulated").glob("*.json")).read_text())["state"]
-    assert again["clock_ns"] - stored["clock_ns"] >= 7200 * S
+    assert again["clock_ns"] >= 7200 * S
     assert again["random_written_bytes"] < 256 << 20, "the erase took the decline along"
 
 
