@@ -62,7 +62,7 @@ def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, pe
     sudo blkreel precondition /dev/loop5 --state full
     """
     target = find_target(device)
-    if target.is_nil and not getattr(target, "is_simulated", False):
+    if target.is_nil and not target.is_simulated:
         raise UsageError(f"{device} is no drive: there is nothing to prepare", "list drives with: blkreel drives")
     of = _trace(target, trace, wanted_map, of_trace) if trace else {}
     if not trace and (wanted_map or of_trace is not None):

@@ -3,6 +3,7 @@
 import json
 from datetime import datetime
 
+from blkreel.cli.telemetry_shown import telemetry_line
 from blkreel.replay import drive_state
 from blkreel.replay.certificate import certificate_lines
 from blkreel.replay.preparation_progress import state_words
@@ -112,6 +113,8 @@ def show_run(account, directory) -> None:
     if account["hazards"]:
         print(f"  hazards: {account['hazards']:,} I/Os met others over the same blocks, as they had not in the trace")
     for line in certificate_lines(account):
+        print(f"  {line}")
+    if line := telemetry_line(account.get("telemetry")):
         print(f"  {line}")
     verdict = account["verdict"]
     print(f"  {verdict['level']}")

@@ -96,7 +96,8 @@ def carry_out(target: Target, plan: Iterable[dict], *, what: str, total_bytes: i
         end = engine(options, plan, take, lambda note: None)
         wait_released(target)
     stopped = end.get("stopped")
-    if stopped == _INTERRUPTED:
+    # Where all was issued already: whoever pressed Ctrl-C wants the steps that follow no more than this one.
+    if stopped == _INTERRUPTED or end.get("asked_to_stop"):
         raise Interrupted(f"{what} {target.path} was interrupted after {format_bytes(effect.done_bytes)}",
                           after_interruption)
     if stopped:

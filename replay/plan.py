@@ -89,6 +89,9 @@ class Plan(ABC):
     drives: tuple[DrivePlan, ...]
     pace: Pace
     idle: IdlePolicy
+    # When the run ends at the latest, whatever is left of the plan; and whether it may end before its plan at all.
+    stop_ns: int | None = None
+    is_open: bool = False
 
     @abstractmethod
     def lanes(self) -> list[Lane]:

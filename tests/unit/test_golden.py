@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from blkreel.traces.check import check
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.telemetry_file import SCHEMA as TELEMETRY_SCHEMA
+from blkreel.traces.telemetry_file import Telemetry, read_file, sensor, write_telemetry
 from blkreel.traces.writer import TraceWriter
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -25,6 +29,17 @@ METADATA = {
     "threads": {"100": {"pid": 100, "comm": "game", "names": ["sh", "game"]}},
     "lost": {"total": 2, "per_cpu": {"1": 2}, "intervals": []},
 }
+
+
+TELEMETRY = Telemetry(
+    {"temperature_c": sensor("C", "hwmon nvme", 1.0), "temperature_c.sensor-1": sensor("C", "hwmon nvme", 1.0),
+     "power_w": sensor("W", "command meter", 2.0, gaps=[(60_000_000_000, 72_500_000_000)], notes=["2 lines of it"]),
+     "throttle_events": sensor("count", "nvme smart-log", missing="nvme is not installed; apt-get install nvme-cli")},
+    {"before": {"media_errors": 0, "temperature_c": 31}, "after": {"media_errors": 1, "temperature_c": 44}},
+    123_456_789_000,
+    {"temperature_c": (np.arange(-1, 99) * 10**9, 31 + np.arange(100) % 7 / 10),
+     "temperature_c.sensor-1": (np.arange(-1, 99) * 10**9, 40.0 + np.arange(100)),
+     "power_w": (np.arange(100) * 500_000_000, np.geomspace(0.001, 1000, 100))})
 
 
 def columns(schema):
@@ -55,7 +70,25 @@ def test_a_file_of_version_1_reads_as_it_was_written(name, schema):
     assert check(trace).warnings[0] == "2 events were lost while capturing"
 
 
+def test_telemetry_of_version_1_reads_as_it_was_written():
+    path = GOLDEN / "telemetry-v1.parquet"
+    assert pq.read_schema(path).names == ["time_ns", "sensor", "value"]
+    assert pq.read_schema(path).equals(TELEMETRY_SCHEMA)
+    found = read_file(path)
+    assert found.epoch_ns == TELEMETRY.epoch_ns and found.smart == TELEMETRY.smart
+    assert list(found.sensors) == list(TELEMETRY.sensors)
+    for name, entry in TELEMETRY.sensors.items():
+        time_ns, value = found.series(name)
+        assert time_ns.tolist() == TELEMETRY.series(name)[0].tolist(), name
+        assert value.tolist() == TELEMETRY.series(name)[1].tolist(), name
+        assert found.sensors[name] == {**entry, "samples": len(value)}
+    rows = pd.read_parquet(path)
+    assert rows["time_ns"].is_monotonic_increasing
+    assert set(rows["sensor"]) == {"temperature_c", "temperature_c.sensor-1", "power_w"}
+
+
 if __name__ == "__main__":
+    write_telemetry(Path(sys.argv[1]) / "telemetry-v1.parquet", TELEMETRY)
     for name, schema, more in (("trace-v1", TRACE_SCHEMA, {}),
                                ("run-v1", RUN_SCHEMA, {"run": {"label": "a", "partial": None}})):
         with TraceWriter(Path(sys.argv[1]) / f"{name}.parquet", schema) as writer:
