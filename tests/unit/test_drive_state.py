@@ -1,6 +1,7 @@
 """What is remembered of a drive: never that less was done to it than was."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -10,6 +11,7 @@ from blkreel.replay import drive_state
 from blkreel.replay.drive_state import DriveState, about_to_write, load, remember_writes, save, words
 from blkreel.replay.extents import Extents
 from blkreel.replay.placed import PlacedBlocks
+from blkreel.replay.states import state_for
 from blkreel.replay.target import find_target
 from blkreel.traces.block_set import BlockSet
 
@@ -150,6 +152,21 @@ def test_spans_cover_what_lies_in_them():
     spoilt = DriveState(name="data", spans=[[0, MIB]], discarded_since_bytes=1)
     assert not spoilt.covers_blocks(blocks((0, 1)))
     assert DriveState(name="full", filled_bytes=2 * MIB).covers_blocks(blocks((1, 2)))
+
+
+def test_a_drive_that_needs_no_other_preparation():
+    full = state_for("full", 64 * MIB, 512, seed=1)
+    random = {"compressible_percent": 0, "duplicates_percent": 0}
+    state = DriveState(name="full", identity=json.loads(json.dumps(full.identity)), payload=random)
+    assert state.is_as_prepared(full.identity, random)
+    assert state.is_as_prepared(state_for("full", 64 * MIB, 512, seed=2).identity, random), "as good as any"
+    assert not state.is_as_prepared(state_for("op25", 64 * MIB, 512, seed=1).identity, random)
+    assert not state.is_as_prepared(full.identity, {**random, "duplicates_percent": 5})
+    one, other = (state_for("data", 64 * MIB, 512, seed=1, spans=[(0, end)]).identity for end in (MIB, 2 * MIB))
+    data = DriveState(name="data", identity=one, payload=random)
+    assert data.is_as_prepared(one, random) and not data.is_as_prepared(other, random)
+    assert not replace(state, since=[a_run(1)]).is_as_prepared(full.identity, random)
+    assert not replace(state, name=None).is_as_prepared(full.identity, random)
 
 
 def test_the_record_of_an_earlier_version_is_understood(target):
