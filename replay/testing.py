@@ -21,7 +21,7 @@ from .rest import rest
 from .rule_stream import stream_of
 from .run import Replay
 from .run_directory import RunDirectory
-from .states import STATES, State, state_for
+from .states import State, state_for
 from .steady import is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
@@ -165,9 +165,8 @@ class Testing:
 
     def _is_kept(self, known, state) -> bool:
         """Whether the drive is in that state already, and nothing has come over it since."""
-        payload = self.payload.account() if state.filled_bytes else None
-        return (state.name in STATES and (known.name, known.scale, known.payload) == (state.name, state.scale, payload)
-                and not known.written_since_bytes and not known.discarded_since_bytes)
+        payload = self.payload.account() if state.filled.bytes else None
+        return known.is_as_prepared(state.identity, payload) and not drive_state.written_by_others(self.target, known)
 
     def _measure(self, record: StepRecord) -> dict:
         step = record.step
