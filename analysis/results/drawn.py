@@ -34,6 +34,11 @@ def lines(series: dict) -> tuple[list[dict], str]:
     return [{**line, "y": [y / scale for y in line["y"]]} for line in drawn if line["x"]], unit
 
 
+def by_op(series: dict) -> bool:
+    """Whether its lines are reads and writes."""
+    return {line["name"] for line in series["lines"]} <= {"reads", "writes"}
+
+
 def chart(series: dict) -> dict | None:
     """A Vega-Lite specification; None where there is nothing to draw."""
     drawn, unit = lines(series)
@@ -42,6 +47,8 @@ def chart(series: dict) -> dict | None:
     values = [{"line": line["name"], "x": x, "y": y}
               for line in drawn for x, y in zip(line["x"], line["y"], strict=True)]
     names = [line["name"] for line in drawn]
+    # Rates are of the bin that begins there.
+    shape = {"interpolate": "step-after"} if series["x"]["title"] == "time" and unit != "°C" else {}
     legend = alt.Legend(orient="top", columns=0, symbolStrokeWidth=2) if len(names) > 1 else None
     doubling = series["x"]["title"] in _DOUBLING
     spans = doubling and min(value["x"] for value in values) > 0
@@ -52,12 +59,17 @@ def chart(series: dict) -> dict | None:
         x = x.scale(type="log", base=2, nice=False).axis(values=ticks, labelExpr=label, grid=False)
     else:
         x = x.scale(nice=False, zero=False).axis(grid=False)
-    base = alt.Chart(alt.Data(values=values)).encode(
-        x=x, y=alt.Y("y:Q", title=_titled(series["y"]["title"], unit)).axis(tickCount=5, format=",~r"),
+    plain = alt.Chart(alt.Data(values=values)).encode(
+        x=x, y=alt.Y("y:Q", title=_titled(series["y"]["title"], unit)).axis(tickCount=5, format=",~r"))
+    base = plain.encode(
         color=alt.Color("line:N", title=None, legend=legend).scale(domain=names),
         strokeDash=alt.StrokeDash("line:N", title=None, legend=legend).scale(domain=names, range=DASHES))
-    layers = [base.mark_line(strokeWidth=1.4)]
-    if max(len(line["x"]) for line in drawn) <= _FEW:
+    layers = [base.mark_line(strokeWidth=1.4, **shape)]
+    if by_op(series):
+        # In the colours that reads and writes have on every page, reads in front.
+        layers = [plain.mark_line(strokeWidth=1.4, style=name, **shape).transform_filter(alt.datum.line == name)
+                  for name in ("writes", "reads") if name in names]
+    elif max(len(line["x"]) for line in drawn) <= _FEW:
         layers.append(base.mark_point(size=36, filled=True, opacity=1).encode(
             strokeDash=alt.Undefined, tooltip=[alt.Tooltip("line:N", title="of"), alt.Tooltip("x:Q", title="at"),
                                                alt.Tooltip("y:Q", title=unit or "is", format=".4~g")]))

@@ -2,7 +2,7 @@
 
 from .. import numbers
 from ..page import Drawing, render
-from .drawn import chart, lines
+from .drawn import by_op, chart, lines
 from .shown import drive_line, parameter_words, shown
 
 
@@ -14,7 +14,7 @@ def results_page(document: dict) -> str:
         if spec is not None:
             of_series, unit = lines(series)
             drawn.append({"chart": drawing.add(f"series-{index}", spec), "title": series["title"],
-                          "x": series["x"], "y": {**series["y"], "unit": unit},
+                          "by_op": by_op(series), "x": series["x"], "y": {**series["y"], "unit": unit},
                           "lines": [{**line, "points": [(numbers.digits(x) if isinstance(x, float) else f"{x:,}",
                                                          numbers.digits(y))
                                                         for x, y in zip(line["x"], line["y"], strict=True)]}
