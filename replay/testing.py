@@ -212,8 +212,8 @@ def check_traces(steps: list[TestStep], target: Target) -> None:
 
 def trace_plan(trace: str, idle: str, pace: str, wanted_map: str | None, target: Target):
     return plan_trace(open_trace(trace), target, pace=parse_pace(pace, target.drive), stream_paces={},
-                      idle=parse_idle(idle), wanted_map=parse_map(wanted_map or None), device=None, prefill=True, threads=1,
-                      on_rows=lambda rows: None)
+                      idle=parse_idle(idle), wanted_map=parse_map(wanted_map or None), device=None, prefill=True,
+                      threads=1, on_rows=lambda rows: None)
 
 
 def check_states(steps: list[TestStep], target: Target, erase: str) -> None:
