@@ -10,6 +10,7 @@ from pathlib import Path
 
 from blkreel.capture import helper as capture_helper
 from blkreel.cli.check_result import Check
+from blkreel.cli.checks_sensors import sensors
 from blkreel.cli.checks_sources import all_sources
 from blkreel.replay import engine
 from blkreel.traces.errors import BlkreelError
@@ -25,7 +26,7 @@ def all_checks(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> lis
     """Every check, in the order a user should mend them."""
     return [root(), privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(),
             locked_memory(), io_uring(proc), processors(), clock(sys_root), *all_sources(proc, sys_root),
-            loop_devices(), *programs()]
+            loop_devices(), *sensors(sys_root), *programs()]
 
 
 def root() -> Check:

@@ -8,7 +8,8 @@ import click
 
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
-from blkreel.cli.replay_shown import paced, show_plan, show_run
+from blkreel.cli.replay_shown import paced, show_plan, show_run, state_lines
+from blkreel.cli.telemetry_options import telemetry_options
 from blkreel.replay import calibrate, safety
 from blkreel.replay.idle import parse_idle
 from blkreel.replay.mapping import parse_map
@@ -52,12 +53,13 @@ MAX_THREADS = 64
 @click.option("--device", type=int, metavar="N", help="Which device of a trace that holds several.")
 @click.option("--seed", default=1, show_default=True, help="Of the data that is written.")
 @payload
+@telemetry_options
 @click.option("--polled", is_flag=True, help="Look for completions at the drive instead of waiting for interrupts.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
 @force
 @as_json
 def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed,
-            compressible, duplicates, polled, dry_run, force, as_json):
+            compressible, duplicates, telemetry, polled, dry_run, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -99,8 +101,10 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     warning = calibrate.warning_for(plan.total_ios, plan.duration_ns)
     if warning:
         print(f"blkreel: warning: {warning}", file=sys.stderr)
+    for line in state_lines(plan.targets):
+        print(f"blkreel: {line}", file=sys.stderr)
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
-                     Payload(compressible, duplicates), polled, last_use=True).run()
+                     Payload(compressible, duplicates), polled, last_use=True, telemetry=telemetry).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from blkreel import __version__
 
 from .target import Target
+from .telemetry.ancestry import ancestors
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
@@ -34,7 +35,7 @@ def link_of(disk: Path) -> dict | None:
     """PCIe speed and width of an NVMe drive's link, and the most that drive and slot both support."""
     if not disk.name.startswith("nvme"):
         return None
-    device = next((up for up in disk.resolve().parents if (up / "current_link_speed").exists()), None)
+    device = next((up for up in ancestors(disk) if (up / "current_link_speed").exists()), None)
     if device is None:
         return None
     slot = device.parent

@@ -25,7 +25,7 @@ class HostCounters:
 
 
 def read_counters(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> HostCounters:
-    return HostCounters(_steal_ns(proc), _throttled(sys_root), _waited_ns(proc))
+    return HostCounters(_steal_ns(proc), throttled(sys_root), _waited_ns(proc))
 
 
 def _steal_ns(proc):
@@ -36,8 +36,10 @@ def _steal_ns(proc):
         return 0
 
 
-def _throttled(sys_root):
-    """Per core: its own count and that of its package, which every core of it repeats; the greatest is enough."""
+def throttled(sys_root: Path) -> int | None:
+    """How often heat has slowed a processor down since the start; None where they do not tell.
+
+    Per core: its own count and that of its package, which every core of it repeats; the greatest is enough."""
     counts = []
     for path in (sys_root / "devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/*_throttle_count"):
         try:

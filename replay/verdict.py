@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from blkreel.traces.units import format_bytes, format_ns
 
+from . import health
 from .certificate import CAUSES, causes_of, causes_text
 from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS
+from .simulated_spec import MODEL as SIMULATED
 
 LEVELS = ("valid", "qualified", "invalid")
 
@@ -26,7 +28,10 @@ def judge(run: dict) -> dict:
 def _invalid(run) -> Iterator[str]:
     if run["partial"]:
         yield f"the run is partial: {run['partial']}"
-    if (run.get("drive") or {}).get("kind") == "nil":
+    drive = run.get("drive") or {}
+    if drive.get("model") == SIMULATED:
+        yield "the drive was simulated: the figures are those of its model"
+    elif drive.get("kind") == "nil":
         yield "there was no drive: what was measured is this machine and blkreel"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
@@ -49,6 +54,7 @@ def _invalid(run) -> Iterator[str]:
     yield from _link(run["environment"].get("link"))
     for drive in (run.get("drives") or [])[1:]:
         yield from _link(drive["link"])
+    yield from health.invalid(run.get("telemetry"), run["environment"].get("link"))
     yield from _late(run)
     yield from _held_up(run)
 
@@ -133,4 +139,4 @@ def _qualified(run) -> Iterator[str]:
     yield from _disturbed(run)
     if run["foreign_ios"] is None:
         yield "foreign I/O could not be counted on this kind of target"
-    yield "power was not measured"
+    yield from health.qualified(run.get("telemetry"), run["wall_ns"])
