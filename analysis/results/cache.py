@@ -8,7 +8,7 @@ from .. import numbers
 from ..summary import mb_per_s
 from .change_point import FEWEST, SLOWER, Change, find_change
 from .directory import Runs, Test, arrays
-from .parts import Content, over_repeats, ratio, series, table, with_spread
+from .parts import Content, by_state, in_state, over_repeats, ratio, series, table, with_spread
 from .sensors import sensors_of
 from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 
@@ -101,27 +101,29 @@ def _measure(step, trace):
 
 
 def content(test: Test, runs: Runs) -> Content:
-    """Labels: rest_ns (before the fill; 0 for the first), repeat."""
+    """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
     found = runs.measured(ROLE, _measure)
-    groups = {}
-    for step, each in found:
-        groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
-    shown = Content(method=[*METHOD, energy_note([each.sums for _, each in found])])
-    fresh = _first(groups.get(0, []))
-    rows = [_row(rest_ns, groups[rest_ns], fresh) for rest_ns in sorted(groups)]
-    shown.figures = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"] if rows else None}
-    shown.tables = [table("Fast part, by the rest before it", _COLUMNS, rows)]
-    for rest_ns in sorted(groups):
-        each = groups[rest_ns][0]
-        if not len(each.samples):
-            continue
-        title = "Writing, fresh" if rest_ns == 0 else f"Writing, after a rest of {numbers.setting(rest_ns)}"
-        whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
-        shown.series.append(series(
-            f"{title}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
-            [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
-              (whole * (1000 / each.width_ns)).tolist())]))
+    shown = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.sums for _, each in found])])
+    for state, own in by_state(found).items():
+        groups = {}
+        for step, each in own:
+            groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
+        fresh = _first(groups.get(0, []))
+        rows = [_row(rest_ns, groups[rest_ns], fresh) for rest_ns in sorted(groups)]
+        shown.figures["states"][state] = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"]}
+        shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))
+        shown.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
+                         if len(groups[rest_ns][0].samples)]
     return shown
+
+
+def _rate(state, rest_ns, each: Measured):
+    title = "First fill" if rest_ns == 0 else f"After a rest of {numbers.setting(rest_ns)}"
+    whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
+    return series(
+        f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
+        [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
+          (whole * (1000 / each.width_ns)).tolist())])
 
 
 def _first(repeats):

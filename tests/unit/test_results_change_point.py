@@ -114,8 +114,8 @@ def fills(tmp_path):
 
 def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
     document = results_of(fills(tmp_path))
-    fresh, rested, without = document["figures"]["fills"]
-    assert document["figures"]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
+    fresh, rested, without = document["figures"]["states"][""]["fills"]
+    assert document["figures"]["states"][""]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
     assert fresh["before_mb_s"] == pytest.approx(8000) and fresh["after_mb_s"] == pytest.approx(1000)
     assert rested["fast_bytes"] == 60 * MIB and rested["of_first"] == pytest.approx(0.6)
     assert without["fast_bytes"] is None and without["after_mb_s"] is None
