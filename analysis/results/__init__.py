@@ -5,7 +5,7 @@ from collections.abc import Callable
 from blkreel import __version__
 from blkreel.traces.errors import TraceError
 
-from . import cache, consistency, depths, mixed_burst, mixes, qd1, trace, trim
+from . import cache, consistency, depths, mixed_burst, mixes, qd1, rounds, trace, trim
 from .directory import Runs, is_test, load
 from .judge import judge
 
@@ -19,6 +19,7 @@ REPORTS = {
     "consistency": consistency.content,
     "depths": depths.content,
     "qd1": qd1.content,
+    "rounds": rounds.content,
     "trim": trim.content,
     "cache": cache.content,
     "trace": trace.content,
@@ -38,6 +39,7 @@ def results_of(directory, on_step: Callable[[int, int], None] = lambda done, tot
         raise TraceError(f"{directory} wants the report {name!r}, which this blkreel does not know", "update blkreel")
     runs = Runs(test, on_step)
     content = REPORTS[name](test, runs)
+    runs.open_rest()
     told = test.told
     return {
         "version": VERSION, "kind": "test", "blkreel": __version__,
@@ -46,7 +48,7 @@ def results_of(directory, on_step: Callable[[int, int], None] = lambda done, tot
         "drive": told.get("drive") or {}, "label": told.get("label"),
         "started_at": told.get("started_at"), "ended_at": told.get("ended_at"), "seed": told.get("seed"),
         "verdict": judge(test, runs, content),
-        "parameters": told.get("parameters") or {},
+        "parameters": told.get("parameters") or {}, "parameters_shown": told.get("shown") or {},
         "figures": content.figures, "tables": content.tables, "series": content.series,
         "method": [list(each) for each in content.method],
         "missing": runs.missing(),

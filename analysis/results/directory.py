@@ -112,16 +112,29 @@ class Runs:
             self._on_step(len(self.opened) + len(self.unread), self._total)
         return found
 
+    def open_rest(self) -> None:
+        """Read the account of each run that no figure is of: the verdict on the test is on these too."""
+        for step in self.test.steps:
+            if step.is_measured and step.id not in self.opened and step.id not in self.unread:
+                try:
+                    self.opened[step.id] = open_trace(step.directory).metadata
+                except BlkreelError as error:
+                    self.unread[step.id] = str(error)
+                self._on_step(len(self.opened) + len(self.unread), self._total)
+
     def missing(self) -> list[dict]:
-        """Steps that should have been measured and were not: waiting, failed, unreadable. Also states that failed."""
+        """Steps that should have been measured and were not: waiting, failed, unreadable. Also states that failed.
+
+        Rounds that were skipped because those before them were steady are not missing.
+        """
         gone = []
         for step in self.test.steps:
             why = self.unread.get(step.id)
             if step.status == "failed":
                 why = step.error or "failed"
-            elif step.status != "done":
+            elif step.status not in ("done", "skipped"):
                 why = "not done yet"
-            elif step.do in MEASURING and step.directory is None:
+            elif step.status == "done" and step.do in MEASURING and step.directory is None:
                 why = "it left no records"
             if why:
                 gone.append({"step": step.id, "title": step.title, "status": step.status, "why": why})
