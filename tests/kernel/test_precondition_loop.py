@@ -198,6 +198,16 @@ def test_words_that_do_not_go_together(blkreel, loop_drive, reads, words):
     assert counted(drive) == before
 
 
+def test_a_state_that_cannot_be_remembered(blkreel, loop_drive):
+    """Before anything is written: what nobody remembers would be lost on the next replay."""
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    result = blkreel("precondition", drive, "--state", "full", env={"BLKREEL_STATE_DIR": "/proc/nowhere"}, check=False)
+    assert result.returncode == 1
+    assert "cannot remember the state of" in result.stderr and "export BLKREEL_STATE_DIR=DIR" in result.stderr
+    assert counted(drive) == before
+
+
 def test_what_others_write_is_told(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
     blkreel("precondition", drive, "--state", "full")
