@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.steady import ROUNDS, Steadiness, is_steady
 from blkreel.traces.units import format_bytes
 
 from . import drive_state, erase, preparation_progress
@@ -18,7 +19,6 @@ from .preparation_progress import Noted, Record
 from .rest import rest
 from .safety import held
 from .states import State
-from .steady import ROUNDS, Steadiness, is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
 from .time_left import TimeLeft

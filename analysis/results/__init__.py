@@ -39,6 +39,7 @@ def results_of(directory, on_step: Callable[[int, int], None] = lambda done, tot
         raise TraceError(f"{directory} wants the report {name!r}, which this blkreel does not know", "update blkreel")
     runs = Runs(test, on_step)
     content = REPORTS[name](test, runs)
+    runs.open_rest()
     told = test.told
     return {
         "version": VERSION, "kind": "test", "blkreel": __version__,
@@ -47,7 +48,7 @@ def results_of(directory, on_step: Callable[[int, int], None] = lambda done, tot
         "drive": told.get("drive") or {}, "label": told.get("label"),
         "started_at": told.get("started_at"), "ended_at": told.get("ended_at"), "seed": told.get("seed"),
         "verdict": judge(test, runs, content),
-        "parameters": told.get("parameters") or {},
+        "parameters": told.get("parameters") or {}, "parameters_shown": told.get("shown") or {},
         "figures": content.figures, "tables": content.tables, "series": content.series,
         "method": [list(each) for each in content.method],
         "missing": runs.missing(),

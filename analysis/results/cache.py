@@ -8,13 +8,14 @@ from .. import numbers
 from ..summary import mb_per_s
 from .change_point import FEWEST, SLOWER, Change, find_change
 from .directory import Runs, Test, arrays
-from .parts import Content, over_repeats, ratio, series, table, with_spread
+from .parts import Content, by_state, in_state, over_repeats, ratio, series, table, with_spread
 from .sensors import sensors_of
 from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 
 ROLE = "fill"
 SAMPLE_NS = 500_000_000
 MOST_SAMPLES = 2000
+ALIKE = 0.2
 MOST_PIECES = 1 << 22
 
 
@@ -101,39 +102,51 @@ def _measure(step, trace):
 
 
 def content(test: Test, runs: Runs) -> Content:
-    """Labels: rest_ns (before the fill; 0 for the first), repeat."""
+    """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
     found = runs.measured(ROLE, _measure)
-    groups = {}
-    for step, each in found:
-        groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
-    shown = Content(method=[*METHOD, energy_note([each.sums for _, each in found])])
-    fresh = _first(groups.get(0, []))
-    rows = [_row(rest_ns, groups[rest_ns], fresh) for rest_ns in sorted(groups)]
-    shown.figures = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"] if rows else None}
-    shown.tables = [table("Fast part, by the rest before it", _COLUMNS, rows)]
-    for rest_ns in sorted(groups):
-        each = groups[rest_ns][0]
-        if not len(each.samples):
-            continue
-        title = "Writing, fresh" if rest_ns == 0 else f"Writing, after a rest of {numbers.setting(rest_ns)}"
-        whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
-        shown.series.append(series(
-            f"{title}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
-            [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
-              (whole * (1000 / each.width_ns)).tolist())]))
+    shown = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.sums for _, each in found])])
+    for state, own in by_state(found).items():
+        groups = {}
+        for step, each in own:
+            groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
+        rows = [_row(rest_ns, groups[rest_ns], groups.get(0, [])) for rest_ns in sorted(groups)]
+        shown.figures["states"][state] = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"]}
+        shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))
+        shown.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
+                         if len(groups[rest_ns][0].samples)]
     return shown
 
 
-def _first(repeats):
+def _rate(state, rest_ns, each: Measured):
+    title = "First fill" if rest_ns == 0 else f"After a rest of {numbers.setting(rest_ns)}"
+    whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
+    return series(
+        f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
+        [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
+          (whole * (1000 / each.width_ns)).tolist())])
+
+
+def _fast_bytes(repeats):
     return over_repeats("value", [each.fast_bytes for each in repeats])["value"] if repeats else None
 
 
-def _row(rest_ns, repeats: list[Measured], fresh):
+def _unchanged(each: Measured, first: list[Measured]):
+    """Why there is no size: and, where the first fill tells what is fast and slow, which of them all of this was."""
+    told, known = "", [one for one in first if one.change.at is not None]
+    if known and each.sums.mb_s:
+        for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
+            if abs(each.sums.mb_s - speed) <= ALIKE * speed:
+                told = f", all of it was {what}"
+    return f"no change found{told}: {each.change.why}"
+
+
+def _row(rest_ns, repeats: list[Measured], first: list[Measured]):
     powers = [each.sums.power_figures() for each in repeats]
     why = dict(next((power["why"] for power in powers if "why" in power), {}))
-    gone = next((each.change.why for each in repeats if each.change.at is None), None)
+    gone = next((each for each in repeats if each.change.at is None), None)
     if gone is not None:
-        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), f"no change found: {gone}")
+        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, first))
+    fresh = _fast_bytes(first)
     fast = over_repeats("fast_bytes", [each.fast_bytes for each in repeats])
     return {"rest_ns": rest_ns, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,
             **over_repeats("before_mb_s", [each.before_mb_s for each in repeats]),

@@ -1,7 +1,7 @@
 """depth-sweep-read and depth-sweep-write: what each queue depth gains, and what it costs."""
 
 from .directory import Runs, Test
-from .parts import Content, over_repeats, ratio, series, table, with_spread
+from .parts import Content, by_state, in_state, over_repeats, ratio, series, table, with_spread
 from .tally import POWER_COLUMNS, Tally, energy_note, tally
 
 ROLE = "depth"
@@ -11,48 +11,68 @@ LITTLE_LIMIT = 0.01
 
 
 def content(test: Test, runs: Runs) -> Content:
-    """Labels: depth, repeat."""
+    """Labels: state, depth, repeat."""
+    found = runs.measured(ROLE, tally)
+    shown, off = Content(figures={"states": {}}), set()
+    for state, own in by_state(found).items():
+        rows, figures = sweep(test, state, own)
+        shown.figures["states"][state] = figures
+        shown.tables += sweep_tables(state, rows, figures)
+        shown.series += sweep_series(state, rows)
+        for row in rows:
+            if row["little"] is not None and abs(row["little"] - 1) > LITTLE_LIMIT:
+                off.add(row["depth"])
+    little = "It is within 1 % of that at each depth here."
+    if off:
+        little = (f"It is off by more than 1 % at depth {', '.join(map(str, sorted(off)))}: the queue was not kept "
+                  "full, or the step was too short for it.")
+    shown.method = [*METHOD, energy_note([sums for _, sums in found]), ("Little's law", _LITTLE + little)]
+    return shown
+
+
+def sweep(test: Test, state: str, found: list) -> tuple[list[dict], dict]:
+    """(a row for each depth, the figures) of the steps of one state."""
     groups = {}
-    for step, sums in runs.measured(ROLE, tally):
+    for step, sums in found:
         groups.setdefault(step.labels["depth"], []).append(sums)
     rows = [_row(depth, groups[depth]) for depth in sorted(groups)]
-    enough = lowest_enough([(row["depth"], row["mb_s"]) for row in rows])
+    wanted = {step.labels["depth"] for step in test.steps
+              if step.role == ROLE and str(step.labels.get("state", "")) == state}
     maxima = [row["max_ns"] for row in rows if row["max_ns"] is not None]
-    mean_of_maxima_ns = sum(maxima) / len(maxima) if maxima else None
-    wanted = {step.labels["depth"] for step in test.steps if step.role == ROLE}
-    shown = Content(method=[*METHOD, energy_note([sums for repeats in groups.values() for sums in repeats])])
-    shown.figures = {
+    return rows, {
         "depths": {str(row["depth"]): {key: value for key, value in row.items() if key not in ("depth", "why")}
                    for row in rows},
-        "mean_of_maxima_ns": mean_of_maxima_ns,
+        "mean_of_maxima_ns": sum(maxima) / len(maxima) if maxima else None,
         "best_mb_s": max((row["mb_s"] for row in rows if row["mb_s"] is not None), default=None),
         # Of a sweep that lacks a depth, the best may be the missing one.
-        "lowest_depth_with_95_percent": enough if wanted == set(groups) else None,
+        "lowest_depth_with_95_percent":
+            lowest_enough([(row["depth"], row["mb_s"]) for row in rows]) if wanted == set(groups) else None,
     }
-    shown.tables = [table("By queue depth", _COLUMNS, rows)]
+
+
+def sweep_tables(state: str, rows: list[dict], figures: dict):
+    """What sweep() gave, as tables of the document."""
+    yield table(in_state("By queue depth", state), _COLUMNS, rows)
     apart = [row for row in rows if row["depth"] in APART]
     if apart:
-        shown.tables.append(table("Depth " + " and ".join(str(row["depth"]) for row in apart),
-                                  [column for column in _COLUMNS if column[0] in _APART_COLUMNS], apart))
-    why = {} if wanted == set(groups) else {"lowest_depth": "depths are missing"}
-    shown.tables.append(table("Of the sweep", [
+        yield table(in_state("Depth " + " and ".join(str(row["depth"]) for row in apart), state),
+                    [column for column in _COLUMNS if column[0] in _APART_COLUMNS], apart)
+    lowest = figures["lowest_depth_with_95_percent"]
+    yield table(in_state("Of the sweep", state), [
         ("lowest_depth", f"Lowest depth with {ENOUGH_PERCENT} % of the best throughput", ""),
         ("best_mb_s", "Best throughput", "MB/s"), ("mean_of_maxima_ns", "Mean of the maxima", "ns")],
-        [{"lowest_depth": shown.figures["lowest_depth_with_95_percent"], "best_mb_s": shown.figures["best_mb_s"],
-          "mean_of_maxima_ns": mean_of_maxima_ns, "why": why}]))
+        [{"lowest_depth": lowest, "best_mb_s": figures["best_mb_s"], "mean_of_maxima_ns": figures["mean_of_maxima_ns"],
+          "why": {} if lowest is not None else {"lowest_depth": "depths are missing"}}])
+
+
+def sweep_series(state: str, rows: list[dict]):
+    """The rows of sweep(), as series of the document."""
     depths = [row["depth"] for row in rows]
-    if rows:
-        shown.series = [
-            series("Throughput by queue depth", ("queue depth", ""), ("Throughput", "MB/s"),
-                   [("throughput", depths, [row["mb_s"] for row in rows])]),
-            series("Latency by queue depth", ("queue depth", ""), ("Latency", "ns"),
-                   [("mean", depths, [row["mean_ns"] for row in rows]),
-                    ("maximum", depths, [row["max_ns"] for row in rows])])]
-    off = [row["depth"] for row in rows if row["little"] is not None and abs(row["little"] - 1) > LITTLE_LIMIT]
-    shown.method.append(("Little's law", _LITTLE + (
-        f"It is off by more than 1 % at depth {', '.join(map(str, off))}: the queue was not kept full, or the step was "
-        "too short for it." if off else "It is within 1 % of that at each depth here.")))
-    return shown
+    yield series(in_state("Throughput by queue depth", state), ("queue depth", ""), ("Throughput", "MB/s"),
+                 [("throughput", depths, [row["mb_s"] for row in rows])])
+    yield series(in_state("Latency by queue depth", state), ("queue depth", ""), ("Latency", "ns"),
+                 [("mean", depths, [row["mean_ns"] for row in rows]),
+                  ("maximum", depths, [row["max_ns"] for row in rows])])
 
 
 def _row(depth, repeats: list[Tally]):

@@ -112,6 +112,16 @@ class Runs:
             self._on_step(len(self.opened) + len(self.unread), self._total)
         return found
 
+    def open_rest(self) -> None:
+        """Read the account of each run that no figure is of: the verdict on the test is on these too."""
+        for step in self.test.steps:
+            if step.is_measured and step.id not in self.opened and step.id not in self.unread:
+                try:
+                    self.opened[step.id] = open_trace(step.directory).metadata
+                except BlkreelError as error:
+                    self.unread[step.id] = str(error)
+                self._on_step(len(self.opened) + len(self.unread), self._total)
+
     def missing(self) -> list[dict]:
         """Steps that should have been measured and were not: waiting, failed, unreadable. Also states that failed.
 

@@ -11,7 +11,17 @@ from ..metrics import RUN_COLUMNS, SECOND_NS, MetricsAccumulator, Partial
 from ..summary import KEPT_UP_SHARE, figures, mb_per_s
 from ..timeline import Timeline
 from .directory import Runs, Test, arrays
-from .parts import Content, geometric_mean, over_repeats, ratio, series, table, with_spread
+from .parts import (
+    Content,
+    by_state,
+    geometric_mean,
+    in_state,
+    over_repeats,
+    ratio,
+    series,
+    table,
+    with_spread,
+)
 from .sensors import sensors_of
 from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 
@@ -109,33 +119,39 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict], end_ns: int | 
 
 
 def content(test: Test, runs: Runs) -> Content:
-    """Roles mixed and baseline, label repeat."""
-    found = {role: {step.repeat: (step, each) for step, each in runs.measured(role, _measure)}
-             for role in (MIXED, BASELINE)}
+    """Roles mixed and baseline, labels state, repeat."""
+    found = {role: by_state(runs.measured(role, _measure)) for role in (MIXED, BASELINE)}
+    everything = [each.sums for states in found.values() for own in states.values() for _, each in own]
+    shown = Content(figures={"states": {}}, method=[*METHOD, energy_note(everything)])
+    for state in dict.fromkeys(state for states in found.values() for state in states):
+        _add_state(shown, state, {role: {step.repeat: (step, each) for step, each in found[role].get(state, [])}
+                                  for role in found})
+    return shown
+
+
+def _add_state(shown, state, found):
     mixed, baseline = found[MIXED], found[BASELINE]
-    shown = Content(method=[*METHOD, energy_note([each.sums for own in found.values() for _, each in own.values()])])
     rows = [row for repeat, (_, each) in sorted(mixed.items()) for row in _burst_rows(repeat, each, baseline)]
-    shown.figures = {role: _role_figures([each for _, each in own.values()]) for role, own in found.items() if own}
+    figures = {role: _role_figures([each for _, each in own.values()]) for role, own in found.items() if own}
     slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
-    shown.figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
-    shown.figures["writer"] = [{"repeat": repeat, **each.keep_up} for repeat, (_, each) in sorted(mixed.items())]
-    shown.tables = [
-        table("Reads, writes and the wait", _SUMMARY, _summary_rows(shown.figures)),
-        table("Share of waiting", _WAITING, _waiting_rows(shown.figures)),
-        table("Writer", _WRITER, shown.figures["writer"]),
-        table("Read bursts", _BURSTS, rows),
-    ]
+    figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
+    figures["writer"] = [{"repeat": repeat, **each.keep_up} for repeat, (_, each) in sorted(mixed.items())]
+    shown.figures["states"][state] = figures
+    for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
+                                  ("Share of waiting", _WAITING, _waiting_rows(figures)),
+                                  ("Writer", _WRITER, figures["writer"]), ("Read bursts", _BURSTS, rows)):
+        shown.tables.append(table(in_state(title, state), columns, those))
     for repeat, (step, each) in sorted(mixed.items()):
         if each.keep_up["state"] == "fell behind":
             where = f" in repeat {repeat}" if len(mixed) > 1 else ""
             late, count = each.keep_up["late_bursts"], each.keep_up["bursts"]
             shown.reasons.append({"level": "qualified", "steps": [step.id], "text": (
-                f"writer fell behind{where}: {late} of {count} write bursts had not ended when the next was due")})
+                f"writer fell behind{where}: {late} of {count} write bursts had "
+                "not ended when the next was due")})
     for role, own in found.items():
         if own:
             repeat = min(own)
-            shown.series.append(_timeline(f"Over time, {role}", own[repeat][1].timeline))
-    return shown
+            shown.series.append(_timeline(in_state(f"Over time, {role}", state), own[repeat][1].timeline))
 
 
 def _burst_rows(repeat, each, baseline):

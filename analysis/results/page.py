@@ -19,7 +19,9 @@ def results_page(document: dict) -> str:
                                                          numbers.digits(y))
                                                         for x, y in zip(line["x"], line["y"], strict=True)]}
                                     for line in of_series]})
-    parameters = [(name.replace("_", " "), parameter_words(value)) for name, value in document["parameters"].items()]
+    shown_as = document["parameters_shown"]
+    parameters = [(name.replace("_", " "), shown_as.get(name) or parameter_words(value))
+                  for name, value in document["parameters"].items()]
     return render("test.html.j2", drawing, doc={**document, "kind": "report"}, title=document["title"],
                   drive=drive_line(document), tables=[shown(table) for table in document["tables"] if table["rows"]],
                   drawn=drawn, parameters=parameters)

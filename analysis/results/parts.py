@@ -42,6 +42,19 @@ def _shortened(value, digits):
     return value if value is None or isinstance(value, int) else float(f"{float(value):.{digits}g}")
 
 
+def by_state(found: list) -> dict[str, list]:
+    """(step, what was measured) by the label `state` of the step: states are never pooled, as repeats are."""
+    states = {}
+    for step, measured in found:
+        states.setdefault(str(step.labels.get("state", "")), []).append((step, measured))
+    return states
+
+
+def in_state(title: str, state: str) -> str:
+    """A title that says of which state its table or chart is."""
+    return f"{title}, state {state}" if state else title
+
+
 def over_repeats(key: str, values: list) -> dict:
     """{key: geometric mean, key_smallest, key_largest} of one figure over repeats; of one repeat, its value alone."""
     if len(values) == 1:

@@ -10,6 +10,7 @@ from .sensors import sensors_of
 from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 
 ROLE = "trace"
+FULL, EMPTY = "full", ("empty", "fresh")
 P99 = (99, 100)
 
 
@@ -76,10 +77,13 @@ def _latency(values: ValueCounts):
 
 
 def _full_over_empty(states):
-    if not {"full", "empty"} <= set(states):
+    pair = next(((full, empty) for full in states for empty in states
+                 for other in EMPTY if full.startswith(FULL) and empty == other + full.removeprefix(FULL)), None)
+    if pair is None:
         return {}
-    full, empty = states["full"], states["empty"]
-    return {"data_rate": ratio(full["data_rate_mb_s"], empty["data_rate_mb_s"]),
+    full, empty = states[pair[0]], states[pair[1]]
+    return {"of": f"{pair[0]} / {pair[1]}",
+            "data_rate": ratio(full["data_rate_mb_s"], empty["data_rate_mb_s"]),
             **{f"{kind}_mean": ratio(full[kind]["mean_ns"], empty[kind]["mean_ns"])
                for kind in ("all", "reads", "writes")}}
 
@@ -89,7 +93,7 @@ _RATES = [("state", "State", ""), *with_spread([
     ("busy_ns", "Busy", "ns"), ("energy_j", "Energy", "J"), *POWER_COLUMNS]), ("n", "n", "")]
 _LATENCY = [("state", "State", ""), ("of", "Of", ""), ("mean_ns", "Latency, mean", "ns"), ("p99_ns", "p99", "ns"),
             ("max_ns", "maximum", "ns"), ("ops", "I/Os", "")]
-_RATIOS = [("data_rate", "Average data rate", ""), ("all_mean", "Mean latency, all", ""),
+_RATIOS = [("of", "States", ""), ("data_rate", "Average data rate", ""), ("all_mean", "Mean latency, all", ""),
            ("reads_mean", "of reads", ""), ("writes_mean", "of writes", "")]
 
 METHOD = [

@@ -45,7 +45,7 @@ def mixed_burst(tmp_path, took_ns=SECOND, streams=(WRITER,), mixed_cost=(2 * MS,
 
 def test_mixed_burst_by_hand(tmp_path):
     document = mixed_burst(tmp_path)
-    figures = document["figures"]
+    figures = document["figures"]["states"][""]
     mixed = figures["mixed"]
     assert mixed["wait_ns"] == 20 * MS + 80 * MS and figures["baseline"]["wait_ns"] == 20 * MS
     assert mixed["read_service_ns"] == 100 * MS
@@ -74,7 +74,7 @@ def test_timeline_holds_every_byte(tmp_path):
 @pytest.mark.parametrize(("took_ns", "late"), [(2 * SECOND, 0), (2 * SECOND + 8, 5)])
 def test_a_write_burst_has_to_end_before_the_next_is_due(tmp_path, took_ns, late):
     document = mixed_burst(tmp_path, took_ns)
-    assert document["figures"]["writer"][0]["late_bursts"] == late
+    assert document["figures"]["states"][""]["writer"][0]["late_bursts"] == late
     texts = [reason["text"] for reason in document["verdict"]["reasons"]]
     assert any("writer fell behind" in text for text in texts) == bool(late)
 
@@ -83,13 +83,13 @@ def test_bursts_that_were_never_issued_count_against_the_writer(tmp_path):
     """A queue that is full leaves no rows of what was due: the plan knows of them."""
     test = MadeTest(tmp_path / "t", "mixed-burst")
     test.step("mixed", {}, both(*writes_of(3, SECOND), *reads_of((1, 15), (MS, MS))), streams=[WRITER])
-    writer = results_of(test.path)["figures"]["writer"][0]
+    writer = results_of(test.path)["figures"]["states"][""]["writer"][0]
     assert (writer["state"], writer["bursts"], writer["late_bursts"]) == ("fell behind", 7, 4)
     assert writer["written_share"] == pytest.approx(3 / 7)
 
 
 def test_a_writer_without_a_plan_is_not_judged(tmp_path):
-    assert mixed_burst(tmp_path, streams=())["figures"]["writer"] == [{"repeat": 1, "state": "unplanned"}]
+    assert mixed_burst(tmp_path, streams=())["figures"]["states"][""]["writer"] == [{"repeat": 1, "state": "unplanned"}]
 
 
 def test_bursts_are_paired_by_number_not_by_order(tmp_path):
@@ -100,7 +100,7 @@ def test_bursts_are_paired_by_number_not_by_order(tmp_path):
     document = results_of(test.path)
     assert [row["slowdown"] for row in document["tables"][-1]["rows"]] == [None, 8]
     assert document["tables"][-1]["rows"][0]["why"]["slowdown"] == "no baseline"
-    assert document["figures"]["slowdown"] is None  # not the mean of the bursts that happen to be there
+    assert document["figures"]["states"][""]["slowdown"] is None  # not the mean of the bursts that happen to be there
 
 
 def test_repeats_of_a_mixed_burst_are_geometric_means(tmp_path):
@@ -108,7 +108,7 @@ def test_repeats_of_a_mixed_burst_are_geometric_means(tmp_path):
     for repeat, cost in ((1, MS), (2, 4 * MS)):
         test.step("mixed", {"repeat": repeat}, both(*reads_of((1, 7.2), (cost, cost))))
         test.step("baseline", {"repeat": repeat}, both(*reads_of((1, 7.2), (MS, MS))))
-    figures = results_of(test.path)["figures"]
+    figures = results_of(test.path)["figures"]["states"][""]
     assert figures["mixed"]["wait_ns"] == pytest.approx(40 * MS)
     assert (figures["mixed"]["wait_ns_smallest"], figures["mixed"]["wait_ns_largest"]) == (20 * MS, 80 * MS)
     assert figures["slowdown"] == pytest.approx(2) and figures["slowdown_largest"] == 4
@@ -195,7 +195,7 @@ def depths(tmp_path, rates={1: 10_000, 2: 19_000, 4: 38_000, 8: 39_900, 32: 40_0
 
 def test_depths_by_hand(tmp_path):
     document = depths(tmp_path)
-    figures = document["figures"]
+    figures = document["figures"]["states"][""]
     assert figures["depths"]["1"]["iops"] == pytest.approx(10_000) and figures["depths"]["1"]["mean_ns"] == 100 * US
     assert figures["depths"]["32"]["mb_s"] == pytest.approx(163.84)
     assert figures["depths"]["32"]["max_ns"] == 32 * 25 * US
@@ -211,7 +211,7 @@ def test_depths_by_hand(tmp_path):
 
 def test_a_sweep_that_lacks_a_depth_names_no_lowest(tmp_path):
     document = depths(tmp_path, failed=(128,))
-    assert document["figures"]["lowest_depth_with_95_percent"] is None
+    assert document["figures"]["states"][""]["lowest_depth_with_95_percent"] is None
     assert document["tables"][-1]["rows"][0]["why"] == {"lowest_depth": "depths are missing"}
 
 
@@ -224,7 +224,7 @@ def test_published_depths_agree_with_themselves(tmp_path, depth, mean_ns, iops, 
     count = 200
     submit = (np.arange(count)[:, None] * mean_ns + np.zeros(depth, np.int64)).ravel()
     test.step("depth", {"depth": depth}, rows_of(submit, mean_ns))
-    row = results_of(test.path)["figures"]["depths"][str(depth)]
+    row = results_of(test.path)["figures"]["states"][""]["depths"][str(depth)]
     assert row["iops"] == pytest.approx(iops, rel=0.001)
     assert mb_s is None or near(row["mb_s"], mb_s, 1)
 
@@ -240,7 +240,7 @@ def test_qd1_by_hand(tmp_path):
         test.step("blocks", {"access": "random", "op": "read", "block": block},
                   closed_loop(100, block * 2 + 50 * US, length_bytes=block))
     document = results_of(test.path)
-    (row,) = document["figures"]["qd1"]
+    (row,) = document["figures"]["states"][""]["qd1"]
     span_s = 0.099 + 0.1
     assert row["kiops"] == pytest.approx(1 / span_s) and row["mb_s"] == pytest.approx(4.096 / span_s)
     assert row["mean_ns"] == pytest.approx(199 * US)
@@ -248,7 +248,7 @@ def test_qd1_by_hand(tmp_path):
     assert row["p99_ns"] == 100 * US and row["p99_99_ns"] is None
     assert row["why"]["p99_99_ns"] == "n too small (n=1,000)"
     assert row["kiops_per_w"] == pytest.approx(1 / span_s / 2) and row["mb_per_j"] == pytest.approx(4.096 / span_s / 2)
-    blocks = document["figures"]["blocks"]
+    blocks = document["figures"]["states"][""]["blocks"]
     assert [each["block"] for each in blocks] == [512, 1 << 20] and blocks[0]["p99_ns"] is None
     assert document["series"][0]["lines"][0]["x"] == [512, 1 << 20]
 
@@ -258,7 +258,7 @@ def test_enough_for_p99_99(tmp_path):
     cost = np.full(100_000, 1000)
     cost[:10] = 5000
     test.step("qd1", {"access": "random", "op": "write", "block": 4096}, closed_loop(100_000, cost, op=1))
-    (row,) = results_of(test.path)["figures"]["qd1"]
+    (row,) = results_of(test.path)["figures"]["states"][""]["qd1"]
     assert row["p99_99_ns"] == 1000 and row["max_ns"] == 5000
 
 

@@ -114,12 +114,12 @@ def fills(tmp_path):
 
 def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
     document = results_of(fills(tmp_path))
-    fresh, rested, without = document["figures"]["fills"]
-    assert document["figures"]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
+    fresh, rested, without = document["figures"]["states"][""]["fills"]
+    assert document["figures"]["states"][""]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
     assert fresh["before_mb_s"] == pytest.approx(8000) and fresh["after_mb_s"] == pytest.approx(1000)
     assert rested["fast_bytes"] == 60 * MIB and rested["of_first"] == pytest.approx(0.6)
     assert without["fast_bytes"] is None and without["after_mb_s"] is None
-    assert without["why"]["fast_bytes"].startswith("no change found: ")
+    assert without["why"]["fast_bytes"].startswith("no change found, all of it was slow: ")
     # 0.944 s of writing, and the last, cut-off half second is not drawn as a slow one.
     line = document["series"][0]["lines"][0]
     assert line["x"] == [0.0] and line["y"][0] == pytest.approx(

@@ -80,7 +80,7 @@ def test_plain_pandas_gives_the_same_figures(columns):
     mix = documents["mixes"]["states"]["full"]["mixes"]["50"]
     assert mix["mb_s"] == (pytest.approx(data.length_bytes.sum() / span_ns * 1000) if span_ns else None)
     assert mix["read_mean_ns"] == (pytest.approx(reads.latency_ns.mean()) if len(reads) else None)
-    depth = documents["depths"]["depths"]["4"]
+    depth = documents["depths"]["states"][""]["depths"]["4"]
     assert depth["max_ns"] == (data.latency_ns.max() if len(data) else None)
     assert depth["little"] == (pytest.approx(data.latency_ns.sum() / span_ns / 4) if span_ns else None)
 
@@ -94,14 +94,14 @@ def test_plain_pandas_gives_the_same_figures(columns):
         labelled = part[part.burst >= 0].groupby("burst")
         return labelled.agg(begin=("submit_ns", "min"), end=("complete_ns", "max"), bytes=("length_bytes", "sum"))
 
-    mixed = documents["mixed-burst"]["mixed"]
+    mixed = documents["mixed-burst"]["states"][""]["mixed"]
     for kind, part in (("read", reads), ("write", writes)):
         table = bursts(part)
         makespan = (table.end - table.begin).sum()
         assert mixed[f"{kind}_burst_mb_s"] == (pytest.approx(table.bytes.sum() / makespan * 1000) if makespan else None)
 
     seconds = np.zeros(span_ns // 10**9 + 1, int)
-    np.add.at(seconds, ((data.complete_ns - data.submit_ns.min()) // 10**9).to_numpy(), 1)
+    np.add.at(seconds, ((data.complete_ns - data.submit_ns.min()) // 10**9).to_numpy(np.int64), 1)
     consistent = documents["consistency"]["states"]["full"]
     length = data.complete_ns.max() - data.submit_ns.min() if len(data) else 0
     assert consistent["whole_iops"] == (pytest.approx(len(data) / length * 1e9) if length else None)
@@ -144,7 +144,7 @@ def test_steps_that_were_not_done_are_named(tmp_path):
     assert [(each["title"], each["status"], each["why"]) for each in document["missing"]] == [
         ("depth 2", "failed", "the drive went away"), ("depth 4", "waiting", "not done yet"),
         ("rest", "waiting", "not done yet")]
-    assert list(document["figures"]["depths"]) == ["1"]
+    assert list(document["figures"]["states"][""]["depths"]) == ["1"]
     texts = [reason["text"] for reason in document["verdict"]["reasons"] if reason["level"] == "invalid"]
     assert texts == ["1 step failed: depth 2", "the test is not finished: 2 steps to go"]
 
@@ -155,7 +155,7 @@ def test_a_run_that_is_damaged_leaves_the_others(tmp_path):
     path = test.path / "steps" / damaged / "records.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     document = results_of(test.path)
-    assert list(document["figures"]["depths"]) == ["1"]
+    assert list(document["figures"]["states"][""]["depths"]) == ["1"]
     assert document["missing"][0]["step"] == damaged and "cut off" in document["missing"][0]["why"]
     assert document["verdict"]["level"] == "invalid"
 
@@ -227,4 +227,28 @@ def test_six_whole_repeats_of_a_clean_test_are_valid(tmp_path):
         test.step("depth", {"depth": 1, "repeat": repeat}, closed_loop(100, MS))
     document = results_of(test.path)
     assert document["verdict"] == {"level": "valid", "reasons": []}
-    assert document["figures"]["depths"]["1"]["n"] == 6
+    assert document["figures"]["states"][""]["depths"]["1"]["n"] == 6
+
+
+@pytest.mark.parametrize("report", ["mixed-burst", "depths", "qd1", "cache", "consistency", "mixes", "trace"])
+def test_states_are_never_pooled(tmp_path, report):
+    """Two states are two results, not two repeats of one."""
+    test = MadeTest(tmp_path / "t", report)
+    for state, cost in (("client", MS), ("full", 9 * MS)):
+        for role, labels in ROLES[report]:
+            test.step(role, {**labels, "state": state}, closed_loop(3000, cost, op=1))
+    document = results_of(test.path)
+    assert list(document["figures"]["states"]) == ["client", "full"]
+    fast, slow = (json.dumps(each) for each in document["figures"]["states"].values())
+    assert fast != slow and '_smallest"' not in fast + slow
+    shown = " ".join(table["title"] for table in document["tables"]) + json.dumps(
+        [row.get("state") for table in document["tables"] for row in table["rows"]])
+    assert "client" in shown and "full" in shown
+
+
+def test_a_run_that_no_figure_is_of_counts_in_the_verdict(tmp_path):
+    test = MadeTest(tmp_path / "t", "trim")
+    test.step("refill", {}, closed_loop(10, MS, op=1), verdict=[reason("invalid", "5 I/Os failed")])
+    told = []
+    document = results_of(test.path, on_step=lambda done, total: told.append((done, total)))
+    assert document["verdict"]["reasons"][0]["text"] == "5 I/Os failed" and told[-1] == (1, 1)

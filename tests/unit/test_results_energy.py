@@ -74,7 +74,8 @@ def one_depth(tmp_path, **more):
 
 
 def test_mb_per_joule_is_mb_s_per_watt(tmp_path):
-    figures = one_depth(tmp_path, power=(np.arange(-1, 12) * SECOND, [4.0] * 13))["figures"]["depths"]["1"]
+    document = one_depth(tmp_path, power=(np.arange(-1, 12) * SECOND, [4.0] * 13))
+    figures = document["figures"]["states"][""]["depths"]["1"]
     assert figures["average_w"] == pytest.approx(4)
     assert figures["mb_per_j"] == pytest.approx(4.096 / 4)
 
@@ -83,7 +84,7 @@ def test_what_completes_in_a_gap_of_the_meter_is_no_work(tmp_path):
     """The meter is silent from 3 s to 8 s: the joules of 5 s, and the bytes of those 5 s."""
     times = np.array([-1, 0, 1, 2, 3, 8, 9, 10, 11])
     document = one_depth(tmp_path, power=(times * SECOND, [4.0] * 9))
-    assert document["figures"]["depths"]["1"]["mb_per_j"] == pytest.approx(4.096 / 4, rel=1e-3)
+    assert document["figures"]["states"][""]["depths"]["1"]["mb_per_j"] == pytest.approx(4.096 / 4, rel=1e-3)
     assert "no samples for 5 s of the 10 s" in dict(document["method"])["Energy"]
 
 
@@ -94,7 +95,7 @@ def test_what_completes_in_a_gap_of_the_meter_is_no_work(tmp_path):
 ])
 def test_power_that_was_not_measured_is_no_zero(tmp_path, more, why):
     document = one_depth(tmp_path, **more)
-    figures = document["figures"]["depths"]["1"]
+    figures = document["figures"]["states"][""]["depths"]["1"]
     assert figures["average_w"] is None and figures["mb_per_j"] is None
     assert document["tables"][0]["rows"][0]["why"]["mb_per_j"] == why
 
@@ -104,5 +105,5 @@ def test_damaged_telemetry_takes_no_records_with_it(tmp_path):
     step = test.step("depth", {"depth": 1}, closed_loop(100, MS), power=([0], [1.0]))
     (test.path / "steps" / step / "telemetry.parquet").write_bytes(b"PAR1 is all that is left")
     document = results_of(test.path)
-    assert document["figures"]["depths"]["1"]["mb_s"] == pytest.approx(4.096)
+    assert document["figures"]["states"][""]["depths"]["1"]["mb_s"] == pytest.approx(4.096)
     assert "damaged" in document["tables"][0]["rows"][0]["why"]["average_w"] and not document["missing"]
