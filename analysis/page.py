@@ -143,10 +143,16 @@ def _parameters(sections):
 
 def _render(template, drawing, doc, sections_drawn, **context) -> str:
     gap = numbers.setting(doc["parameters"]["burst_gap_ns"])
-    return _environment().get_template(template).render(
-        doc=doc, gap=gap, sources=_sources(sections_drawn), parameters=list(_parameters(sections_drawn)),
+    return render(
+        template, drawing, doc=doc, gap=gap, sources=_sources(sections_drawn),
+        parameters=list(_parameters(sections_drawn)),
         figures_defined=definitions.FIGURES, preamble=definitions.PREAMBLE,
-        decisions=[(name, text.format(gap=gap)) for name, text in definitions.DECISIONS],
+        decisions=[(name, text.format(gap=gap)) for name, text in definitions.DECISIONS], **context)
+
+
+def render(template: str, drawing: Drawing, **context) -> str:
+    """A template with the page's styles, its chart library and these charts."""
+    return _environment().get_template(template).render(
         colours=COLOURS,
         styles=(_TEMPLATES / "page.css").read_text(), program=(_TEMPLATES / "page.js").read_text(),
         library=_library(), drawing=_script_json({"specs": drawing.specs, "themes": THEMES}), **context)

@@ -8,6 +8,7 @@ from blkreel.traces.writer import refuse_existing
 from . import document
 from .bursts import DEFAULT_GAP_NS
 from .measure import measure
+from .results import results_of
 
 
 def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
@@ -35,6 +36,21 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
     if output:
         from . import page
         page.write_page(output, page.report_page(shown, section), force)
+    return shown
+
+
+def report_test(directory, output=None, *, force: bool = False,
+                on_step: Callable[[int, int], None] = lambda done, total: None) -> dict:
+    """The results of a test as a document; with `output`, also its page. Raises as `compare` does.
+
+    on_step(done, total) is told after each step that was read.
+    """
+    _check(output, force)
+    shown = results_of(directory, on_step)
+    if output:
+        from . import page
+        from .results.page import results_page
+        page.write_page(output, results_page(shown), force)
     return shown
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from blkreel.cli.options import as_json
 from blkreel.replay import drive_state
+from blkreel.replay.preparation_progress import state_words
 from blkreel.replay.safety import confirmation, endangered_drive
 from blkreel.replay.target import Target
 from blkreel.replay.usage import Kernel, uses_of
@@ -36,9 +37,12 @@ def _entry(drive, kernel):
     target = Target(drive.path, drive, drive.size_bytes, drive.logical_block_bytes, "", block_directory(drive))
     uses = [str(use) for use in uses_of(target, kernel)]
     owner = endangered_drive(target, kernel)
+    state = drive_state.load(target)
     return {"path": drive.path, "kind": drive.kind, "model": drive.model, "size_bytes": drive.size_bytes,
             "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
-            "read_only": drive.read_only, "uses": uses, "state": drive_state.load(target).account()}
+            "read_only": drive.read_only, "uses": uses,
+            "state": {**state.account(), "by_others_bytes": drive_state.written_by_others(target, state)},
+            "state_words": state_words(target)}
 
 
 def _show(entries):
@@ -48,10 +52,8 @@ def _show(entries):
         # Whole, however narrow the terminal: it is there to be copied.
         table.add_column(name, no_wrap=name in ("drive", "--destroy"), overflow="fold")
     for entry in entries:
-        state = entry["state"]
-        since = f", {format_bytes(state['written_since_bytes'])} written since" if state["name"] else ""
         table.add_row(
             entry["path"], entry["model"] or entry["image"] or entry["kind"], format_bytes(entry["size_bytes"]),
             "; ".join(entry["uses"]) or ("read-only" if entry["read_only"] else "no"),
-            entry["destroy"] or "not needed", f"{state['name']}{since}" if state["name"] else "unknown")
+            entry["destroy"] or "not needed", entry["state_words"])
     Console().print(table)

@@ -15,6 +15,7 @@ COMMANDS = {
     "import": "Make a trace of another tool's recording.",
     "precondition": "Put a drive into a known state.",
     "replay": "Reissue a trace on a drive.",
+    "test": "Carry a published test out on a drive, from its states to its figures.",
     "report": "Show one trace or run as a page and a table.",
     "compare": "Show many runs side by side as a page and a table.",
     "info": "Show what a trace holds.",

@@ -37,18 +37,22 @@ def progress(step: str, total: float | None = None):
 
 def _line_task(step, total):
     started = last = time.monotonic()
+    begun = None
 
     def show(done, detail):
-        nonlocal last
+        nonlocal last, begun
         now = time.monotonic()
+        if begun is None:
+            # What goes on after an interruption comes with what was done before, which tells nothing of its rate.
+            begun = 0 if detail else done
         if now - last < _LINE_EVERY_S:
             return
         last = now
         parts = [step]
         if total:
             parts.append(f"{min(100, 100 * done / total):.0f} %")
-            if done > 0:
-                parts.append(f"{(now - started) * max(0, total - done) / done:.0f} s left")
+            if done > begun:
+                parts.append(f"{(now - started) * max(0, total - done) / (done - begun):.0f} s left")
         print(": ".join(parts[:1]) + ": " + ", ".join(parts[1:] + ([detail] if detail else [])), file=sys.stderr)
 
     return Task(step, total, show)

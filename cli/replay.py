@@ -8,7 +8,7 @@ import click
 
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
-from blkreel.cli.replay_shown import paced, show_plan, show_run
+from blkreel.cli.replay_shown import paced, show_plan, show_run, state_lines
 from blkreel.cli.telemetry_options import telemetry_options
 from blkreel.replay import calibrate, safety
 from blkreel.replay.idle import parse_idle
@@ -101,6 +101,8 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     warning = calibrate.warning_for(plan.total_ios, plan.duration_ns)
     if warning:
         print(f"blkreel: warning: {warning}", file=sys.stderr)
+    for line in state_lines(plan.targets):
+        print(f"blkreel: {line}", file=sys.stderr)
     account = Replay(plan, directory, label or _label(plan), seed, progress, force,
                      Payload(compressible, duplicates), polled, last_use=True, telemetry=telemetry).run()
     if as_json:

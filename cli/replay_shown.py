@@ -1,9 +1,12 @@
 """What `blkreel replay` prints of a plan and of a run."""
 
 import json
+from datetime import datetime
 
 from blkreel.cli.telemetry_shown import telemetry_line
+from blkreel.replay import drive_state
 from blkreel.replay.certificate import certificate_lines
+from blkreel.replay.preparation_progress import state_words
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _ANCHORED = {"waited": "wait for another's completion", "followed": "follow their thread's last one",
@@ -48,6 +51,11 @@ def show_plan(plan, as_json: bool) -> None:
     print(f"  takes        {duration}")
 
 
+def state_lines(targets) -> list[str]:
+    """`state of /dev/nvme1n1: client, prepared 2 h ago, 3.1 GB written since`, of each drive, as it is now."""
+    return [f"state of {target.path}: {state_words(target)}" for target in targets if not target.is_nil]
+
+
 def _threads(told) -> str:
     """`2 threads, by place`, `1 thread: all threads of the trace waited for each other`."""
     words = f"{told['count']} thread" + ("s" if told["count"] > 1 else "")
@@ -86,6 +94,8 @@ def show_run(account, directory) -> None:
     planned = f", planned {format_ns(plan_ns)} to the last issue" if plan_ns is not None else ""
     print(f"  {format_count(ops)} of {format_count(account['planned_ops'])} I/Os, "
           f"{format_bytes(account['moved_bytes'])} in {format_ns(wall_ns)}{planned}; {account['error_ops']} errors")
+    for drive in account["drives"] or [account]:
+        _show_state(drive["state"], drive["path"] if account["drives"] else None, account["started_at"])
     late = account["lateness"]
     if late:
         print(f"  issued late by {format_ns(late['p50_ns'])} (median), {format_ns(late['p99_ns'])} (99 %), "
@@ -110,3 +120,12 @@ def show_run(account, directory) -> None:
     print(f"  {verdict['level']}")
     for reason in verdict["reasons"]:
         print(f"    {reason['level']}: {reason['text']}")
+
+
+def _show_state(state, path, started_at):
+    """As it was when the run began, and by that time."""
+    if state["name"]:
+        told = drive_state.words(state, datetime.fromisoformat(started_at), state.get("by_others_bytes"))
+        print(f"  began on {f'{path}, ' if path else ''}{told}")
+        for note in state["notes"]:
+            print(f"    {note}")

@@ -1,24 +1,34 @@
-"""`blkreel report`: one trace or run."""
+"""`blkreel report`: one trace or run, or the results of one test."""
 
 from pathlib import Path
 
 import click
 
 from blkreel.analysis import present, table
+from blkreel.analysis.results import is_test
+from blkreel.cli import test_shown
 from blkreel.cli.pages import page_options, reading, result
+from blkreel.cli.progress import progress
 
 
 @click.command()
 @click.argument("trace", type=click.Path(readable=False, path_type=Path))
 @page_options
 def command(trace, output, gap_ns, force, as_json):
-    """Show one trace, or one run of `blkreel replay`, as a page and a table.
+    """Show one trace, one run of `blkreel replay` or the results of one `blkreel test` as a page and a table.
 
     \b
     blkreel report game.parquet -o game.html
     blkreel report run/ -o run.html --force
     blkreel report run/ --gap 25ms --json
     """
+    if is_test(trace):
+        with progress("reading", total=1) as task:
+            document = present.report_test(
+                trace, output, force=force,
+                on_step=lambda done, total: task.update(done / max(1, total), f"{done} of {total} steps"))
+        result(document, test_shown.show, output, as_json)
+        return
     with reading([trace]) as on_rows:
         document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows)
     result(document, table.show_report, output, as_json)

@@ -16,7 +16,9 @@ import numpy as np
 from blkreel.traces.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 
+from . import simulated
 from .payload import Payload
+from .simulated_spec import SimulatedDrive
 
 HELPER = Path(__file__).with_name("blkreel-replay")
 
@@ -38,7 +40,8 @@ RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), 
                   ("length_bytes", "i8"), ("op", "i1"), ("flags", "i4"), ("cpu", "i2"), ("status", "i2"),
                   ("stream", "i2"), ("burst", "i4"), ("source_row", "i8"), ("target", "i2")]
 
-BLOCK_ROWS = 32768  # the helper reads eight such blocks ahead
+BLOCK_ROWS = 32768
+PLAN_BLOCKS_AHEAD = 8  # that the helper reads of each lane before they are wanted
 MAX_DEPTH = 16384  # of all lanes of a run together
 MAX_LANES = 64
 MAX_THREADS = 64
@@ -61,7 +64,9 @@ class EngineOptions:
     device with O_EXCL. spin_ns: how long before a deadline the engine stops sleeping. max_errors: failed
     rows in a row that end the run, 0 for never. null_bytes: no target at all, but one of that size that
     completes at once, or null_targets of them: what is measured then is the engine. plain: none of the
-    kernel's newer help. polled: look for completions at the drive, which must be able to.
+    kernel's newer help. polled: look for completions at the drive, which must be able to. stop_ns: no row is issued
+    later than that after the start; what is outstanding then is waited for. simulated: for each null target the drive
+    that it stands for; its state is read before the run, and saved after it. One thread issues to such drives.
     """
 
     target: Path | Sequence[Path] | None = None
@@ -80,6 +85,8 @@ class EngineOptions:
     null_fail: tuple[int, int] | None = None  # from this source row on the null target fails with this errno
     plain: bool = False
     polled: bool = False
+    stop_ns: int | None = None
+    simulated: tuple[SimulatedDrive, ...] = ()
 
     @property
     def targets(self) -> list[Path]:
@@ -97,9 +104,12 @@ class EngineOptions:
                                             ("--plain", self.plain), ("--polled", self.polled)] if wanted]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
+        if self.stop_ns is not None:
+            words.append(f"--stop-ns={self.stop_ns}")
         if self.null_fail is not None:
             words.append("--nil-fail={},{}".format(*self.null_fail))
         if self.null_bytes is not None:
+            words += ["--virtual-clock"] * any(drive.is_virtual for drive in self.simulated)
             return [*words, f"--nil={self.null_bytes}", f"--nil-targets={self.null_targets}"]
         return [*words, "--", *map(str, self.targets)]
 
@@ -109,12 +119,14 @@ class Lane:
     """One of several plans of a run, on the same clock: its rows wait for its own depth and for each other only.
 
     batches: as run_engine takes them, all with the same optional columns. thread: which of the issuing threads,
-    numbered from 0 without a gap, issues it.
+    numbered from 0 without a gap, issues it. background: it ends when all lanes that are not in the background have
+    been issued and completed, and shares its thread with one of them; its plan may be without end.
     """
 
     batches: Iterable[dict[str, np.ndarray]]
     depth: int
     thread: int = 0
+    background: bool = False
 
 
 def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | Sequence[Lane],
@@ -124,15 +136,21 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     plan: batches of PLAN_COLUMNS, and of the optional groups above where the first batch has them; or a list of lanes.
     on_rows gets the rows as they complete (RECORD_COLUMNS), not in the order of the plan; on_note the progress
     about twice a second. Both run in the caller's thread. Ctrl-C ends the run in order: what was outstanding is
-    waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt.
+    waited for and handed on, and totals["stopped"] says why. A second Ctrl-C raises KeyboardInterrupt. One that comes
+    when all is issued stops nothing here: totals["asked_to_stop"] tells whoever has more to do.
+    totals["time_limit"] says whether stop_ns left rows unissued, totals["lane_issued"] how many of each lane were, in
+    the order of the lanes: of a plan without anchors always its first ones. Neither is an error, and a plan may be
+    without end where one of them ends it. Of simulated drives totals["simulated"] has the samples of the first:
+    [[time_ns, temperature_c, power_w, throttled], ...] at 1 Hz of its clock and at its end, and fewer beyond 100,000.
 
     Raises SafetyError where the target is in use or the plan does not fit it, BlkreelError where the helper
     failed, and whatever `plan` or on_rows raised. The helper has ended whenever this returns or raises.
     """
+    drives = simulated.Running(options.simulated)
     with tempfile.TemporaryFile() as complaint:
-        helper, feeders = _start(options, plan, complaint)
+        helper, feeders = _start(options, plan, complaint, drives)
         try:
-            with _interrupt_ends(helper):
+            with _interrupt_ends(helper) as asked:
                 for feeder in feeders:
                     feeder.start()
                 totals = _collect(helper, on_rows, on_note)
@@ -148,7 +166,8 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
             raise feeder.error
     if code or totals is None:
         raise _error(code, said)
-    return totals
+    drives.take(totals.get("simulated"))
+    return {**totals, "asked_to_stop": bool(asked)}
 
 
 class _Feeder(threading.Thread):
@@ -194,17 +213,21 @@ def plan_columns(batch: dict) -> list[tuple[str, str]]:
     return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
 
 
-def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
+def _start(options, plan, complaint, drives) -> tuple[subprocess.Popen, list[_Feeder]]:
     several = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
     lanes = plan if several else [Lane(plan, options.depth)]
     pipes = [os.pipe() for _ in lanes]
     words = options.command()
     if several:
-        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" for lane, (read, _) in zip(lanes, pipes, strict=True)]
+        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                      for lane, (read, _) in zip(lanes, pipes, strict=True)]
+    states = drives.files()
+    words[1:1] = [f"--simulate={file.fileno()}" for file in states]
     try:
         # A session of its own: Ctrl-C on the terminal must reach it through us only, or records would be lost.
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=complaint,
-                                  pass_fds=[read for read, _ in pipes], start_new_session=True)
+                                  pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states)],
+                                  start_new_session=True)
     except BaseException:
         for _, write in pipes:
             os.close(write)
@@ -212,6 +235,8 @@ def _start(options, plan, complaint) -> tuple[subprocess.Popen, list[_Feeder]]:
     finally:
         for read, _ in pipes:
             os.close(read)
+        for file in states:
+            file.close()
     feeders = [_Feeder(os.fdopen(write, "wb"), lane.batches) for lane, (_, write) in zip(lanes, pipes, strict=True)]
     for end in (helper.stdout.fileno(), *(write for _, write in pipes)):
         try:
@@ -234,19 +259,24 @@ def _collect(helper, on_rows, on_note) -> dict:
 
 @contextmanager
 def _interrupt_ends(helper):
-    """The first Ctrl-C asks the helper to end; reading its records goes on undisturbed until they are all here."""
+    """The first Ctrl-C asks the helper to end; reading its records goes on undisturbed until they are all here.
+
+    Gives a list that is not empty once it has come.
+    """
+    asked = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield asked
         return
     before = signal.getsignal(signal.SIGINT)
 
     def ask(number, frame):
+        asked.append(number)
         signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
         helper.send_signal(signal.SIGTERM)
 
     signal.signal(signal.SIGINT, ask)
     try:
-        yield
+        yield asked
     finally:
         signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
 

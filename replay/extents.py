@@ -38,5 +38,10 @@ class Extents:
         yield self
 
     @property
+    def limit_bytes(self) -> int:
+        """The end of the last one."""
+        return int(self.end[-1]) if len(self.end) else 0
+
+    @property
     def bytes(self) -> int:
         return int((self.end - self.start).sum())

@@ -89,6 +89,9 @@ class Plan(ABC):
     drives: tuple[DrivePlan, ...]
     pace: Pace
     idle: IdlePolicy
+    # When the run ends at the latest, whatever is left of the plan; and whether it may end before its plan at all.
+    stop_ns: int | None = None
+    is_open: bool = False
 
     @abstractmethod
     def lanes(self) -> list[Lane]:
@@ -156,6 +159,12 @@ class Plan(ABC):
     def source_sha256(self) -> str | None:
         """Of what the I/Os come from; None where that is no file. Takes seconds for a long trace."""
         return None
+
+    def prepared_as(self, drive: DrivePlan) -> dict | None:
+        """What the state `trace` remembers of the trace that it was made for; None for a plan that is of none."""
+        sha256 = self.source_sha256()
+        return sha256 and {"sha256": sha256, "device": drive.device, "map": drive.mapping.account(),
+                           "bytes": drive.prefill.bytes}
 
     def forget_blocks(self) -> None:
         """Free what only a preparation needs. The plan cannot be prepared for again."""

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections import Counter
+from collections import Counter, deque
 
 import numpy as np
 
@@ -40,6 +40,9 @@ class Fingerprint:
             self.add(batch)
             yield batch
 
+    def copy(self) -> "Fingerprint":
+        return self + Fingerprint()
+
     def __add__(self, other) -> "Fingerprint":
         both = Fingerprint()
         both.ios, both.sum = self.ios + other.ios, (self.sum + other.sum) % 2**64
@@ -47,6 +50,41 @@ class Fingerprint:
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Fingerprint) and (self.ios, self.sum) == (other.ios, other.sum)
+
+
+class OpenFingerprint:
+    """Of a plan that may be cut off: knows the sum of its first rows, wherever the engine stopped taking them.
+
+    The last rows that were fed are kept, as many as the engine reads ahead at most.
+    """
+
+    def __init__(self, kept_rows: int):
+        self._kept_rows = kept_rows
+        self._before = Fingerprint()  # of what is no longer kept
+        self._kept: deque[dict] = deque()
+        self._rows = 0
+
+    def watch(self, batches):
+        """The batches, remembered as they pass."""
+        for batch in batches:
+            self._kept.append({name: batch[name] for name in _PLANNED if name in batch})
+            self._rows += len(batch["op"])
+            while len(self._kept) > 1 and self._rows - len(self._kept[0]["op"]) >= self._kept_rows:
+                gone = self._kept.popleft()
+                self._rows -= len(gone["op"])
+                self._before.add(gone)
+            yield batch
+
+    def of_first(self, rows: int) -> Fingerprint:
+        """Of so many rows from the start; of all there were, where that is less."""
+        wanted, found = rows - self._before.ios, self._before.copy()
+        for batch in self._kept:
+            if wanted <= 0:
+                break
+            part = {name: column[:wanted] for name, column in batch.items()}
+            found.add(part)
+            wanted -= len(part["op"])
+        return found
 
 
 class Moved:

@@ -1,8 +1,9 @@
 """A replay from a plan to a run: writes what the trace will read, issues the plan, accounts for it."""
 
+import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError
@@ -13,14 +14,15 @@ from blkreel.traces.units import format_count, format_ns
 from . import drive_state
 from .certificate import Certificate, certified
 from .effect import carry_out
-from .engine import EngineOptions, run_engine
+from .engine import BLOCK_ROWS, PLAN_BLOCKS_AHEAD, EngineOptions, run_engine
 from .environment import environment, uses_page_cache
 from .payload import Payload
 from .plan import Plan
-from .records import Fingerprint, RunRecords
+from .records import Fingerprint, OpenFingerprint, RunRecords
 from .run_directory import RunDirectory
 from .run_drive import RunDrive
 from .safety import held, wait_released
+from .states import PREFILL_BYTES, PREFILL_DEPTH
 from .streams import ranges
 from .target import engine_options
 from .telemetry.options import TelemetryOptions
@@ -28,12 +30,12 @@ from .telemetry.recorder import Recorder
 from .termination import terminated_like_interrupted
 from .verdict import judge
 
-_PREFILL_BYTES = 512 << 10
-_PREFILL_DEPTH = 32
 _NOTE_EVERY_S = 2.0
 # How the engine worked, of its own totals; the rest of them is told by the records.
 _ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
                   "realtime_given_up", "features", "lanes", "window_full")
+# What the helper and its pipe hold of a plan at most, and a batch that is being made.
+_READ_AHEAD_ROWS = (PLAN_BLOCKS_AHEAD + 2) * BLOCK_ROWS
 _DIED = "the replay died before its end"
 
 
@@ -42,7 +44,8 @@ class Replay:
     """Carries one plan out. The target was found safe, and the output checked, before run() is called.
 
     progress(step, total) gives a context manager whose task has update(done, detail). last_use: whether the plan is
-    not needed again, so that it may let go of what it has prepared for.
+    not needed again, so that it may let go of what it has prepared for. about: what else the run tells of where its
+    I/Os come from.
     """
 
     plan: Plan
@@ -55,6 +58,7 @@ class Replay:
     polled: bool = False
     engine: object = run_engine
     last_use: bool = False
+    about: dict = field(default_factory=dict)
     telemetry: TelemetryOptions = TelemetryOptions()
 
     def run(self) -> dict:
@@ -80,8 +84,8 @@ class Replay:
                 stack.enter_context(held(target))
             stack.enter_context(terminated_like_interrupted())
             try:
-                for drive in self.plan.drives:
-                    self._prefill(drive)
+                for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
+                    self._prefill(drive, run_drive)
             except BaseException:
                 spool.discard()
                 self.output.abandon()
@@ -89,7 +93,7 @@ class Replay:
             if self.last_use:
                 self.plan.forget_blocks()
             wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
-                                                drive.discarded_bytes) for drive in self.plan.drives]
+                                                drive.discarded_bytes, self.label) for drive in self.plan.drives]
             try:
                 self._issue(spool)
             except BlkreelError as error:
@@ -111,14 +115,17 @@ class Replay:
             raise
         return account
 
-    def _prefill(self, drive) -> None:
+    def _prefill(self, drive, run_drive) -> None:
         extents, target = drive.prefill, drive.target
         if not len(extents):
             return
-        drive_state.about_to_write(target, extents.bytes, 0)
-        carry_out(target, ranges(extents, "write", _PREFILL_BYTES), what="writing what will be read",
-                  total_bytes=extents.bytes, depth=_PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
-                  progress=self.progress, engine=self.engine)
+        if run_drive.prepared_for(lambda: self.plan.prepared_as(drive)):
+            return
+        tell = drive_state.about_to_write(target, extents.bytes, 0, self.label)
+        effect = carry_out(target, ranges(extents, "write", PREFILL_BYTES), what="writing what will be read",
+                           total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1, payload=self.payload,
+                           progress=self.progress, engine=self.engine)
+        tell(effect.written_bytes, 0)
 
     def _issue(self, spool) -> None:
         plan = self.plan
@@ -128,7 +135,7 @@ class Replay:
         # Ahead of everything else on its processor, but only where there are deadlines to keep: at a fixed
         # depth the thread never rests, and would starve the kernel's own threads there.
         options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
-                                realtime=not any(pace.saturating for pace in plan.paces),
+                                realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
@@ -163,9 +170,14 @@ class Replay:
 
     def _watched(self, lane):
         """The lane, added up as it passes to tell in the end whether all of it was issued."""
-        planned = Fingerprint()
+        planned = OpenFingerprint(_READ_AHEAD_ROWS) if self.plan.is_open else Fingerprint()
         self._planned.append(planned)
         return replace(lane, batches=self._certificate.watch(planned.watch(lane.batches)))
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether Ctrl-C came while it ran, be it too late to cut anything off."""
+        return bool(self._end.get("asked_to_stop"))
 
     def _take_note(self, note: dict) -> None:
         self._start_ns = note.get("start_monotonic_ns") or self._start_ns
@@ -202,6 +214,7 @@ class Replay:
         """All that the run tells about itself, as of now."""
         plan, records, end = self.plan, self._records, self._end
         first = self._drives[0]
+        planned = self._planned_set()
         account = {
             "label": self.label,
             "drive": first.describe(),
@@ -210,18 +223,18 @@ class Replay:
             "pace": plan.pace_account(),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
             "map": first.map(),
-            "state": first.state.account(),
+            "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
-            "planned_ops": plan.total_ios,
+            "planned_ops": planned.ios if plan.is_open else plan.total_ios,
             "issued_ops": records.issued.ios,
             "completed_ops": records.completed_ops,
             "moved_bytes": records.bytes["read"] + records.bytes["write"],
             "error_ops": records.error_ops,
             "errors": dict(records.errors),
             "first_error": records.first_error,
-            "as_planned": partial is None and records.issued == sum(self._planned, Fingerprint()),
+            "as_planned": partial is None and records.issued == planned,
             "altered": self._altered(),
             "dropped": end.get("dropped") or {},
             "hazards": end.get("hazard_ops", 0),
@@ -246,6 +259,20 @@ class Replay:
         account["certificate"] = certified(account)
         return {**account, "verdict": judge(account)}
 
+    def _planned_set(self) -> Fingerprint:
+        """What was to be issued; of an open plan, so much of each lane as the engine took before it was cut off.
+
+        A lane that nothing cut off is to be issued whole: its last rows are missed where they lack.
+        """
+        if not self.plan.is_open:
+            return sum(self._planned, Fingerprint())
+        taken, cut_off = self._end.get("lane_issued"), self._end.get("time_limit")
+        if taken is None:
+            return self._records.issued
+        return sum((lane.of_first(count if cut_off or stream.background else sys.maxsize)
+                    for lane, stream, count in zip(self._planned, self.plan.streams, taken, strict=True)),
+                   Fingerprint())
+
     def _payload(self) -> dict | None:
         """What was written. shared_ops: writes that began with so much outstanding that they may share their data."""
         if not self.plan.writes:
@@ -263,11 +290,13 @@ class Replay:
         extents = [drive.prefill for drive in self.plan.drives]
         if not any(len(one) for one in extents):
             return None
-        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents)}
+        earlier = all(drive.was_prepared for drive in self._drives)
+        return {"extents": sum(len(one) for one in extents), "bytes": sum(one.bytes for one in extents),
+                **({"by_state": True} if earlier else {})}
 
     def _describe_source(self) -> dict:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        return self.plan.source()
+        return {**self.plan.source(), **self.about}
 
     def _name_source(self) -> None:
         """After the run: a long trace takes longer to be summed than anybody waits for a start."""

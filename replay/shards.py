@@ -77,8 +77,11 @@ def place_hash(count: int, drives: int) -> Callable:
 
 
 def threads_for(plan) -> int:
-    """By the peak of the plan over 10 ms, AUTO_IOPS a thread, one processor left for the rest; 1 without times."""
-    if not plan.pace.timed:
+    """By the peak of the plan over 10 ms, AUTO_IOPS a thread, one processor left for the rest.
+
+    One without times, and where the drive is simulated.
+    """
+    if not plan.pace.timed or any(target.is_simulated for target in plan.targets):
         return 1
     peak, last, carried = 0, None, 0
     for batch in plan.trace.batches(["submit_ns"]):

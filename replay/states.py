@@ -3,14 +3,16 @@
 Sizes are those of the method for drives of 256 GiB and more; a smaller drive gets the same fractions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from blkreel.traces.errors import UsageError
+from blkreel.traces.units import format_bytes
 
 from .extents import Extents
+from .placed import PlacedBlocks
 from .streams import permutation, ranges, with_replacement
 
 STATES = {
@@ -19,10 +21,14 @@ STATES = {
     "full": "erased, all of it filled",
     "enterprise": "full, then one capacity of random 4K writes",
     "pts": "erased, filled twice, then random 4K writes in rounds until their rate is steady",
-    "op25": "full, but a quarter left erased as spare; also client+op25, enterprise+op25",
+    "data": "erased, then only the spans given are written",
+    "trace": "not erased; what a trace reads before it writes it is written once",
+    "op25": "full, but a quarter left erased as spare; also client+op25, enterprise+op25, pts+op25, data+op25",
 }
 
 REFERENCE_BYTES = 256 << 30
+PREFILL_BYTES = 512 << 10
+PREFILL_DEPTH = 32
 _RANDOM_BYTES = 8 << 30
 _REST_NS = 300 * 10**9
 _FILL_BYTES = 128 << 10
@@ -31,6 +37,7 @@ _PTS_ROUNDS = 25
 _PTS_ROUND_SHARE = 16  # a round writes one part in so many of the capacity
 _ERASE_BYTES = 1 << 30
 _ERASE_DEPTH = 4
+_WITHOUT_SPARE = ("fresh", "trace", "op25")
 
 
 @dataclass(frozen=True)
@@ -38,78 +45,152 @@ class Step:
     """One stretch of I/O of a kind, or (plan None) a rest.
 
     total_bytes: what it issues, for progress. rounds: how often it is repeated at most, until its rate is
-    steady; plan is then called with the number of the round.
+    steady. plan(round, first_row): its rows from that one on. kind: steps of one kind go at one rate, for the
+    estimate of the time left.
     """
 
     what: str
     total_bytes: int = 0
     depth: int = 1
-    plan: Callable[[int], Iterator[dict]] | None = None
+    plan: Callable[..., Iterator[dict]] | None = None
     rest_ns: int = 0
     erases: bool = False
     rounds: int = 1
+    kind: str = "sequential"
 
 
 @dataclass(frozen=True)
 class State:
-    """filled_bytes: everything below is written at the end. scale: see DriveState."""
+    """What a state is made of, on one drive.
+
+    filled: everything that is written at the end. filled_bytes: all below is, whatever else. usable_bytes: what
+    measurements may use; the rest is spare. scale: see DriveState. identity: all that decides what is issued.
+    trace: which one the blocks were written for, its sha256 and map.
+    """
 
     name: str
     steps: list[Step]
     filled_bytes: int
     scale: float
+    usable_bytes: int
+    filled: Extents | PlacedBlocks
+    identity: dict
+    trace: dict | None = None
+    permuted: bool = False
 
     @property
     def rest_ns(self) -> int:
         return sum(step.rest_ns for step in self.steps)
 
+    @property
+    def erases(self) -> bool:
+        return any(step.erases for step in self.steps)
 
-def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, rest_ns: int | None = None) -> State:
-    """The steps to a state on a drive of that capacity. rest_ns overrides the idle time of the state.
 
-    Raises UsageError for a name that is none.
+def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, rest_ns: int | None = None,
+              spans: Sequence[tuple[int, int]] | None = None, permuted: bool = False,
+              prefill: PlacedBlocks | None = None, trace: dict | None = None, erase: bool | None = None) -> State:
+    """The steps to a state on a drive of that capacity.
+
+    rest_ns overrides the idle time of the state. spans: of the state `data`, what is written, as (start, end) in
+    bytes; ends are moved to whole blocks. permuted: the random writes of `enterprise` take each block once. prefill,
+    trace: of the state `trace`, the blocks and which trace it is. erase: whether to begin with that, which by itself
+    all states but `trace` do.
+
+    Raises UsageError for a name that is none, and for spans that are none or do not fit.
     """
     base, _, spare = name.partition("+")
     if name == "op25":
         base, spare = "full", "op25"
-    if base not in STATES or base == "op25" or spare not in ("", "op25") or (spare and base == "fresh"):
+    if base not in STATES or spare not in ("", "op25") or (spare and base in _WITHOUT_SPARE) or base == "op25":
         raise UsageError(f"no such state: {name}", f"use one of: {', '.join(STATES)}")
+    _check_words(name, base, spans, permuted, trace)
     block_bytes = max(4096, block_bytes)
     span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
     scale = min(1.0, capacity_bytes / REFERENCE_BYTES)
-    steps = [_erase(capacity_bytes)]
-    filled_bytes = 0
+    steps = [_erase(capacity_bytes)] if erase or (erase is None and base != "trace") else []
+    filled = Extents.none()
     if base == "client":
         filled_bytes = _whole(span_bytes * 95 // 100, _FILL_BYTES) or span_bytes
         random_bytes = _whole(min(_RANDOM_BYTES, span_bytes // 32), block_bytes) or block_bytes
+        filled = _one(filled_bytes)
         steps += [
-            _fill(filled_bytes),
-            Step("overwriting at random", random_bytes, _FILL_DEPTH,
-                 lambda _: permutation(random_bytes, block_bytes, "write", seed)),
+            _fill(filled),
+            Step("overwriting at random", random_bytes, _FILL_DEPTH, lambda _, first_row=0: permutation(
+                random_bytes, block_bytes, "write", seed, first_row), kind="random"),
             Step("resting", rest_ns=int(_REST_NS * scale) if rest_ns is None else rest_ns)]
+    elif base == "data":
+        filled = _spans(spans, block_bytes, span_bytes)
+        steps.append(_fill(filled))
+    elif base == "trace":
+        filled = prefill if prefill is not None else PlacedBlocks()
+        steps.append(Step("writing what will be read", filled.bytes, PREFILL_DEPTH,
+                          lambda _, first_row=0: ranges(filled, "write", PREFILL_BYTES, first_row)))
     elif base != "fresh":
-        filled_bytes = span_bytes
-        steps.append(_fill(filled_bytes))
+        filled = _one(span_bytes)
+        steps.append(_fill(filled))
     if base == "pts":
         round_bytes = _whole(span_bytes // _PTS_ROUND_SHARE, block_bytes) or block_bytes
         steps += [
-            _fill(filled_bytes),
-            Step("settling", round_bytes, _FILL_DEPTH, rounds=_PTS_ROUNDS, plan=lambda number: with_replacement(
-                span_bytes, block_bytes, "write", round_bytes, seed + number))]
+            _fill(filled),
+            Step("settling", round_bytes, _FILL_DEPTH, rounds=_PTS_ROUNDS, kind="random",
+                 plan=lambda number, first_row=0: with_replacement(span_bytes, block_bytes, "write", round_bytes,
+                                                                   seed + number, first_row))]
     if base == "enterprise":
-        steps.append(Step("writing at random", span_bytes, 128,
-                          lambda _: with_replacement(span_bytes, block_bytes, "write", span_bytes, seed)))
-    return State(name, steps, filled_bytes, scale)
+        steps.append(Step("writing at random", span_bytes, 128, kind="random", plan=lambda _, first_row=0: permutation(
+            span_bytes, block_bytes, "write", seed, first_row) if permuted else with_replacement(
+            span_bytes, block_bytes, "write", span_bytes, seed, first_row)))
+    identity = {"state": name, "capacity_bytes": capacity_bytes, "block_bytes": block_bytes, "seed": seed,
+                "permuted": permuted, "erases": bool(steps and steps[0].erases), "trace": trace,
+                "spans": np.column_stack([filled.start, filled.end]).tolist() if base == "data" else None}
+    return State(name, steps, _filled_from_0(filled), scale, span_bytes if spare else capacity_bytes, filled, identity,
+                 trace, permuted)
+
+
+def _check_words(name, base, spans, permuted, trace):
+    if permuted and base != "enterprise":
+        raise UsageError(f"the state {name} has no random writes that could be a permutation",
+                         "that goes with enterprise")
+    if (base == "data") != (spans is not None):
+        raise UsageError(f"the state {name} takes no spans" if spans is not None else
+                         "the state data needs to know what is to be written",
+                         "name it: --state data --span 64GB")
+    if (base == "trace") != (trace is not None):
+        raise UsageError(f"the state {name} takes no trace" if trace is not None else
+                         "the state trace needs a trace", "name it: --state trace --trace FILE")
+
+
+def _spans(spans, block_bytes, usable_bytes) -> Extents:
+    """Whole blocks that hold what was asked for."""
+    pairs = np.array(list(spans), np.int64).reshape(-1, 2)
+    if not len(pairs) or (pairs[:, 0] < 0).any() or (pairs[:, 1] <= pairs[:, 0]).any():
+        raise UsageError("a span of the state data is empty", "name what is to be written: --span 64GB")
+    if (pairs[:, 1] > usable_bytes).any():
+        raise UsageError(f"a span ends at {format_bytes(int(pairs[:, 1].max()))}, beyond the "
+                         f"{format_bytes(usable_bytes)} that can be used", "choose a smaller span, or a larger drive")
+    return Extents.of(pairs[:, 0] // block_bytes * block_bytes, -(-pairs[:, 1] // block_bytes) * block_bytes)
+
+
+def _filled_from_0(filled) -> int:
+    """Where the first gap begins. Of a trace's blocks nobody asks."""
+    if isinstance(filled, PlacedBlocks) or not len(filled) or filled.start[0]:
+        return 0
+    return int(filled.end[0])
+
+
+def _one(end_bytes) -> Extents:
+    return Extents(np.array([0]), np.array([end_bytes]))
 
 
 def _erase(capacity_bytes) -> Step:
-    whole = Extents(np.array([0]), np.array([capacity_bytes]))
-    return Step("erasing", capacity_bytes, _ERASE_DEPTH, lambda _: ranges(whole, "discard", _ERASE_BYTES), erases=True)
+    whole = _one(capacity_bytes)
+    return Step("erasing", capacity_bytes, _ERASE_DEPTH, lambda _, first_row=0: ranges(
+        whole, "discard", _ERASE_BYTES, first_row), erases=True, kind="erase")
 
 
-def _fill(span_bytes) -> Step:
-    span = Extents(np.array([0]), np.array([span_bytes]))
-    return Step("filling", span_bytes, _FILL_DEPTH, lambda _: ranges(span, "write", _FILL_BYTES))
+def _fill(extents) -> Step:
+    return Step("filling", extents.bytes, _FILL_DEPTH, lambda _, first_row=0: ranges(
+        extents, "write", _FILL_BYTES, first_row))
 
 
 def _whole(count, unit) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-ACCESSES = ("sequential", "random", "permutation", "extents")
+ACCESSES = ("sequential", "random", "permutation", "halves", "extents")
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,12 @@ class StreamSpec:
 
     number: its number in the run. read_percent: of its I/Os, so many are reads, the others `op`; 100 for a reader.
     access: `sequential` from the start of its span and around, `random` with replacement, `permutation` (each block
-    once in random order, then again in another), `extents` (one after another, as long as `lengths_bytes` says,
-    gone through once). span: where it stays, whole blocks of start_bytes .. start_bytes + span_bytes. depth: how
-    many are outstanding at most. volume_bytes: it ends there; None: it goes on until the step ends. At most one of
-    bursts and rate: without, its I/Os are due at once. rate_iops: one I/O every 1/rate s. background: it ends when all
-    others have ended.
+    once in random order, then again in another), `halves` (reads sequential in the lower half of the span, the others
+    in the upper, each around), `extents` (one after another, as long as `lengths_bytes` says, gone through once). span:
+    where it stays, whole blocks of start_bytes .. start_bytes + span_bytes. depth: how many are outstanding at most.
+    volume_bytes: it ends there; None: it goes on until the step ends. At most one of bursts, rate and every: without,
+    its I/Os are due at once. rate_iops: one I/O every 1/rate s. every_ns: one I/O each time so much has passed; both
+    from first_ns on. background: it ends when all others have ended.
     """
 
     number: int

@@ -1,4 +1,8 @@
-"""Streams of I/Os that come from a rule instead of a trace, as batches of the plan."""
+"""Streams of I/Os that come from a rule instead of a trace, as batches of the plan.
+
+Each numbers its rows from 0 (`source_row`), is the same at every call, and can begin at any of its rows: what an
+interrupted preparation goes on with is the very rest of what it had begun.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,40 +31,46 @@ def plan_batch(offset_bytes, length_bytes, op, *, due_ns=-1, flags=0, stream=0, 
             for name, (value, code) in columns.items()}
 
 
-def ranges(extents, op: str, chunk_bytes: int) -> Iterator[dict]:
+def ranges(extents, op: str, chunk_bytes: int, first_row: int = 0) -> Iterator[dict]:
     """Each extent from start to end in chunks; the last chunk of an extent may be short.
 
     extents: Extents, or PlacedBlocks, which are gone through as they are needed.
     """
+    part_row = 0
     for part in extents.batches():
-        yield from _chunks(part, op, chunk_bytes)
+        before = np.concatenate([[0], np.cumsum(-(-(part.end - part.start) // chunk_bytes))])
+        rows = int(before[-1])
+        for low in range(max(0, first_row - part_row), rows, BATCH_ROWS):
+            row = np.arange(low, min(low + BATCH_ROWS, rows))
+            extent = np.searchsorted(before, row, "right") - 1
+            offset = part.start[extent] + (row - before[extent]) * chunk_bytes
+            yield plan_batch(offset, np.minimum(chunk_bytes, part.end[extent] - offset), OPS[op],
+                             source_row=part_row + row)
+        part_row += rows
 
 
-def _chunks(extents, op, chunk_bytes):
-    per_extent = -(-(extents.end - extents.start) // chunk_bytes)
-    before = np.concatenate([[0], np.cumsum(per_extent)])
-    for low in range(0, int(before[-1]), BATCH_ROWS):
-        row = np.arange(low, min(low + BATCH_ROWS, int(before[-1])))
-        extent = np.searchsorted(before, row, "right") - 1
-        offset = extents.start[extent] + (row - before[extent]) * chunk_bytes
-        yield plan_batch(offset, np.minimum(chunk_bytes, extents.end[extent] - offset), OPS[op])
-
-
-def permutation(span_bytes: int, block_bytes: int, op: str, seed: int) -> Iterator[dict]:
+def permutation(span_bytes: int, block_bytes: int, op: str, seed: int, first_row: int = 0) -> Iterator[dict]:
     """Every block of the first `span_bytes` once, in random order."""
     order = Permutation(span_bytes // block_bytes, seed)
-    for low in range(0, order.count, BATCH_ROWS):
-        block = order(np.arange(low, min(low + BATCH_ROWS, order.count)))
-        yield plan_batch(block * block_bytes, block_bytes, OPS[op])
+    for low in range(first_row, order.count, BATCH_ROWS):
+        row = np.arange(low, min(low + BATCH_ROWS, order.count))
+        yield plan_batch(order(row) * block_bytes, block_bytes, OPS[op], source_row=row)
 
 
-def with_replacement(span_bytes: int, block_bytes: int, op: str, volume_bytes: int, seed: int) -> Iterator[dict]:
-    """Random blocks of the first `span_bytes`, until `volume_bytes` are reached; a block may come again."""
-    random = np.random.default_rng(seed)
-    for low in range(0, volume_bytes // block_bytes, BATCH_ROWS):
-        count = min(BATCH_ROWS, volume_bytes // block_bytes - low)
-        block = random.integers(0, span_bytes // block_bytes, count)
-        yield plan_batch(block * block_bytes, block_bytes, OPS[op])
+def with_replacement(span_bytes: int, block_bytes: int, op: str, volume_bytes: int, seed: int,
+                     first_row: int = 0) -> Iterator[dict]:
+    """Random blocks of the first `span_bytes`, until `volume_bytes` are reached; a block may come again.
+
+    Each BATCH_ROWS rows have a seed of their own, so that beginning far inside costs no more than one of them.
+    """
+    rows = volume_bytes // block_bytes
+    for low in range(first_row // BATCH_ROWS * BATCH_ROWS, rows, BATCH_ROWS):
+        random = np.random.default_rng([seed, low // BATCH_ROWS])
+        block = random.integers(0, span_bytes // block_bytes, min(BATCH_ROWS, rows - low))
+        row = np.arange(low, low + len(block))
+        wanted = row >= first_row
+        if wanted.any():
+            yield plan_batch(block[wanted] * block_bytes, block_bytes, OPS[op], source_row=row[wanted])
 
 
 @dataclass(frozen=True)

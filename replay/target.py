@@ -10,6 +10,9 @@ from blkreel.traces.device import SYS, Drive, drive_of
 from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.units import parse_size_bytes
 
+from . import simulated_spec
+from .simulated_spec import SimulatedDrive
+
 _SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's block size
 _NIL = "nil:"
 
@@ -19,6 +22,7 @@ class Target:
     """path: the real node or file, links resolved. drive: the whole drive it lies on.
 
     partition: the name of the partition, "" for a whole drive. block: its sysfs directory, None for a file.
+    simulated: what a drive that is not there is calculated from.
     """
 
     path: Path
@@ -27,6 +31,7 @@ class Target:
     block_bytes: int
     partition: str = ""
     block: Path | None = None
+    simulated: SimulatedDrive | None = None
 
     @property
     def disk_block(self) -> Path | None:
@@ -35,8 +40,13 @@ class Target:
 
     @property
     def is_nil(self) -> bool:
-        """Whether there is no drive: I/Os complete at once, and what is measured is this machine and blkreel."""
+        """Whether there is no drive: I/Os complete at once, or when a model says so."""
         return self.drive.kind == "nil"
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a model says when I/Os complete. Such a target is nil too."""
+        return self.simulated is not None
 
     @property
     def can_discard(self) -> bool:
@@ -65,7 +75,7 @@ class Target:
 
 
 def find_target(path, sys_root: Path = SYS) -> Target:
-    """The target of that name; `nil:SIZE` is none, of that size.
+    """The target of that name; `nil:SIZE` is none, of that size, and `nil:SIZE,key=value` or `nil:FILE.toml` simulated.
 
     Raises UsageError where it does not exist, is of a wrong kind, or has no size.
     """
@@ -95,16 +105,32 @@ def engine_options(targets: Sequence[Target]) -> dict:
         return {"target": targets[0].path if len(targets) == 1 else tuple(target.path for target in targets)}
     if len(nil) < len(targets):
         raise UsageError(f"{nil[0].path} is no drive and goes with none", "give all devices a drive, or none")
-    return {"null_bytes": max(target.size_bytes for target in nil), "null_targets": len(nil)}
+    options = {"null_bytes": max(target.size_bytes for target in nil), "null_targets": len(nil)}
+    simulated = tuple(target.simulated for target in nil if target.is_simulated)
+    if not simulated:
+        return options
+    if len(simulated) < len(nil) or len({drive.clock for drive in simulated}) > 1:
+        raise UsageError("drives that are simulated go with such on the same clock only",
+                         "give each the same: --on 0=nil:64GiB,clock=virtual --on 1=nil:8GiB,clock=virtual")
+    return options | {"simulated": simulated}
 
 
 def _nil_target(name) -> Target:
+    if "," in name or name.endswith(".toml"):
+        return _simulated_target(simulated_spec.parse(name))
     size_bytes = parse_size_bytes(name.removeprefix(_NIL)) // _SECTOR_BYTES * _SECTOR_BYTES
     if not size_bytes:
         raise UsageError(f"{name} has no size", "give it one: nil:1TiB")
     drive = Drive(name=name, path=name, kind="nil", major=0, minor=0, size_bytes=size_bytes,
                   logical_block_bytes=_SECTOR_BYTES, physical_block_bytes=4096, model="no drive")
     return Target(Path(name), drive, size_bytes, _SECTOR_BYTES)
+
+
+def _simulated_target(simulated) -> Target:
+    drive = Drive(name=simulated.spec, path=simulated.spec, kind="nil", major=0, minor=0,
+                  size_bytes=simulated.size_bytes, logical_block_bytes=_SECTOR_BYTES, physical_block_bytes=4096,
+                  model=simulated_spec.MODEL)
+    return Target(Path(simulated.spec), drive, simulated.size_bytes, _SECTOR_BYTES, simulated=simulated)
 
 
 def is_block_device(path) -> bool:

@@ -10,10 +10,9 @@ from blkreel.traces.units import format_bytes, format_ns
 from . import health
 from .certificate import CAUSES, causes_of, causes_text
 from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS
+from .simulated_spec import MODEL as SIMULATED
 
 LEVELS = ("valid", "qualified", "invalid")
-
-SIMULATED_MODEL = "simulated drive"
 
 # What may hold a run up whose I/Os have no deadlines: their latencies are too long by it, and no lateness shows it.
 DISTURBED_SHARE = 0.01
@@ -29,10 +28,11 @@ def judge(run: dict) -> dict:
 def _invalid(run) -> Iterator[str]:
     if run["partial"]:
         yield f"the run is partial: {run['partial']}"
-    if (run.get("drive") or {}).get("kind") == "nil":
-        simulated = run["drive"].get("model") == SIMULATED_MODEL
-        yield ("the drive was simulated: what was measured is a model" if simulated else
-               "there was no drive: what was measured is this machine and blkreel")
+    drive = run.get("drive") or {}
+    if drive.get("model") == SIMULATED:
+        yield "the drive was simulated: the figures are those of its model"
+    elif drive.get("kind") == "nil":
+        yield "there was no drive: what was measured is this machine and blkreel"
     if run["error_ops"]:
         first = f", the first: {run['first_error']}" if run.get("first_error") else ""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in (run.get("errors") or {}).items())

@@ -15,6 +15,8 @@
 #define REVIEW_NS (20 * NS_PER_MS)
 #define KEEPS_REALTIME_NS (REVIEW_NS / 10)
 #define REGAINS_REALTIME_NS (REVIEW_NS / 4)
+/* Longer than any run. */
+#define FAR_NS (INT64_MAX / 4)
 /* How long outstanding I/O may take once a run is to end. */
 #define DRAIN_NS (30 * NS_PER_S)
 
@@ -26,7 +28,7 @@ int engine_init(struct engine *engine)
 
 		if (err)
 			return err;
-		engine->lanes[i].watch = &engine->watch;
+		engine->lanes[i].watch = &engine->watch; /* which is off on a virtual clock */
 		engine->depth += engine->lanes[i].depth;
 		engine->watches_hazards |= engine->lanes[i].plan.captured;
 	}
@@ -45,7 +47,7 @@ int engine_init(struct engine *engine)
 
 static int64_t run_time_ns(const struct engine *engine)
 {
-	return monotonic_ns() - engine->start_ns;
+	return run_clock_ns(&engine->clock);
 }
 
 /* The lane's next row, into a slot; or counted as dropped, where its target can't carry it out. */
@@ -282,6 +284,21 @@ static void review_priority(struct engine *engine, int64_t now_ns)
 	engine->slept_ns = 0;
 }
 
+/*
+ * A virtual clock moves on to what happens next, once all rows are known that
+ * could come before. It stands while a plan is not there yet: that takes time of
+ * this machine, and none of the drive.
+ */
+static void move_clock(struct engine *engine, const struct outlook *outlook, int64_t now_ns)
+{
+	if (outlook->starving)
+		sleep_ns(LOOK_AGAIN_NS);
+	else if (outlook->due_ns != LANE_NOTHING)
+		submit_batch(engine, now_ns, outlook->due_ns - now_ns);
+	else if (engine_outstanding(engine))
+		submit_batch(engine, now_ns, FAR_NS);
+}
+
 static void issue_lanes(struct engine *engine)
 {
 	int64_t active_ns = INT64_MIN / 2;
@@ -293,15 +310,17 @@ static void issue_lanes(struct engine *engine)
 		watch_turn(&engine->watch, now_ns);
 		if (engine->realtime && now_ns - engine->reviewed_ns > REVIEW_NS)
 			review_priority(engine, now_ns);
+		if (engine->any_background)
+			outlook_finish_lanes(engine);
 		if (!engine->batch_count)
 			prepare_due(engine, now_ns);
 		if (engine->batch_count) {
 			/* With the queue full the next thing to happen is a completion: one call does both. */
-			if (!engine->free_count) {
+			if (!engine->free_count && !engine->clock.is_virtual) {
 				outlook = outlook_now(engine, now_ns);
 				rest(engine, &outlook, now_ns, NAP_NS);
 			}
-			submit_batch(engine, now_ns, engine->free_count ? 0 : NAP_NS);
+			submit_batch(engine, now_ns, engine->free_count || engine->clock.is_virtual ? 0 : NAP_NS);
 			publish(engine, now_ns);
 			take_completions(engine);
 			active_ns = now_ns;
@@ -312,7 +331,7 @@ static void issue_lanes(struct engine *engine)
 			continue;
 		}
 		outlook = outlook_now(engine, now_ns);
-		if (outlook_looks(engine, &outlook, now_ns, active_ns)) {
+		if (!engine->clock.is_virtual && outlook_looks(engine, &outlook, now_ns, active_ns)) {
 			spin_pause();
 			continue;
 		}
@@ -323,6 +342,10 @@ static void issue_lanes(struct engine *engine)
 		records_hand_over(engine->records, now_ns, false);
 		if (engine->stalled)
 			continue;
+		if (engine->clock.is_virtual) {
+			move_clock(engine, &outlook, now_ns);
+			continue;
+		}
 		wait_ns = outlook_idle_ns(engine, &outlook, now_ns);
 		rest(engine, &outlook, now_ns, wait_ns);
 		if (wait_ns > 0)
@@ -347,25 +370,37 @@ static void drain(struct engine *engine)
 	publish(engine, run_time_ns(engine));
 }
 
+/* The clock stood meanwhile: nothing was late by them. */
+static void forget_delays(struct engine *engine)
+{
+	engine->totals.record_stalls = 0;
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->lanes[i].underruns = 0;
+}
+
 void engine_run(struct engine *engine, int64_t start_ns)
 {
 	struct totals *totals = &engine->totals;
 	struct rusage before, after;
 
 	getrusage(RUSAGE_THREAD, &before);
-	engine->start_ns = start_ns;
+	engine->clock.start_ns = start_ns;
 	progress_set(&engine->records->progress.start_monotonic_ns, start_ns);
 	watch_start(&engine->watch, start_ns);
 	issue_lanes(engine);
+	outlook_finish_lanes(engine);
 	watch_end(&engine->watch, run_time_ns(engine));
 	drain(engine);
 	getrusage(RUSAGE_THREAD, &after);
+	if (engine->clock.is_virtual)
+		forget_delays(engine);
 	totals->involuntary_switches = after.ru_nivcsw - before.ru_nivcsw;
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		totals->underruns += engine->lanes[i].underruns;
 		totals->window_full += engine->lanes[i].window_full;
 		totals->anchored += engine->lanes[i].anchored;
 	}
+	totals->time_limit = !stop_asked(engine->stop) && engine->stop_ns != INT64_MAX && outlook_was_cut_off(engine);
 	if (!engine_outstanding(engine))
 		engine->issuer->release(engine->issuer);
 }

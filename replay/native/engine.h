@@ -7,10 +7,13 @@
 #ifndef BLKREEL_ENGINE_H
 #define BLKREEL_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "hazard.h"
 #include "issuer.h"
 #include "lane.h"
 #include "records.h"
+#include "run_clock.h"
 #include "totals.h"
 #include "watch.h"
 
@@ -29,6 +32,9 @@ struct engine {
 	int64_t spin_ns;      /* the last stretch before a deadline is spun, not slept */
 	int64_t payload_bytes; /* of data to write that are kept ready */
 	unsigned max_errors;  /* so many failures in a row end the run; 0: never */
+	int64_t stop_ns;      /* no row is issued later than that after the start; INT64_MAX: whenever */
+	atomic_uint *foreground; /* lanes of all threads that keep those in the background going */
+	bool any_background;     /* there are such */
 
 	/* The engine's own. */
 	struct io *ios;
@@ -39,7 +45,7 @@ struct engine {
 	unsigned next_lane; /* whose turn it is where no deadline decides */
 	struct hazard hazard;
 	bool watches_hazards;
-	int64_t start_ns;
+	struct run_clock clock; /* is_virtual is given by the caller */
 	int64_t requests[MAX_TARGETS]; /* outstanding at each */
 	int64_t reviewed_ns;    /* when its priority was reviewed last, */
 	int64_t slept_ns;       /* and how long the thread has slept since */

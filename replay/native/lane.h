@@ -22,6 +22,9 @@ struct lane {
 	struct schedule schedule; /* where plan.anchored */
 	unsigned depth;
 	unsigned outstanding;
+	bool background;           /* it goes on only as long as another one does */
+	bool finished;             /* without a row left or outstanding; of those that are not in the background */
+	unsigned number;           /* in the order in which the lanes were given */
 	int64_t queue_was_full_ns; /* the last moment a row was due and the queue full */
 	bool starving;             /* the plan was not there when it was looked for */
 	int64_t starved_ns;        /* since when */

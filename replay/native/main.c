@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "drive_model.h"
 #include "host.h"
 #include "message.h"
 #include "run.h"
@@ -26,14 +27,18 @@ struct options {
 	struct target_options target; /* all targets are opened alike */
 	unsigned depth;
 	unsigned null_targets;
+	int simulated[MAX_TARGETS]; /* file descriptors of what is simulated */
+	unsigned simulated_count;
 };
 
 static const char usage[] =
 	"usage: blkreel-replay [options] TARGET...  (a plan on stdin, records on stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
 	"  --depth N         at most N rows outstanding (1024)\n"
-	"  --lane FD,DEPTH,THREAD  a plan read from that file descriptor, at a depth of its own;\n"
-	"                    as often as there are plans, instead of stdin and --depth\n"
+	"  --lane FD,DEPTH,THREAD[,background]  a plan read from that file descriptor, at a depth of its own;\n"
+	"                    as often as there are plans, instead of stdin and --depth. One in the background\n"
+	"                    ends when all others have, and shares its thread with another\n"
+	"  --stop-ns N       issue nothing later than that after the start\n"
 	"  --may-write       open the target for writing; without it only reads are issued\n"
 	"  --buffered        through the page cache instead of direct I/O\n"
 	"  --shared          do not claim a block device for this run alone\n"
@@ -48,11 +53,15 @@ static const char usage[] =
 	"  --plain           none of the kernel's newer help\n"
 	"  --nil BYTES       no I/O: a target of that size that completes at once\n"
 	"  --nil-targets N   so many of them (1)\n"
+	"  --simulate FD     a drive instead, of the parameters and the state read from there (`name value`\n"
+	"                    lines); once for each target\n"
+	"  --virtual-clock   the time of the simulated drives, which does not wait\n"
 	"  --nil-fail ROW,ERRNO  from that source row on it fails\n";
 
 enum long_option {
 	OPT_DEPTH = 256,
 	OPT_LANE,
+	OPT_STOP_NS,
 	OPT_MAY_WRITE,
 	OPT_BUFFERED,
 	OPT_SHARED,
@@ -68,11 +77,14 @@ enum long_option {
 	OPT_NIL,
 	OPT_NIL_TARGETS,
 	OPT_NIL_FAIL,
+	OPT_SIMULATE,
+	OPT_VIRTUAL_CLOCK,
 };
 
 static const struct option long_options[] = {
 	{ "depth", required_argument, NULL, OPT_DEPTH },
 	{ "lane", required_argument, NULL, OPT_LANE },
+	{ "stop-ns", required_argument, NULL, OPT_STOP_NS },
 	{ "may-write", no_argument, NULL, OPT_MAY_WRITE },
 	{ "buffered", no_argument, NULL, OPT_BUFFERED },
 	{ "shared", no_argument, NULL, OPT_SHARED },
@@ -88,6 +100,8 @@ static const struct option long_options[] = {
 	{ "nil", required_argument, NULL, OPT_NIL },
 	{ "nil-targets", required_argument, NULL, OPT_NIL_TARGETS },
 	{ "nil-fail", required_argument, NULL, OPT_NIL_FAIL },
+	{ "simulate", required_argument, NULL, OPT_SIMULATE },
+	{ "virtual-clock", no_argument, NULL, OPT_VIRTUAL_CLOCK },
 	{ 0 },
 };
 
@@ -103,10 +117,13 @@ static bool parse_number(const char *text, long long least, long long most, long
 
 static bool parse_lane(struct run_options *run, const char *text)
 {
-	struct lane_options lane;
-	char rest;
+	struct lane_options lane = { 0 };
+	int end = 0;
 
-	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%c", &lane.fd, &lane.depth, &lane.thread, &rest) != 3)
+	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%n", &lane.fd, &lane.depth, &lane.thread, &end) != 3)
+		return false;
+	lane.background = !strcmp(text + end, ",background");
+	if (text[end] && !lane.background)
 		return false;
 	if (lane.fd < 0 || !lane.depth || lane.depth > MAX_DEPTH || lane.thread >= MAX_THREADS)
 		return false;
@@ -123,6 +140,8 @@ static bool parse_option(struct options *options, int option)
 		return parse_number(optarg, 1, MAX_DEPTH, &n) && (options->depth = n, true);
 	case OPT_LANE:
 		return parse_lane(&options->run, optarg);
+	case OPT_STOP_NS:
+		return parse_number(optarg, 0, INT64_MAX, &n) && (options->run.stop_ns = n, true);
 	case OPT_MAX_ERRORS:
 		return parse_number(optarg, 0, INT32_MAX, &n) && (options->run.max_errors = n, true);
 	case OPT_SEED:
@@ -146,6 +165,11 @@ static bool parse_option(struct options *options, int option)
 		return sscanf(optarg, "%31[0-9],%d", row, &options->run.null_fail_errno) == 2 &&
 		       parse_number(row, 0, INT64_MAX, &n) && (options->run.null_fail_row = n, true);
 	}
+	case OPT_SIMULATE:
+		return options->simulated_count < MAX_TARGETS && parse_number(optarg, 0, INT32_MAX, &n) &&
+		       (options->simulated[options->simulated_count++] = n, true);
+	case OPT_VIRTUAL_CLOCK:
+		return options->run.virtual_clock = true;
 	case OPT_MAY_WRITE:
 		return options->target.may_write = true;
 	case OPT_BUFFERED:
@@ -167,25 +191,49 @@ static bool parse_option(struct options *options, int option)
 
 static bool check_lanes(const struct run_options *run)
 {
-	uint64_t of_thread[MAX_THREADS] = { 0 };
+	unsigned of_thread[MAX_THREADS] = { 0 }, foreground[MAX_THREADS] = { 0 };
 	unsigned depth = 0, threads = 0;
 
 	for (unsigned i = 0; i < run->lane_count; i++) {
 		depth += run->lanes[i].depth;
 		of_thread[run->lanes[i].thread]++;
+		foreground[run->lanes[i].thread] += !run->lanes[i].background;
 		if (run->lanes[i].thread >= threads)
 			threads = run->lanes[i].thread + 1;
 	}
 	for (unsigned t = 0; t < threads; t++) {
-		if (of_thread[t])
+		if (foreground[t])
 			continue;
-		complain("thread %u has no lane; number the threads of --lane from 0 on, without a gap", t);
+		if (of_thread[t])
+			complain("thread %u has lanes in the background only; give each a thread with another lane", t);
+		else
+			complain("thread %u has no lane; number the threads of --lane from 0 on, without a gap", t);
 		return false;
 	}
 	if (depth <= MAX_DEPTH)
 		return true;
 	complain("the lanes have a depth of %u together; use %d at most", depth, MAX_DEPTH);
 	return false;
+}
+
+static bool check_simulated(const struct options *options)
+{
+	const struct run_options *run = &options->run;
+
+	if (!options->simulated_count && !run->virtual_clock)
+		return true;
+	if (!run->null_targets || options->simulated_count != run->target_count) {
+		complain("%u targets and %u drives to simulate; give each its --simulate", run->target_count,
+			 options->simulated_count);
+		return false;
+	}
+	for (unsigned i = 0; i < run->lane_count; i++) {
+		if (!run->lanes[i].thread)
+			continue;
+		complain("a simulated drive goes with one issuing thread; use --threads 1");
+		return false;
+	}
+	return true;
 }
 
 static bool parse_options(struct options *options, int argc, char **argv)
@@ -196,7 +244,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
 		.target = { .direct = true, .exclusive = true },
 		.depth = 1024,
 		.null_targets = 1,
-		.run = { .max_errors = 1000, .spin_ns = 100000, .cpu = -1, .null_fail_row = -1 },
+		.run = { .max_errors = 1000, .spin_ns = 100000, .stop_ns = INT64_MAX, .cpu = -1, .null_fail_row = -1 },
 	};
 	while ((option = getopt_long(argc, argv, "", long_options, &which)) >= 0) {
 		if (option == '?') /* getopt has said it */
@@ -213,8 +261,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
 		return false;
 	}
 	if (!options->run.lane_count)
-		options->run.lanes[options->run.lane_count++] = (struct lane_options){ 0, options->depth, 0 };
-	return check_lanes(&options->run);
+		options->run.lanes[options->run.lane_count++] = (struct lane_options){ .depth = options->depth };
+	return check_lanes(&options->run) && check_simulated(options);
 }
 
 static void on_signal(int signal)
@@ -253,6 +301,26 @@ static int open_targets(struct target *targets, const struct options *options, c
 	return 0;
 }
 
+/* Returns 0 or an exit code. */
+static int read_drives(struct options *options)
+{
+	static struct drive drives[MAX_TARGETS];
+
+	for (unsigned i = 0; i < options->simulated_count; i++) {
+		FILE *file = fdopen(options->simulated[i], "r");
+		const char *wrong = file ? drive_read(&drives[i], file) : strerror(errno);
+
+		if (file)
+			fclose(file);
+		if (wrong) {
+			complain("a drive cannot be simulated: %s", wrong);
+			return EXIT_WRONG_USAGE;
+		}
+	}
+	options->run.drives = options->simulated_count ? drives : NULL;
+	return 0;
+}
+
 /* What is mapped gets locked, and a thread's stack is 8 MiB of it by default. */
 static void keep_stacks_small(void)
 {
@@ -281,6 +349,8 @@ int main(int argc, char **argv)
 	keep_stacks_small();
 	options.run.targets = targets;
 	code = open_targets(targets, &options, argv + optind);
+	if (!code)
+		code = read_drives(&options);
 	if (!code)
 		code = run_replay(&options.run, &stop);
 	/* Not exit(): threads that wait for a pipe or a drive must not hold the end. */

@@ -31,6 +31,61 @@ static bool has_room(const struct engine *engine, const struct lane *lane, int64
 	       engine->requests[which] + target_requests(target, op, length_bytes) <= target->queue_requests;
 }
 
+/* Whether rows of the lane may still be issued at that time. */
+static bool is_open(const struct engine *engine, const struct lane *lane, int64_t at_ns)
+{
+	return at_ns <= engine->stop_ns && (!lane->background || atomic_load(engine->foreground));
+}
+
+/* The deadline of its next row that will be issued in time; LANE_NOTHING where there is none now. */
+static int64_t next_due_ns(const struct engine *engine, struct lane *lane, int64_t now_ns)
+{
+	int64_t due_ns;
+
+	if (!is_open(engine, lane, now_ns))
+		return LANE_NOTHING;
+	due_ns = lane_next_due_ns(lane, now_ns);
+	return due_ns <= engine->stop_ns ? due_ns : LANE_NOTHING;
+}
+
+/*
+ * Nothing of the lane can be issued any more, whatever completes besides its
+ * own rows: those with deadlines come in their order, and of those that wait
+ * for others the first is known.
+ */
+static bool has_ended(const struct engine *engine, struct lane *lane, int64_t now_ns)
+{
+	int64_t due_ns;
+
+	if (lane_exhausted(lane) || !is_open(engine, lane, now_ns))
+		return true;
+	due_ns = lane_next_due_ns(lane, now_ns);
+	return due_ns != LANE_NOTHING && due_ns > engine->stop_ns && !lane->starving;
+}
+
+void outlook_finish_lanes(struct engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		struct lane *lane = &engine->lanes[i];
+
+		if (lane->finished || lane->background || lane->outstanding || !lane_exhausted(lane))
+			continue;
+		lane->finished = true;
+		atomic_fetch_sub(engine->foreground, 1);
+	}
+}
+
+bool outlook_was_cut_off(struct engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		struct lane *lane = &engine->lanes[i];
+
+		if (!lane_exhausted(lane) && (!lane->background || atomic_load(engine->foreground)))
+			return true;
+	}
+	return false;
+}
+
 struct lane *outlook_choose_lane(struct engine *engine, int64_t now_ns)
 {
 	struct lane *timed = NULL, *untimed = NULL;
@@ -39,7 +94,7 @@ struct lane *outlook_choose_lane(struct engine *engine, int64_t now_ns)
 
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		struct lane *lane = &engine->lanes[at];
-		int64_t due_ns = lane_next_due_ns(lane, now_ns);
+		int64_t due_ns = next_due_ns(engine, lane, now_ns);
 
 		at = at + 1 == engine->lane_count ? 0 : at + 1;
 		if (due_ns > now_ns)
@@ -65,10 +120,11 @@ struct outlook outlook_now(struct engine *engine, int64_t now_ns)
 
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		struct lane *lane = &engine->lanes[i];
-		int64_t due_ns = lane_next_due_ns(lane, now_ns);
+		int64_t due_ns = next_due_ns(engine, lane, now_ns);
+		bool ended = due_ns == LANE_NOTHING && has_ended(engine, lane, now_ns);
 
-		outlook.starving |= lane->starving;
-		outlook.ended &= due_ns == LANE_NOTHING && lane_exhausted(lane);
+		outlook.starving |= lane->starving && !ended;
+		outlook.ended &= ended;
 		if (due_ns <= now_ns && !has_room(engine, lane, due_ns)) {
 			outlook.full = true;
 			outlook.behind |= due_ns >= 0;

@@ -27,6 +27,12 @@ struct outlook {
  */
 struct lane *outlook_choose_lane(struct engine *engine, int64_t now_ns);
 
+/* Notes which lanes have come to their end, so that those in the background end, too. */
+void outlook_finish_lanes(struct engine *engine);
+
+/* Whether a lane has rows left although no stop was asked for: its time was over. At the end of a run. */
+bool outlook_was_cut_off(struct engine *engine);
+
 struct outlook outlook_now(struct engine *engine, int64_t now_ns);
 
 /*

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "host.h"
 #include "message.h"
+#include "simulated.h"
 
 /* Between setting the start and the first deadline: the loops are running by then. */
 #define LEAD_NS 200000ll
@@ -41,6 +42,7 @@ struct run {
 	struct witness witness;
 	pthread_barrier_t ready; /* passed twice: all have their ring; the start is set */
 	atomic_bool failed;
+	atomic_uint foreground; /* lanes that have rows left or outstanding, but for those in the background */
 	int64_t start_ns;
 	bool memory_locked;
 };
@@ -86,7 +88,13 @@ static bool make_issuer(struct issuing_thread *thread)
 	};
 
 	/* The ring belongs to the thread that makes it. */
-	thread->engine.issuer = options->null_targets ? null_issuer(&issuer_options) : uring_issuer(&issuer_options);
+	if (options->drives)
+		thread->engine.issuer = simulated_issuer(options->drives, options->target_count, thread->engine.depth,
+							 &thread->engine.clock);
+	else if (options->null_targets)
+		thread->engine.issuer = null_issuer(&issuer_options);
+	else
+		thread->engine.issuer = uring_issuer(&issuer_options);
 	return thread->engine.issuer != NULL;
 }
 
@@ -101,6 +109,8 @@ static void take_place(struct issuing_thread *thread)
 	const struct run_options *options = thread->run->options;
 	bool all_timed, any_timed;
 
+	if (options->virtual_clock)
+		return;
 	see_deadlines(&thread->engine, &all_timed, &any_timed);
 	thread->pinned = options->cpu >= 0 || any_timed;
 	if (thread->pinned)
@@ -120,6 +130,7 @@ static void *issue(void *argument)
 	if (!make_issuer(thread))
 		atomic_store(&run->failed, true);
 	watch_init(&thread->engine.watch, &run->witness);
+	thread->engine.watch.off = run->options->virtual_clock;
 	pthread_barrier_wait(&run->ready);
 	watch_ready(&thread->engine.watch);
 	if (!thread->index) {
@@ -139,11 +150,14 @@ static void *issue(void *argument)
 static void share_lanes(struct run *run)
 {
 	const struct run_options *options = run->options;
-	unsigned placed = 0;
+	unsigned placed = 0, foreground = 0;
 
-	for (unsigned i = 0; i < options->lane_count; i++)
+	for (unsigned i = 0; i < options->lane_count; i++) {
+		foreground += !options->lanes[i].background;
 		if (options->lanes[i].thread >= run->thread_count)
 			run->thread_count = options->lanes[i].thread + 1;
+	}
+	atomic_store(&run->foreground, foreground);
 	for (unsigned t = 0; t < run->thread_count; t++) {
 		struct issuing_thread *thread = &run->threads[t];
 
@@ -158,10 +172,18 @@ static void share_lanes(struct run *run)
 			.stop = run->stop,
 			.spin_ns = options->spin_ns,
 			.max_errors = options->max_errors,
+			.stop_ns = options->stop_ns,
+			.clock.is_virtual = options->virtual_clock,
+			.foreground = &run->foreground,
+			.any_background = foreground < options->lane_count,
 		};
-		for (unsigned i = 0; i < options->lane_count; i++)
-			if (options->lanes[i].thread == t)
-				run->lanes[placed++].depth = options->lanes[i].depth;
+		for (unsigned i = 0; i < options->lane_count; i++) {
+			if (options->lanes[i].thread != t)
+				continue;
+			run->lanes[placed].depth = options->lanes[i].depth;
+			run->lanes[placed].background = options->lanes[i].background;
+			run->lanes[placed++].number = i;
+		}
 		thread->engine.lane_count = &run->lanes[placed] - thread->engine.lanes;
 	}
 }
@@ -200,7 +222,7 @@ static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
 	struct payload_options payload = options->payload;
-	int err = witness_start(&run->witness);
+	int err = options->virtual_clock ? 0 : witness_start(&run->witness);
 
 	payload.writes = may_write(options);
 	payload.pool_bytes = payload_share_bytes(run->thread_count);
@@ -275,6 +297,7 @@ static int finish(struct run *run, const struct totals *totals)
 		.realtime = first->realtime,
 		.seed = options->payload.seed,
 		.watches = watches,
+		.simulated = options->drives ? first->engine.issuer : NULL,
 	};
 	char *json;
 	int err = -1;

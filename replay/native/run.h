@@ -18,6 +18,7 @@ struct lane_options {
 	int fd; /* of its plan */
 	unsigned depth;
 	unsigned thread;
+	bool background; /* it ends when all that are not have ended */
 };
 
 struct run_options {
@@ -28,11 +29,14 @@ struct run_options {
 	unsigned max_errors;
 	struct payload_options payload; /* of all threads together */
 	int64_t spin_ns;
+	int64_t stop_ns; /* after the start; no row is issued later. INT64_MAX: whenever */
 	int cpu; /* of the first thread; -1: the last of those allowed */
 	bool realtime;
 	bool plain;
 	bool polled;
 	bool null_targets;
+	struct drive *drives; /* for each null target, what it simulates; NULL: nothing */
+	bool virtual_clock;   /* the drives', which does not wait */
 	int64_t null_fail_row;
 	int null_fail_errno;
 };

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "lane.h"
+#include "run.h"
+#include "simulated.h"
 
 void totals_init(struct totals *totals)
 {
@@ -45,6 +47,7 @@ void totals_add(struct totals *t, const struct totals *other)
 	t->underruns += other->underruns;
 	t->record_stalls += other->record_stalls;
 	t->involuntary_switches += other->involuntary_switches;
+	t->time_limit |= other->time_limit;
 	t->realtime_given_up += other->realtime_given_up;
 	t->max_outstanding += other->max_outstanding;
 	t->min_lateness_ns = other->min_lateness_ns < t->min_lateness_ns ? other->min_lateness_ns : t->min_lateness_ns;
@@ -133,6 +136,19 @@ static void write_lanes(FILE *out, const struct circumstances *how)
 	fputs("], ", out);
 }
 
+/* In the order in which the lanes were given; `lanes` has them in that of their threads. */
+static void write_lane_issued(FILE *out, const struct circumstances *how)
+{
+	int64_t issued[MAX_LANES] = { 0 };
+
+	for (unsigned i = 0; i < how->lane_count; i++)
+		issued[how->lanes[i].number] = how->lanes[i].issued;
+	fputs("\"lane_issued\": [", out);
+	for (unsigned i = 0; i < how->lane_count; i++)
+		fprintf(out, "%s%" PRId64, i ? ", " : "", issued[i]);
+	fputs("], ", out);
+}
+
 char *totals_json(const struct totals *t, const struct circumstances *how)
 {
 	char *text = NULL;
@@ -176,6 +192,8 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 		write_number(out, "first_error_row", t->first_error_row);
 	}
 	write_lanes(out, how);
+	write_lane_issued(out, how);
+	write_flag(out, "time_limit", t->time_limit);
 	write_number(out, "threads", how->thread_count);
 	write_number(out, "depth", how->depth);
 	write_number(out, "cpu", how->cpu);
@@ -189,6 +207,11 @@ char *totals_json(const struct totals *t, const struct circumstances *how)
 	fputs("\"watch\": ", out);
 	watch_write_json(out, how->watches, how->thread_count);
 	fputs(", ", out);
+	if (how->simulated) {
+		fputs("\"simulated\": ", out);
+		simulated_write_json(how->simulated, out);
+		fputs(", ", out);
+	}
 	write_string(out, "stopped", how->stopped);
 	fputs("\"engine\": 1}", out);
 	if (fclose(out)) {

@@ -29,6 +29,7 @@ struct totals {
 	int64_t underruns;
 	int64_t record_stalls;
 	int64_t involuntary_switches;
+	bool time_limit; /* rows are left that were not issued because the time was over */
 	int64_t realtime_given_up; /* times that a thread slept so little that it gave its priority up */
 	int64_t max_outstanding;
 	int64_t min_lateness_ns, max_lateness_ns;
@@ -48,6 +49,7 @@ void totals_add(struct totals *totals, const struct totals *other);
 int64_t totals_sum(const int64_t *by_op);
 
 /* How the run was carried out; beside the totals in the end block. */
+struct issuer;
 struct lane;
 
 struct circumstances {
@@ -65,6 +67,7 @@ struct circumstances {
 	bool realtime;
 	uint64_t seed;
 	const struct watch *const *watches; /* of each thread */
+	struct issuer *simulated; /* NULL: the targets are not */
 };
 
 /* The end block's JSON; to be freed. NULL: no memory. */

@@ -118,8 +118,11 @@ void watch_jumped(struct watch *watch, int64_t now_ns)
 
 void watch_held_up(struct watch *watch, enum watch_part part, int64_t now_ns)
 {
-	struct disturbance *current = opened(watch, watch->expected_ns);
+	struct disturbance *current;
 
+	if (watch->off)
+		return;
+	current = opened(watch, watch->expected_ns);
 	current->parts_ns[part] += now_ns - watch->expected_ns;
 	current->until_ns = now_ns;
 	watch->slept_ns += now_ns - watch->expected_ns;
@@ -131,7 +134,7 @@ void watch_plan_late(struct watch *watch, int64_t starved_ns, int64_t due_ns, in
 	int64_t since_ns = due_ns > starved_ns ? due_ns : starved_ns;
 	struct disturbance *current;
 
-	if (now_ns <= since_ns)
+	if (watch->off || now_ns <= since_ns)
 		return;
 	current = opened(watch, since_ns);
 	current->parts_ns[PART_PLAN] += now_ns - since_ns;
@@ -143,8 +146,11 @@ void watch_plan_late(struct watch *watch, int64_t starved_ns, int64_t due_ns, in
 
 void watch_late(struct watch *watch, int64_t due_ns, int64_t submit_ns)
 {
-	struct disturbance *current = opened(watch, due_ns);
+	struct disturbance *current;
 
+	if (watch->off)
+		return;
+	current = opened(watch, due_ns);
 	current->late_ops++;
 	if (submit_ns - due_ns > current->max_late_ns)
 		current->max_late_ns = submit_ns - due_ns;
@@ -268,6 +274,8 @@ void watch_look_round(struct watch *watch, int64_t now_ns, bool behind)
 
 void watch_end(struct watch *watch, int64_t now_ns)
 {
+	if (watch->off)
+		return;
 	while (watch->open && witness_is_behind(watch, now_ns)) {
 		sleep_ns(NS_PER_MS);
 		now_ns = run_time_ns(watch);

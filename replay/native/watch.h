@@ -89,6 +89,7 @@ struct watch {
 	struct disturbance listed[WATCH_LISTED];
 	unsigned listed_count;
 	int schedstat_fd;
+	bool off; /* the clock is not this machine's, and says nothing of it */
 };
 
 /* In the issuing thread, before its start: opens and touches everything. witness may be NULL. */
@@ -111,6 +112,8 @@ void watch_look_round(struct watch *watch, int64_t now_ns, bool behind);
 /* On each turn of the loop. */
 static inline void watch_turn(struct watch *watch, int64_t now_ns)
 {
+	if (watch->off)
+		return;
 	if (now_ns - watch->expected_ns > WATCH_JUMP_NS || watch->resting ||
 	    now_ns - watch->last.at_ns > WATCH_READ_BUSY_NS)
 		watch_jumped(watch, now_ns);
@@ -128,7 +131,7 @@ static inline void watch_rest(struct watch *watch, int64_t now_ns, int64_t until
 {
 	bool sleeping = how != REST_SPINS;
 
-	if (until_ns - now_ns < WATCH_SPARE_NS)
+	if (watch->off || until_ns - now_ns < WATCH_SPARE_NS)
 		return;
 	if ((watch->open && how != REST_SLEEPS_BEHIND) || now_ns - watch->last.at_ns > WATCH_READ_REST_NS)
 		watch_look_round(watch, now_ns, how == REST_SLEEPS_BEHIND);

@@ -1,8 +1,11 @@
 """The rule of steadiness at its limits."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from blkreel.replay.steady import is_steady
+from blkreel.traces.steady import ROUNDS, Steadiness, is_steady
 
 
 @pytest.mark.parametrize(("rounds", "steady"), [
@@ -17,3 +20,37 @@ from blkreel.replay.steady import is_steady
 ])
 def test_the_limits(rounds, steady):
     assert is_steady(rounds) is steady
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=0, max_size=12))
+def test_the_rule_as_a_fit_of_another_hand_finds_it(rounds):
+    found = Steadiness.of(rounds)
+    assert found.rounds == len(rounds)
+    if len(rounds) < ROUNDS:
+        assert not found.steady and found.mean is None
+        return
+    last = np.array(rounds[-ROUNDS:])
+    slope, _ = np.polyfit(np.arange(ROUNDS), last, 1)
+    mean = last.mean()
+    assert found.slope == pytest.approx(slope, abs=1e-9 * mean)
+    spread_share, trend_share = (last.max() - last.min()) / mean, 4 * abs(slope) / mean
+    if abs(spread_share - 0.2) > 1e-9 and abs(trend_share - 0.1) > 1e-9:
+        assert found.steady == (spread_share < 0.2 and trend_share < 0.1)
+    account = found.account()
+    assert account["spread"] == pytest.approx(spread_share)
+    assert account["trend"] == pytest.approx(trend_share, abs=1e-9)
+    assert account["values"] == last.tolist()
+
+
+def test_a_drive_that_stands_still_is_not_steady_by_a_division():
+    account = Steadiness.of([0.0] * 5).account()
+    assert account["spread"] is None
+    assert account["steady"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_too_few_rounds_are_not_steady(count):
+    account = Steadiness.of([5.0] * count).account()
+    assert not account["steady"]
+    assert account["rounds"] == count
+    assert account["slope_per_round"] is None

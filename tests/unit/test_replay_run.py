@@ -245,7 +245,7 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
 def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
     engine = FakeEngine()
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    Preparation(target, state, 1, progress, engine=engine).run()
+    Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
     assert [sum(int(batch["length_bytes"].sum()) for batch in rows) for _, rows in engine.calls] == [8 << 20, 8 << 20]
     remembered = drive_state.load(target)
     assert (remembered.name, remembered.filled_bytes) == ("full", 8 << 20)
@@ -276,7 +276,7 @@ def test_a_preparation_that_fails_leaves_the_state_unknown(target):
 
     state = state_for("client", target.size_bytes, target.block_bytes, seed=1, rest_ns=0)
     with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
-        Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
+        Preparation(target, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
     assert drive_state.load(target).name is None
 
 
@@ -286,7 +286,7 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
             rows["status"][:] = -errno.EOPNOTSUPP
 
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
+    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
     assert prepared.name == "full"
     assert "refused" in prepared.notes[0]
 
@@ -300,7 +300,7 @@ def test_rounds_go_on_until_they_are_steady(target):
 
     engine = FakeEngine(spoil)
     state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine=engine).run()
+    prepared = Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
     assert len(engine.calls) == 3 + 10
     assert prepared.notes[0].startswith("steady after 10 rounds")
     assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
@@ -312,7 +312,8 @@ def test_rounds_end_where_a_drive_never_settles(target):
         rows["complete_ns"] = rows["submit_ns"] + 5000
 
     engine = FakeEngine(spoil)
-    prepared = Preparation(target, state_for("pts", target.size_bytes, 512, seed=1), 1, progress, engine=engine).run()
+    state = state_for("pts", target.size_bytes, 512, seed=1)
+    prepared = Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
     assert len(engine.calls) == 3 + 25
     assert prepared.notes[0].startswith("not steady after 25 rounds")
 

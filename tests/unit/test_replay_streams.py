@@ -90,7 +90,65 @@ def test_the_other_states(name, steps, written):
         assert (plan["offset_bytes"] + plan["length_bytes"]).max() <= state.filled_bytes
 
 
-@pytest.mark.parametrize("name", ["resume", "", "fresh+op25", "client+x", "op25+op25"])
+@pytest.mark.parametrize("capacity", [20 * 10**6 // 4096 * 4096, GIB + 4096, 256 * GIB, 1000204886016])
+def test_a_quarter_is_spare(capacity):
+    for name in ("op25", "client+op25", "pts+op25", "enterprise+op25"):
+        state = state_for(name, capacity, 512, seed=1)
+        assert state.usable_bytes == capacity * 3 // 4 // 4096 * 4096
+        assert int(state.filled.end.max()) <= state.usable_bytes
+        assert state.steps[0].total_bytes == capacity, "all of it is erased"
+    assert state_for("full", capacity, 512, seed=1).usable_bytes == capacity
+
+
+def test_only_the_spans_of_data_are_written():
+    state = state_for("data", GIB, 512, seed=1, spans=[(300 << 20, (400 << 20) + 1), (0, 1 << 20)])
+    erase, fill = state.steps
+    plan = whole(fill.plan(0))
+    assert plan["offset_bytes"].min() == 0
+    assert plan["length_bytes"].sum() == fill.total_bytes == (101 << 20) + 4096
+    assert state.filled_bytes == 1 << 20
+    assert state.filled.end.tolist() == [1 << 20, (400 << 20) + 4096]
+    assert state_for("data", GIB, 512, seed=1, spans=[(4096, 8192)]).filled_bytes == 0
+    assert state_for("data+op25", GIB, 512, seed=1, spans=[(0, 3 * GIB // 4)]).filled_bytes == 3 * GIB // 4
+
+
+@pytest.mark.parametrize(("name", "more", "words"), [
+    ("data", {}, "--span"),
+    ("full", {"spans": [(0, 4096)]}, "takes no spans"),
+    ("data", {"spans": []}, "empty"),
+    ("data", {"spans": [(8192, 4096)]}, "empty"),
+    ("data", {"spans": [(-4096, 4096)]}, "empty"),
+    ("data", {"spans": [(0, 2 * GIB)]}, "beyond the 1.07 GB"),
+    ("data+op25", {"spans": [(0, GIB)]}, "beyond"),
+    ("trace", {}, "--trace"),
+    ("client", {"trace": {"sha256": "0"}}, "takes no trace"),
+    ("client", {"permuted": True}, "permutation"),
+])
+def test_words_that_do_not_go_together(name, more, words):
+    with pytest.raises(UsageError, match=words):
+        state_for(name, GIB, 512, seed=1, **more)
+
+
+def test_enterprise_by_permutation_takes_each_block_once():
+    state = state_for("enterprise", 64 << 20, 512, seed=3, permuted=True)
+    offset = whole(state.steps[2].plan(0))["offset_bytes"]
+    assert np.sort(offset).tolist() == list(range(0, 64 << 20, 4096))
+    again = whole(state_for("enterprise", 64 << 20, 512, seed=3).steps[2].plan(0))["offset_bytes"]
+    assert len(np.unique(again)) < len(again)
+
+
+def test_what_is_issued_tells_preparations_apart():
+    def one(name="client", capacity=GIB, seed=1, **more):
+        return state_for(name, capacity, 512, seed=seed, **more).identity
+
+    assert one() == one() == one(rest_ns=5), "how long it rests changes no I/O"
+    others = [one(), one("full"), one(capacity=2 * GIB), one(seed=2), one("data", spans=[(0, 4096)]),
+              one("data", spans=[(0, 8192)]), one("enterprise"), one("enterprise", permuted=True),
+              one("trace", trace={"sha256": "a"}), one("trace", trace={"sha256": "b"}), one("full", erase=False)]
+    assert all(a != b for at, a in enumerate(others) for b in others[at + 1:])
+
+
+@pytest.mark.parametrize("name", ["resume", "", "fresh+op25", "client+x", "op25+op25", "trace+op25"])
 def test_a_state_that_is_none(name):
     with pytest.raises(UsageError) as error:
         state_for(name, GIB, 512, seed=1)

@@ -1,0 +1,77 @@
+"""Energy from the samples of a power meter, over the time in which a drive was active (docs/method.md, "Tests")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LONGEST_STEP = 3  # samples further apart than so many sampling intervals have a gap between them
+SECOND_NS = 10**9
+
+
+@dataclass(frozen=True)
+class Energy:
+    """joules were used in covered_ns of the active_ns asked for; the rest lies in gaps of the meter."""
+
+    joules: float
+    covered_ns: int
+    active_ns: int
+
+    @property
+    def average_w(self) -> float | None:
+        return self.joules * SECOND_NS / self.covered_ns if self.covered_ns else None
+
+
+class Power:
+    """The samples of one meter: watts at time_ns, ascending. Between two samples power runs straight.
+
+    Time is covered between samples that are at most LONGEST_STEP sampling intervals apart, outside of the gaps that
+    the telemetry itself tells of, and for one interval before the first and after the last sample, which hold there.
+    interval_ns: of sampling; None: the median distance. Raises ValueError for samples out of order.
+    """
+
+    def __init__(self, time_ns, watts, interval_ns: int | None = None, gaps_ns=()):
+        time_ns, watts = np.asarray(time_ns, np.int64), np.asarray(watts, float)
+        known = np.isfinite(watts)
+        time_ns, watts = time_ns[known], watts[known]
+        steps = np.diff(time_ns)
+        if (steps < 0).any():
+            raise ValueError("samples of power are not in the order of their times")
+        self.samples = len(time_ns)
+        self.interval_ns = interval_ns or (int(np.median(steps)) if len(steps) else 0)
+        if not self.samples:
+            self._begin = self._end = np.empty(0, np.int64)
+            self._watts_begin = self._watts_end = np.empty(0)
+            return
+        edge = self.interval_ns
+        begin = np.concatenate([[time_ns[0] - edge], time_ns])
+        end = np.concatenate([time_ns, [time_ns[-1] + edge]])
+        keep = end - begin <= LONGEST_STEP * max(1, self.interval_ns)
+        for gap_begin, gap_end in gaps_ns:
+            keep &= (end <= gap_begin) | (begin >= gap_end)
+        self._begin, self._end = begin[keep], end[keep]
+        self._watts_begin = np.concatenate([watts[:1], watts])[keep]
+        self._watts_end = np.concatenate([watts, watts[-1:]])[keep]
+
+    def over(self, begin_ns: int, end_ns: int) -> Energy:
+        """The integral of power from begin_ns to end_ns, where it is covered."""
+        low, high = np.maximum(self._begin, begin_ns), np.minimum(self._end, end_ns)
+        inside = high > low
+        low, high = low[inside], high[inside]
+        begin, length = self._begin[inside], (self._end - self._begin)[inside]
+        watts, change = self._watts_begin[inside], (self._watts_end - self._watts_begin)[inside]
+        middle = ((low - begin) + (high - begin)) / 2 / length  # of a straight line, the mean is its middle
+        joules = float(((watts + change * middle) * (high - low)).sum()) / SECOND_NS
+        return Energy(joules, int((high - low).sum()), max(0, end_ns - begin_ns))
+
+    def covers(self, time_ns: np.ndarray) -> np.ndarray:
+        """True where a time is covered: what completed in a gap of the meter does not count as work for its joules."""
+        if not len(self._begin):
+            return np.zeros(len(time_ns), bool)
+        piece = np.searchsorted(self._begin, time_ns, "right") - 1
+        # A completion at the very end of the last piece is what that piece was used for.
+        return (piece >= 0) & (time_ns <= self._end[np.maximum(piece, 0)])
+
+
+def mb_per_joule(count_bytes: int, joules: float | None) -> float | None:
+    """Power efficiency: MB/J, which is MB/s/W."""
+    return count_bytes / 1e6 / joules if joules else None

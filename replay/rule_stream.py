@@ -1,0 +1,36 @@
+"""A recipe's stream as one of a run: with its pace, and what is known of it without going through it."""
+
+from functools import partial
+
+from . import generate
+from .pace import Pace
+from .stream_spec import StreamSpec
+from .workload import Outline, Stream
+
+
+def stream_of(spec: StreamSpec, *, stop_ns: int | None, unknown_bytes: int) -> Stream:
+    """stop_ns: when the run ends at the latest. unknown_bytes: what it writes at most, where nothing bounds it."""
+    pace = Pace("original" if spec.timed else "depth", spec.depth)
+    return Stream(spec.number, pace, partial(generate.batches, spec, stop_ns), background=spec.background,
+                  outline=outline_of(spec, stop_ns, unknown_bytes))
+
+
+def outline_of(spec: StreamSpec, stop_ns: int | None, unknown_bytes: int) -> Outline:
+    bound = generate.bound_bytes(spec, stop_ns)
+    if bound is None:
+        bound = (0 if spec.read_percent == 100 or spec.op == "discard" else unknown_bytes,
+                 unknown_bytes if spec.op == "discard" else 0)
+    return Outline(generate.extent_of(spec), generate.row_count(spec, stop_ns), spec.read_percent > 0, *bound,
+                   end_ns=_end_ns(spec, stop_ns))
+
+
+def _end_ns(spec, stop_ns) -> int | None:
+    """When the last I/O is due."""
+    count = generate.row_count(spec, stop_ns)
+    if not spec.timed or not count:
+        return None
+    if spec.bursts is not None:
+        per_burst = -(-spec.bursts.bytes // spec.block_bytes)
+        return spec.bursts.first_ns + (count - 1) // per_burst * spec.bursts.every_ns
+    every_ns = spec.every_ns if spec.every_ns is not None else 1e9 / spec.rate_iops
+    return spec.first_ns + round((count - 1) * every_ns)
