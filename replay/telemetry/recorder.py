@@ -102,7 +102,7 @@ class Recorder:
             if self._spool is None:
                 return
             told = self._telemetry(totals)
-            self._account = account_of(told, wall_ns, self._meter)
+            self._account = account_of(told, wall_ns, self._meter, [one.drive.name for one in self._targets[1:]])
             try:
                 self._spool.finish(told, force=self._force)
             except BlkreelError as error:
