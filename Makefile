@@ -93,6 +93,7 @@ bench: $(STAMPS)/install $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
 	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
+	$(SUDO) $(abspath $(BIN))/python bench/telemetry_cost.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
 	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000

@@ -41,7 +41,7 @@ class DriveState:
     is spare. trace: for which one its blocks were written. erased_by: how, None for not at all. verified_blocks: of
     4 KiB that were read back and found as they should be. since: what runs did to it, `{"by", "at", "written_bytes",
     "discarded_bytes", "ended"}`: bytes are the most it can be until the run has ended, None where nobody can tell.
-    counted: by the kernel, when it was prepared.
+    counted: by the kernel, when it was prepared. identity: all that decided what was issued.
     """
 
     name: str | None = None
@@ -63,6 +63,16 @@ class DriveState:
     verified_blocks: int = 0
     since: list[dict] = field(default_factory=list)
     counted: dict | None = None
+    identity: dict | None = None
+
+    def is_as_prepared(self, identity: dict, payload: dict | None) -> bool:
+        """Whether another preparation would change nothing but the seed: nothing was done to it since.
+
+        identity: of a State. What others did is not known here (written_by_others).
+        """
+        if self.name is None or self.identity is None or self.since:
+            return False
+        return {**self.identity, "seed": 0} == {**identity, "seed": 0} and self.payload == payload
 
     def covers(self, limit_bytes: int) -> bool:
         """Whether every byte below the limit was written since the drive was erased."""

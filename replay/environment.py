@@ -10,8 +10,6 @@ from blkreel import __version__
 from .target import Target
 from .telemetry.ancestry import ancestors
 
-_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-
 
 def environment(target: Target) -> dict:
     return {
@@ -22,7 +20,7 @@ def environment(target: Target) -> dict:
         "machine": platform.machine(),
         "cpu_model": cpu_model(),
         "cpu_count": os.cpu_count(),
-        "governor": _text(_GOVERNOR) or None,
+        "governor": governor(),
         "load_average": round(os.getloadavg()[0], 2),
         "scheduler": target.drive.scheduler or None,
         "nr_requests": target.drive.queue_depth or None,
@@ -67,6 +65,12 @@ def _in_memory(path) -> bool:
         if fields.split()[2] == f"{os.major(number)}:{os.minor(number)}":
             return rest.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
     return False
+
+
+def governor(sys_root: Path = Path("/sys")) -> str | None:
+    """`performance`; `performance, powersave` where processors differ; None where nothing governs their frequency."""
+    found = {_text(path) for path in (sys_root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(found - {""})) or None
 
 
 def cpu_model() -> str | None:

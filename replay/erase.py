@@ -101,7 +101,7 @@ def sanitize(target: Target, began: bool, on_began: Callable[[], None], progress
                 return
             if status != _SSTAT_RUNNING:
                 raise BlkreelError(f"the sanitize of {target.path} failed; the drive takes no I/O until one succeeds",
-                                   f"see: nvme sanitize-log {target.path}; then: the same with --restart")
+                                   f"see: nvme sanitize-log {target.path}; then run the same again")
             task.update(100 * done / _SPROG_WHOLE, "it goes on even if this ends")
             time.sleep(poll_s)
 

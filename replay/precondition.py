@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.steady import ROUNDS, Steadiness, is_steady
 from blkreel.traces.units import format_bytes
 
 from . import drive_state, erase, preparation_progress
@@ -18,7 +19,6 @@ from .preparation_progress import Noted, Record
 from .rest import rest
 from .safety import held
 from .states import State
-from .steady import ROUNDS, Steadiness, is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
 from .time_left import TimeLeft
@@ -128,12 +128,12 @@ class Preparation:
             self._issue(step)
 
     def _erased_otherwise(self) -> bool:
-        """Whether the erase is no discard of ours; then it is done."""
+        """Whether the erase is no discard of ours; then it is done.
+
+        A simulated drive is discarded as any other, which leaves it its clock and its heat.
+        """
         if self.erase == "none":
             self._record.notes.append("not erased, as asked")
-        elif getattr(self.target, "is_simulated", False):
-            from . import simulated
-            simulated.erase(self.target)
         elif self.erase == "format":
             erase.format_drive(self.target, self.progress)
         elif self.erase == "sanitize":
@@ -228,4 +228,4 @@ class Preparation:
             payload=self.payload.account() if state.filled.bytes else None, capacity_bytes=self.target.size_bytes,
             usable_bytes=state.usable_bytes, trace=state.trace, prepared_by=self.by, verified_blocks=verified_blocks,
             erased_by=self.erase if state.erases and not any("not erased" in note for note in notes) else None,
-            counted=drive_state.count_now(self.target))
+            counted=drive_state.count_now(self.target), identity=state.identity)

@@ -26,6 +26,8 @@ _VOLATILE_MOST_BYTES = 4 << 30
 _VOLATILE_SHARE = 64  # of a small device: a part in so many
 _MARKS_KEPT = 64
 _NOTE_EVERY_S = 1.0
+# Or a part in so many of the drive, where that takes less than a second: as with any small device.
+_NOTE_SHARE, _NOTE_LEAST_S = 64, 0.02
 
 
 class LowWater:
@@ -104,7 +106,10 @@ def volatile_bytes(capacity_bytes: int) -> int:
 
 
 class Noted:
-    """A record that is kept in its file: about once a second while rows are done, and at each end."""
+    """A record that is kept in its file: about once a second while rows are done, and at each end.
+
+    More often on a small device.
+    """
 
     def __init__(self, target: Target, record: Record, state: State):
         self.record = record
@@ -145,7 +150,9 @@ class Noted:
         record.round_bytes += int(length_bytes.sum())
         record.round_ns = self._base_ns + self._last_ns - self._first_ns
         record.written_bytes += int(length_bytes[rows["op"] == OPS["write"]].sum())
-        if time.monotonic() - self._saved >= _NOTE_EVERY_S:
+        passed_s = time.monotonic() - self._saved
+        much = self._low.done_bytes - record.done_bytes >= self._target.size_bytes // _NOTE_SHARE
+        if passed_s >= _NOTE_EVERY_S or (much and passed_s >= _NOTE_LEAST_S):
             self.save()
 
     def save(self) -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.reader import open_trace
+from blkreel.traces.steady import is_steady
 from blkreel.traces.units import format_bytes
 
 from . import drive_state, safety
@@ -21,8 +22,7 @@ from .rest import rest
 from .rule_stream import stream_of
 from .run import Replay
 from .run_directory import RunDirectory
-from .states import STATES, State, state_for
-from .steady import is_steady
+from .states import State, state_for
 from .target import Target
 from .termination import terminated_like_interrupted
 from .testing_record import DONE, FAILED, SKIPPED, StepRecord, TestRecord, now
@@ -165,9 +165,8 @@ class Testing:
 
     def _is_kept(self, known, state) -> bool:
         """Whether the drive is in that state already, and nothing has come over it since."""
-        payload = self.payload.account() if state.filled_bytes else None
-        return (state.name in STATES and (known.name, known.scale, known.payload) == (state.name, state.scale, payload)
-                and not known.written_since_bytes and not known.discarded_since_bytes)
+        payload = self.payload.account() if state.filled.bytes else None
+        return known.is_as_prepared(state.identity, payload) and not drive_state.written_by_others(self.target, known)
 
     def _measure(self, record: StepRecord) -> dict:
         step = record.step
@@ -213,8 +212,8 @@ def check_traces(steps: list[TestStep], target: Target) -> None:
 
 def trace_plan(trace: str, idle: str, pace: str, wanted_map: str | None, target: Target):
     return plan_trace(open_trace(trace), target, pace=parse_pace(pace, target.drive), stream_paces={},
-                      idle=parse_idle(idle), wanted_map=parse_map(wanted_map or None), device=None, prefill=True, threads=1,
-                      on_rows=lambda rows: None)
+                      idle=parse_idle(idle), wanted_map=parse_map(wanted_map or None), device=None, prefill=True,
+                      threads=1, on_rows=lambda rows: None)
 
 
 def check_states(steps: list[TestStep], target: Target, erase: str) -> None:

@@ -8,6 +8,8 @@ import errno
 import mmap
 import os
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,6 +27,7 @@ BLOCK_BYTES = 4096
 SAMPLES = 3000
 _END_EXTENTS = 1000
 _BEYOND_SAMPLES = 300
+_OUTSTANDING = 16
 _STAMP = struct.Struct("=QQ")
 _COPY_OFFSET = 2**64 - 1
 
@@ -48,8 +51,9 @@ def verify(target: Target, filled, payload: Payload, seed: int, progress, beyond
     at, length = samples(filled, seed)
     with _opened(target) as read, progress("reading it back", len(at)) as task:
         wrong = []
-        for done, (offset, size) in enumerate(zip(at.tolist(), length.tolist(), strict=True), 1):
-            if not _is_ours(read(offset, size), offset, payload):
+        places = zip(at.tolist(), length.tolist(), strict=True)
+        for done, (offset, data) in enumerate(_several(lambda place: (place[0], read(*place)), places), 1):
+            if not _is_ours(data, offset, payload):
                 wrong.append(offset)
             if done % 100 == 0:
                 task.update(done, f"{len(wrong)} wrong" if wrong else "all as written")
@@ -122,9 +126,19 @@ def _look_beyond(read, filled, size_bytes, seed) -> str | None:
     return f"of the {size} that were not written, {other} of {len(at)} blocks hold old data"
 
 
+def _several(do, items):
+    """do(item) of each, in their order, some at a time: a hard disk chooses its way, and latencies overlap."""
+    with ThreadPoolExecutor(_OUTSTANDING) as pool:
+        try:
+            yield from pool.map(do, items)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 @contextmanager
 def _opened(target):
-    """A function that reads (offset, length) past the page cache."""
+    """A function that reads (offset, length) past the page cache; may be called by several threads."""
     try:
         file = os.open(target.path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     except OSError as error:
@@ -132,9 +146,12 @@ def _opened(target):
             raise
         # A file system without direct I/O, of a file that stands in for a drive: nothing lies behind its cache.
         file = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
-    buffer = mmap.mmap(-1, BLOCK_BYTES)
+    own = threading.local()
 
     def read(offset, length):
+        if not hasattr(own, "buffer"):
+            own.buffer = mmap.mmap(-1, BLOCK_BYTES)  # direct I/O wants it aligned
+        buffer = own.buffer
         try:
             got = os.preadv(file, [memoryview(buffer)[:length]], offset)
         except OSError as error:

@@ -20,7 +20,8 @@ CUT_NS = 1000
 
 @dataclass(frozen=True)
 class Seen:
-    """Arrays. kind: R, W, D. done_*: of completions, which may be parts of what was asked for."""
+    """Arrays. kind: R, W, D; flushes alone, which carry nothing, are left out. done_*: of completions, which may be
+    parts of what was asked for."""
 
     time_ns: np.ndarray
     kind: np.ndarray
@@ -89,14 +90,16 @@ class Watch:
             for line in lines:
                 if match := _LINE.search(line):
                     seconds, micros, event, kind, sector, sectors, thread = match.groups()
+                    if sectors == "0":
+                        continue
                     if event == ASKED:
-                        place = (kind[0], sector, sectors)
+                        place = (kind, sector, sectors)
                         again = thread.startswith(_AGAIN)
                         if again and tried[place]:
                             tried[place] -= 1
                             continue
                         tried[place] += not again
-                    found[event].append((int(seconds) * 10**9 + int(micros) * 1000, kind[0], int(sector) * 512,
+                    found[event].append((int(seconds) * 10**9 + int(micros) * 1000, _letter(kind), int(sector) * 512,
                                          int(sectors) * 512))
         (self._instance / "trace").write_text("")
         for event in (ASKED, DONE):
@@ -107,6 +110,11 @@ class Watch:
 
     def _event(self, event) -> Path:
         return self._instance / "events/block" / event
+
+
+def _letter(kind) -> str:
+    """R, W or D: FWS is a write with a flush before it."""
+    return next((letter for letter in kind if letter in "RWD"), kind[0])
 
 
 def assert_random(bits, what) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from blkreel import __version__
 from blkreel.traces.errors import TraceError
 
-from . import cache, consistency, depths, mixed_burst, mixes, qd1, trace, trim
+from . import cache, consistency, depths, mixed_burst, mixes, qd1, rounds, trace, trim
 from .directory import Runs, is_test, load
 from .judge import judge
 
@@ -19,6 +19,7 @@ REPORTS = {
     "consistency": consistency.content,
     "depths": depths.content,
     "qd1": qd1.content,
+    "rounds": rounds.content,
     "trim": trim.content,
     "cache": cache.content,
     "trace": trace.content,

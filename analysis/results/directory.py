@@ -123,15 +123,18 @@ class Runs:
                 self._on_step(len(self.opened) + len(self.unread), self._total)
 
     def missing(self) -> list[dict]:
-        """Steps that should have been measured and were not: waiting, failed, unreadable. Also states that failed."""
+        """Steps that should have been measured and were not: waiting, failed, unreadable. Also states that failed.
+
+        Rounds that were skipped because those before them were steady are not missing.
+        """
         gone = []
         for step in self.test.steps:
             why = self.unread.get(step.id)
             if step.status == "failed":
                 why = step.error or "failed"
-            elif step.status != "done":
+            elif step.status not in ("done", "skipped"):
                 why = "not done yet"
-            elif step.do in MEASURING and step.directory is None:
+            elif step.status == "done" and step.do in MEASURING and step.directory is None:
                 why = "it left no records"
             if why:
                 gone.append({"step": step.id, "title": step.title, "status": step.status, "why": why})

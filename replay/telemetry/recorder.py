@@ -52,11 +52,15 @@ class Recorder:
         self._account: dict | None = None
 
     def __enter__(self):
-        with self._harmless("begin"):
-            self._spool = TelemetrySpool(self._directory)
-            self._pair = _clock_pair()
-            if not any(target.is_nil for target in self._targets):
-                self._begin()
+        try:
+            with self._harmless("begin"):
+                self._spool = TelemetrySpool(self._directory)
+                self._pair = _clock_pair()
+                if not any(target.is_nil for target in self._targets):
+                    self._begin()
+        except BaseException:  # Ctrl-C, while a meter was waited for
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc_info):

@@ -153,9 +153,14 @@ def test_it_is_noted_about_once_a_second(target, monkeypatch):
     monkeypatch.setattr(drive_state, "write_beside", lambda target, path, document: saved.append(now[0]))
     noted = Noted(target, Record("key", "full", target.size_bytes), state_for("full", target.size_bytes, 512, seed=1))
     for row in range(100):
-        noted.take(rows_of(row, 1))
+        noted.take(rows_of(row, 1, 4096))
         now[0] += 0.1
     assert 9 <= len(saved) <= 11
+    saved.clear()
+    for row in range(100, 400):
+        noted.take(rows_of(row, 1))
+        now[0] += 0.01
+    assert 30 <= len(saved) <= 40, "of a small device 1 MiB each, which is 8 rows"
 
 
 def test_the_rate_of_a_round_leaves_out_its_interruptions(target):

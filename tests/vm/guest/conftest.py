@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def command_loaded():
     for name in ("blkreel.cli.main", "blkreel.cli.capture", "blkreel.cli.replay", "blkreel.cli.drives",
-                 "blkreel.cli.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat", "pyarrow.parquet"):
+                 "blkreel.cli.precondition", "blkreel.cli.check", "pandas", "pyarrow.compute",
+                 "pyarrow.pandas_compat", "pyarrow.parquet"):
         import_module(name)
 
 

@@ -1,0 +1,83 @@
+"""What is measured beside a replay on an NVMe drive: its temperature by hwmon, its SMART by nvme-cli as it is."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.replay.telemetry.smart import smart
+from blkreel.replay.telemetry.smart_formats import UNITS
+from blkreel.traces.device import drive_of
+from blkreel.traces.reader import open_trace
+from blkreel.traces.telemetry import read_telemetry
+from blkreel.traces.writer import TraceWriter
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A write of 4 KiB each 10 ms, for two and a half seconds."""
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        count = 250
+        out.write({"submit_ns": np.arange(count) * 10**7, "latency_ns": np.full(count, 1000),
+                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096), "op": np.ones(count)})
+        out.close({"devices": [{"name": "src", "size_bytes": 64 * MIB}]})
+    return tmp_path / "t.parquet"
+
+
+def hwmon_of(drive):
+    """By the way from the drive downwards; the code under test goes upwards."""
+    chips = list(Path("/sys/block", Path(drive).name, "device").glob("hwmon*/temp1_input"))
+    chips += list(Path("/sys/block", Path(drive).name, "device/device/hwmon").glob("hwmon*/temp1_input"))
+    return chips[0] if chips else None
+
+
+def smart_log(drive):
+    asked = subprocess.run(["nvme", "smart-log", "-o", "json", drive], check=True, capture_output=True)
+    return json.loads(asked.stdout)
+
+
+def test_fields_of_the_real_program_are_known(nvme, program):
+    program("nvme", "nvme-cli")
+    asked, found = smart(drive_of(nvme))
+    values, raw = asked.ask(), smart_log(nvme)
+    assert asked.live and not found.missing
+    assert {"temperature_c", "critical_warning", "media_errors", "data_units_written", "host_writes", "power_on_hours",
+            "thermal_1_transitions", "thermal_2_time"} <= set(values) <= set(UNITS)
+    assert values["temperature_c"] == raw["temperature"] - 273
+
+
+def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_path, program):
+    program("nvme", "nvme-cli")
+    before = smart_log(nvme)
+    result = blkreel("replay", trace, "--on", nvme, "-o", tmp_path / "run", "--destroy", "GUEST001", check=False)
+    assert result.returncode in (0, 3), result.stderr
+    after = smart_log(nvme)
+    run, found = open_trace(tmp_path / "run").metadata["run"], read_telemetry(tmp_path / "run")
+    told = run["telemetry"]
+    chip = hwmon_of(nvme)
+    time_ns, value = found.series("temperature_c")
+    if chip is None:
+        assert found.sensors["temperature_c"]["source"] == "nvme smart-log"
+    else:
+        assert found.sensors["temperature_c"]["source"] == "hwmon nvme"
+        assert abs(int(chip.read_text()) / 1000 - value[-1]) < 2
+        assert len(value) >= 3
+    assert time_ns[0] < 0 and time_ns[-1] >= run["wall_ns"] - 10**9
+    assert told["temperature_c"]["start"] == value[0]
+    assert set(found.smart) == {"before", "after"}
+    written = told["smart"]["changed"]["host_writes"]
+    assert 250 <= written <= float(after["host_write_commands"]) - float(before["host_write_commands"])
+    assert told["throttled"] == 0 and told["smart"]["critical_warning"] == 0
+    assert found.series("foreign_ios")[1].max() == run["foreign_ios"] == 0
+    assert told["power"] is None and "power_w" in told["missing"]
+
+
+
+def test_doctor_names_the_drives_that_tell_their_temperature(blkreel, nvme):
+    result = blkreel("doctor", "--json", check=False, timeout=250)
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert (Path(nvme).name in checks["temperature"]["detail"].partition(";")[0]) == (hwmon_of(nvme) is not None)
