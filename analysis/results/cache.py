@@ -16,7 +16,7 @@ ROLE = "fill"
 SAMPLE_NS = 500_000_000
 MOST_SAMPLES = 2000
 ALIKE = 0.2
-MOST_PIECES = 1 << 22
+MOST_PIECES = 1 << 20
 
 
 class Pieces:
