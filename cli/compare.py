@@ -5,7 +5,9 @@ from pathlib import Path
 import click
 
 from blkreel.analysis import present, table
+from blkreel.analysis.results import is_test
 from blkreel.cli.pages import page_options, reading, result
+from blkreel.traces.errors import UsageError
 
 
 @click.command()
@@ -22,6 +24,10 @@ def command(runs, output, gap_ns, force, as_json):
     blkreel compare runs/*/ -o compare.html --force
     blkreel compare run-a/ run-b/ --json
     """
+    for path in runs:
+        if is_test(path):
+            raise UsageError(f"{path} is a test of several runs, not one run",
+                             f"blkreel report {path}, or compare runs of its steps: blkreel compare {path}/steps/*")
     with reading(runs) as on_rows:
         document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows)
     result(document, table.show_comparison, output, as_json)

@@ -5,8 +5,11 @@ import sys
 
 import click
 
+from blkreel.replay.telemetry.meters import named_rail
 from blkreel.replay.telemetry.options import TelemetryOptions, parse_sample_hz
 from blkreel.replay.telemetry.power_log import parse_power_log
+from blkreel.traces.device import SYS
+from blkreel.traces.errors import UsageError
 
 _OPTIONS = (
     click.option("--power-command", metavar="COMMAND",
@@ -29,6 +32,8 @@ def telemetry_options(command):
         log = parse_power_log(power_log) if power_log else None
         telemetry = TelemetryOptions(sample_hz=parse_sample_hz(sample), power_command=power_command, power_log=log,
                                      power_sensor=power_sensor)
+        if power_sensor and (missing := named_rail(power_sensor, SYS).missing):
+            raise UsageError(missing[0].reason, "name one of these, or another meter")
         if log is not None and not log.path.exists():
             print(f"blkreel: warning: {log.path} is not there yet; it is read when the run has ended", file=sys.stderr)
         return command(*arguments, telemetry=telemetry, **others)

@@ -9,12 +9,16 @@ from blkreel.analysis.results.shown import drive_line, shown
 
 _LEVEL_STYLE = {"valid": "green", "qualified": "yellow", "invalid": "bold red"}
 _ONLY_WHERE_SEVERAL = ("n", "Repeat")  # with one repeat, which the verdict tells, these are ones throughout
+_FEW_ROWS = 4
 _SHORT = 20  # a reason up to so many characters stands in its cell, a longer one below the table
 
 
 def show(document: dict, console: Console | None = None) -> None:
     """Print the document of analysis.results: what it is and how far to trust it, then its tables."""
-    console = console or Console()
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=200)  # a file or a pipe has no width to fold a table for
     console.print(f"[bold]{escape(document['title'] or document['test'])}[/]")
     line = drive_line(document)
     if line:
@@ -43,19 +47,62 @@ def _show_table(one, console):
             left_out.setdefault(why.pop(), []).append(title)  # a column of gaps takes room and says one thing
         elif title not in _ONLY_WHERE_SEVERAL or {cell.value for cell in cells} != {1}:
             kept.append(index)
-    drawn = Table(title=escape(one.title), title_justify="left", box=box.SIMPLE_HEAD)
-    for index in kept:
-        title, unit = one.heads[index]
-        drawn.add_column(escape(title + (f"\n{unit}" if unit else "")),
-                         justify="right" if one.is_number(index) else "left", vertical="bottom")
     notes = []
-    for row in one.rows:
-        drawn.add_row(*(escape(_text(row[index], notes)) for index in kept))
-    console.print(drawn)
+    texts = [[_text(row[index], notes) for index in kept] for row in one.rows]
+    heads = [one.heads[index] for index in kept]
+    _draw(one.title, heads, texts, [one.is_number(index) for index in kept], console)
     for number, note in enumerate(notes, 1):
         console.print(escape(f"  [{number}] {note}"), highlight=False)
     for why, titles in left_out.items():
         console.print(escape(f"  {', '.join(titles)}: {why}"), highlight=False)
+
+
+def _draw(title, heads, texts, numbers, console):
+    """As it is where it fits. Otherwise a figure a line where there are few rows, and else in several parts, each with
+    the first column. Only headings are folded: folded cells cannot be read down a column."""
+    widths = [_least_width(heads[index], [row[index] for row in texts]) for index in range(len(heads))]
+    if _width(widths) <= console.width or len(heads) < 3:
+        console.print(_table(title, heads, texts, numbers, widths))
+        return
+    if len(texts) <= _FEW_ROWS:
+        turned = [[_head(heads[index]).replace("\n", ", "), *(row[index] for row in texts)]
+                  for index in range(1, len(heads))]
+        unit = heads[0][1] and f" {heads[0][1]}"
+        names = [(heads[0][0], ""), *((row[0] + unit, "") for row in texts)]
+        console.print(_table(title, names, turned, [False] + [True] * len(texts)))
+        return
+    begin = 1
+    while begin < len(heads):
+        end = begin + 1
+        while end < len(heads) and _width([widths[0], *widths[begin:end + 1]]) <= console.width:
+            end += 1
+        kept = [0, *range(begin, end)]
+        console.print(_table(title, [heads[index] for index in kept],
+                             [[row[index] for index in kept] for row in texts], [numbers[index] for index in kept],
+                             [widths[index] for index in kept]))
+        begin = end
+
+
+def _least_width(head, cells):
+    return max(map(len, [*_head(head).split(), *cells, ""]))
+
+
+def _width(widths):
+    return sum(widths) + 3 * len(widths)  # what stands between columns and at both ends
+
+
+def _head(head):
+    return "\n".join(filter(None, head))
+
+
+def _table(title, heads, texts, numbers, widths=None):
+    drawn = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
+    for index, (head, is_number) in enumerate(zip(heads, numbers, strict=True)):
+        drawn.add_column(escape(_head(head)), justify="right" if is_number else "left", vertical="bottom",
+                         min_width=widths[index] if widths else None)
+    for row in texts:
+        drawn.add_row(*map(escape, row))
+    return drawn
 
 
 def _text(cell, notes):

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.steady import ROUNDS, Steadiness, is_steady
 from blkreel.traces.units import format_bytes
 
 from . import drive_state, erase, preparation_progress
@@ -18,11 +19,10 @@ from .preparation_progress import Noted, Record
 from .rest import rest
 from .safety import held
 from .states import State
-from .steady import ROUNDS, Steadiness, is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
 from .time_left import TimeLeft
-from .verify import verify
+from .verify import Writers, verify
 
 _GOES_ON = "the same command goes on from there"
 
@@ -172,6 +172,7 @@ class Preparation:
             self._noted.next_round()
         last = ", ".join(format_bytes(rate) for rate in record.rates[-ROUNDS:])
         steady = "steady" if Steadiness.of(record.rates).steady else "not steady"
+        record.rounds_done = len(record.rates)
         record.notes.append(f"{steady} after {len(record.rates)} rounds (last ones: {last} per s)")
 
     def _time_left(self, step, done_bytes, rate) -> str:
@@ -201,7 +202,7 @@ class Preparation:
             return 0
         try:
             found = verify(self.target, self.state.filled, self.payload, self.seed, self.progress,
-                           self.target.size_bytes if self.state.name != "trace" else 0)
+                           self.target.size_bytes if self.state.name != "trace" else 0, self._writers())
         except BlkreelError as error:
             # To go on would find the same again.
             preparation_progress.forget(self.target)
@@ -210,6 +211,11 @@ class Preparation:
         if found.beyond:
             self._record.notes.append(found.beyond)
         return found.blocks
+
+    def _writers(self) -> Writers:
+        record = self._record
+        return Writers([self.seed + run for run in range(len(record.engine_steps))], record.engine_steps,
+                       self.state.steps, max(1, record.rounds_done))
 
     def _prepared(self, verified_blocks) -> DriveState:
         state, record = self.state, self._record

@@ -98,6 +98,10 @@ class Replay:
                 self._issue(spool)
             except BlkreelError as error:
                 raise self._salvaged(spool, error) from error
+            except KeyboardInterrupt:
+                if not self._records.issued.ios:
+                    self._leave_nothing(spool)
+                raise
             for index, tell in enumerate(wrote):
                 moved = self._records.moved(index)
                 tell(moved.changed_bytes, moved.bytes["discard"])
@@ -182,9 +186,7 @@ class Replay:
     def _salvaged(self, spool, error: BlkreelError) -> BlkreelError:
         """Keep what was recorded before an error, and say where it is."""
         if not self._records.issued.ios:
-            spool.discard()
-            self._recorder.discard()
-            self.output.abandon()
+            self._leave_nothing(spool)
             return error
         records = self.output.records
         self._recorder.finish(self._end, self._records.wall_ns)
@@ -197,6 +199,12 @@ class Replay:
             kept = f"what was recorded until then is in {self.output.path}, marked as partial"
         error.remedy = f"{error.remedy}; {kept}" if error.remedy else kept
         return error
+
+    def _leave_nothing(self, spool) -> None:
+        """No I/O was issued: there is no run."""
+        spool.discard()
+        self._recorder.discard()
+        self.output.abandon()
 
     def _partial(self) -> str | None:
         """Why the engine ended before its plan did."""

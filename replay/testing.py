@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.reader import open_trace
+from blkreel.traces.steady import is_steady
 from blkreel.traces.units import format_bytes
 
 from . import drive_state, safety
@@ -22,7 +23,6 @@ from .rule_stream import stream_of
 from .run import Replay
 from .run_directory import RunDirectory
 from .states import State, state_for
-from .steady import is_steady
 from .target import Target
 from .termination import terminated_like_interrupted
 from .testing_record import DONE, FAILED, SKIPPED, StepRecord, TestRecord, now

@@ -1,10 +1,10 @@
 """How long a whole preparation still takes: from the bytes that are left, at the rates seen, and the rests."""
 
+from blkreel.traces.steady import ROUNDS
 from blkreel.traces.units import format_ns
 
 from .preparation_progress import Record
 from .states import State
-from .steady import ROUNDS
 
 
 class TimeLeft:

@@ -15,7 +15,8 @@ from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 ROLE = "fill"
 SAMPLE_NS = 500_000_000
 MOST_SAMPLES = 2000
-MOST_PIECES = 1 << 22
+ALIKE = 0.2
+MOST_PIECES = 1 << 20
 
 
 class Pieces:
@@ -108,8 +109,7 @@ def content(test: Test, runs: Runs) -> Content:
         groups = {}
         for step, each in own:
             groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
-        fresh = _first(groups.get(0, []))
-        rows = [_row(rest_ns, groups[rest_ns], fresh) for rest_ns in sorted(groups)]
+        rows = [_row(rest_ns, groups[rest_ns], groups.get(0, [])) for rest_ns in sorted(groups)]
         shown.figures["states"][state] = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"]}
         shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))
         shown.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
@@ -126,16 +126,27 @@ def _rate(state, rest_ns, each: Measured):
           (whole * (1000 / each.width_ns)).tolist())])
 
 
-def _first(repeats):
+def _fast_bytes(repeats):
     return over_repeats("value", [each.fast_bytes for each in repeats])["value"] if repeats else None
 
 
-def _row(rest_ns, repeats: list[Measured], fresh):
+def _unchanged(each: Measured, first: list[Measured]):
+    """Why there is no size: and, where the first fill tells what is fast and slow, which of them all of this was."""
+    told, known = "", [one for one in first if one.change.at is not None]
+    if known and each.sums.mb_s:
+        for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
+            if abs(each.sums.mb_s - speed) <= ALIKE * speed:
+                told = f", all of it was {what}"
+    return f"no change found{told}: {each.change.why}"
+
+
+def _row(rest_ns, repeats: list[Measured], first: list[Measured]):
     powers = [each.sums.power_figures() for each in repeats]
     why = dict(next((power["why"] for power in powers if "why" in power), {}))
-    gone = next((each.change.why for each in repeats if each.change.at is None), None)
+    gone = next((each for each in repeats if each.change.at is None), None)
     if gone is not None:
-        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), f"no change found: {gone}")
+        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, first))
+    fresh = _fast_bytes(first)
     fast = over_repeats("fast_bytes", [each.fast_bytes for each in repeats])
     return {"rest_ns": rest_ns, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,
             **over_repeats("before_mb_s", [each.before_mb_s for each in repeats]),

@@ -75,7 +75,9 @@ def _row(access, op, block, repeats: list[Measured]):
         if percentiles[key] is None:
             why[key] = f"n too small (n={count:,})"
     iops = [found.sums.iops for found in repeats]
-    return {"access": access, "op": op, "block": block if isinstance(block, int) else None,
+    named = [access, op, numbers.binary_size(block) if isinstance(block, int) else str(block or "")]
+    return {"io": " ".join(filter(None, named)), "access": access, "op": op,
+            "block": block if isinstance(block, int) else None,
             **over_repeats("kiops", [None if rate is None else rate / 1000 for rate in iops]),
             **over_repeats("mb_s", [found.sums.mb_s for found in repeats]),
             "mean_ns": latency.total / count if count else None, **percentiles, "max_ns": latency.maximum,
@@ -98,8 +100,7 @@ def _curves(state, rows):
                          [(line, [x for x, _ in points], [y for _, y in points]) for line, points in lines.items()])
 
 
-_COLUMNS = [("access", "Access", ""), ("op", "Op", ""), ("block", "Block", "bytes"),
-            *with_spread([("kiops", "kIOPS", "1000/s"), ("mb_s", "Throughput", "MB/s")]),
+_COLUMNS = [("io", "I/O", ""), *with_spread([("kiops", "kIOPS", "1000/s"), ("mb_s", "Throughput", "MB/s")]),
             ("mean_ns", "Latency, mean", "ns"), ("p99_ns", "p99", "ns"), ("p99_99_ns", "p99.99", "ns"),
             ("max_ns", "maximum", "ns"),
             *with_spread([POWER_COLUMNS[0], ("kiops_per_w", "kIOPS/W", "1000/s/W"), POWER_COLUMNS[1]]),

@@ -1,8 +1,9 @@
 """steady-write: rounds of one workload until its rate is steady, and what that rate is."""
 
+from blkreel.traces.steady import ROUNDS, is_steady
+
 from .directory import Runs, Test
 from .parts import Content, geometric_mean, series, table
-from .steadiness import ROUNDS, is_steady
 from .tally import POWER_COLUMNS, energy_note, tally
 
 ROLE = "round"

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blkreel.traces.steady import ROUNDS, is_steady
+
 from .fine_bins import FineBins
 
-ROUNDS = 5
-SPREAD, SLOPE = 0.20, 0.10
 PER_RUN = 60
 STAYS = 0.10
 ENDS = 0.20
@@ -19,17 +19,6 @@ class Steady:
 
     at_ns: int
     iops: float
-
-
-def is_steady(rounds) -> bool:
-    """Of the last five: max − min ≤ 0.20 mean, and 4 |least-squares slope per round| ≤ 0.10 mean."""
-    last = np.asarray(rounds[-ROUNDS:], float)
-    if len(last) < ROUNDS:
-        return False
-    mean = last.mean()
-    distance = np.arange(ROUNDS) - (ROUNDS - 1) / 2
-    slope = float(distance @ last) / float(distance @ distance)
-    return bool(np.ptp(last) <= SPREAD * mean and (ROUNDS - 1) * abs(slope) <= SLOPE * mean)
 
 
 def became_steady(rounds) -> int | None:

@@ -97,6 +97,15 @@ static void thin_samples(struct drive *drive)
 	drive->sample_every_ns *= 2;
 }
 
+static void add_sample(struct drive *drive, int64_t now_ns)
+{
+	drive->samples[drive->sample_count++] = (struct drive_sample){
+		now_ns, drive->temperature_c, drive->sample_energy / (double)(now_ns - drive->sampled_ns), drive->throttled,
+	};
+	drive->sample_energy = 0;
+	drive->sampled_ns = now_ns;
+}
+
 static void take_sample(struct drive *drive, int64_t now_ns)
 {
 	if (drive->sample_count == DRIVE_SAMPLES) {
@@ -104,11 +113,7 @@ static void take_sample(struct drive *drive, int64_t now_ns)
 		if (now_ns % drive->sample_every_ns)
 			return;
 	}
-	drive->samples[drive->sample_count++] = (struct drive_sample){
-		now_ns, drive->temperature_c, drive->sample_energy / (double)(now_ns - drive->sampled_ns), drive->throttled,
-	};
-	drive->sample_energy = 0;
-	drive->sampled_ns = now_ns;
+	add_sample(drive, now_ns);
 }
 
 static void advance(struct drive *drive, int64_t now_ns)
@@ -321,7 +326,7 @@ int drive_begin(struct drive *drive)
 {
 	int64_t work_ns = work_time(drive, drive->clock_ns);
 
-	drive->samples = calloc(DRIVE_SAMPLES, sizeof(*drive->samples));
+	drive->samples = calloc(DRIVE_SAMPLES + 1, sizeof(*drive->samples));
 	if (!drive->samples)
 		return -ENOMEM;
 	for (unsigned i = 0; i < DRIVE_MAX_CHANNELS; i++)
@@ -348,5 +353,8 @@ void drive_end(struct drive *drive, int64_t now_ns)
 		warm(drive, drive->tick_energy / (double)rest_ns, exp(-(double)rest_ns / drive->is.thermal_time_ns));
 	if (!drive->reads && !drive->writes && !drive->others)
 		drain(drive, now_ns);
+	/* The end is none of the seconds, mostly, and without it nobody would know of the time since the last one. */
+	if (now_ns > drive->sampled_ns)
+		add_sample(drive, now_ns);
 	drive->clock_ns += now_ns;
 }

@@ -101,7 +101,7 @@ void drive_complete(struct drive *drive, int64_t now_ns, enum trace_op op);
 /* Nothing is in flight, and the run is over. */
 void drive_end(struct drive *drive, int64_t now_ns);
 
-/* What outlasts the run, as a JSON object; and [[time_ns, temperature_c, power_w, throttled 0 or 1], ...] at 1 Hz. */
+/* What outlasts the run, as a JSON object; and [[time_ns, temperature_c, power_w, throttled 0 or 1], ...] at 1 Hz, and at the end. */
 void drive_write_state(const struct drive *drive, FILE *out);
 void drive_write_samples(const struct drive *drive, FILE *out);
 

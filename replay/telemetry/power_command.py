@@ -19,6 +19,15 @@ _LINE_BYTES = 65536
 _END_S = 2.0
 _SILENT_NS = 2 * 10**9
 
+# Its standard input ends when this process does, however it dies, and then all of the session ends.
+_GUARDED = """exec 3<&0 </dev/null
+(cat; kill -TERM 0) <&3 >/dev/null 2>&1 &
+exec 3<&-
+sh -c "$1"
+code=$?
+kill $!
+exit $code"""
+
 
 class PowerCommand:
     """Runs the program in a shell and a session of its own, and takes its lines as they come.
@@ -42,7 +51,7 @@ class PowerCommand:
         """Start it, and wait a moment for its first line, so that a run's first second is measured, too."""
         self._complaint = tempfile.TemporaryFile()
         # A session of its own: Ctrl-C on the terminal ends the replay in order, and this after it.
-        self._process = subprocess.Popen(["/bin/sh", "-c", self.command], stdin=subprocess.DEVNULL,
+        self._process = subprocess.Popen(["/bin/sh", "-c", _GUARDED, "sh", self.command], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=self._complaint, start_new_session=True)
         self._thread = threading.Thread(target=self._read, name="power command", daemon=True)
         self._thread.start()
@@ -63,6 +72,7 @@ class PowerCommand:
             if not self._thread.is_alive():
                 break
         self._process.wait()
+        self._process.stdin.close()
         self._complaint.close()
 
     def result(self, pairs: ClockPairs) -> PowerSamples:

@@ -52,11 +52,15 @@ class Recorder:
         self._account: dict | None = None
 
     def __enter__(self):
-        with self._harmless("begin"):
-            self._spool = TelemetrySpool(self._directory)
-            self._pair = _clock_pair()
-            if not any(target.is_nil for target in self._targets):
-                self._begin()
+        try:
+            with self._harmless("begin"):
+                self._spool = TelemetrySpool(self._directory)
+                self._pair = _clock_pair()
+                if not any(target.is_nil for target in self._targets):
+                    self._begin()
+        except BaseException:  # Ctrl-C, while a meter was waited for
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc_info):
@@ -98,7 +102,7 @@ class Recorder:
             if self._spool is None:
                 return
             told = self._telemetry(totals)
-            self._account = account_of(told, wall_ns, self._meter)
+            self._account = account_of(told, wall_ns, self._meter, [one.drive.name for one in self._targets[1:]])
             try:
                 self._spool.finish(told, force=self._force)
             except BlkreelError as error:

@@ -18,6 +18,9 @@ def telemetry_of(totals: dict) -> Telemetry | None:
     table = np.array(samples, np.float64).reshape(len(samples), -1)
     time_ns = np.array([row[0] for row in samples], np.int64)
     throttling = (table[:, 3] > 0).astype(np.float64)
+    # Power is the mean since the sample before: of the first one, of the time before the run.
+    if len(table) > 1:
+        table[0, 2] = table[1, 2]
     began = np.cumsum(np.diff(throttling, prepend=0.0) > 0).astype(np.float64)
     values = {"temperature_c": ("C", table[:, 1]), "power_w": ("W", table[:, 2]), "throttling": ("0|1", throttling),
               "throttle_events": ("count", began)}

@@ -68,7 +68,7 @@ def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_
     assert len(time_ns) + sum((end - begin) // (S // 5) for begin, end in gaps) >= run["wall_ns"] // (S // 5)
     power = run["telemetry"]["power"]
     assert power["average_w"] == 4.5 and power["meter"].startswith("command:")
-    assert power["covered_ns"] >= 0.8 * run["wall_ns"]
+    assert power["covered_ns"] >= 0.5 * run["wall_ns"]
     assert power["energy_j"] == pytest.approx(4.5 * power["covered_ns"] / S, rel=1e-3)
     assert "4.5 W on average" in result.stdout and "power was not measured\n" not in result.stdout
     rows = pd.read_parquet(tmp_path / "run" / FILE)
@@ -96,7 +96,7 @@ def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, 
     assert value[0] == 0 and value[-1] == run["foreign_ios"]
     first = found.epoch_ns + time_ns[np.argmax(value > 0)]
     # It is told once it is beyond what we may have issued ahead of our own stamps, and read at the next sample.
-    assert before_ns < first < after_ns + S
+    assert before_ns < first < after_ns + 2 * S
 
 
 def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
@@ -120,7 +120,6 @@ def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     assert records.metadata["epoch_ns"] in (None, found.epoch_ns)
     assert time_ns[-1] > 0 and "recovered" in found.sensors["power_w"]["notes"][-1]
     assert not spool.exists() and (run / FILE).exists()
-    # Who prints into a pipe that nobody reads is ended by that.
     meter = int((tmp_path / "meter").read_text())
     wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
 
@@ -137,6 +136,19 @@ def test_an_interrupted_run_has_its_telemetry(blkreel, loop_drive, trace, tmp_pa
     run = open_trace(tmp_path / "run").metadata["run"]
     assert run["partial"] == "interrupted" and run["telemetry"]["power"]["average_w"] == 4.5
     assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] > 5
+
+
+def test_ctrl_c_while_a_meter_is_waited_for_leaves_nothing(blkreel, loop_drive, trace, tmp_path):
+    process = subprocess.Popen([blkreel.command, "replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o",
+                                tmp_path / "run", "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    wait_until(lambda: (tmp_path / "meter").exists() and (tmp_path / "meter").read_text(), process)
+    process.send_signal(signal.SIGINT)
+    code = process.wait(60)
+    if not (tmp_path / "run/records.parquet").exists():  # else the signal came when the waiting was over
+        assert code != 0 and not (tmp_path / "run").exists()
+    meter = int((tmp_path / "meter").read_text())
+    wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
 
 
 def test_a_meter_that_dies_costs_neither_the_run_nor_what_it_said(blkreel, loop_drive, trace, tmp_path):
@@ -164,7 +176,7 @@ def test_words_that_make_no_sense_are_refused_before_anything_is_touched(blkreel
     drive = loop_drive(DRIVE_BYTES)
     source = trace(1)
     for words in (["--sample", "0.1"], ["--power-log", "a.csv,offset=soon"],
-                  ["--power-command", "meter", "--power-sensor", "ina226-power1"]):
+                  ["--power-command", "meter", "--power-sensor", "ina226-power1"], ["--power-sensor", "none-such"]):
         result = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", *words, check=False)
         assert result.returncode == 2, words
         assert not (tmp_path / "run").exists()

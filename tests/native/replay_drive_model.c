@@ -193,7 +193,9 @@ static void it_warms_towards_its_power(void)
 	submit(0, OP_READ, 0, 4000);
 	drive_end(&drive, 10 * S + 50 * MS);
 	CHECK_NEAR(drive.temperature_c, 20 + 50 * (1 - exp(-1.005)));
-	CHECK_EQUAL(drive.sample_count, 11);
+	CHECK_EQUAL(drive.sample_count, 12);
+	CHECK_EQUAL(drive.samples[11].time_ns, 10 * S + 50 * MS);
+	CHECK_NEAR(drive.samples[11].power_w, 5.0);
 	CHECK_EQUAL(drive.samples[10].time_ns, 10 * S);
 	CHECK_NEAR(drive.samples[10].temperature_c, 20 + 50 * (1 - exp(-1.0)));
 	CHECK_NEAR(drive.samples[10].power_w, 5.0);
@@ -234,9 +236,9 @@ static void long_runs_have_their_samples_thinned(void)
 {
 	make("idle_w 2\n");
 	drive_end(&drive, 250001 * S);
-	CHECK(drive.sample_count <= DRIVE_SAMPLES && drive.sample_count > DRIVE_SAMPLES / 2);
+	CHECK(drive.sample_count <= DRIVE_SAMPLES + 1 && drive.sample_count > DRIVE_SAMPLES / 2);
 	CHECK_EQUAL(drive.sample_every_ns, 4 * S);
-	for (unsigned i = 0; i < drive.sample_count; i++) {
+	for (unsigned i = 0; i + 1 < drive.sample_count; i++) {
 		CHECK_EQUAL(drive.samples[i].time_ns, i * 4 * S);
 		CHECK_NEAR(drive.samples[i].power_w, 2.0);
 	}

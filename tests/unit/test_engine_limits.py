@@ -87,6 +87,22 @@ def test_an_endless_plan_ends_at_the_time(a_plan, run_lanes, every_ns):
     assert helpers_of(os.getpid()) == []
 
 
+def test_io_uring_is_ended_like_that_too(a_plan, tmp_path):
+    """On a file: what was with the kernel at the time is waited for, and nothing is lost or doubled."""
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    parts = []
+    lanes = [Lane(endless(a_plan, 0), 8), Lane(endless(a_plan, 1), 4, background=True)]
+    totals = run_engine(EngineOptions(target=image, stop_ns=100 * MS), lanes, parts.append, lambda note: None)
+    records = {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
+    assert totals["time_limit"] is True and totals["stopped"] is None
+    assert totals["error_ops"] == totals["abandoned_ops"] == 0
+    # What the kernel had no room for at once goes out a moment later.
+    assert (records["submit_ns"] <= 100 * MS).mean() > 0.99
+    for lane in (0, 1):
+        assert_is_prefix({"source_row": records["source_row"][records["stream"] == lane]}, totals["lane_issued"][lane])
+
+
 def test_a_plan_that_is_missing_does_not_hold_the_end_up(a_plan, run_lanes):
     """Its feeder thinks about the next block for long; the helper does not wait for it."""
     released = threading.Event()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.replay.steady import ROUNDS, Steadiness, is_steady
+from blkreel.traces.steady import ROUNDS, Steadiness, is_steady
 
 
 @pytest.mark.parametrize(("rounds", "steady"), [

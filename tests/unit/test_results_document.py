@@ -21,7 +21,8 @@ ROLES = {"mixed-burst": [("mixed", {"repeat": 1}), ("baseline", {"repeat": 1})],
          "qd1": [("qd1", {"access": "random", "op": "read", "block": 4096}),
                  ("blocks", {"access": "random", "op": "read", "block": 512})],
          "trim": [("extents", {}), ("whole", {"state": "full"})], "cache": [("fill", {"rest_ns": 0})],
-         "trace": [("trace", {"state": "full", "repeat": 1})]}
+         "trace": [("trace", {"state": "full", "repeat": 1})],
+         "rounds": [("round", {"state": "full", "round": number}) for number in (1, 2)]}
 
 
 @st.composite
@@ -147,6 +148,16 @@ def test_steps_that_were_not_done_are_named(tmp_path):
     assert list(document["figures"]["states"][""]["depths"]) == ["1"]
     texts = [reason["text"] for reason in document["verdict"]["reasons"] if reason["level"] == "invalid"]
     assert texts == ["1 step failed: depth 2", "the test is not finished: 2 steps to go"]
+
+
+def test_rounds_that_were_not_needed_are_not_missing(tmp_path):
+    test = MadeTest(tmp_path / "t", "rounds")
+    for number in range(1, 8):
+        test.step("round", {"round": number}, closed_loop(100, MS) if number < 6 else None,
+                  status="done" if number < 6 else "skipped")
+    document = results_of(test.path)
+    assert not document["missing"] and document["figures"]["of"][""]["steady"]
+    assert document["figures"]["of"][""]["steady_iops"] == pytest.approx(1000)
 
 
 def test_a_run_that_is_damaged_leaves_the_others(tmp_path):

@@ -8,7 +8,8 @@ from synthetic_tests import MS, SECOND
 
 from blkreel.analysis.results.fine_bins import FineBins
 from blkreel.analysis.results.stalls import find, period_of
-from blkreel.analysis.results.steadiness import became_steady, is_steady, steady
+from blkreel.analysis.results.steadiness import became_steady, steady
+from blkreel.traces.steady import is_steady
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -137,7 +137,8 @@ def test_it_throttles_where_the_temperature_says(on_drive, a_plan):
             "throttle_at=60C,throttle_until=50C,throttle_factor=25%")
     totals, rows = on_drive(spec, [a_plan(np.zeros(32768, "i8")) for _ in range(20)], stop_ns=60 * S)
     samples = np.array(totals["simulated"]["samples"])
-    assert np.array_equal(samples[:, 0], np.arange(len(samples)) * S)
+    assert np.array_equal(samples[:-1, 0], np.arange(len(samples) - 1) * S)
+    assert samples[-1, 0] == totals["wall_ns"], "and at the end"
     temperature, throttled = samples[:, 1], samples[:, 3].astype(bool)
     # 20 + 60 (1 - e^(-t/20)) is 60 at t = 20 ln 3 = 21.97 s.
     assert np.flatnonzero(throttled)[0] == 22
@@ -154,7 +155,7 @@ def test_power_goes_by_what_is_in_flight(on_drive, a_plan):
     plan = a_plan([0, 0, 0], due_ns=[0, S, 3 * S], op=[0, OPS["write"], 0])
     totals, _ = on_drive(spec, plan, depth=8)
     power = [sample[2] for sample in totals["simulated"]["samples"]]
-    assert power == pytest.approx([1, 1 + 2 * 0.25, 1 + 4 * 0.5, 1], abs=0.001)
+    assert power == pytest.approx([1, 1 + 2 * 0.25, 1 + 4 * 0.5, 1, 3], abs=0.001)
 
 
 def drives():

@@ -1,4 +1,7 @@
-"""Whether a series of rounds has settled (docs/replay.md, "States")."""
+"""Whether a series of rounds has settled: a rule that preparations end by and results are judged by.
+
+docs/method.md, "Steady state".
+"""
 
 from dataclasses import dataclass
 
