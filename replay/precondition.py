@@ -95,7 +95,9 @@ class Preparation:
     def _take_up(self) -> Record:
         """What was begun, if it was this; else a new record."""
         key = preparation_progress.key_of(self.state, payload=self.payload.account(), erase=self.erase)
-        found = None if self.restart else preparation_progress.load(self.target)
+        found = preparation_progress.load(self.target)
+        if self.restart or drive_state.load(self.target).name:
+            found = None  # where the drive has a state it came to its end, and died before it had tidied up
         if found and found.capacity_bytes != self.target.size_bytes:
             raise BlkreelError(f"{self.target.path} had {format_bytes(found.capacity_bytes)} when its preparation was "
                                f"interrupted, and has {format_bytes(self.target.size_bytes)} now",

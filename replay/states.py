@@ -22,7 +22,7 @@ STATES = {
     "enterprise": "full, then one capacity of random 4K writes",
     "pts": "erased, filled twice, then random 4K writes in rounds until their rate is steady",
     "data": "erased, then only the spans given are written",
-    "trace": "not erased; what a trace reads before it writes it is written once",
+    "trace": "what a trace reads before it writes it is written once; not erased, unless asked for",
     "op25": "full, but a quarter left erased as spare; also client+op25, enterprise+op25, pts+op25, data+op25",
 }
 
@@ -109,7 +109,8 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     _check_words(name, base, spans, permuted, trace)
     block_bytes = max(4096, block_bytes)
     span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
-    scale = min(1.0, capacity_bytes / REFERENCE_BYTES)
+    # What is named in bytes is not scaled.
+    scale = 1.0 if base in ("data", "trace") else min(1.0, capacity_bytes / REFERENCE_BYTES)
     steps = [_erase(capacity_bytes)] if erase or (erase is None and base != "trace") else []
     filled = Extents.none()
     if base == "client":

@@ -104,6 +104,17 @@ def test_the_other_states(blkreel, loop_drive, words, share, volume):
         assert "that were not written read as zeros" in result.stdout
 
 
+def test_each_step_ends_with_a_flush_and_none_comes_between(blkreel, loop_drive):
+    """What is noted as done is on the drive then, and the method has no others."""
+    drive = loop_drive(64 * MIB)
+    stat = Path(f"/sys/class/block/{Path(drive).name}/stat")
+    if Path(f"/sys/class/block/{Path(drive).name}/queue/write_cache").read_text().strip() != "write back":
+        pytest.skip("a loop device without a cache gets no flush")
+    before = int(stat.read_text().split()[15])
+    blkreel("precondition", drive, "--state", "client", "--idle", "0s")
+    assert int(stat.read_text().split()[15]) - before == 4, "erasing, filling, overwriting, resting"
+
+
 def test_pts_ends_when_its_rounds_are_steady(blkreel, loop_drive):
     size = 16 * MIB
     drive = loop_drive(size)

@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 from rich.console import Console
-from synthetic_tests import MIB, MS, SECOND, MadeTest, closed_loop, rows_of
+from synthetic_runs import write_run
+from synthetic_tests import MIB, MS, MadeTest, closed_loop, rows_of
 
 from blkreel.analysis import present
 from blkreel.analysis.results import drawn, results_of, shown
 from blkreel.cli.test_shown import show
-from blkreel.traces.errors import OutputExists
+from blkreel.traces.errors import OutputExists, UsageError
 
 
 def printed(document, width=200):
@@ -131,8 +132,52 @@ def test_report_of_a_test(blkreel, tmp_path):
     assert again.returncode == 1 and "--force" in again.stderr
 
 
-def test_compare_says_what_to_name_instead_of_a_test(blkreel, tmp_path):
-    test = MadeTest(tmp_path / "t", "cache")
-    test.step("fill", {"rest_ns": 0}, closed_loop(40, SECOND // 1000, op=1))
-    result = blkreel("compare", test.path, check=False)
-    assert result.returncode == 2 and "is a test" in result.stderr and f"blkreel report {test.path}" in result.stderr
+def cached(tmp_path, place, fast, label="A drive", **more):
+    test = MadeTest(tmp_path / place, "cache", **more)
+    test.told["label"] = label
+    test.step("fill", {"state": "fresh", "rest_ns": 0},
+              closed_loop(400, np.repeat([MIB // 4, MIB], [fast, 400 - fast]), op=1, length_bytes=MIB),
+              verdict=[{"level": "qualified", "text": f"{place} was warm"}] if label == "Warm" else [])
+    return test.path
+
+
+def test_tests_side_by_side(tmp_path):
+    paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 200, "Warm")]
+    document = present.compare_tests(paths, tmp_path / "both.html")
+    (table,) = document["tables"]
+    assert [(row["of"], row["fast_bytes"]) for row in table["rows"]] == [
+        ("0 ns · A drive", 100 * MIB), ("0 ns · Warm", 200 * MIB)]
+    assert document["figures"] == {label: results_of(path)["figures"]
+                                   for label, path in zip(("A drive", "Warm"), paths, strict=True)}
+    assert [line["name"] for line in document["series"][0]["lines"]] == ["A drive", "Warm"]
+    texts = [reason["text"] for reason in document["verdict"]["reasons"]]
+    assert texts == ["n=1: fewer than 6 repeats, no interval [all]", "b was warm [Warm]"]
+    assert "0 ns · Warm" in (tmp_path / "both.html").read_text()
+    json.dumps(document, allow_nan=False)
+
+
+def test_what_sets_tests_apart_qualifies_their_comparison(tmp_path):
+    paths = [cached(tmp_path, "a", 100, parameters={"depth": 1, "span": 8}, scale=0.5),
+             cached(tmp_path, "b", 100, parameters={"depth": 2, "span": 8}, quick=True)]
+    texts = [reason["text"] for reason in present.compare_tests(paths)["verdict"]["reasons"]]
+    assert texts[-3:] == ["quick is not the same: False [A drive (a)], True [A drive (b)]",
+                          "scale is not the same: 0.5 [A drive (a)], 1.0 [A drive (b)]",
+                          "depth is not the same: 1 [A drive (a)], 2 [A drive (b)]"]
+
+
+def test_different_tests_are_not_compared(blkreel, tmp_path):
+    paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 100, name="another-test")]
+    with pytest.raises(UsageError, match="is the test a-test"):
+        present.compare_tests(paths)
+    with pytest.raises(UsageError, match="named twice"):
+        present.compare_tests([paths[0], paths[0]])
+    result = blkreel("compare", paths[0], write_run(tmp_path / "run"), check=False)
+    assert result.returncode == 2 and f"{paths[0]}/steps/*" in result.stderr
+
+
+def test_compare_command_with_tests(blkreel, tmp_path):
+    paths = [cached(tmp_path, name, 100) for name in "ab"]
+    result = blkreel("compare", *paths, "-o", tmp_path / "both.html")
+    assert "0 ns · A drive (a)" in result.stdout and "0 ns · A drive (b)" in result.stdout
+    assert (tmp_path / "both.html").exists()
+    assert json.loads(blkreel("compare", *paths, "--json").stdout) == present.compare_tests(paths)

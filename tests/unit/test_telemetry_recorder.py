@@ -158,6 +158,17 @@ def test_whatever_breaks_is_a_reason_and_no_failure(nvme, sys_root, tmp_path, mo
     recorder.discard()
 
 
+@pytest.mark.parametrize("broken", ["power_log.PowerLog.read", "drive.SampledDrive.foreign_series"])
+def test_what_breaks_at_the_end_loses_nothing_else(nvme, sys_root, tmp_path, monkeypatch, broken):
+    def breaks(*_, **__):
+        raise RuntimeError("it broke")
+
+    monkeypatch.setattr(f"blkreel.replay.telemetry.{broken}", breaks)
+    account, found = record(nvme, tmp_path, TelemetryOptions(power_log=PowerLog(tmp_path / "log")), sys_root=sys_root)
+    assert any("it broke" in reason for reason in account["missing"].values())
+    assert account["temperature_c"]["start"] == 41 and found.sensors["temperature_c"]["samples"] >= 2
+
+
 def test_no_drive_has_no_heat(tmp_path):
     nil = find_target("nil:1GiB")
     account, found = record(nil, tmp_path)
