@@ -77,13 +77,23 @@ def _plain(text) -> str:
     return str(text)
 
 
+def _size_words(value) -> str:
+    """In the units of powers of two where that is exact and short, as most of them were written."""
+    if isinstance(value, Share):
+        return str(value)
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value and value % (1 << power) == 0 and value >> power < 1024:
+            return f"{value >> power} {unit}"
+    return format_bytes(int(value))
+
+
 def _number_words(value) -> str:
     return f"{value:g}"
 
 
 # kind: how one value of it is read, and how it is shown
 KINDS = {
-    "size": (parse_size, lambda value: str(value) if isinstance(value, Share) else format_bytes(int(value))),
+    "size": (parse_size, _size_words),
     "time": (lambda text: parse_time_ns(str(text)), format_ns),
     "count": (parse_whole, lambda value: f"{value:,}"),
     "percent": (parse_percent, lambda value: f"{value} %"),

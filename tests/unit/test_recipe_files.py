@@ -130,6 +130,14 @@ def test_a_quick_test_is_quick(name):
     assert seconds + written / 500e6 < 90
 
 
+def test_sizes_are_shown_as_they_were_written():
+    for name, parameter, words in (("mixed-random", "block", "4 KiB"), ("mixed-random", "span", "64.0 GB"),
+                                   ("mixed-burst", "write_burst", "40 MiB"), ("consistency", "span", "100%"),
+                                   ("trim", "sizes", "64 MiB, 128 MiB, 256 MiB, 512 MiB, 1 GiB, 2 GiB, 4 GiB, 8 GiB")):
+        one = load_recipe(name).parameters[parameter]
+        assert one.shown(one.value) == words
+
+
 def test_mixed_burst_is_the_methods():
     prepare, alone, beside = steps("mixed-burst")
     assert prepare.state == "client"
