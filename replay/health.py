@@ -20,35 +20,48 @@ _MENDED = {"reallocated_sectors": "sectors were replaced by spare ones", "grown_
 _HOT = {"warning_temperature_time": "its warning temperature", "critical_temperature_time": "its critical temperature"}
 
 
-def invalid(telemetry: dict | None, link: dict | None) -> Iterator[str]:
-    """telemetry: the key of a run's account, None where there is none. link: as it was before the run."""
-    least = (telemetry or {}).get("link") or {}
-    for key, name, unit in (("speed_gts", "least_speed_gts", " GT/s"), ("width", "least_width", " lanes")):
-        before = (link or {}).get(key)
-        if before and name in least and least[name] < before:
-            yield f"the drive's link fell from {before:g}{unit} to {least[name]:g}{unit} meanwhile"
-    changed = _changed(telemetry)
-    for field, words in _LOST.items():
-        if changed.get(field, 0) > 0:
-            yield (f"the drive counted {changed[field]:,.0f} {words} more than before: a unit that loses data stands "
-                   "for no other")
+def invalid(telemetry: dict | None, links: dict[str, dict | None]) -> Iterator[str]:
+    """telemetry: the key of a run's account, None where there is none.
+
+    links: as they were before the run, by drive; of the first, or only, drive by "".
+    """
+    for name, told in _drives(telemetry):
+        drive, link, least = _called(name), links.get(name) or {}, told.get("link") or {}
+        for key, now, unit in (("speed_gts", "least_speed_gts", " GT/s"), ("width", "least_width", " lanes")):
+            if link.get(key) and now in least and least[now] < link[key]:
+                yield f"{drive}'s link fell from {link[key]:g}{unit} to {least[now]:g}{unit} meanwhile"
+        for field, words in _LOST.items():
+            if _changed(told).get(field, 0) > 0:
+                yield (f"{drive} counted {_changed(told)[field]:,.0f} {words} more than before: a unit that loses data "
+                       "stands for no other")
 
 
 def qualified(telemetry: dict | None, wall_ns: int) -> Iterator[str]:
-    changed = _changed(telemetry)
-    told = telemetry or {}
-    for field, words in _MENDED.items():
-        if changed.get(field, 0) > 0:
-            yield f"{changed[field]:,.0f} {words} meanwhile"
-    hot = [(field, words) for field, words in _HOT.items() if changed.get(field, 0) > 0]
-    if told.get("throttled"):
-        yield f"the drive slowed itself down because of its heat, {_times(told['throttled'])}"
-    elif hot:
-        for field, words in hot:
-            yield f"the drive was above {words} for {changed[field]:,.0f} min"
-    elif (told.get("smart") or {}).get("critical_warning", 0) & TEMPERATURE_WARNING:
-        yield "the drive warned of its temperature"
-    yield from _power(told, wall_ns)
+    for name, told in _drives(telemetry):
+        drive, changed = _called(name), _changed(told)
+        for field, words in _MENDED.items():
+            if changed.get(field, 0) > 0:
+                yield f"{drive}: {changed[field]:,.0f} {words} meanwhile"
+        hot = [(field, words) for field, words in _HOT.items() if changed.get(field, 0) > 0]
+        if told.get("throttled"):
+            yield f"{drive} slowed itself down because of its heat, {_times(told['throttled'])}"
+        elif hot:
+            for field, words in hot:
+                yield f"{drive} was above {words} for {changed[field]:,.0f} min"
+        elif (told.get("smart") or {}).get("critical_warning", 0) & TEMPERATURE_WARNING:
+            yield f"{drive} warned of its temperature"
+    yield from _power(telemetry or {}, wall_ns)
+
+
+def _drives(telemetry) -> Iterator[tuple[str, dict]]:
+    """What is told of each drive; of the first by ""."""
+    if telemetry:
+        yield "", telemetry
+        yield from (telemetry.get("drives") or {}).items()
+
+
+def _called(name):
+    return name or "the drive"
 
 
 def _power(told, wall_ns):
@@ -64,8 +77,8 @@ def _power(told, wall_ns):
                f"gaps in its samples: {power['gaps']:,}")
 
 
-def _changed(telemetry) -> dict:
-    return ((telemetry or {}).get("smart") or {}).get("changed") or {}
+def _changed(told) -> dict:
+    return (told.get("smart") or {}).get("changed") or {}
 
 
 def _times(count):

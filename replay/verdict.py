@@ -54,7 +54,8 @@ def _invalid(run) -> Iterator[str]:
     yield from _link(run["environment"].get("link"))
     for drive in (run.get("drives") or [])[1:]:
         yield from _link(drive["link"])
-    yield from health.invalid(run.get("telemetry"), run["environment"].get("link"))
+    links = {drive["name"]: drive["link"] for drive in (run.get("drives") or [])[1:]}
+    yield from health.invalid(run.get("telemetry"), {"": run["environment"].get("link"), **links})
     yield from _late(run)
     yield from _held_up(run)
 

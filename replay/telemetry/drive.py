@@ -37,7 +37,7 @@ class SampledDrive:
             self._spool.sensor(f"foreign_ios{self._suffix}", "count", _DISKSTATS,
                                missing="the run died before its own I/O was held against the kernel's count")
 
-    def foreign_series(self, start_ns: int) -> list[tuple[str, dict, Series | None]]:
+    def foreign_series(self, start_ns: int) -> list[tuple[str, dict, Series]]:
         """(name, entry, series) on the run's clock, where the kernel counted."""
         name = f"foreign_ios{self._suffix}"
         time_ns, value = self.foreign.series(start_ns)

@@ -35,4 +35,4 @@ def named_rail(wanted: str, sys_root: Path) -> Found:
 
 
 def _as_power(make, sensor: Sensor, suffix):
-    return make(Sensor(f"power_w{suffix}", "W", sensor.source, sensor.rail))
+    return make(Sensor(f"power_w{suffix}", "W", f"{sensor.source}, rail {sensor.rail}", sensor.rail))

@@ -10,7 +10,7 @@ import numpy as np
 from blkreel.traces.device import SYS
 from blkreel.traces.errors import BlkreelError
 from blkreel.traces.schema import OPS
-from blkreel.traces.telemetry_file import Telemetry, sensor
+from blkreel.traces.telemetry_file import FILE, Telemetry, sensor
 from blkreel.traces.telemetry_spool import TelemetrySpool
 
 from ..target import Target
@@ -102,12 +102,14 @@ class Recorder:
             if self._spool is None:
                 return
             told = self._telemetry(totals)
-            self._account = account_of(told, wall_ns, self._meter)
+            self._account = account_of(told, wall_ns, self._meter, [one.drive.name for one in self._targets[1:]])
             try:
                 self._spool.finish(told, force=self._force)
             except BlkreelError as error:
-                self._broken["telemetry.parquet"] = f"{error}; what was sampled can be finished with: blkreel recover"
-                self._spool.close()
+                self._broken[FILE] = f"{error}; then finish what was sampled with: blkreel recover"
+        with self._harmless("spool"):
+            if self._spool is not None:
+                self._spool.close()  # where it is still there, blkreel recover makes the file of it
 
     def discard(self) -> None:
         """Leave nothing behind: there is no run."""
@@ -174,7 +176,7 @@ class Recorder:
         options = self._options
         if options.power_command:
             self._meter = {"meter": f"command: {options.power_command}", "rail": "drive"}
-            self._spool.sensor("power_w", "W", "command")
+            self._spool.sensor("power_w", "W", self._meter["meter"])
             self._command = PowerCommand(options.power_command,
                                          lambda time_ns, watts: self._spool.samples(time_ns, {"power_w": watts}))
             return Found()
@@ -197,10 +199,9 @@ class Recorder:
         start_ns = self._epoch_ns if self._epoch_ns is not None else self._pair[0]
         sensors, samples = dict(held.sensors), dict(held.samples)
         for drive in self._drives:
-            for name, entry, series in drive.foreign_series(start_ns):
-                sensors[name] = entry
-                if series is not None:
-                    samples[name] = series
+            with self._harmless("foreign_ios"):
+                for name, entry, series in drive.foreign_series(start_ns):
+                    sensors[name], samples[name] = entry, series
         power = self._external_power(pairs, start_ns)
         if power is not None:
             sensors["power_w"], samples["power_w"] = power
@@ -219,7 +220,7 @@ class Recorder:
 
     def _external_power(self, pairs, start_ns):
         """(entry, series) of `power_w` from a program or a log; None where neither was asked for."""
-        source = "command" if self._command is not None else "log"
+        source = self._meter["meter"] if self._meter else ""
         try:
             if self._command is not None:
                 found = self._command.result(pairs)
@@ -230,6 +231,8 @@ class Recorder:
                 return None
         except BlkreelError as error:
             return sensor("W", source, missing=str(error)), None
+        except Exception as error:  # noqa: BLE001 - all else that was sampled must not be lost with it
+            return sensor("W", source, missing=f"{type(error).__name__}: {error}"), None
         if not len(found.time_ns):
             return sensor("W", source, missing="; ".join(found.notes)), None
         gaps = [(begin_ns - start_ns, end_ns - start_ns) for begin_ns, end_ns in found.gaps]

@@ -68,7 +68,7 @@ def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_
     assert len(time_ns) + sum((end - begin) // (S // 5) for begin, end in gaps) >= run["wall_ns"] // (S // 5)
     power = run["telemetry"]["power"]
     assert power["average_w"] == 4.5 and power["meter"].startswith("command:")
-    assert power["covered_ns"] >= 0.8 * run["wall_ns"]
+    assert power["covered_ns"] >= 0.5 * run["wall_ns"]
     assert power["energy_j"] == pytest.approx(4.5 * power["covered_ns"] / S, rel=1e-3)
     assert "4.5 W on average" in result.stdout and "power was not measured\n" not in result.stdout
     rows = pd.read_parquet(tmp_path / "run" / FILE)
@@ -96,7 +96,7 @@ def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, 
     assert value[0] == 0 and value[-1] == run["foreign_ios"]
     first = found.epoch_ns + time_ns[np.argmax(value > 0)]
     # It is told once it is beyond what we may have issued ahead of our own stamps, and read at the next sample.
-    assert before_ns < first < after_ns + S
+    assert before_ns < first < after_ns + 2 * S
 
 
 def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):

@@ -155,14 +155,19 @@ def test_a_drive_that_splits_ios_has_no_foreign_ones():
 
 # -- the account
 
-def told():
+def told(suffix=""):
     time_ns = np.arange(-1, 12) * S
+    ends_ns = np.array([-S, 11 * S])
     samples = {"temperature_c": (time_ns, np.array([30, 31, 40, 50, 45, 44, 43, 42, 41, 40, 39, 38, 99.0])),
-               "power_w": (time_ns, np.full(13, 4.0)), "throttle_events": (time_ns, np.maximum(time_ns / S - 9, 0))}
+               "power_w": (time_ns, np.full(13, 4.0)), "throttle_events": (time_ns, np.maximum(time_ns / S - 9, 0)),
+               "smart.media_errors": (ends_ns, np.array([1.0, 1.0])),
+               "smart.host_reads": (ends_ns, np.array([1.0, 8.0])),
+               "smart.critical_warning": (np.arange(3) * S, np.array([0.0, 2.0, 1.0]))}
+    samples = {name.replace("smart", f"smart{suffix}") if name.startswith("smart") else f"{name}{suffix}": series
+               for name, series in samples.items()}
     sensors = {name: sensor("", "test", 1.0) for name in samples}
     sensors["link_width"] = sensor("lanes", "", missing="no link")
-    return Telemetry(sensors, {"before": {"media_errors": 1, "critical_warning": 0},
-                               "after": {"media_errors": 1, "critical_warning": 2, "host_reads": 7}}, 0, samples)
+    return Telemetry(sensors, {"after": {"took_ns": 9}}, 0, samples)
 
 
 METER = {"meter": "command: meter", "rail": "drive"}
@@ -173,14 +178,27 @@ def test_an_account_of_a_run_of_ten_seconds():
     assert found["temperature_c"] == {"start": 31, "max": 50, "end": 38}
     assert found["power"] == {**METER, "rate_hz": 1.0, "average_w": 4, "energy_j": 40, "gaps": 0, "covered_ns": 10 * S}
     assert found["throttled"] == 2
-    assert found["smart"] == {"changed": {"critical_warning": 2}, "critical_warning": 2, "took_ns": None}
-    assert found["missing"] == {"link_width": "no link"} and found["link"] is None
+    assert found["smart"] == {"changed": {"critical_warning": 1, "host_reads": 7}, "critical_warning": 3, "took_ns": 9}
+    assert found["missing"] == {"link_width": "no link"} and found["link"] is None and found["drives"] is None
+
+
+def test_each_drive_of_a_run_is_told_of():
+    found = account_of(told(".nvme2n1"), 10 * S, METER, ["nvme2n1"])
+    assert found["temperature_c"] is None and found["smart"] is None and found["throttled"] is None
+    other = found["drives"]["nvme2n1"]
+    assert other["temperature_c"]["max"] == 50 and other["throttled"] == 2
+    assert other["smart"]["changed"]["host_reads"] == 7
+    other["smart"]["changed"]["media_errors"] = 1
+    other["link"] = {"least_width": 2}
+    before = {"": None, "nvme2n1": {"speed_gts": 8, "width": 4}}
+    assert [text.split()[0] for text in invalid(found, before)] == ["nvme2n1's", "nvme2n1"]
+    assert next(qualified(found, S)).startswith("nvme2n1 slowed itself down")
 
 
 def test_nothing_that_is_unknown_is_a_zero():
     found = account_of(Telemetry({"temperature_c": sensor("C", "", missing="modprobe drivetemp")}), S, None)
     assert found == {"temperature_c": None, "power": None, "throttled": None, "link": None, "smart": None,
-                     "missing": {"temperature_c": "modprobe drivetemp"}, "notes": {}}
+                     "drives": None, "missing": {"temperature_c": "modprobe drivetemp"}, "notes": {}}
 
 
 def test_gaps_of_a_meter_are_in_neither_figure():
@@ -191,7 +209,7 @@ def test_gaps_of_a_meter_are_in_neither_figure():
 
 
 def reasons(account, wall_ns=10 * S, link=None):
-    return [list(invalid(account, link)), list(qualified(account, wall_ns))]
+    return [list(invalid(account, {"": link})), list(qualified(account, wall_ns))]
 
 
 @pytest.mark.parametrize(("changes", "level", "words"), [
@@ -230,5 +248,7 @@ def test_a_simulated_drive_tells_its_own():
     assert telemetry.series("throttle_events")[1].tolist() == [0, 1, 1, 1, 2]
     assert telemetry.sensors["power_w"]["source"] == "simulated"
     account = account_of(telemetry, 4 * S, {"meter": "simulated", "rail": "drive"})
-    assert account["throttled"] == 2 and account["power"]["energy_j"] == pytest.approx(5 + 7.5 + 5 + 3.75)
+    # The first one is of the time before the run; the second stands for it.
+    assert telemetry.series("power_w")[1].tolist() == [7.5, 7.5, 7.5, 2.5, 5]
+    assert account["throttled"] == 2 and account["power"]["energy_j"] == pytest.approx(7.5 + 7.5 + 5 + 3.75)
     assert telemetry_of({}) is None and telemetry_of({"simulated": {"samples": []}}) is None

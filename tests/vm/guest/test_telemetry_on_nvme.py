@@ -32,7 +32,8 @@ def hwmon_of(drive):
     """By the way from the drive downwards; the code under test goes upwards."""
     chips = list(Path("/sys/block", Path(drive).name, "device").glob("hwmon*/temp1_input"))
     chips += list(Path("/sys/block", Path(drive).name, "device/device/hwmon").glob("hwmon*/temp1_input"))
-    return chips[0] if chips else None
+    (chip,) = chips
+    return chip
 
 
 def smart_log(drive):
@@ -60,17 +61,15 @@ def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_pa
     told = run["telemetry"]
     chip = hwmon_of(nvme)
     time_ns, value = found.series("temperature_c")
-    if chip is None:
-        assert found.sensors["temperature_c"]["source"] == "nvme smart-log"
-    else:
-        assert found.sensors["temperature_c"]["source"] == "hwmon nvme"
-        assert abs(int(chip.read_text()) / 1000 - value[-1]) < 2
-        assert len(value) >= 3
+    assert found.sensors["temperature_c"]["source"] == "hwmon nvme"
+    assert abs(int(chip.read_text()) / 1000 - value[-1]) < 2
+    assert len(value) >= 3
     assert time_ns[0] < 0 and time_ns[-1] >= run["wall_ns"] - 10**9
     assert told["temperature_c"]["start"] == value[0]
     assert set(found.smart) == {"before", "after"}
     written = told["smart"]["changed"]["host_writes"]
-    assert 250 <= written <= float(after["host_write_commands"]) - float(before["host_write_commands"])
+    # Neighbours may be merged on their way.
+    assert 200 <= written <= float(after["host_write_commands"]) - float(before["host_write_commands"])
     assert told["throttled"] == 0 and told["smart"]["critical_warning"] == 0
     assert found.series("foreign_ios")[1].max() == run["foreign_ios"] == 0
     assert told["power"] is None and "power_w" in told["missing"]
@@ -80,4 +79,5 @@ def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_pa
 def test_doctor_names_the_drives_that_tell_their_temperature(blkreel, nvme):
     result = blkreel("doctor", "--json", check=False, timeout=250)
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
-    assert (Path(nvme).name in checks["temperature"]["detail"].partition(";")[0]) == (hwmon_of(nvme) is not None)
+    assert hwmon_of(nvme)
+    assert Path(nvme).name in checks["temperature"]["detail"].partition(";")[0]

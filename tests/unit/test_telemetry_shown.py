@@ -1,0 +1,54 @@
+"""What the command says of sensors: before a run in `doctor`, after it in one line."""
+
+import pytest
+
+from blkreel.cli.checks_sensors import sensors
+from blkreel.cli.telemetry_shown import telemetry_line
+from tests.unit.test_telemetry_sensors import NVME, PCI, Sys, rapl
+
+S = 10**9
+POWER = {"meter": "command: meter", "rail": "drive", "rate_hz": 2, "average_w": 4.2, "energy_j": 42, "gaps": 0,
+         "covered_ns": 10 * S}
+
+
+def block(sys_tree, path):
+    disk = sys_tree.disk(path)
+    sys_tree.file(f"{path}/size", 2048)
+    sys_tree.file(f"{path}/dev", "259:0")
+    entry = sys_tree.root / "class/block" / disk.name
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    entry.symlink_to(disk)
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    found = {}
+    monkeypatch.setattr("blkreel.cli.checks_sensors.find_program", found.get)
+    return found
+
+
+def test_doctor_tells_whose_temperature_is_known(tmp_path, installed):
+    sys_tree = Sys(tmp_path / "sys")
+    block(sys_tree, f"{PCI}/nvme/nvme0/nvme0n1")
+    block(sys_tree, "devices/pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda")
+    block(sys_tree, "devices/virtual/block/loop0")
+    sys_tree.chip("nvme", PCI, **NVME)
+    heat, power = sensors(sys_tree.root)
+    assert heat.status == "note" and heat.detail == "of nvme0n1; not of sda"
+    assert heat.remedy == "apt-get install nvme-cli; apt-get install smartmontools; modprobe drivetemp"
+    assert power.detail == "no sensor here" and "--power-command" in power.remedy
+    installed |= {"nvme": "/usr/sbin/nvme", "smartctl": "/usr/sbin/smartctl"}
+    sys_tree.chip("drivetemp", "devices/pci0000:00/ata1/host0/target0:0:0/0:0:0:0", temp1_input=30000)
+    sys_tree.chip("ina226", power1_input=5, power1_label="12V")
+    rapl(sys_tree)
+    heat, power = sensors(sys_tree.root)
+    assert (heat.status, heat.detail, heat.remedy) == ("ok", "of nvme0n1, sda", "")
+    assert power.detail.startswith("ina226-12v, package-0;")
+
+
+def test_a_run_has_one_line_of_what_was_measured():
+    assert telemetry_line(None) == telemetry_line({"temperature_c": None, "power": None}) == ""
+    heat = {"start": 34.2, "max": 61.9, "end": 58}
+    line = telemetry_line({"temperature_c": heat, "power": POWER})
+    assert line == "drive at 34 C, then 58 C, 62 C at most; 4.2 W on average, 42 J in 10.0 s (command: meter)"
+    assert "(log: a.csv, 3 gaps)" in telemetry_line({"power": {**POWER, "gaps": 3, "meter": "log: a.csv"}})
