@@ -9,6 +9,7 @@ from . import document
 from .bursts import DEFAULT_GAP_NS
 from .measure import measure
 from .results import results_of
+from .results.compared import compared
 
 
 def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
@@ -47,6 +48,23 @@ def report_test(directory, output=None, *, force: bool = False,
     """
     _check(output, force)
     shown = results_of(directory, on_step)
+    if output:
+        from . import page
+        from .results.page import results_page
+        page.write_page(output, results_page(shown), force)
+    return shown
+
+
+def compare_tests(directories: list, output=None, *, force: bool = False,
+                  on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
+    """Results of one test on several drives as a document; with `output`, also its page. Raises as `compare` does.
+
+    on_step(directory, done, total) is told after each step that was read.
+    """
+    _check(output, force)
+    document.refuse_repeated(directories)
+    shown = compared(directories, [
+        results_of(path, lambda done, total, path=path: on_step(str(path), done, total)) for path in directories])
     if output:
         from . import page
         from .results.page import results_page

@@ -82,7 +82,8 @@ def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, pe
         print(json.dumps({"version": 1, "device": str(target.path), "state": asdict(prepared)}))
         return
     print(f"{target.path} is now in the state {prepared.name}: {STATES.get(name, 'as asked')}")
-    print(f"  {format_bytes(preparation.written_bytes)} written, rested for {format_ns(state.rest_ns)}{_scaled(state)}")
+    rested = f", rested for {format_ns(state.rest_ns)}" if state.rest_ns else ""
+    print(f"  {format_bytes(preparation.written_bytes)} written{rested}{_scaled(state)}")
     if prepared.verified_blocks:
         print(f"  {format_count(prepared.verified_blocks)} blocks of 4 KiB read back, all as written")
     for note in prepared.notes:

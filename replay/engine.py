@@ -146,7 +146,11 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
     Raises SafetyError where the target is in use or the plan does not fit it, BlkreelError where the helper
     failed, and whatever `plan` or on_rows raised. The helper has ended whenever this returns or raises.
     """
-    drives = simulated.Running(options.simulated)
+    with simulated.Running(options.simulated) as drives:
+        return _run(options, plan, on_rows, on_note, drives)
+
+
+def _run(options, plan, on_rows, on_note, drives) -> dict:
     with tempfile.TemporaryFile() as complaint:
         helper, feeders = _start(options, plan, complaint, drives)
         try:
@@ -161,12 +165,13 @@ def run_engine(options: EngineOptions, plan: Iterable[dict[str, np.ndarray]] | S
             _end(helper, feeders)
         complaint.seek(0)
         said = complaint.read().decode(errors="replace").strip()
+    if totals is not None:
+        drives.take(totals.get("simulated"))
     for feeder in feeders:
         if feeder.error is not None:
             raise feeder.error
     if code or totals is None:
         raise _error(code, said)
-    drives.take(totals.get("simulated"))
     return {**totals, "asked_to_stop": bool(asked)}
 
 

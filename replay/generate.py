@@ -19,6 +19,10 @@ MIX_ROWS = 10_000
 _NS_PER_S = 10**9
 # Fractions of an I/O a second that a rate can have: with them, times within a batch stay below 2**63.
 _RATE_PARTS = 1000
+# What is due after 146 years would be a number too large for the plan.
+_EVER_NS = 1 << 62
+_MOST_BYTES = 1 << 62
+_MOST_IOPS = 10**9
 _OFFSETS, _MIX, _PASS = range(3)
 
 
@@ -30,7 +34,8 @@ def batches(spec: StreamSpec, stop_ns: int | None = None, first_batch: int = 0) 
     would be due at stop_ns or later is left out. Raises UsageError for a rule that cannot be followed.
     """
     check(spec)
-    total, rows = row_count(spec, stop_ns), _rows_per_batch(spec)
+    total = row_count(spec, min(stop_ns if stop_ns is not None else _EVER_NS, _EVER_NS))
+    rows = _rows_per_batch(spec)
     index = first_batch
     while total is None or index * rows < total:
         first = index * rows
@@ -113,8 +118,12 @@ def check(spec: StreamSpec) -> None:
     if bursts is not None and (bursts.bytes < 1 or bursts.every_ns < 1 or bursts.first_ns < 0
                                or (bursts.count is not None and bursts.count < 0)):
         refuse("its bursts need bytes and a period above zero", "give them both")
-    if spec.rate_iops is not None and Fraction(spec.rate_iops).limit_denominator(_RATE_PARTS) <= 0:
-        refuse(f"a rate of {spec.rate_iops:g} I/Os a second issues nothing", "use 0.001 or more")
+    if spec.rate_iops is not None and not 1 / _RATE_PARTS <= spec.rate_iops <= _MOST_IOPS:
+        refuse(f"a rate of {spec.rate_iops:g} I/Os a second is out of range", f"use 0.001 to {_MOST_IOPS:,}")
+    if max(spec.span_bytes, spec.block_bytes, spec.volume_bytes or 0, bursts.bytes if bursts else 0) > _MOST_BYTES:
+        refuse("it has sizes beyond any drive", "give smaller ones")
+    if max(spec.first_ns, spec.every_ns or 0, *((bursts.first_ns, bursts.every_ns) if bursts else ())) > _EVER_NS:
+        refuse("it has times beyond any test", "give shorter ones")
     if spec.every_ns is not None and spec.every_ns < 1:
         refuse("the time between two of its I/Os is zero", "leave `every` out for as soon as possible")
 

@@ -22,7 +22,7 @@ from .states import State
 from .target import Target
 from .termination import terminated_like_interrupted
 from .time_left import TimeLeft
-from .verify import verify
+from .verify import Writers, verify
 
 _GOES_ON = "the same command goes on from there"
 
@@ -95,7 +95,9 @@ class Preparation:
     def _take_up(self) -> Record:
         """What was begun, if it was this; else a new record."""
         key = preparation_progress.key_of(self.state, payload=self.payload.account(), erase=self.erase)
-        found = None if self.restart else preparation_progress.load(self.target)
+        found = preparation_progress.load(self.target)
+        if self.restart or drive_state.load(self.target).name:
+            found = None  # where the drive has a state it came to its end, and died before it had tidied up
         if found and found.capacity_bytes != self.target.size_bytes:
             raise BlkreelError(f"{self.target.path} had {format_bytes(found.capacity_bytes)} when its preparation was "
                                f"interrupted, and has {format_bytes(self.target.size_bytes)} now",
@@ -172,6 +174,7 @@ class Preparation:
             self._noted.next_round()
         last = ", ".join(format_bytes(rate) for rate in record.rates[-ROUNDS:])
         steady = "steady" if Steadiness.of(record.rates).steady else "not steady"
+        record.rounds_done = len(record.rates)
         record.notes.append(f"{steady} after {len(record.rates)} rounds (last ones: {last} per s)")
 
     def _time_left(self, step, done_bytes, rate) -> str:
@@ -201,7 +204,7 @@ class Preparation:
             return 0
         try:
             found = verify(self.target, self.state.filled, self.payload, self.seed, self.progress,
-                           self.target.size_bytes if self.state.name != "trace" else 0)
+                           self.target.size_bytes if self.state.name != "trace" else 0, self._writers())
         except BlkreelError as error:
             # To go on would find the same again.
             preparation_progress.forget(self.target)
@@ -210,6 +213,11 @@ class Preparation:
         if found.beyond:
             self._record.notes.append(found.beyond)
         return found.blocks
+
+    def _writers(self) -> Writers:
+        record = self._record
+        return Writers([self.seed + run for run in range(len(record.engine_steps))], record.engine_steps,
+                       self.state.steps, max(1, record.rounds_done))
 
     def _prepared(self, verified_blocks) -> DriveState:
         state, record = self.state, self._record

@@ -54,9 +54,10 @@ class Record:
     """What the file holds. step and round count from 0; below `rows` of that round everything is done.
 
     key: of all that decides what is issued. capacity_bytes: of the drive. safe_rows, safe_bytes: the mark that holds
-    after a reboot. rates: of the rounds of the step so far, bytes/s. round_bytes, round_ns: of the current round, over
-    its interruptions. engine_runs: another seed for each. erase_began: by a command that goes on by itself.
-    noted_at: seconds since 1970. percent: of all bytes of the state. before: the state that it builds upon.
+    after a reboot. rates: of the rounds of the step so far, bytes/s; rounds_done: how many there were, once it has
+    ended. round_bytes, round_ns: of the current round, over its interruptions. engine_steps: of each run of the engine,
+    which have a seed each. erase_began: by a command that goes on by itself. noted_at: seconds since 1970. percent: of
+    all bytes of the state. before: the state that it builds upon.
     """
 
     key: str
@@ -69,9 +70,10 @@ class Record:
     safe_rows: int = 0
     safe_bytes: int = 0
     rates: list[float] = field(default_factory=list)
+    rounds_done: int = 0
     round_bytes: int = 0
     round_ns: int = 0
-    engine_runs: int = 0
+    engine_steps: list[int] = field(default_factory=list)
     written_bytes: int = 0
     erase_began: bool = False
     boot_id: str = ""
@@ -125,9 +127,9 @@ class Noted:
         """The engine starts anew, with a clock of its own. Which time it is, from 0."""
         self._first_ns = None
         self._base_ns = self.record.round_ns
-        self.record.engine_runs += 1
+        self.record.engine_steps.append(self.record.step)
         self.save()
-        return self.record.engine_runs - 1
+        return len(self.record.engine_steps) - 1
 
     def rewind_after_reboot(self) -> bool:
         """Go back to the mark that holds even if the drive lost its power, if the machine started anew since."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from blkreel.traces.errors import UsageError
 
+from .recipe_shape import check_shape
 from .recipe_words import KINDS, Share, is_list, read_value, shown
 
 RECIPES = Path(__file__).with_name("recipes")
@@ -109,6 +110,7 @@ def parse_recipe(name: str, data: bytes) -> Recipe:
     """Raises UsageError, and what tomllib raises."""
     told = tomllib.loads(data.decode())
     _allow(name, told, _KEYS, required={"title", "explain", "report", "steps"})
+    check_shape(name, told)
     parameters = {one: _parameter(name, one, words) for one, words in told.get("parameters", {}).items()}
     return Recipe(name, told["title"], told["explain"], told["report"], hashlib.sha256(data).hexdigest(),
                   data.decode(), told["steps"], told.get("regions", {}), parameters)
@@ -128,6 +130,8 @@ def _parameter(recipe, name, told) -> Parameter:
         value, quick = (None if text is None else read_value(kind, text)
                         for text in (told["value"], told.get("quick")))
         align_bytes = read_value("size", told.get("align", _ALIGN_BYTES))
+        if not isinstance(align_bytes, int) or align_bytes < 1:
+            raise UsageError(f"{told['align']!r} is nothing that a size can be a multiple of", "use a size like 1MiB")
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.remedy) from None
     return Parameter(name, kind, value, quick, told["about"], told.get("scales", False), align_bytes)

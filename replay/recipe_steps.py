@@ -8,6 +8,7 @@ from blkreel.traces.errors import UsageError
 from blkreel.traces.schema import OPS
 from blkreel.traces.units import format_bytes, parse_time_ns
 
+from . import generate
 from .engine import MAX_DEPTH
 from .recipe import Recipe
 from .recipe_words import Share, evaluate, parse_number, parse_percent, parse_size, parse_whole
@@ -16,6 +17,7 @@ from .stream_spec import ACCESSES, Bursts, StreamSpec
 AS_ACTIVE = "as-active"
 DOES = ("state", "rest", "measure", "replay")
 _REGION_ALIGN_BYTES = 1 << 20
+_MOST_STEPS = 10_000
 _STEP_KEYS = {
     "state": {"state", "regions", "idle"},
     "rest": {"time"},
@@ -97,8 +99,8 @@ class _Expansion:
         (name, words), *inner = loops
         values = self._word(words, labels)
         if isinstance(values, int):
-            values = list(range(1, values + 1))
-        if not isinstance(values, list):
+            values = list(range(1, min(values, _MOST_STEPS + 1) + 1))
+        if not isinstance(values, list) or not values:
             raise self._wrong(f"the loop over {name} has no values", "give it a list, or how often: { repeat = 3 }")
         for value in values:
             yield from self._loops(inner, {**labels, name: self._word(value, labels)})
@@ -113,6 +115,8 @@ class _Expansion:
         number = len(self.steps) + 1
         slug = re.sub(r"[^A-Za-z0-9.+-]+", "-", title).strip("-").lower() or do
         id_ = f"{number:02}-{slug}"
+        if number > _MOST_STEPS:
+            raise self._wrong(f"it has more than {_MOST_STEPS:,} steps", "set shorter lists, or fewer repeats")
         if "streams" in step:
             step["streams"] = tuple(self._stream(index, words, labels, id_)
                                     for index, words in enumerate(step["streams"]))
@@ -206,6 +210,11 @@ class _Expansion:
         endless = [s for s in streams if not s.background and s not in ends]
         if step["time_ns"] is None and (endless or not ends):
             raise self._wrong(f"{title!r} would never end", "give it a time, or its streams a volume")
+        for stream in streams:
+            generate.check(stream)
+            if not stream.background and generate.row_count(stream, step["time_ns"]) == 0 or step["time_ns"] == 0:
+                raise self._wrong(f"the stream {stream.name!r} of {title!r} has nothing to do",
+                                  "set a longer time, or more of it")
         if sum(stream.depth for stream in streams) > MAX_DEPTH:
             raise self._wrong(f"{title!r} has more than {MAX_DEPTH:,} I/Os outstanding", "set a smaller depth")
 

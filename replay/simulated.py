@@ -4,16 +4,17 @@ One JSON file a drive in state_directory()/simulated, written when a run has end
 state from before it.
 """
 
+import fcntl
 import json
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.traces.errors import BlkreelError, SafetyError
 
 from .drive_state import state_directory
 from .simulated_spec import SimulatedDrive
@@ -89,11 +90,25 @@ def pass_time(target, duration_ns: int) -> None:
 
 
 class Running:
-    """The drives of one run, as the helper takes and returns them."""
+    """The drives of one run, as the helper takes and returns them; nobody else has them while the block runs."""
 
     def __init__(self, drives: tuple[SimulatedDrive, ...]):
-        """Raises BlkreelError where their states could not be saved in the end."""
         self._drives = drives
+
+    def __enter__(self):
+        """Raises SafetyError where one is in use, BlkreelError where their states could not be saved in the end."""
+        with ExitStack() as stack:
+            for drive in self._drives:
+                stack.enter_context(_claimed(drive))
+            self._load()
+            self._claims = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._claims.close()
+
+    def _load(self):
+        drives = self._drives
         self._states = [load(drive) for drive in drives]
         for drive, state in zip(drives, self._states, strict=True):
             save(drive, state)
@@ -106,6 +121,24 @@ class Running:
         """What the helper's totals say of them. The states are saved, and taken out."""
         for drive, state in zip(self._drives, (told or {}).pop("states", []), strict=False):
             save(drive, state)
+
+
+@contextmanager
+def _claimed(drive):
+    path = _file(drive).with_suffix(".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "w")
+    except OSError as error:
+        raise BlkreelError(f"cannot remember the state of the simulated drive in {path.parent}: {error.strerror}",
+                           "name another directory: export BLKREEL_STATE_DIR=DIR") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SafetyError(f"{drive.spec} is in use by another run, or twice in this one",
+                              f"tell two such drives apart by a name: {drive.spec},name=another") from None
+        yield
 
 
 def _told(drive, state):

@@ -22,7 +22,7 @@ STATES = {
     "enterprise": "full, then one capacity of random 4K writes",
     "pts": "erased, filled twice, then random 4K writes in rounds until their rate is steady",
     "data": "erased, then only the spans given are written",
-    "trace": "not erased; what a trace reads before it writes it is written once",
+    "trace": "what a trace reads before it writes it is written once; not erased, unless asked for",
     "op25": "full, but a quarter left erased as spare; also client+op25, enterprise+op25, pts+op25, data+op25",
 }
 
@@ -45,7 +45,8 @@ class Step:
     """One stretch of I/O of a kind, or (plan None) a rest.
 
     total_bytes: what it issues, for progress. rounds: how often it is repeated at most, until its rate is
-    steady. plan(round, first_row): its rows from that one on. kind: steps of one kind go at one rate, for the
+    steady. plan(round, first_row): its rows from that one on. covers: what is written for sure; None where that is left
+    to chance, all over what is filled. kind: steps of one kind go at one rate, for the
     estimate of the time left.
     """
 
@@ -57,6 +58,7 @@ class Step:
     erases: bool = False
     rounds: int = 1
     kind: str = "sequential"
+    covers: Extents | PlacedBlocks | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     _check_words(name, base, spans, permuted, trace)
     block_bytes = max(4096, block_bytes)
     span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
-    scale = min(1.0, capacity_bytes / REFERENCE_BYTES)
+    # What is named in bytes is not scaled.
+    scale = 1.0 if base in ("data", "trace") else min(1.0, capacity_bytes / REFERENCE_BYTES)
     steps = [_erase(capacity_bytes)] if erase or (erase is None and base != "trace") else []
     filled = Extents.none()
     if base == "client":
@@ -117,7 +120,7 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
         steps += [
             _fill(filled),
             Step("overwriting at random", random_bytes, _FILL_DEPTH, lambda _, first_row=0: permutation(
-                random_bytes, block_bytes, "write", seed, first_row), kind="random"),
+                random_bytes, block_bytes, "write", seed, first_row), kind="random", covers=_one(random_bytes)),
             Step("resting", rest_ns=int(_REST_NS * scale) if rest_ns is None else rest_ns)]
     elif base == "data":
         filled = _spans(spans, block_bytes, span_bytes)
@@ -125,7 +128,7 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     elif base == "trace":
         filled = prefill if prefill is not None else PlacedBlocks()
         steps.append(Step("writing what will be read", filled.bytes, PREFILL_DEPTH,
-                          lambda _, first_row=0: ranges(filled, "write", PREFILL_BYTES, first_row)))
+                          lambda _, first_row=0: ranges(filled, "write", PREFILL_BYTES, first_row), covers=filled))
     elif base != "fresh":
         filled = _one(span_bytes)
         steps.append(_fill(filled))
@@ -137,9 +140,10 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
                  plan=lambda number, first_row=0: with_replacement(span_bytes, block_bytes, "write", round_bytes,
                                                                    seed + number, first_row))]
     if base == "enterprise":
-        steps.append(Step("writing at random", span_bytes, 128, kind="random", plan=lambda _, first_row=0: permutation(
-            span_bytes, block_bytes, "write", seed, first_row) if permuted else with_replacement(
-            span_bytes, block_bytes, "write", span_bytes, seed, first_row)))
+        steps.append(Step("writing at random", span_bytes, 128, kind="random", covers=filled if permuted else None,
+                          plan=lambda _, first_row=0: permutation(span_bytes, block_bytes, "write", seed, first_row)
+                          if permuted else with_replacement(span_bytes, block_bytes, "write", span_bytes, seed,
+                                                            first_row)))
     identity = {"state": name, "capacity_bytes": capacity_bytes, "block_bytes": block_bytes, "seed": seed,
                 "permuted": permuted, "erases": bool(steps and steps[0].erases), "trace": trace,
                 "spans": np.column_stack([filled.start, filled.end]).tolist() if base == "data" else None}
@@ -190,7 +194,7 @@ def _erase(capacity_bytes) -> Step:
 
 def _fill(extents) -> Step:
     return Step("filling", extents.bytes, _FILL_DEPTH, lambda _, first_row=0: ranges(
-        extents, "write", _FILL_BYTES, first_row))
+        extents, "write", _FILL_BYTES, first_row), covers=extents)
 
 
 def _whole(count, unit) -> int:

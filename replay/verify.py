@@ -1,14 +1,16 @@
 """Whether a prepared drive holds what was written to it: random blocks, read back past the page cache.
 
-Every 4 KiB that the engine writes begin with a stamp that holds the offset they were meant for (native/payload.h), or
-COPY_OFFSET where they are one of several copies. So what was lost, or went to another place, shows.
+Every 4 KiB that the engine writes begin with a stamp (native/payload.h): the offset they were meant for, or COPY_OFFSET
+where they are one of several copies, and a number that tells by which run of the engine. So what was lost, went to
+another place, or came from an earlier time shows.
 """
 
 import errno
+import math
 import mmap
 import os
-import struct
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,16 +22,18 @@ from blkreel.traces.units import format_bytes
 
 from .extents import Extents
 from .payload import Payload
+from .stamps import COPY_OFFSET, STAMP_BYTES, STAMP_EVERY_BYTES, run_of
+from .states import Step
 from .target import Target
 
-BLOCK_BYTES = 4096
+BLOCK_BYTES = STAMP_EVERY_BYTES
 # All of so many found right: with 95 % confidence fewer than one block in a thousand is wrong (1 - 0.999^3000 = 0.950).
 SAMPLES = 3000
 _END_EXTENTS = 1000
 _BEYOND_SAMPLES = 300
 _OUTSTANDING = 16
-_STAMP = struct.Struct("=QQ")
-_COPY_OFFSET = 2**64 - 1
+_DEVIATIONS = 5.0  # of a share that is found by chance: once in three million times
+_REMEDY = "its state is unknown now; see dmesg, and prepare it again"
 
 
 @dataclass(frozen=True)
@@ -40,29 +44,92 @@ class Verified:
     beyond: str | None
 
 
-def verify(target: Target, filled, payload: Payload, seed: int, progress, beyond_bytes: int = 0) -> Verified:
+@dataclass(frozen=True)
+class Writers:
+    """Who wrote what is read back: the runs of a preparation's engine, each with its seed, and their steps.
+
+    steps: of all, the erase among them. rounds: that were carried out of the last one.
+    """
+
+    seeds: Sequence[int]
+    step_of_run: Sequence[int]
+    steps: Sequence[Step]
+    rounds: int = 1
+
+    def step_of(self, counter: np.ndarray) -> np.ndarray:
+        """Of stamps, the step that wrote them; -1 for none of these."""
+        run = run_of(counter, self.seeds)
+        return np.where(run >= 0, np.array([*self.step_of_run, -1])[run], -1)
+
+    def least(self, at: np.ndarray) -> np.ndarray:
+        """The last step that was to write each of these places for sure."""
+        least = np.zeros(len(at), np.int64)
+        for number, step in enumerate(self.steps):
+            if isinstance(step.covers, Extents):
+                extent = np.searchsorted(step.covers.start, at, "right") - 1
+                least[(extent >= 0) & (at < step.covers.end[extent])] = number
+            elif step.covers is not None:
+                least[:] = number
+        return least
+
+    def at_random(self, filled_bytes: int) -> tuple[int, float] | None:
+        """The last step, and which share of what is filled it is to have met, where it writes with replacement."""
+        number, step = len(self.steps) - 1, self.steps[-1]
+        if step.plan is None or step.erases or step.covers is not None:
+            return None
+        return number, -math.expm1(-step.total_bytes * self.rounds / filled_bytes)
+
+
+def verify(target: Target, filled, payload: Payload, seed: int, progress, beyond_bytes: int = 0,
+           writers: Writers | None = None) -> Verified:
     """Read SAMPLES random blocks of what was filled, and both ends of each extent (of at most 1000 of them).
 
     filled: Extents or PlacedBlocks. beyond_bytes: the size of the drive where what was not filled is to be looked at,
-    too; what it reads there is not judged.
+    too; what it reads there is not judged. writers: each block must have been written by one of them, and by the last
+    one that was to write it.
 
     Raises BlkreelError where a block is not what was written, or cannot be read.
     """
     at, length = samples(filled, seed)
-    with _opened(target) as read, progress("reading it back", len(at)) as task:
-        wrong = []
-        places = zip(at.tolist(), length.tolist(), strict=True)
-        for done, (offset, data) in enumerate(_several(lambda place: (place[0], read(*place)), places), 1):
-            if not _is_ours(data, offset, payload):
-                wrong.append(offset)
-            if done % 100 == 0:
-                task.update(done, f"{len(wrong)} wrong" if wrong else "all as written")
-        if wrong:
+    with _opened(target) as read:
+        counter, meant_for = _read_stamps(read, at, length, progress)
+        right = (counter != 0) & (meant_for == at.view(np.uint64))  # an empty block at 0 has the right offset
+        if payload.duplicates_percent:
+            right |= (counter != 0) & (meant_for == COPY_OFFSET)
+        if writers:
+            step = writers.step_of(counter)
+            right &= step >= writers.least(at)
+        if not right.all():
+            wrong = at[~right]
             raise BlkreelError(
                 f"{len(wrong):,} of {len(at):,} blocks read back from {target.path} are not what was written there, "
-                f"the first at {wrong[0]:,}", "its state is unknown now; see dmesg, and prepare it again")
+                f"the first at {int(wrong[0]):,}", _REMEDY)
+        if writers and len(at):
+            _check_random(target, writers.at_random(filled.bytes), step)
         beyond = _look_beyond(read, filled, beyond_bytes, seed) if isinstance(filled, Extents) else None
     return Verified(len(at), beyond)
+
+
+def _read_stamps(read, at, length, progress) -> tuple[np.ndarray, np.ndarray]:
+    stamps = np.empty((len(at), 2), np.uint64)
+    places = zip(at.tolist(), length.tolist(), strict=True)
+    with progress("reading it back", len(at)) as task:
+        for number, data in enumerate(_several(lambda place: read(*place)[:STAMP_BYTES], places)):
+            stamps[number] = np.frombuffer(data, "=u8")
+            if number % 100 == 0:
+                task.update(number, "")
+    return stamps[:, 0], stamps[:, 1]
+
+
+def _check_random(target, wanted, step) -> None:
+    """With replacement a block may be met or not, but of all of them a share is that hardly varies."""
+    if wanted is None:
+        return
+    number, share = wanted
+    found = float((step == number).mean())
+    if found < share - _DEVIATIONS * math.sqrt(share * (1 - share) / len(step)):
+        raise BlkreelError(f"{100 * found:.0f} % of the blocks read back from {target.path} hold what was written "
+                           f"there at random, and {100 * share:.0f} % should", _REMEDY)
 
 
 def samples(filled, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -94,12 +161,6 @@ def samples(filled, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _pieces(part):
     return -(-(part.end - part.start) // BLOCK_BYTES)
-
-
-def _is_ours(data, offset, payload) -> bool:
-    counter, meant_for = _STAMP.unpack_from(data)
-    # An empty block at 0 has the right offset; no counter is 0 after it was mixed.
-    return bool(counter) and meant_for == offset or (meant_for == _COPY_OFFSET and payload.duplicates_percent > 0)
 
 
 def _look_beyond(read, filled, size_bytes, seed) -> str | None:

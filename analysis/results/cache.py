@@ -16,7 +16,7 @@ ROLE = "fill"
 SAMPLE_NS = 500_000_000
 MOST_SAMPLES = 2000
 ALIKE = 0.2
-MOST_PIECES = 1 << 22
+MOST_PIECES = 1 << 20
 
 
 class Pieces:
@@ -103,12 +103,12 @@ def _measure(step, trace):
 
 def content(test: Test, runs: Runs) -> Content:
     """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
-    found = runs.measured(ROLE, _measure)
+    found = runs.measured(ROLE, _measure, number="rest_ns")
     shown = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.sums for _, each in found])])
     for state, own in by_state(found).items():
         groups = {}
         for step, each in own:
-            groups.setdefault(step.labels.get("rest_ns", 0), []).append(each)
+            groups.setdefault(step.labels["rest_ns"], []).append(each)
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, [])) for rest_ns in sorted(groups)]
         shown.figures["states"][state] = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"]}
         shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))

@@ -12,7 +12,7 @@ LITTLE_LIMIT = 0.01
 
 def content(test: Test, runs: Runs) -> Content:
     """Labels: state, depth, repeat."""
-    found = runs.measured(ROLE, tally)
+    found = runs.measured(ROLE, tally, number="depth")
     shown, off = Content(figures={"states": {}}), set()
     for state, own in by_state(found).items():
         rows, figures = sweep(test, state, own)
@@ -36,7 +36,7 @@ def sweep(test: Test, state: str, found: list) -> tuple[list[dict], dict]:
     for step, sums in found:
         groups.setdefault(step.labels["depth"], []).append(sums)
     rows = [_row(depth, groups[depth]) for depth in sorted(groups)]
-    wanted = {step.labels["depth"] for step in test.steps
+    wanted = {step.labels.get("depth") for step in test.steps
               if step.role == ROLE and str(step.labels.get("state", "")) == state}
     maxima = [row["max_ns"] for row in rows if row["max_ns"] is not None]
     return rows, {

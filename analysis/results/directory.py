@@ -87,23 +87,32 @@ def _step(directory, told) -> Step:
 class Runs:
     """The runs of a test's steps, read for one report. What could not be read is in `missing`, with the reason.
 
-    opened: step id to metadata of each run that was read, in order. on_step(done, total) is told after each.
+    opened: step id to metadata of each run that was read, in order. asked: the roles that the report is of.
+    on_step(done, total) is told after each run.
     """
 
     def __init__(self, test: Test, on_step=lambda done, total: None):
         self.test = test
         self.opened: dict[str, dict] = {}
         self.unread: dict[str, str] = {}
+        self.asked: set[str] = set()
         self._on_step = on_step
         self._total = sum(step.is_measured for step in test.steps)
 
-    def measured(self, role: str, measure) -> list[tuple[Step, object]]:
-        """(step, measure(step, its open trace)) of each done step of that role."""
+    def measured(self, role: str, measure, number: str | None = None) -> list[tuple[Step, object]]:
+        """(step, measure(step, its open trace)) of each done step of that role.
+
+        number: a label without which the report can do nothing with a step. Recipes are anybody's: a step that lacks
+        it is missing, and the others stand.
+        """
         found = []
+        self.asked.add(role)
         for step in self.test.steps:
             if step.role != role or not step.is_measured:
                 continue
             try:
+                if number is not None and not isinstance(step.labels.get(number), int):
+                    raise TraceError(f"it has no number as its label {number!r}, which this report goes by")
                 trace = open_trace(step.directory)
                 found.append((step, measure(step, trace)))
                 self.opened[step.id] = trace.metadata

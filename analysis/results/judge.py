@@ -26,6 +26,9 @@ def _of_the_test(test, runs):
     failed = [each for each in missing if each["status"] != "waiting"]
     if failed:
         yield {"level": "invalid", "text": f"{_steps(len(failed))} failed: {_names(failed)}"}
+    if not any(step.role in runs.asked for step in test.steps):
+        yield {"level": "invalid", "text": "no step has the role that this report is of: "
+                                           f"{' or '.join(sorted(runs.asked))}"}
     waiting = [each for each in missing if each["status"] == "waiting"]
     if waiting:
         yield {"level": "invalid", "text": f"the test is not finished: {_steps(len(waiting))} to go"}

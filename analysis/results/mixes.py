@@ -12,10 +12,11 @@ FULL, EMPTY = "full", "data"
 def content(test: Test, runs: Runs) -> Content:
     """Labels: state, mix (reads in percent), repeat."""
     groups = {}
-    for step, sums in runs.measured(ROLE, tally):
+    for step, sums in runs.measured(ROLE, tally, number="mix"):
         groups.setdefault(str(step.labels.get("state", "")), {}).setdefault(
             step.labels["mix"], {})[step.repeat] = sums
-    wanted = sorted({step.labels["mix"] for step in test.steps if step.role == ROLE}, reverse=True)
+    wanted = sorted({mix for step in test.steps if step.role == ROLE
+                     and isinstance(mix := step.labels.get("mix"), int)}, reverse=True)
     shown = Content(method=[*METHOD, energy_note([sums for mixes in groups.values() for repeats in mixes.values()
                                                   for sums in repeats.values()])])
     figures = {}

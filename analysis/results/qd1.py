@@ -36,7 +36,7 @@ def content(test: Test, runs: Runs) -> Content:
     """Roles qd1 and blocks, labels state, access, op, block, repeat; and role depth, label depth, where there is a
     sweep as well."""
     found = {role: by_state(runs.measured(role, _measure)) for role in ROLES}
-    sweeps = by_state(runs.measured(SWEEP, tally))
+    sweeps = by_state(runs.measured(SWEEP, tally, number="depth"))
     shown = Content(figures={"states": {}})
     for state in dict.fromkeys(state for own in (*found.values(), sweeps) for state in own):
         figures = shown.figures["states"][state] = {}
@@ -58,9 +58,14 @@ def content(test: Test, runs: Runs) -> Content:
 def _rows(found):
     groups = {}
     for step, each in found:
-        key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), step.labels.get("block"))
+        key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step))
         groups.setdefault(key, []).append(each)
     return [_row(*key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:2], key[2] or 0))]
+
+
+def _block(step):
+    block = step.labels.get("block")
+    return block if isinstance(block, int) else None
 
 
 def _row(access, op, block, repeats: list[Measured]):
@@ -75,9 +80,8 @@ def _row(access, op, block, repeats: list[Measured]):
         if percentiles[key] is None:
             why[key] = f"n too small (n={count:,})"
     iops = [found.sums.iops for found in repeats]
-    named = [access, op, numbers.binary_size(block) if isinstance(block, int) else str(block or "")]
-    return {"io": " ".join(filter(None, named)), "access": access, "op": op,
-            "block": block if isinstance(block, int) else None,
+    named = [access, op, numbers.binary_size(block) if block else ""]
+    return {"io": " ".join(filter(None, named)), "access": access, "op": op, "block": block,
             **over_repeats("kiops", [None if rate is None else rate / 1000 for rate in iops]),
             **over_repeats("mb_s", [found.sums.mb_s for found in repeats]),
             "mean_ns": latency.total / count if count else None, **percentiles, "max_ns": latency.maximum,

@@ -11,7 +11,7 @@ ROLE = "round"
 
 def content(test: Test, runs: Runs) -> Content:
     """Labels: round, and those of its other loops."""
-    found = runs.measured(ROLE, tally)
+    found = runs.measured(ROLE, tally, number=ROLE)
     groups = {}
     for step, sums in found:
         groups.setdefault(_group(step), []).append((step, sums))

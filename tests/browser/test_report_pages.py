@@ -3,8 +3,10 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from synthetic_runs import write_four_runs, write_run, write_trace
+from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis import present
 
@@ -33,7 +35,27 @@ def pages(tmp_path_factory):
     trace = write_trace(root / "game.parquet", lost=3)
     return {"compare": (root / "compare.html", present.compare(runs, root / "compare.html")),
             "run": (root / "run.html", present.report(runs[0], root / "run.html")),
-            "trace": (root / "trace.html", present.report(trace, root / "trace.html"))}
+            "trace": (root / "trace.html", present.report(trace, root / "trace.html")),
+            **{test.path.name: (page := test.path.with_suffix(".html"), present.report_test(test.path, page))
+               for test in (hour(root / "hour"), bursts(root / "bursts"))}}
+
+
+def hour(directory):
+    """A test over an hour, with its temperature."""
+    test, second = MadeTest(directory, "consistency", quick=True), 10**9
+    times = np.arange(0, 3600 * second, second // 50)
+    test.step("consistency", {"state": "full"}, rows_of(times[times % (7 * second) < 6 * second], 10**6, op=1),
+              temperature=(np.arange(3600) * second, 40 + np.sin(np.arange(3600) / 200) * 9))
+    return test
+
+
+def bursts(directory):
+    """A test of reads beside writes."""
+    test, ms = MadeTest(directory, "mixed-burst"), 10**6
+    reads = rows_of(np.arange(2000) * 3 * ms, 2 * ms, burst=np.arange(2000) // 500)
+    test.step("mixed", {}, both(reads, rows_of(np.arange(900) * 7 * ms, 5 * ms, op=1, burst=np.arange(900) // 90)))
+    test.step("baseline", {}, reads)
+    return test
 
 
 @pytest.fixture
@@ -59,11 +81,11 @@ def opened(browser):
     assert complaints == []
 
 
-@pytest.mark.parametrize("name", ["compare", "run", "trace"])
+@pytest.mark.parametrize("name", ["compare", "run", "trace", "hour", "bursts"])
 def test_every_chart_is_drawn_with_marks(opened, pages, name):
     page = opened(pages[name][0])
     charts = page.locator("[data-chart]")
-    assert charts.count() >= {"compare": 16, "run": 8, "trace": 6}[name]
+    assert charts.count() >= {"compare": 16, "run": 8, "trace": 6, "hour": 4, "bursts": 2}[name]
     for index in range(charts.count()):
         chart = charts.nth(index)
         marks = chart.locator("svg .mark-rect path, svg .mark-line path, svg .mark-area path, svg .mark-symbol path")
@@ -73,7 +95,7 @@ def test_every_chart_is_drawn_with_marks(opened, pages, name):
         assert chart.locator("svg").first.bounding_box()["width"] <= chart.bounding_box()["width"] + 1
 
 
-@pytest.mark.parametrize("name", ["compare", "run", "trace"])
+@pytest.mark.parametrize("name", ["compare", "run", "trace", "hour", "bursts"])
 @pytest.mark.parametrize("width", [390, 1024, 1600])
 def test_page_is_never_wider_than_the_screen(opened, pages, name, width):
     page = opened(pages[name][0], width)
@@ -111,6 +133,22 @@ def test_report_table_shows_the_figures_of_the_document(opened, pages):
     assert [int(value) for value in shown] == [figures[name]["service_ns"] for name in ("read", "write", "other")]
     assert "the capture lost 3 events" in page.locator("header").inner_text()
     assert page.locator("#threads tbody tr").count() == len(document["threads"])
+
+
+def test_page_of_a_test_shows_the_figures_of_the_document(opened, pages):
+    path, document = pages["bursts"]
+    page = opened(path)
+    for table in document["tables"]:
+        rows = page.locator("table.figures", has=page.locator("caption", has_text=table["title"])).locator("tbody tr")
+        assert rows.count() == len(table["rows"])
+        for index, row in enumerate(table["rows"]):
+            cells = rows.nth(index).locator("td")
+            for position, column in enumerate(table["columns"]):
+                value = row[column["key"]]
+                shown = cells.nth(position).get_attribute("data-value")
+                assert shown == (None if value is None else str(value))
+    assert "QUICK" not in page.inner_text("main").upper()
+    assert "Quick" in opened(pages["hour"][0]).inner_text("main")
 
 
 def _colour(page, selector, attribute):

@@ -43,6 +43,12 @@ def counted(drive):
     return int(fields[6]) * 512, int(fields[13]) * 512
 
 
+def told(blkreel, drive):
+    """The state, as `blkreel drives` has it in its table, which breaks lines."""
+    drives = json.loads(blkreel("drives", "--json").stdout)["drives"]
+    return {entry["path"]: entry["state_words"] for entry in drives}[str(drive)]
+
+
 def state_files(blkreel):
     return list(Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.json"))
 
@@ -96,6 +102,17 @@ def test_the_other_states(blkreel, loop_drive, words, share, volume):
     assert wanted <= int(read[1].replace(",", "")) <= wanted + 2 if wanted else not read
     if share < 1:
         assert "that were not written read as zeros" in result.stdout
+
+
+def test_each_step_ends_with_a_flush_and_none_comes_between(blkreel, loop_drive):
+    """What is noted as done is on the drive then, and the method has no others."""
+    drive = loop_drive(64 * MIB)
+    stat = Path(f"/sys/class/block/{Path(drive).name}/stat")
+    if Path(f"/sys/class/block/{Path(drive).name}/queue/write_cache").read_text().strip() != "write back":
+        pytest.skip("a loop device without a cache gets no flush")
+    before = int(stat.read_text().split()[15])
+    blkreel("precondition", drive, "--state", "client", "--idle", "0s")
+    assert int(stat.read_text().split()[15]) - before == 4, "erasing, filling, overwriting, resting"
 
 
 def test_pts_ends_when_its_rounds_are_steady(blkreel, loop_drive):
@@ -174,7 +191,7 @@ def test_what_a_trace_reads_is_written_once(blkreel, loop_drive, reads, tmp_path
     blkreel("precondition", drive, "--state", "full")
     account, written, _ = replayed()
     assert written == 400 * BLOCK, "another state is another one"
-    shown = blkreel("drives").stdout
+    shown = told(blkreel, drive)
     assert "full, prepared" in shown and "1.64 MB written since" in shown
 
 
@@ -198,12 +215,22 @@ def test_words_that_do_not_go_together(blkreel, loop_drive, reads, words):
     assert counted(drive) == before
 
 
+def test_a_state_that_cannot_be_remembered(blkreel, loop_drive):
+    """Before anything is written: what nobody remembers would be lost on the next replay."""
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    result = blkreel("precondition", drive, "--state", "full", env={"BLKREEL_STATE_DIR": "/proc/nowhere"}, check=False)
+    assert result.returncode == 1
+    assert "cannot remember the state of" in result.stderr and "export BLKREEL_STATE_DIR=DIR" in result.stderr
+    assert counted(drive) == before
+
+
 def test_what_others_write_is_told(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
     blkreel("precondition", drive, "--state", "full")
-    assert "nothing written since" in blkreel("drives").stdout
+    assert "nothing written since" in told(blkreel, drive)
     subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
-    assert "nothing written since, and 2.10 MB by others" in blkreel("drives").stdout
+    assert "nothing written since, and 2.10 MB by others" in told(blkreel, drive)
 
 
 def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
@@ -218,7 +245,7 @@ def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "1 of 3,00" in errors and f"read back from {drive} are not what was written there, the first at 0" in errors
-    assert "unknown: 1 of 3,00" in blkreel("drives").stdout
+    assert "unknown: 1 of 3,00" in told(blkreel, drive)
     result = blkreel("precondition", drive, "--state", "client", "--idle", "0s")
     assert "going on" not in result.stderr, "it would find the same again"
 
@@ -274,7 +301,7 @@ def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
             assert "; the same command goes on from there" in errors
             assert "beginning" not in errors
         reached.append(progress_of(blkreel)["percent"])
-        assert "unknown: preparing" in blkreel("drives").stdout
+        assert "unknown: preparing" in told(blkreel, drive)
     assert cuts == 3
     assert reached == sorted(reached)
     for errors, percent in zip(said[1:], reached, strict=True):

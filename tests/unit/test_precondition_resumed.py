@@ -215,6 +215,26 @@ def test_another_preparation_begins_anew_and_says_what_it_drops(tmp_path, monkey
     assert drive.issued_bytes == SIZE
 
 
+def test_what_ended_is_not_gone_on_with(tmp_path, monkeypatch):
+    """A kill between the last two files that are written leaves the note beside the state."""
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    with open(tmp_path / "image", "wb") as file:
+        file.truncate(SIZE)
+    target, drive, said = find_target(tmp_path / "image"), Drive(1), []
+    state = state_for("full", SIZE, 512, seed=1)
+
+    def prepare():
+        drive.issued_bytes = 0
+        Preparation(target, state, 1, progress, engine=drive, verifies=False, say=said.append).run()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(preparation_progress, "forget", lambda target: None)
+        prepare()
+    assert preparation_progress.load(target) is not None
+    prepare()
+    assert drive.issued_bytes == SIZE and not said
+
+
 def test_a_drive_that_changed_its_size(tmp_path, monkeypatch):
     """As one does whose partition was made anew; its name is the same."""
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))

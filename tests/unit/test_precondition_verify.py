@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.replay import drive_state, preparation_progress, verify
+from blkreel.replay import drive_state, preparation_progress, stamps, verify
 from blkreel.replay.engine import EngineOptions, run_engine
 from blkreel.replay.extents import Extents
 from blkreel.replay.payload import Payload
@@ -182,3 +182,65 @@ def test_what_was_read_back_is_remembered(image, remembered):
     fresh = Preparation(target, state_for("fresh", SIZE, 512, seed=1), 1, progress).run()
     assert fresh.verified_blocks == 0
     assert fresh.notes == ["the 33.6 MB that were not written read as zeros"]
+
+
+def test_a_stamp_names_its_run():
+    """As payload.c makes them."""
+    seeds = [1, 2, 3, 2**63 + 5]
+    for run, seed in enumerate(seeds):
+        numbers = [1, 2, 77, 10**9, 2**64 - 1, 2**64 - 200]
+        counters = np.array([stamps.mixed(number ^ stamps.mixed(seed)) for number in numbers], np.uint64)
+        assert stamps.run_of(counters, seeds).tolist() == [run] * len(numbers)
+        assert stamps.run_of(counters, seeds[:run]).tolist() == [-1] * len(numbers)
+    assert stamps.run_of(np.array([0, 1, 2**64 - 1], np.uint64), seeds).tolist() == [-1] * 3
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_mixing_is_undone(value):
+    assert int(stamps.unmixed(np.array([stamps.mixed(value)], np.uint64))[0]) == value
+
+
+class Loses:
+    """The real engine on a drive that loses all writes of some of the engine's runs, and says they are done."""
+
+    def __init__(self, image, lost_runs):
+        self.image, self.lost_runs, self.runs = image, lost_runs, 0
+
+    def __call__(self, options, plan, on_rows, on_note):
+        before = self.image.read_bytes()
+        totals = run_engine(options, plan, on_rows, on_note)
+        if self.runs in self.lost_runs:
+            self.image.write_bytes(before)
+        self.runs += 1
+        return totals
+
+
+@pytest.mark.parametrize(("name", "lost_runs", "words"), [
+    ("client", [2], r"\d+ of 3,00\d blocks .* the first at 0;"),
+    ("enterprise", [2], r"0 % of the blocks read back from .* random, and 63 % should"),
+    ("permuted", [2], r"3,00\d of 3,00\d blocks .* the first at 0;"),
+    ("pts", [2], r"\d+ of 3,00\d blocks"),
+    ("pts", range(4, 40), r"6 % of the blocks read back from .* random, and \d\d % should"),
+])
+def test_overwriting_that_was_lost_shows(image, remembered, name, lost_runs, words):
+    """What lies there then is of the fill: the right place, but not the last that was written to it."""
+    state = state_for("enterprise" if name == "permuted" else name, SIZE, 512, seed=1, rest_ns=0,
+                      permuted=name == "permuted")
+    with pytest.raises(BlkreelError, match=words):
+        Preparation(find_target(image), state, 1, progress, engine=Loses(image, lost_runs)).run()
+
+
+@pytest.mark.parametrize(("name", "shares"), [("client", {}), ("full", {}), ("enterprise", {}), ("pts", {}),
+                                              ("client+op25", {"duplicates_percent": 50}),
+                                              ("enterprise+op25", {"duplicates_percent": 100})])
+def test_nothing_is_missed_where_nothing_was_lost(image, remembered, name, shares):
+    state = state_for(name, SIZE, 512, seed=1, rest_ns=0)
+    Preparation(find_target(image), state, 1, progress, Payload(**shares)).run()
+
+
+def test_what_an_earlier_preparation_left_shows(image, remembered):
+    """Another seed, on a drive that was not erased and loses the fill: each block's place is right."""
+    target, state = find_target(image), state_for("full", SIZE, 512, seed=1)
+    Preparation(target, state, 1, progress).run()
+    with pytest.raises(BlkreelError, match="of 3,00"):
+        Preparation(target, state, 50, progress, engine=Loses(image, [0]), erase="none").run()

@@ -181,7 +181,7 @@ def test_energy_is_what_the_drive_takes(found):
                      blocks="4KiB", block_time="1s", depths="1", depth_time="1s")
     text = json.dumps(document["tables"])
     assert "mb_per_j" in text
-    row = next(row for row in document["tables"][0]["rows"] if row["op"] == "read" and row["access"] == "random")
+    row = next(row for row in document["tables"][0]["rows"] if row["io"] == "random read 4K")
     # A read in flight all the time: 4 W, 10,000 I/Os of 4 KiB a second.
     assert row["mb_per_j"] == pytest.approx(40.96 / 4, rel=0.02)
     assert row["kiops_per_w"] == pytest.approx(10 / 4, rel=0.02)

@@ -213,6 +213,13 @@ def test_times_and_places_of_a_long_run_do_not_overflow():
     assert plan["offset_bytes"][0] == row % (30 * 10**12 // MIB) * MIB
 
 
+def test_what_is_due_in_centuries_is_left_out():
+    """So far apart that a few thousand of them pass what 64 bits hold."""
+    plan = whole(a_stream(every_ns=10**15), most=2)
+    assert (np.diff(plan["due_ns"]) == 10**15).all()
+    assert 4000 < len(plan["due_ns"]) < 5000
+
+
 def test_extents_lie_behind_one_another_and_come_once():
     spec = a_stream(access="extents", op="discard", lengths_bytes=(MIB, 4 * MIB, MIB), every_ns=2 * S, first_ns=S)
     plan = whole(spec)
@@ -255,6 +262,9 @@ def test_a_rule_without_end_takes_no_more_memory_than_a_batch():
     ({"block_bytes": 0}, "512"),
     ({"depth": 0}, "1 or more"),
     ({"rate_iops": 0.0}, "0.001"),
+    ({"rate_iops": 1e10}, "0.001"),
+    ({"bursts": Bursts(1 << 63, 5)}, "smaller"),
+    ({"every_ns": 1 << 63}, "shorter"),
     ({"rate_iops": 10.0, "every_ns": 5}, "one of them"),
     ({"every_ns": 0}, "every"),
     ({"bursts": Bursts(0, 5)}, "give them"),

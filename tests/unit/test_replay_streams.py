@@ -107,6 +107,7 @@ def test_only_the_spans_of_data_are_written():
     assert plan["offset_bytes"].min() == 0
     assert plan["length_bytes"].sum() == fill.total_bytes == (101 << 20) + 4096
     assert state.filled_bytes == 1 << 20
+    assert state.scale == 1.0, "the spans are as large as was said"
     assert state.filled.end.tolist() == [1 << 20, (400 << 20) + 4096]
     assert state_for("data", GIB, 512, seed=1, spans=[(4096, 8192)]).filled_bytes == 0
     assert state_for("data+op25", GIB, 512, seed=1, spans=[(0, 3 * GIB // 4)]).filled_bytes == 3 * GIB // 4

@@ -21,7 +21,8 @@ ROLES = {"mixed-burst": [("mixed", {"repeat": 1}), ("baseline", {"repeat": 1})],
          "qd1": [("qd1", {"access": "random", "op": "read", "block": 4096}),
                  ("blocks", {"access": "random", "op": "read", "block": 512})],
          "trim": [("extents", {}), ("whole", {"state": "full"})], "cache": [("fill", {"rest_ns": 0})],
-         "trace": [("trace", {"state": "full", "repeat": 1})]}
+         "trace": [("trace", {"state": "full", "repeat": 1})],
+         "rounds": [("round", {"state": "full", "round": number}) for number in (1, 2)]}
 
 
 @st.composite
@@ -149,6 +150,16 @@ def test_steps_that_were_not_done_are_named(tmp_path):
     assert texts == ["1 step failed: depth 2", "the test is not finished: 2 steps to go"]
 
 
+def test_rounds_that_were_not_needed_are_not_missing(tmp_path):
+    test = MadeTest(tmp_path / "t", "rounds")
+    for number in range(1, 8):
+        test.step("round", {"round": number}, closed_loop(100, MS) if number < 6 else None,
+                  status="done" if number < 6 else "skipped")
+    document = results_of(test.path)
+    assert not document["missing"] and document["figures"]["of"][""]["steady"]
+    assert document["figures"]["of"][""]["steady_iops"] == pytest.approx(1000)
+
+
 def test_a_run_that_is_damaged_leaves_the_others(tmp_path):
     test = sweep(tmp_path)
     kept, damaged = (test.step("depth", {"depth": depth}, closed_loop(100, MS, depth)) for depth in (1, 2))
@@ -188,6 +199,26 @@ def test_progress_ends_at_the_total(tmp_path):
     told = []
     results_of(test.path, on_step=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(("report", "role", "label"), [
+    ("mixes", "mix", "mix"), ("depths", "depth", "depth"), ("cache", "fill", "rest_ns"), ("rounds", "round", "round")])
+def test_a_recipe_of_ones_own_that_lacks_a_label_loses_that_step_alone(tmp_path, report, role, label):
+    test = MadeTest(tmp_path / "t", report)
+    lacking = test.step(role, {"state": "full"}, closed_loop(100, MS, op=1))
+    test.step(role, {"state": "full", label: 1}, closed_loop(100, MS, op=1))
+    document = results_of(test.path)
+    (missing,) = document["missing"]
+    assert missing["step"] == lacking and f"label {label!r}" in missing["why"]
+    assert document["tables"] and document["verdict"]["level"] == "invalid"
+
+
+def test_a_recipe_of_ones_own_without_the_role_of_its_report_is_told(tmp_path):
+    test = MadeTest(tmp_path / "t", "depths")
+    test.step("deepness", {"depth": 1}, closed_loop(100, MS))
+    verdict = results_of(test.path)["verdict"]
+    assert verdict["reasons"][0] == {"level": "invalid", "steps": [], "text":
+                                     "no step has the role that this report is of: depth"}
 
 
 # The verdict.
@@ -251,4 +282,5 @@ def test_a_run_that_no_figure_is_of_counts_in_the_verdict(tmp_path):
     test.step("refill", {}, closed_loop(10, MS, op=1), verdict=[reason("invalid", "5 I/Os failed")])
     told = []
     document = results_of(test.path, on_step=lambda done, total: told.append((done, total)))
-    assert document["verdict"]["reasons"][0]["text"] == "5 I/Os failed" and told[-1] == (1, 1)
+    assert reason("invalid", "5 I/Os failed") | {"steps": ["01-refill"]} in document["verdict"]["reasons"]
+    assert told[-1] == (1, 1)

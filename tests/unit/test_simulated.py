@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from blkreel.replay.engine import EngineOptions, run_engine
 from blkreel.replay.rest import rest
 from blkreel.replay.simulated_spec import KEYS
 from blkreel.replay.target import engine_options, find_target
-from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 from blkreel.traces.schema import OPS
 
 S, MS, US = 10**9, 10**6, 10**3
@@ -156,6 +157,35 @@ def test_two_drives_share_a_virtual_clock(a_plan):
     assert all(simulated.load(find_target(spec).simulated)["ios"] == 50 for spec in specs)
 
 
+def test_one_drive_is_not_run_twice_at_once(a_plan):
+    """Each would forget what the other did to it."""
+    def meanwhile(rows):
+        with pytest.raises(SafetyError, match="in use by another run"):
+            run(SLC, a_plan([0]))
+        run(f"{SLC},name=another", a_plan([0]))
+        seen.append(rows)
+
+    seen = []
+    run_engine(EngineOptions(**engine_options([find_target(SLC)])), [a_plan([0])], meanwhile, lambda note: None)
+    assert seen
+    run(SLC, a_plan([0]))
+
+
+def test_a_plan_that_breaks_off_has_changed_the_drive(a_plan):
+    seen = threading.Event()
+
+    def plan():
+        for _ in range(12):
+            yield a_plan(np.arange(1000) * MIB, op=OPS["write"], length_bytes=MIB)
+        seen.wait(60)
+        raise ValueError("the trace is torn")
+
+    with pytest.raises(ValueError, match="torn"):
+        run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), plan(), lambda rows: seen.set(),
+                   lambda note: None)
+    assert simulated.load(find_target(SLC).simulated)["cache_fill_bytes"] == 64 * MIB
+
+
 def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(a_plan):
     target = find_target(SLC)
     assert fast_bytes(SLC, a_plan) == 64 * MIB
@@ -220,7 +250,7 @@ def test_a_killed_run_leaves_the_state_from_before(a_plan, states):
         run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), endless(), kill,
                    lambda note: None)
     assert simulated.load(find_target(SLC).simulated) == before
-    assert [path.suffix for path in states.iterdir()] == [".json"], "nothing half written"
+    assert sorted(path.suffix for path in states.iterdir()) == [".json", ".lock"], "nothing half written"
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"state": {}}', '{"state": {"clock_ns": "x"}, "saved_at_ns": 1}'])

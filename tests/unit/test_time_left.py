@@ -36,8 +36,8 @@ def left(name, *, step, done=0, round_=0, rates=None, **more):
 ])
 def test_seconds(given, seconds, longer):
     estimate, record, done = given
-    expected = pytest.approx(seconds, rel=0.06 if record.name == "client" else 1e-6)
-    assert estimate.left(record, done) == (expected, longer)
+    near = pytest.approx(seconds, rel=0.06 if record.name == "client" else 1e-6)
+    assert estimate.left(record, done) == (near, longer)
 
 
 def test_in_words():
