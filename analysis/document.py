@@ -88,7 +88,7 @@ def entry(runs: list[Measured]) -> Entry:
         "pace": _account(first, "pace"),
         "idle": _account(first, "idle"),
         "n": len(runs),
-        "verdict": verdicts.of_runs(judged) if first.run else judged[0],
+        "verdict": verdicts.of_runs(judged, [_start_c(each) for each in runs]) if first.run else judged[0],
         "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
         "headline": _headlines(headline(pooled), [headline(numbers) for numbers in per_run]),
         "figures": pooled,
@@ -116,6 +116,11 @@ def _geometric_mean(values):
     if any(value is None or value <= 0 for value in values):
         return None
     return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _start_c(measured) -> float | None:
+    """The drive's temperature as a run began."""
+    return (((measured.run or {}).get("telemetry") or {}).get("temperature_c") or {}).get("start")
 
 
 def _worst_writer(states):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LONGEST_STEP = 3  # samples further apart than so many sampling intervals have a gap between them
+ENOUGH = 10
 SECOND_NS = 10**9
 
 
@@ -26,7 +27,8 @@ class Power:
 
     Time is covered between samples that are at most LONGEST_STEP sampling intervals apart, outside of the gaps that
     the telemetry itself tells of, and for one interval before the first and after the last sample, which hold there.
-    interval_ns: of sampling; None: the median distance. Raises ValueError for samples out of order.
+    interval_ns: what sampling was meant to be; a meter whose median distance is longer, over ENOUGH samples, is that
+    slow, and has no gaps for it. Raises ValueError for samples out of order.
     """
 
     def __init__(self, time_ns, watts, interval_ns: int | None = None, gaps_ns=()):
@@ -37,7 +39,10 @@ class Power:
         if (steps < 0).any():
             raise ValueError("samples of power are not in the order of their times")
         self.samples = len(time_ns)
-        self.interval_ns = interval_ns or (int(np.median(steps)) if len(steps) else 0)
+        median_ns = int(np.median(steps)) if len(steps) else 0
+        self.interval_ns = interval_ns or median_ns
+        if len(steps) >= ENOUGH:
+            self.interval_ns = max(self.interval_ns, median_ns)
         if not self.samples:
             self._begin = self._end = np.empty(0, np.int64)
             self._watts_begin = self._watts_end = np.empty(0)

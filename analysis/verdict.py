@@ -1,7 +1,11 @@
 """How far a run can be trusted: the replay's own verdict, and what only the analysis can see."""
 
+from collections.abc import Sequence
+from statistics import median
+
 LEVELS = ("valid", "qualified", "invalid")
 ENOUGH_RUNS = 6
+START_APART_C = 3.0  # methodology.md, section 3
 
 
 def verdict(metadata: dict, numbers: dict) -> dict:
@@ -41,13 +45,22 @@ def judged(reasons: list[dict], at_least: str = "valid") -> dict:
     return {"level": worst, "reasons": reasons}
 
 
-def of_runs(verdicts: list[dict]) -> dict:
-    """The verdict on a set of runs: the worst of them, each reason once, and whether they are enough."""
+def of_runs(verdicts: list[dict], starts_c: Sequence[float | None] = ()) -> dict:
+    """The verdict on a set of runs: the worst of them, each reason once, and whether they are enough.
+
+    starts_c: the drive's temperature at the start of each run, None where unknown, which is held against none.
+    """
     reasons = []
     for each in verdicts:
         reasons += [reason for reason in each["reasons"] if reason not in reasons]
     if len(verdicts) < ENOUGH_RUNS:
         reasons.append({"level": "qualified", "text": f"n={len(verdicts)}: fewer than {ENOUGH_RUNS} runs, no interval"})
+    if known := [start_c for start_c in starts_c if start_c is not None]:
+        usual_c = median(known)
+        furthest_c = max(known, key=lambda start_c: abs(start_c - usual_c))
+        if abs(furthest_c - usual_c) > START_APART_C:
+            reasons.append({"level": "qualified", "text": f"a run began with the drive at {furthest_c:.0f} C, the set "
+                                                          f"at {usual_c:.0f} C"})
     return judged(reasons, max((each["level"] for each in verdicts), key=LEVELS.index))
 
 

@@ -11,7 +11,7 @@ from blkreel.analysis.results import results_of
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.telemetry_options import telemetry_options
-from blkreel.cli.test_plan import explain, list_tests, show_steps
+from blkreel.cli.test_plan import explain, list_tests, show_steps, time_words
 from blkreel.cli.test_shown import show
 from blkreel.replay import erase as erasing
 from blkreel.replay import safety
@@ -189,6 +189,7 @@ def _say(text) -> None:
     print(f"blkreel: {text}", file=sys.stderr)
 
 
-def _tell_step(number, of, step) -> None:
-    print(f"step {number} of {of}: {step.title}", file=sys.stderr)
-
+def _tell_step(number, steps) -> None:
+    left = time_words(steps[number - 1:])
+    left = f" ({left} left)" if left else ""
+    print(f"step {number} of {len(steps)}: {steps[number - 1].title}{left}", file=sys.stderr)

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blkreel.replay.recipe import load_recipe, recipe_names
+from blkreel.replay.rule_stream import longest_ns
 from blkreel.replay.states import STATES
 from blkreel.traces.units import format_bytes, format_ns
 
@@ -58,8 +59,19 @@ def show_steps(recipe, settled, steps, target, scale: float, as_json: bool) -> N
     print(f"would carry {recipe.name} out on {target.path}{shrunk}; nothing touched")
     for name, value in settled.items():
         print(f"  {name} = {recipe.parameters[name].shown(value)}")
+    if words := time_words(steps):
+        print(f"it takes {words}")
     for step, entry in zip(steps, entries, strict=True):
         print(f"{step.id:<28} {'; '.join(_lines(step))}{_until(entry)}")
+
+
+def time_words(steps) -> str:
+    """`at most 22 min 0 s, besides 1 step without a time`; "" where none has one."""
+    known_ns, unknown = longest_ns(steps)
+    if not known_ns:
+        return ""
+    besides = f", besides {unknown} {'step' if unknown == 1 else 'steps'} without a time" if unknown else ""
+    return f"at most {format_ns(known_ns)}{besides}"
 
 
 def _entry(step) -> dict:

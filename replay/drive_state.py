@@ -25,7 +25,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _RUNS_KEPT = 64
 _EARLIER = "earlier runs"
 # Less is no use of the drive that anybody would have to know of.
-_OTHERS_LEAST_BYTES = 1 << 20
+OTHERS_LEAST_BYTES = 1 << 20
 # The first version of the record had these; the others are filled in.
 _FIRST = ("name", "prepared_at", "scale", "seed", "idle_ns", "filled_bytes", "written_since_bytes",
           "discarded_since_bytes", "notes")
@@ -250,11 +250,7 @@ def count_now(target: Target) -> dict | None:
     count = foreign.count_of(target)
     if count is None:
         return None
-    try:
-        sequence = (target.disk_block / "diskseq").read_text().strip()
-    except OSError:
-        sequence = None  # kernels before 5.15
-    return {"boot_id": boot_id(), "diskseq": sequence, "write_bytes": count.write_bytes}
+    return {"power": power_of(target), "write_bytes": count.write_bytes}
 
 
 def written_by_others(target: Target, state: DriveState) -> int | None:
@@ -262,20 +258,31 @@ def written_by_others(target: Target, state: DriveState) -> int | None:
 
     None where it was not there all the time. What was written to another partition of the drive counts too.
     """
-    now, then = count_now(target), state.counted
-    if not state.name or not now or not then or {**now, "write_bytes": 0} != {**then, "write_bytes": 0}:
+    if not state.name or any(run["written_bytes"] is None for run in state.since):
         return None
-    if any(run["written_bytes"] is None for run in state.since):
+    written_bytes = written_since(target, state.counted)
+    if written_bytes is None:
         return None
-    others_bytes = now["write_bytes"] - then["write_bytes"] - state.written_since_bytes
-    return others_bytes if others_bytes >= _OTHERS_LEAST_BYTES else 0
+    others_bytes = written_bytes - state.written_since_bytes
+    return others_bytes if others_bytes >= OTHERS_LEAST_BYTES else 0
 
 
-def boot_id() -> str:
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
+def written_since(target: Target, then: dict | None) -> int | None:
+    """What the kernel saw written to the whole drive since count_now() was `then`; None where it cannot tell."""
+    now = count_now(target)
+    if not now or not then or {**now, "write_bytes": 0} != {**then, "write_bytes": 0}:
+        return None
+    return now["write_bytes"] - then["write_bytes"]
+
+
+def power_of(target: Target) -> str:
+    """Stays the same as long as the machine is on and the drive has not been away from it."""
+    parts = []
+    # The latter came with Linux 5.15.
+    for path in (BOOT_ID, *([target.disk_block / "diskseq"] if target.disk_block else [])):
+        with suppress(OSError):
+            parts.append(path.read_text().strip())
+    return ":".join(parts)
 
 
 def progress_file(target: Target) -> Path:

@@ -70,7 +70,7 @@ class Preparation:
         with held(self.target), terminated_like_interrupted():
             record = self._take_up()
             self._noted = Noted(self.target, record, self.state)
-            self._after_reboot()
+            self._after_power()
             self._left = TimeLeft(self.state)
             drive_state.save(self.target, DriveState(notes=[f"preparing {self.state.name} did not end"]))
             self._noted.save()
@@ -102,21 +102,25 @@ class Preparation:
             raise BlkreelError(f"{self.target.path} had {format_bytes(found.capacity_bytes)} when its preparation was "
                                f"interrupted, and has {format_bytes(self.target.size_bytes)} now",
                                "begin anew: add --restart")
-        if found and found.key == key:
+        others_bytes = found and drive_state.written_since(self.target, found.counted) or 0
+        if found and found.key == key and others_bytes < drive_state.OTHERS_LEAST_BYTES:
             self.say(f"going on with {preparation_progress.describe(found)}")
             return found
-        if found:
+        if found and found.key == key:
+            self.say(f"dropping {preparation_progress.describe(found)}: since then others wrote "
+                     f"{format_bytes(others_bytes)} to the drive; beginning anew")
+        elif found:
             how = "" if found.name != self.state.name else ", which was asked for otherwise"
             self.say(f"dropping {preparation_progress.describe(found)}{how}; beginning {self.state.name}")
         # What a state that erases nothing builds upon.
         before = None if self.state.erases else asdict(drive_state.load(self.target))
         return Record(key, self.state.name, self.target.size_bytes, before=before)
 
-    def _after_reboot(self):
+    def _after_power(self):
         record = self._record
         rows = record.rows
-        if record.boot_id and self._noted.rewind_after_reboot() and rows != record.rows:
-            self.say("the machine was started anew since: going back by what the drive's cache may have lost")
+        if record.power and self._noted.rewind_after_power() and rows != record.rows:
+            self.say("machine or drive were started anew since: going back by what the drive's cache may have lost")
 
     def _carry_out(self, step) -> None:
         notes = self._record.notes
@@ -163,7 +167,7 @@ class Preparation:
                     more=lambda done_bytes, rate: self._time_left(step, done_bytes, rate),
                     after_interruption=_GOES_ON)
             finally:
-                self._noted.save()
+                self._noted.end_engine()
             if effect.refused_discards:
                 record.notes.append("not erased: the drive refused its discards")
                 return

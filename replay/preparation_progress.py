@@ -57,7 +57,8 @@ class Record:
     after a reboot. rates: of the rounds of the step so far, bytes/s; rounds_done: how many there were, once it has
     ended. round_bytes, round_ns: of the current round, over its interruptions. engine_steps: of each run of the engine,
     which have a seed each. erase_began: by a command that goes on by itself. noted_at: seconds since 1970. percent: of
-    all bytes of the state. before: the state that it builds upon.
+    all bytes of the state. power: see drive_state.power_of(). before: the state that it builds upon. counted: by the
+    kernel when the engine had ended; None while it is at work, as it does not end with whoever is killed.
     """
 
     key: str
@@ -76,11 +77,12 @@ class Record:
     engine_steps: list[int] = field(default_factory=list)
     written_bytes: int = 0
     erase_began: bool = False
-    boot_id: str = ""
+    power: str = ""
     noted_at: float = 0.0
     percent: float = 0.0
     notes: list[str] = field(default_factory=list)
     before: dict | None = None
+    counted: dict | None = None
 
 
 def key_of(state: State, **more) -> str:
@@ -127,14 +129,15 @@ class Noted:
         """The engine starts anew, with a clock of its own. Which time it is, from 0."""
         self._first_ns = None
         self._base_ns = self.record.round_ns
+        self.record.counted = None
         self.record.engine_steps.append(self.record.step)
         self.save()
         return len(self.record.engine_steps) - 1
 
-    def rewind_after_reboot(self) -> bool:
-        """Go back to the mark that holds even if the drive lost its power, if the machine started anew since."""
+    def rewind_after_power(self) -> bool:
+        """Go back to the mark that holds even if the drive lost its power, where it may have since."""
         record = self.record
-        if record.boot_id == drive_state.boot_id():
+        if record.power == drive_state.power_of(self._target):
             return False
         record.rows, record.done_bytes = record.safe_rows, record.safe_bytes
         self._restart()
@@ -165,9 +168,14 @@ class Noted:
             self._marks.popleft()
         record.safe_rows, record.safe_bytes = self._marks[0]
         record.percent = percent(self._state, record)
-        record.boot_id, record.noted_at = drive_state.boot_id(), time.time()
+        record.power, record.noted_at = drive_state.power_of(self._target), time.time()
         drive_state.write_beside(self._target, drive_state.progress_file(self._target), {"preparing": asdict(record)})
         self._saved = time.monotonic()
+
+    def end_engine(self) -> None:
+        """It has ended, in order or by an error: nothing is written any more."""
+        self.record.counted = drive_state.count_now(self._target)
+        self.save()
 
     @property
     def round_bytes_per_s(self) -> float:

@@ -4,6 +4,7 @@ from functools import partial
 
 from . import generate
 from .pace import Pace
+from .recipe_steps import TestStep
 from .stream_spec import StreamSpec
 from .workload import Outline, Stream
 
@@ -34,3 +35,23 @@ def _end_ns(spec, stop_ns) -> int | None:
         return spec.bursts.first_ns + (count - 1) // per_burst * spec.bursts.every_ns
     every_ns = spec.every_ns if spec.every_ns is not None else 1e9 / spec.rate_iops
     return spec.first_ns + round((count - 1) * every_ns)
+
+
+def longest_ns(steps: list[TestStep]) -> tuple[int, int]:
+    """(how long these steps take at most, how many there are of which nobody knows).
+
+    A state takes what the drive takes to be filled, and so does a volume.
+    """
+    total = unknown = last = 0
+    for step in steps:
+        if step.do == "rest":
+            took = last if step.time_ns is None else step.time_ns
+        elif step.do == "measure":
+            ends = [end for spec in step.streams if not spec.background and (end := _end_ns(spec, step.time_ns))]
+            took = step.time_ns or (max(ends) if ends else None)
+            last = took or 0
+        else:
+            took = None
+        total += took or 0
+        unknown += took is None
+    return total, unknown

@@ -34,7 +34,8 @@ class Testing:
     """One test on one drive. The steps of `record` are carried out in order; those that are done are left alone.
 
     destroy, argv: what the user typed, for safety's checks before each step. erase: how states erase, one of
-    erase.KINDS. say: is told what a preparation goes on with. on_step(number, of, step) is told before each step.
+    erase.KINDS. say: is told what a preparation goes on with. on_step(number, steps) is told before each step:
+    which it is, from 1, of which.
     """
 
     __test__ = False
@@ -50,7 +51,7 @@ class Testing:
     erase: str = "discard"
     say: object = lambda text: None
     replay_options: dict = field(default_factory=dict)
-    on_step: object = lambda number, of, step: None
+    on_step: object = lambda number, steps: None
 
     def __post_init__(self):
         self._asked_to_stop = False
@@ -60,7 +61,7 @@ class Testing:
         with terminated_like_interrupted():
             while (step := self.record.unfinished) is not None:
                 step = self._begin(step)
-                self.on_step(self.record.steps.index(step) + 1, len(self.record.steps), step.step)
+                self.on_step(self.record.steps.index(step) + 1, [one.step for one in self.record.steps])
                 try:
                     result = self._carry_out(step)
                 except KeyboardInterrupt:

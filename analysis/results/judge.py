@@ -36,7 +36,7 @@ def _of_the_test(test, runs):
         yield {"level": "qualified", "text": "quick: shortened, not the method's lengths"}
     scale = test.told.get("scale")
     if scale is not None and scale != 1:
-        yield {"level": "qualified", "text": f"scaled to {scale:g} of the method's sizes, to fit the drive"}
+        yield {"level": "qualified", "text": f"scaled to {100 * scale:.3g} % of the method's sizes, to fit the drive"}
     repeats = len({step.repeat for step in test.steps if step.role})
     if repeats < ENOUGH_RUNS:
         yield {"level": "qualified", "text": f"n={repeats}: fewer than {ENOUGH_RUNS} repeats, no interval"}

@@ -54,4 +54,5 @@ def _series(telemetry, name):
     if name not in telemetry.sensors:
         return _NONE
     time_ns, value = telemetry.series(name)
-    return np.asarray(time_ns, np.int64), np.asarray(value, float)
+    order = np.argsort(time_ns, kind="stable")
+    return np.asarray(time_ns, np.int64)[order], np.asarray(value, float)[order]

@@ -367,6 +367,19 @@ def test_a_replay_ends_what_was_interrupted(blkreel, loop_drive, reads, tmp_path
     assert "going on" not in blkreel(*words[1:], "0s").stderr
 
 
+def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    words = [blkreel.command, "precondition", drive, "--state", "client", "--idle"]
+    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: at_step(blkreel, 3), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
+    result = blkreel(*words[1:], "0s")
+    assert re.search(r"dropping client at 100 %, interrupted \d+ s ago: since then others wrote 2.10 MB", result.stderr)
+    assert "all as written" in result.stdout
+
+
 def test_the_time_left_is_that_of_the_whole(blkreel, loop_drive):
     """Told in the first step already, whose own is none to speak of: the rest at the end takes ten hours."""
     drive = loop_drive(256 * MIB)

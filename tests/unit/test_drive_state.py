@@ -189,9 +189,8 @@ def test_another_size_is_another_drive(target):
     assert words(state, NOW) == "unknown: it was full with 33.6 MB, and has 67.1 MB now"
 
 
-def count(monkeypatch, write_bytes, boot="a", sequence="1"):
-    monkeypatch.setattr(drive_state, "count_now", lambda target: {"boot_id": boot, "diskseq": sequence,
-                                                                  "write_bytes": write_bytes})
+def count(monkeypatch, write_bytes, power="a:1"):
+    monkeypatch.setattr(drive_state, "count_now", lambda target: {"power": power, "write_bytes": write_bytes})
 
 
 def test_what_others_wrote_is_what_the_kernel_counts_more(target, monkeypatch):
@@ -207,11 +206,26 @@ def test_what_others_wrote_is_what_the_kernel_counts_more(target, monkeypatch):
     assert others() == 0, "too little to speak of"
     count(monkeypatch, 8 * GB)
     assert others() == 2 * GB
-    count(monkeypatch, 8 * GB, boot="b")
+    count(monkeypatch, 8 * GB, power="b:1")
     assert others() is None, "the count began anew"
-    count(monkeypatch, 8 * GB, sequence="2")
+    count(monkeypatch, 8 * GB, power="a:2")
     assert others() is None, "another image under the name"
     count(monkeypatch, 8 * GB)
     state.since = [a_run(None, ended=False)]
     assert others() is None, "it may be that run's"
     assert drive_state.written_by_others(target, DriveState()) is None
+
+
+def test_what_tells_of_a_loss_of_power(tmp_path, monkeypatch, target):
+    """The machine's boot, and of a drive the number that each attaching counts up."""
+    monkeypatch.setattr(drive_state, "BOOT_ID", tmp_path / "boot_id")
+    (tmp_path / "boot_id").write_text("a\n")
+    drive = replace(target, block=tmp_path / "block")
+    drive.block.mkdir()
+    assert drive_state.power_of(target) == drive_state.power_of(drive) == "a", "an old kernel"
+    (drive.block / "diskseq").write_text("7\n")
+    plugged = drive_state.power_of(drive)
+    (drive.block / "diskseq").write_text("8\n")
+    assert drive_state.power_of(drive) != plugged
+    (tmp_path / "boot_id").write_text("b\n")
+    assert drive_state.power_of(target) == "b"

@@ -182,7 +182,7 @@ def test_it_says_what_it_goes_on_with(prepared):
     _, said, _ = prepared("full", [(64, "interrupt"), (32, "power")])
     assert said[0].startswith("going on with full at ")
     assert "interrupted 0 s ago" in said[0]
-    assert said[2] == "the machine was started anew since: going back by what the drive's cache may have lost"
+    assert said[2] == "machine or drive were started anew since: going back by what the drive's cache may have lost"
     assert len(said) == 3
 
 

@@ -106,18 +106,18 @@ def test_a_reboot_goes_back_and_a_second_one_no_further(target, boot):
         noted.take(rows_of(first, 10))
     noted.save()
     record = preparation_progress.load(target)
-    assert not Noted(target, record, state).rewind_after_reboot(), "the machine was on all the time"
+    assert not Noted(target, record, state).rewind_after_power(), "the machine was on all the time"
     assert record.rows == 200
     boot("b")
     again = Noted(target, record, state)
-    assert again.rewind_after_reboot()
+    assert again.rewind_after_power()
     assert record.rows == record.safe_rows
     assert 200 - 30 <= record.rows <= 200 - 8
     again.save()
     boot("c")
     third = preparation_progress.load(target)
     back = third.rows
-    assert Noted(target, third, state).rewind_after_reboot()
+    assert Noted(target, third, state).rewind_after_power()
     assert third.rows == back, "nothing was written since"
 
 

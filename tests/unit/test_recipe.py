@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from blkreel.replay.recipe import load_recipe, parse_recipe, recipe_names
 from blkreel.replay.recipe_steps import steps_of
 from blkreel.replay.recipe_words import Share, evaluate, read_value
+from blkreel.replay.rule_stream import longest_ns
 from blkreel.traces.errors import UsageError
 
 GIB = 1 << 30
@@ -220,3 +221,12 @@ def test_every_recipe_that_ships_makes_steps(name, quick):
         for step in made:
             for stream in step.streams:
                 assert stream.start_bytes + stream.span_bytes <= size_bytes
+
+
+def test_how_long_it_takes_at_most_is_known_but_for_states():
+    # Four states, two mixes of 60 s after each, and a rest as long behind each mix.
+    assert longest_ns(steps()) == (4 * 2 * 2 * 60 * 10**9, 4)
+    one = load_recipe("mixed-burst")
+    made = steps_of(one, one.settle({}), size_bytes=512 * GIB, block_bytes=512, seed=1)
+    # The last of ten reads begins 30 s + 9 x 6.2 s after the start, in both runs; how long it takes is the drive's.
+    assert longest_ns(made) == (2 * 85_800_000_000, 1)

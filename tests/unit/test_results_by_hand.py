@@ -115,9 +115,20 @@ def test_repeats_of_a_mixed_burst_are_geometric_means(tmp_path):
     assert figures["mixed"]["read_latency"]["n"] == 40  # percentiles of all I/Os together
 
 
-def test_published_writer_and_reads():
+def test_published_writer_and_reads(tmp_path):
     """40 MB each 2 s is 20 MB/s; ten times 400 MiB in 64K reads is 64,000 reads."""
-    assert 40 / 2 == 20 and 10 * 400 * MIB // (64 * KIB) == 64_000
+    test = MadeTest(tmp_path / "reads", "mixed-burst")
+    submit = np.concatenate([number * 6_200 * MS + np.arange(6400) * 100 * US for number in range(10)])
+    test.step("mixed", {}, rows_of(submit, 100 * US, length_bytes=64 * KIB, burst=np.repeat(np.arange(10), 6400)))
+    document = results_of(test.path)
+    assert document["figures"]["states"][""]["mixed"]["read_latency"]["n"] == 64_000
+    assert all(row["mb_s"] == pytest.approx(400 * MIB / 0.64 / 1e6) for row in document["tables"][-1]["rows"])
+    # 40 MB in 10 I/Os at the beginning of each 2 s, for 20 s; the last ends with its two seconds.
+    test = MadeTest(tmp_path / "writes", "trace")
+    submit = np.repeat(np.arange(10) * 2 * SECOND, 10)
+    latency = np.where(np.arange(100) == 99, 2 * SECOND, 50 * MS)
+    test.step("trace", {}, rows_of(submit, latency, op=1, length_bytes=4_000_000))
+    assert near(results_of(test.path)["figures"]["states"][""]["wall_rate_mb_s"], 20, 0)
 
 
 # Mixes.

@@ -238,7 +238,7 @@ def test_the_worst_step_decides_and_each_reason_stands_once(tmp_path):
     assert [each["text"] for each in verdict["reasons"]] == [
         "this machine issued 1 % of the I/Os more than 120 us late, and the like (2 of 3 steps: depth 1, depth 2)",
         "quick: shortened, not the method's lengths",
-        "scaled to 0.25 of the method's sizes, to fit the drive",
+        "scaled to 25 % of the method's sizes, to fit the drive",
         "n=1: fewer than 6 repeats, no interval",
         "power was not measured (all steps)"]
     assert verdict["reasons"][0]["steps"] == ["01-depth-1", "02-depth-2"]

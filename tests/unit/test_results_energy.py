@@ -41,6 +41,13 @@ def test_a_gap_that_the_telemetry_tells_of_counts_even_where_samples_are_near():
     assert power.over(0, 4 * SECOND).covered_ns == 3 * SECOND
 
 
+def test_a_meter_slower_than_it_was_meant_to_be_has_no_gaps():
+    used = Power(np.arange(11) * SECOND, [3.0] * 11, SECOND // 100).over(0, 10 * SECOND)
+    assert used.covered_ns == 10 * SECOND and used.joules == pytest.approx(30)
+    # Two samples an hour apart are no meter at all.
+    assert Power([0, 3600 * SECOND], [3, 3], SECOND).over(0, 3600 * SECOND).covered_ns == 0
+
+
 def test_one_sample_holds_for_its_interval_and_none_gives_nothing():
     assert Power([5 * SECOND], [7], SECOND).over(4 * SECOND, 6 * SECOND).joules == pytest.approx(14)
     none = Power([], [])

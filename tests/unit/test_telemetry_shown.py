@@ -1,7 +1,13 @@
 """What the command says of sensors: before a run in `doctor`, after it in one line."""
 
-import pytest
+import json
 
+import pyarrow.parquet as pq
+import pytest
+from synthetic_runs import write_run
+
+from blkreel.analysis import present
+from blkreel.analysis.verdict import of_runs
 from blkreel.cli.checks_sensors import sensors
 from blkreel.cli.telemetry_shown import telemetry_line
 from tests.unit.test_telemetry_sensors import NVME, PCI, Sys, rapl
@@ -52,3 +58,32 @@ def test_a_run_has_one_line_of_what_was_measured():
     line = telemetry_line({"temperature_c": heat, "power": POWER})
     assert line == "drive at 34 C, then 58 C, 62 C at most; 4.2 W on average, 42 J in 10.0 s (command: meter)"
     assert "(log: a.csv, 3 gaps)" in telemetry_line({"power": {**POWER, "gaps": 3, "meter": "log: a.csv"}})
+
+
+@pytest.mark.parametrize(("starts_c", "words"), [
+    ([40, 41, 43, 40], None), ([40, 40, 43.1], "at 43 C, the set at 40 C"), ([40, None, 36.5, 41], "at 36 C, the set"),
+    ([None, None], None), ([], None), ([70], None)])
+def test_a_set_of_runs_begins_equally_warm(starts_c, words):
+    found = of_runs([{"level": "valid", "reasons": []}] * 6, starts_c)
+    texts = [reason["text"] for reason in found["reasons"]]
+    assert (found["level"], len(texts)) == (("qualified", 1) if words else ("valid", 0))
+    assert not words or words in texts[0]
+
+
+def test_a_report_tells_of_a_set_that_began_at_other_temperatures(tmp_path):
+    paths = [write_run(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
+    for path, start_c in zip(paths, (30, 50), strict=True):
+        _tell(path / "records.parquet", {"temperature_c": {"start": start_c, "max": 60, "end": 60}})
+    (entry,) = present.compare(paths)["sections"][0]["entries"]
+    assert any("began with the drive at" in reason["text"] for reason in entry["verdict"]["reasons"])
+
+
+def _tell(path, telemetry):
+    """Put that into a run's account."""
+    table = pq.read_table(path)
+    metadata = pq.read_metadata(path).metadata
+    run = {**json.loads(metadata[b"blkreel.run"]), "telemetry": telemetry}
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({key.decode(): value.decode() for key, value in metadata.items()
+                                       if key.startswith(b"blkreel.")} | {"blkreel.run": json.dumps(run)})

@@ -95,7 +95,7 @@ def a_test(tmp_path):
             record = create(tmp_path / "out", {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
         told = []
         testing = Testing(record, target, 1, quiet, engine=engine or run_engine,
-                          on_step=lambda number, of, step: told.append(step.title))
+                          on_step=lambda number, steps: told.append(steps[number - 1].title))
         testing.told = told
         return testing
 

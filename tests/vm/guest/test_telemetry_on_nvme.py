@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blkreel.replay.telemetry.smart import smart
+from blkreel.replay.telemetry.smart import Program, Smart, smart
 from blkreel.replay.telemetry.smart_formats import UNITS
 from blkreel.traces.device import drive_of
 from blkreel.traces.reader import open_trace
@@ -49,6 +49,15 @@ def test_fields_of_the_real_program_are_known(nvme, program):
     assert {"temperature_c", "critical_warning", "media_errors", "data_units_written", "host_writes", "power_on_hours",
             "thermal_1_transitions", "thermal_2_time"} <= set(values) <= set(UNITS)
     assert values["temperature_c"] == raw["temperature"] - 273
+
+
+def test_smartctl_tells_the_same(nvme, program):
+    path, drive = program("smartctl", "smartmontools"), drive_of(nvme)
+    by_smartctl, by_nvme = Smart(drive.path, Program("smartctl", path, True)).ask(), smart(drive)[0].ask()
+    # What smartctl reads to find out what the drive is, is counted.
+    assert set(by_smartctl) <= set(by_nvme)
+    for field in ("temperature_c", "critical_warning", "media_errors", "power_on_hours", "data_units_written"):
+        assert by_smartctl[field] == by_nvme[field], field
 
 
 def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_path, program):
