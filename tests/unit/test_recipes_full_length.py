@@ -139,6 +139,18 @@ def test_depth_sweep(carried_out):
         assert (step.rows.op == 0).all() and set(step.rows.length_bytes) == {4 * KIB}
 
 
+def test_qd1(carried_out):
+    """Four kinds for a minute; twelve block sizes of each, and eight depths, for half a minute: 32 minutes."""
+    prepare, *steps = carried_out("qd1", SLOW)
+    assert prepare.result["name"] == "full"
+    assert len(steps) == 4 + 4 * 12 + 8
+    for number, step in enumerate(steps):
+        seconds = 60 if number < 4 else 30
+        assert (seconds - 0.1) * S < step.rows.submit_ns.max() <= seconds * S + MS
+        assert most_outstanding(step.rows) == step.labels.get("depth", 1)
+        assert set(step.rows.length_bytes) == {step.labels["block"]}
+
+
 def test_trim(carried_out):
     """24 extents of 64 MiB to 8 GiB, one each 8 s, beside a thousand reads a second; the whole drive twice."""
     prepare, extents, refill, full, empty = carried_out("trim", "write_bandwidth=1GB/s")
