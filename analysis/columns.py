@@ -89,8 +89,10 @@ def state_words(state: dict | None) -> str:
     """The state a drive was put in before the run."""
     if not state or not state.get("name"):
         return "not prepared" if state is not None else numbers.MISSING
-    scaled = state.get("scale") not in (None, 1, 1.0)
-    return state["name"] + (" (scaled)" if scaled else "")
+    words = state["name"] + (" (scaled)" if state.get("scale") not in (None, 1, 1.0) else "")
+    if state.get("written_since_bytes"):
+        words += f", {numbers.size(state['written_since_bytes'])} written since"
+    return words
 
 
 def payload_words(payload: dict | None) -> str | None:

@@ -80,7 +80,8 @@ def _tables(named):
                 times[cells[0].text] += 1
                 if key not in rows:
                     order.append(key)
-                words = f"{cells[0].text} {unit}".strip()
+                # A row of text, such as a mean of the others, is in no unit.
+                words = f"{cells[0].text} {'' if isinstance(row.get(head['key']), str) else unit}".strip()
                 rows.setdefault(key, []).append({**row, "of": f"{words} · {label}" if words else label})
         if rows:
             keys = list(columns)

@@ -77,4 +77,5 @@ def drive_line(document: dict) -> str:
     """What was tested, and what it was called."""
     from ..columns import drive_words
     words = drive_words(document["drive"]) if document["drive"] else ""
-    return ", ".join(filter(None, (document["label"] if document["label"] != words else None, words)))
+    label = document["label"] or ""
+    return ", ".join(filter(None, ("" if words.startswith(label) else label, words)))
