@@ -166,9 +166,9 @@ _COLUMNS = [("rest_ns", "Rest before", "ns"), *with_spread([
 METHOD = [
     ("Size of the fast part", "The bytes written before the change point: the cut of the series of writes that leaves "
      "the least sum of squares of ln(latency / bytes) around a mean on each side, the highest and lowest half "
-     "percent brought to the next. All cuts are looked at, so it is exact to a write, whatever the sampling (D). "
-     "What the drive moves out of its cache meanwhile counts as taken fast: this is what an owner can write at "
-     "speed, not the size of a memory."),
+     "percent brought to the next. All cuts are looked at, so it is exact to a write, whatever the sampling (D). Of "
+     "several falls the first counts. What the drive moves out of its cache meanwhile counts as taken fast: this is "
+     "what an owner can write at speed, not the size of a memory."),
     ("No change found", f"Where the second part is not at least {SLOWER:g} times as slow; where it differs no more "
      "than chance would have it (k (n − k) / n · difference² under 50 variances); where a straight decline explains "
      f"the writes better than a jump; or where a part has fewer than {FEWEST} writes or half a percent of them (D)."),

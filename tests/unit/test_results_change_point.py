@@ -66,6 +66,25 @@ def test_regular_stalls_are_no_knee(seed, every, longer):
     assert find_change(cost).at is None
 
 
+@settings(max_examples=40)
+@given(seeds, st.lists(st.integers(1000, 12_000), min_size=3, max_size=4), st.floats(1.5, 6), st.floats(1.5, 6),
+       st.floats(0, 0.3))
+def test_of_several_falls_the_first_is_the_end_of_the_fast_part(seed, writes, second, third, spread):
+    """A cache, then flash of three bits, then flash that has to be tidied up: evenly spaced, that is nearly a line."""
+    random = np.random.default_rng(seed)
+    costs = 300_000 * np.cumprod([1, second, third, 1.6])[:len(writes)]
+    found = find_change(noisy(random, np.repeat(costs, writes), spread))
+    assert found.at is not None, found.why
+    assert abs(found.at - writes[0]) <= 0.02 * writes[0]
+
+
+def test_a_drive_that_is_fast_again_now_and_then_has_its_fast_part_up_to_the_first_slow_write():
+    random = np.random.default_rng(5)
+    behind = np.where(np.arange(30_000) % 200 < 100, 2_000_000, 350_000)
+    cost = np.concatenate([np.full(8192, 350_000), behind]) * random.lognormal(0, 0.1, 38_192)
+    assert find_change(cost).at == 8192
+
+
 def test_a_drive_that_becomes_faster_has_no_fast_part():
     assert find_change(np.repeat([4.0, 1.0], 500)).at is None
 
