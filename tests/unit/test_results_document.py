@@ -33,7 +33,9 @@ def rows(draw):
     submit = np.sort(random.integers(0, 5000 * MS, count))
     latency = np.where(random.random(count) < 0.02, -1, random.integers(1, 300 * MS, count))
     return rows_of(submit, latency, op=random.choice([0, 0, 1, 1, 2, 3], count),
-                   length_bytes=random.integers(1, 256, count) * 512, due_ns=submit - random.integers(0, MS, count),
+                   length_bytes=random.integers(1, 256, count) * 512,
+                   # Below 0 would be none at all.
+                   due_ns=np.maximum(submit - random.integers(0, MS, count), 0),
                    burst=random.integers(-1, 4, count), stream=random.integers(0, 2, count))
 
 
