@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .amended import amended
 from .errors import TraceError
 from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
 from .shipped import located
@@ -20,7 +21,7 @@ _READ_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Trace:
-    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix.
+    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix; of a run, as amended later.
 
     memory: what was found out about the trace, for whoever asks again.
     """
@@ -105,7 +106,7 @@ def open_trace(path) -> Trace:
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _damaged(path, error) from error
     _check_schema(path, schema, metadata)
-    return Trace(path, metadata)
+    return Trace(path, amended(path, metadata))
 
 
 def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
