@@ -15,6 +15,7 @@ from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
 from .shipped import located
 
 RUN_RECORDS = "records.parquet"
+TEST = "test.json"
 _MAGIC = b"PAR1"
 _READ_BYTES = 256 << 10
 
@@ -93,6 +94,9 @@ def open_trace(path) -> Trace:
     """
     path = located(path)
     if path.is_dir():
+        if not (path / RUN_RECORDS).is_file() and (path / TEST).is_file():
+            raise TraceError(f"{path} is a test, of which each step is a run",
+                             f"see it as a whole: blkreel report {path}; or name one: {path}/steps/NAME")
         if not (path / RUN_RECORDS).is_file():
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
                              "name a trace file, or a directory that `blkreel replay -o` made")

@@ -157,3 +157,11 @@ def test_what_cannot_be_is_refused(blkreel, run, drive, tmp_path):
         assert result.returncode == exit_code, (arguments, result.stderr)
         assert words in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_test_is_no_run_and_says_what_it_is(blkreel, drive, tmp_path):
+    (tmp_path / "two.toml").write_text(RECIPE)
+    blkreel("test", tmp_path / "two.toml", "--on", drive, "-o", tmp_path / "test", check=False)
+    result = blkreel("info", tmp_path / "test", check=False)
+    assert result.returncode == 1
+    assert "is a test" in result.stderr and "blkreel report" in result.stderr
