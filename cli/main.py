@@ -16,6 +16,7 @@ COMMANDS = {
     "precondition": "Put a drive into a known state.",
     "replay": "Reissue a trace on a drive.",
     "test": "Carry a published test out on a drive, from its states to its figures.",
+    "power": "Put the log of a meter to a run or a test that has ended.",
     "report": "Show one trace or run as a page and a table.",
     "compare": "Show many runs side by side as a page and a table.",
     "info": "Show what a trace holds.",

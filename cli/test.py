@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from blkreel import __version__
-from blkreel.analysis.results import results_of
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.telemetry_options import telemetry_options
 from blkreel.cli.test_plan import explain, list_tests, show_steps, time_words
+from blkreel.cli.test_results import write_results
 from blkreel.cli.test_shown import show
 from blkreel.replay import erase as erasing
 from blkreel.replay import safety
@@ -25,7 +25,6 @@ from blkreel.replay.testing import Testing, check_states, check_traces, check_un
 from blkreel.replay.testing_record import StepRecord, TestRecord, create, now, stored_document
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError, UsageError
-from blkreel.traces.json_file import write_json
 
 NOT_TRUSTWORTHY = 3
 
@@ -109,18 +108,6 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
     else:
         show(document)
     return NOT_TRUSTWORTHY if document["verdict"]["level"] == "invalid" else 0
-
-
-def write_results(directory: Path) -> dict:
-    """Work the figures out, and keep them beside the test."""
-    with progress("working the figures out") as task:
-        document = results_of(directory, lambda done, total: task.update(done, f"step {done} of {total}"))
-    try:
-        write_json(directory / "results.json", document)
-    except OSError as error:
-        raise BlkreelError(f"cannot write {directory / 'results.json'}: {error.strerror}",
-                           f"make room there, then: blkreel report {directory}") from error
-    return document
 
 
 def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload, erase) -> dict:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError, OutputExists, UsageError
 from blkreel.traces.json_file import write_json
+from blkreel.traces.reader import TEST as FILE
 
 from .recipe_steps import TestStep
 
-FILE = "test.json"
 VERSION = 1
 WAITING, DONE, FAILED, SKIPPED = "waiting", "done", "failed", "skipped"
 

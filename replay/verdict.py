@@ -95,7 +95,9 @@ def _disturbed(run) -> Iterator[str]:
     total_ns = sum(sum_of["total_ns"] for sum_of in causes_of(run).values())
     if run["wall_ns"] and total_ns > run["wall_ns"] * DISTURBED_SHARE:
         name, most = max(causes_of(run).items(), key=lambda item: item[1]["total_ns"])
-        yield (f"the issuing thread was held up for {total_ns / run['wall_ns']:.1%} of the time, mostly because "
+        # Before its first I/O, too: of a run of milliseconds that may be more than all of it.
+        share = min(1.0, total_ns / run["wall_ns"])
+        yield (f"the issuing thread was held up for {share:.1%} of the time, mostly because "
                f"{CAUSES.get(name, name)} ({format_ns(most['total_ns'])})")
     if host.get("throttled"):
         yield f"heat slowed the processors down {host['throttled']:,} times"

@@ -9,18 +9,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .amended import amended
 from .errors import TraceError
 from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
 from .shipped import located
 
 RUN_RECORDS = "records.parquet"
+TEST = "test.json"
 _MAGIC = b"PAR1"
 _READ_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
 class Trace:
-    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix.
+    """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix; of a run, as amended later.
 
     memory: what was found out about the trace, for whoever asks again.
     """
@@ -92,6 +94,9 @@ def open_trace(path) -> Trace:
     """
     path = located(path)
     if path.is_dir():
+        if not (path / RUN_RECORDS).is_file() and (path / TEST).is_file():
+            raise TraceError(f"{path} is a test, of which each step is a run",
+                             f"see it as a whole: blkreel report {path}; or name one: {path}/steps/NAME")
         if not (path / RUN_RECORDS).is_file():
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
                              "name a trace file, or a directory that `blkreel replay -o` made")
@@ -105,7 +110,7 @@ def open_trace(path) -> Trace:
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _damaged(path, error) from error
     _check_schema(path, schema, metadata)
-    return Trace(path, metadata)
+    return Trace(path, amended(path, metadata))
 
 
 def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:

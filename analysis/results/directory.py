@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError, TraceError
+from blkreel.traces.reader import TEST as TEST_FILE
 from blkreel.traces.reader import Trace, open_trace
 
-TEST_FILE = "test.json"
 VERSION = 1
 MEASURING = ("measure", "replay", "discard")
 

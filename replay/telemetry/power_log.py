@@ -56,6 +56,14 @@ class PowerLog:
         time_ns = np.where(absolute, pairs.monotonic_ns(time_ns), time_ns + start_ns)
         return tidied(time_ns, watts, notes)
 
+    @property
+    def is_absolute(self) -> bool:
+        """Whether its times are since 1970, and so tell of several runs. Raises as read() does."""
+        rows = _rows(self.path)
+        at, first = self._columns(rows)
+        times = [time_s for row in rows[first:] if (time_s := _time_s(row, at[0])) is not None]
+        return bool(times) and times[0] >= UNIX_SINCE_S
+
     def _columns(self, rows) -> tuple[list[int], int]:
         """The numbers of the columns, and of the first row that holds values."""
         if not rows:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from blkreel.traces.errors import BlkreelError
+
 from .series import gaps_of, in_order
 
 UNIX_SINCE_S = 1e9  # 2001; no other clock has run for 31 years
@@ -24,6 +26,21 @@ class PowerSamples:
         if len(self.time_ns) < 2:
             return None
         return round(1e9 / float(np.median(np.diff(self.time_ns))), 3)
+
+    def during(self, begin_ns: int, end_ns: int) -> "PowerSamples":
+        """Those around a run. Raises BlkreelError where there are none in it."""
+        time_ns = self.time_ns
+        inside = (time_ns >= begin_ns) & (time_ns <= end_ns)
+        if not inside.any() and not (len(time_ns) and time_ns[0] < begin_ns and time_ns[-1] > end_ns):
+            first, last = (time_ns[0] - begin_ns) / 1e9, (time_ns[-1] - begin_ns) / 1e9
+            raise BlkreelError(f"the power log goes from {first:,.1f} s to {last:,.1f} s after the run's start, but "
+                               f"the run took {(end_ns - begin_ns) / 1e9:,.1f} s: they do not overlap",
+                               "say how far its clock is off, behind the file's name: FILE,offset=SECONDS")
+        # One more at each end, for the curve to begin and to end with.
+        first = max(int(np.searchsorted(time_ns, begin_ns)) - 1, 0)
+        last = min(int(np.searchsorted(time_ns, end_ns, "right")) + 1, len(time_ns))
+        gaps = [gap for gap in self.gaps if gap[0] < end_ns and gap[1] > begin_ns]
+        return PowerSamples(time_ns[first:last], self.watts[first:last], gaps, self.notes)
 
 
 def is_unix(seconds: float) -> bool:

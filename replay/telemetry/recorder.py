@@ -20,7 +20,7 @@ from .cpu_heat import CpuHeat
 from .drive import SampledDrive
 from .options import TelemetryOptions
 from .power_command import PowerCommand
-from .power_samples import ClockPairs, PowerSamples
+from .power_samples import ClockPairs
 from .sampler import Sampler
 from .source import Found, Missing
 
@@ -226,7 +226,7 @@ class Recorder:
                 found = self._command.result(pairs)
             elif self._options.power_log is not None:
                 found = self._options.power_log.read(pairs, start_ns)
-                found = _of_the_run(found, start_ns, pairs.last[0])
+                found = found.during(start_ns, pairs.last[0])
             else:
                 return None
         except BlkreelError as error:
@@ -261,19 +261,3 @@ class _Harmless:
 
 def _clock_pair() -> tuple[int, int]:
     return time.monotonic_ns(), time.time_ns()
-
-
-def _of_the_run(found: PowerSamples, begin_ns: int, end_ns: int) -> PowerSamples:
-    """The samples around the run; raises BlkreelError where there are none in it."""
-    time_ns = found.time_ns
-    inside = (time_ns >= begin_ns) & (time_ns <= end_ns)
-    if not inside.any() and not (len(time_ns) and time_ns[0] < begin_ns and time_ns[-1] > end_ns):
-        first, last = (time_ns[0] - begin_ns) / 1e9, (time_ns[-1] - begin_ns) / 1e9
-        raise BlkreelError(f"the power log goes from {first:,.1f} s to {last:,.1f} s after the run's start, but the "
-                           f"run took {(end_ns - begin_ns) / 1e9:,.1f} s: they do not overlap",
-                           "say how far its clock is off: --power-log FILE,offset=SECONDS")
-    # One more at each end, for the curve to begin and to end with.
-    first = max(int(np.searchsorted(time_ns, begin_ns)) - 1, 0)
-    last = min(int(np.searchsorted(time_ns, end_ns, "right")) + 1, len(time_ns))
-    gaps = [gap for gap in found.gaps if gap[0] < end_ns and gap[1] > begin_ns]
-    return PowerSamples(time_ns[first:last], found.watts[first:last], gaps, found.notes)
