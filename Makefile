@@ -54,7 +54,7 @@ $(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/ap
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  duckdb hypothesis playwright pytest pytest-timeout ruff
+	  duckdb hypothesis playwright pytest pytest-timeout pytest-xdist ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
@@ -62,9 +62,11 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 	  --force-reinstall -Cbuild-dir=build .
 	@touch $@
 
+# Those that use drives and watch the kernel take turns; the others go two at a time.
 test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test lint
 	PATH="$(abspath $(BIN)):$$PATH" meson test -C build --print-errorlogs
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit -n 2 --dist loadfile)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest --ignore=tests/unit)
 
 # VM_ARGS is for the rig and for pytest, as in VM_ARGS="-k flush" or VM_ARGS=--shell. A machine that cannot install QEMU
 # is told so by the rig, which skips. Its own test comes last, when there is a kernel to boot.
