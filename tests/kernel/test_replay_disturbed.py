@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from helpers import helpers_of
+from quiet import progress
 
 from blkreel.replay.engine import run_engine
 from blkreel.replay.idle import ORIGINAL as ALL_IDLE
@@ -38,16 +38,6 @@ print("busy", flush=True)
 while time.monotonic() < until:
     pass
 """
-
-
-class Task:
-    def update(self, done, detail=""):
-        pass
-
-
-@contextmanager
-def progress(step, total=None):
-    yield Task()
 
 
 @pytest.fixture

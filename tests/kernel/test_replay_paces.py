@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from quiet import progress
 
 from blkreel.replay.pace import ORIGINAL, Pace
 from blkreel.replay.run import Replay
@@ -197,15 +197,6 @@ def test_a_dry_run_tells_what_waits_for_what(make_trace, blkreel, loop_drive):
     assert (pace["name"], pace["dependencies"], pace["anchored"]["waited"]) == ("dependent", "observed", 9)
 
 
-@contextmanager
-def no_progress(step, total=None):
-    class Task:
-        def update(self, done, detail=""):
-            pass
-
-    yield Task()
-
-
 def test_a_generated_writer_in_time_beside_a_reader_at_a_depth(loop_drive, tmp_path, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
 
@@ -221,7 +212,7 @@ def test_a_generated_writer_in_time_beside_a_reader_at_a_depth(loop_drive, tmp_p
     plan = plan_workload([Stream(0, ORIGINAL, writer), Stream(1, Pace("depth", 2), reader)], [target],
                          about={"path": "a writer and a reader"})
     output = RunDirectory(tmp_path / "run", False)
-    account = Replay(plan, output, "label", 1, no_progress).run()
+    account = Replay(plan, output, "label", 1, progress).run()
     assert account["as_planned"]
     assert account["completed_ops"] == account["planned_ops"] == 300
     assert account["prefill"]["bytes"] == 200 * 65536

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quiet import progress
 
 from blkreel.replay.engine import run_engine
 from blkreel.replay.records import Fingerprint, OpenFingerprint
@@ -59,24 +60,10 @@ def replayed(tmp_path, monkeypatch):
         target = find_target(size)
         streams = [stream_of(one, stop_ns=stop_ns, unknown_bytes=target.size_bytes) for one in specs]
         plan = plan_workload(streams, [target], about={"path": "open"}, prefill=False, stop_ns=stop_ns)
-        return Replay(plan, RunDirectory(tmp_path / "run", False), "open", 1, Quiet,
+        return Replay(plan, RunDirectory(tmp_path / "run", False), "open", 1, progress,
                       engine=engine).run()
 
     return run
-
-
-class Quiet:
-    def __init__(self, *args):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
-
-    def update(self, done, detail=""):
-        pass
 
 
 def test_a_run_that_its_time_ends_is_whole(replayed, tmp_path):

@@ -2,13 +2,13 @@
 
 import random
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quiet import progress
 
 from blkreel.replay import drive_state, precondition, preparation_progress
 from blkreel.replay.effect import Interrupted
@@ -22,16 +22,6 @@ from blkreel.traces.schema import OPS
 MIB = 1 << 20
 SIZE = 16 * MIB
 BLOCK = 4096
-
-
-class Task:
-    def update(self, done, detail=""):
-        pass
-
-
-@contextmanager
-def progress(step, total=None):
-    yield Task()
 
 
 class Killed(BaseException):

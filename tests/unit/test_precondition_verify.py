@@ -1,11 +1,11 @@
 """Reading back: what is not as it was written is found, wherever it lies."""
 
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quiet import progress
 
 from blkreel.replay import drive_state, preparation_progress, stamps, verify
 from blkreel.replay.engine import EngineOptions, run_engine
@@ -21,16 +21,6 @@ from blkreel.traces.errors import BlkreelError
 
 MIB = 1 << 20
 SIZE = 32 * MIB
-
-
-class Task:
-    def update(self, done, detail=""):
-        pass
-
-
-@contextmanager
-def progress(step, total=None):
-    yield Task()
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ A program of its own stands in for nvme; tests/vm/guest has the real one on an e
 
 import json
 import stat
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quiet import progress
 
 from blkreel.replay import erase
 from blkreel.replay.target import Target
@@ -20,16 +20,6 @@ NVME = Drive("nvme1n1", "/dev/nvme1n1", "disk", 259, 0, 1 << 40, 512, 512, seria
 TARGET = Target(Path("/dev/nvme1n1"), NVME, NVME.size_bytes, 512, "", Path("/sys/block/nvme1n1"))
 ABLE = {"id-ctrl": {"oacs": 0b10, "fna": 0, "sanicap": 0b10}, "list-ns": {"nsid_list": [{"nsid": 1}]},
         "id-ns": {"flbas": 0, "dps": 0}}
-
-
-class Task:
-    def update(self, done, detail=""):
-        pass
-
-
-@contextmanager
-def progress(step, total=None):
-    yield Task()
 
 
 @pytest.fixture

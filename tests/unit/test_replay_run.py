@@ -2,10 +2,10 @@
 
 import errno
 import os
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from quiet import progress
 
 from blkreel.replay import drive_state
 from blkreel.replay.drive_state import DriveState
@@ -26,16 +26,6 @@ from blkreel.traces.spool import recover
 from blkreel.traces.writer import TraceWriter, output_error
 
 ROWS = 600
-
-
-class Task:
-    def update(self, done, detail=""):
-        pass
-
-
-@contextmanager
-def progress(step, total=None):
-    yield Task()
 
 
 class FakeEngine:

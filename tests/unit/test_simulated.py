@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from helpers import helpers_of
+from quiet import progress
 from waiting import wait_until
 
 from blkreel.replay import simulated
@@ -33,22 +34,6 @@ SLC = "nil:1GiB,clock=virtual,cache=64MiB,cache_bandwidth=2GB/s,write_bandwidth=
 def states(tmp_path, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state/simulated"
-
-
-class Silent:
-    """A progress that nobody looks at."""
-
-    def __init__(self, *_):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def update(self, done, detail):
-        pass
 
 
 def run(spec, plan, depth=1):
@@ -191,7 +176,7 @@ def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(a_plan):
     assert fast_bytes(SLC, a_plan) == 64 * MIB
     assert fast_bytes(SLC, a_plan) == 0
     for seconds, fast in ((10, 10), (30, 30), (3600, 64)):
-        rest(target, seconds * S, what="resting", progress=Silent)
+        rest(target, seconds * S, what="resting", progress=progress)
         assert fast_bytes(SLC, a_plan) == fast * MIB, f"after {seconds} s"
     simulated.erase(target)
     assert fast_bytes(SLC, a_plan) == 64 * MIB
@@ -214,7 +199,7 @@ def test_its_clock_and_its_heat_go_on(a_plan):
     assert 40 < hot["temperature_c"] < 70
     totals, _ = run(spec, a_plan([0]))
     assert totals["simulated"]["samples"][0][1] == pytest.approx(hot["temperature_c"])
-    rest(target, 10 * S, what="resting", progress=Silent)
+    rest(target, 10 * S, what="resting", progress=progress)
     cooler = simulated.load(target.simulated)["temperature_c"]
     assert cooler - 30 == pytest.approx((hot["temperature_c"] - 30) * np.exp(-1), rel=0.01)
 
@@ -228,7 +213,7 @@ def test_on_the_real_clock_the_time_between_runs_counts(a_plan):
     assert later["clock_ns"] == 16 * S
     simulated.save(target.simulated, state)
     start = time.monotonic()
-    rest(target, 300 * MS, what="resting", progress=Silent)
+    rest(target, 300 * MS, what="resting", progress=progress)
     assert time.monotonic() - start >= 0.3, "it sleeps"
     stored = json.loads(next((state_directory() / "simulated").glob("*.json")).read_text())
     assert stored["state"]["cache_fill_bytes"] <= 63.7 * MIB

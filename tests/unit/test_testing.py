@@ -4,6 +4,7 @@ import json
 import textwrap
 
 import pytest
+from quiet import progress
 
 from blkreel.replay.effect import Interrupted
 from blkreel.replay.engine import run_engine
@@ -94,26 +95,12 @@ def a_test(tmp_path):
         else:
             record = create(tmp_path / "out", {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
         told = []
-        testing = Testing(record, target, 1, quiet, engine=engine or run_engine,
+        testing = Testing(record, target, 1, progress, engine=engine or run_engine,
                           on_step=lambda number, steps: told.append(steps[number - 1].title))
         testing.told = told
         return testing
 
     return make
-
-
-class quiet:  # noqa: N801 - stands in for a function
-    def __init__(self, *args):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
-
-    def update(self, done, detail=""):
-        pass
 
 
 def told(tmp_path):
