@@ -129,21 +129,26 @@ def test_idle_time_is_taken_out(blkreel, loop_drive, make_trace, tmp_path):
 
 
 def test_littles_law_at_a_fixed_depth(blkreel, loop_drive, random_trace, tmp_path):
-    """In a saturated closed loop the latencies add up to depth times the time it took."""
+    """In a saturated closed loop the latencies add up to depth times the time it took.
+
+    To the percent on a drive whose clock waits for the engine. On any other, what was reaped and is not yet issued
+    again counts as nothing outstanding, and how much that is depends on how fast both are.
+    """
     depth = 16
     trace = random_trace(count=60_000, writes=0)
-    run_replay(blkreel, trace, "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "--pace", f"depth={depth}")
-    records = rows(tmp_path / "run")
-    # Completions are seen in batches, so the loop is short of full by what is reaped and not yet issued again.
-    mean_depth = records["latency_ns"].sum() / account(tmp_path / "run")["wall_ns"]
-    assert 0.75 * depth < mean_depth <= depth
-    complete_ns = (records["submit_ns"] + records["latency_ns"]).to_numpy()
-    events = np.concatenate([records["submit_ns"].to_numpy(), complete_ns])
-    steps = np.concatenate([np.ones(len(records)), -np.ones(len(records))])
-    outstanding = np.cumsum(steps[np.lexsort((steps, events))])
-    assert outstanding.max() <= depth
-    assert (records["due_ns"] == -1).all()
-    assert account(tmp_path / "run")["lateness"] is None
+    simulated = f"nil:{DRIVE_BYTES},read_latency=100us,channels=64,read_bandwidth=100GB/s,clock=virtual"
+    for target, least in ((simulated, 0.99), (loop_drive(DRIVE_BYTES), 0.5)):
+        run_replay(blkreel, trace, "--on", target, "-o", tmp_path / "run", "--pace", f"depth={depth}", "--force")
+        records = rows(tmp_path / "run")
+        mean_depth = records["latency_ns"].sum() / account(tmp_path / "run")["wall_ns"]
+        assert least * depth < mean_depth <= depth
+        complete_ns = (records["submit_ns"] + records["latency_ns"]).to_numpy()
+        events = np.concatenate([records["submit_ns"].to_numpy(), complete_ns])
+        steps = np.concatenate([np.ones(len(records)), -np.ones(len(records))])
+        outstanding = np.cumsum(steps[np.lexsort((steps, events))])
+        assert outstanding.max() == depth
+        assert (records["due_ns"] == -1).all()
+        assert account(tmp_path / "run")["lateness"] is None
 
 
 def test_a_run_is_replayed_like_its_trace(blkreel, loop_drive, random_trace, tmp_path):
