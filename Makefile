@@ -17,7 +17,7 @@ APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libel
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
 APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3
-APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk
+APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
 APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
