@@ -9,7 +9,7 @@ from blkreel.traces.reader import TEST as TEST_FILE
 from blkreel.traces.reader import Trace, open_trace
 
 VERSION = 1
-MEASURING = ("measure", "replay", "discard")
+MEASURING = ("measure", "replay")
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class Test:
 
     def parameter(self, name: str, default=None):
         return (self.told.get("parameters") or {}).get(name, default)
-
-    def wants(self, role: str) -> bool:
-        """Whether the test has a step of that role, done or not."""
-        return any(step.role == role for step in self.steps)
 
 
 def is_test(path) -> bool:
