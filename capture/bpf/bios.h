@@ -44,8 +44,8 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	slot = bpf_map_lookup_elem(&bios, &key);
 	if (slot) {
 		/* Its address came again, so it has ended, unseen. */
-		COUNT(reused);
-		emit(slot, 0, now_ns);
+		if (emit(slot, 0, now_ns))
+			COUNT(reused);
 	} else if (bpf_map_update_elem(&bios, &key, &empty, BPF_NOEXIST)) {
 		count_lost(now_ns);
 		return;

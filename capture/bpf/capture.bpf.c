@@ -98,8 +98,8 @@ static __always_inline struct slot *slot_at(__u32 index)
 /* The slot's tag came again, so its request has ended, unseen. */
 static __always_inline void give_up(struct slot *slot, __u64 now_ns)
 {
-	COUNT(reused);
-	emit(slot, 0, now_ns);
+	if (emit(slot, 0, now_ns))
+		COUNT(reused);
 	slot->state = SLOT_IDLE;
 }
 

@@ -48,15 +48,19 @@ static __always_inline __u64 wakeup_flags(__u64 now_ns)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* The record of what stands in a slot. complete_ns 0: its completion was not seen. */
-static __always_inline void emit(const struct slot *slot, __u64 complete_ns, __u64 now_ns)
+/*
+ * The record of what stands in a slot. complete_ns 0: its completion was not
+ * seen. False where it became no row, which is then accounted for here: a
+ * caller that counts it as well would account for it twice.
+ */
+static __always_inline bool emit(const struct slot *slot, __u64 complete_ns, __u64 now_ns)
 {
 	struct io_file_record *with_file;
 	struct io_record *record;
 
 	if (config.own_only && slot->skipped) {
 		COUNT(not_own);
-		return;
+		return false;
 	}
 	if (config.files) {
 		with_file = bpf_ringbuf_reserve(&ring, sizeof(*with_file), 0);
@@ -67,7 +71,7 @@ static __always_inline void emit(const struct slot *slot, __u64 complete_ns, __u
 	}
 	if (!record) {
 		count_lost(now_ns);
-		return;
+		return false;
 	}
 	record->kind = RECORD_IO;
 	record->op = slot->op;
@@ -89,6 +93,7 @@ static __always_inline void emit(const struct slot *slot, __u64 complete_ns, __u
 		with_file->cgroup = slot->cgroup;
 	}
 	bpf_ringbuf_submit(record, wakeup_flags(now_ns));
+	return true;
 }
 
 #endif

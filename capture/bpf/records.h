@@ -162,7 +162,7 @@ struct lost_interval {
 /* Per CPU. Everything that would make a trace incomplete is counted here. */
 struct cpu_ledger {
 	__u64 lost;               /* completed I/Os for which the ring had no space */
-	__u64 reused;             /* slots still occupied when their tag came again: a completion was not seen */
+	__u64 reused;             /* rows of slots still occupied when their tag came again: a completion was not seen */
 	__u64 unmatched;          /* completions without their issue */
 	__u64 in_flight_at_start; /* the same, where the issue was before the capture */
 	__u64 unissued;           /* ended before they reached the drive */
