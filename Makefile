@@ -49,12 +49,12 @@ $(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/ap
 	@# Debian 12's own pip cannot pass settings to the build.
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=23.1'
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  meson-python meson ninja altair click jinja2 numpy pandas pyarrow rich vl-convert-python
+	  meson-python meson ninja altair click fsspec jinja2 numpy pandas pyarrow rich scipy vl-convert-python
 	@touch $@
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  duckdb hypothesis playwright pytest pytest-timeout pytest-xdist ruff
+	  distributed duckdb hypothesis ipykernel nbclient nbformat playwright pytest pytest-timeout pytest-xdist ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
