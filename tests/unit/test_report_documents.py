@@ -8,6 +8,7 @@ import pytest
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
 from blkreel.analysis import charts, columns, definitions, document, numbers, present
+from blkreel.analysis.measure import measure
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError, UsageError
 
 
@@ -189,7 +190,7 @@ def test_page_asks_for_nothing_and_is_small(tmp_path, runs):
 
 def test_no_chart_carries_more_than_a_few_thousand_marks(tmp_path):
     run = write_run(tmp_path / "run", seconds=60)
-    measured = present.measure(run)
+    measured = measure(run)
     _, section = present.document.report(measured)
     (entry,) = section.entries
     specs = [charts.timeline([entry]), charts.heat(entry, 0), charts.iops(entry), charts.sizes(entry),
@@ -212,7 +213,7 @@ def _values(node):
 
 
 def test_timeline_steps_hold_every_byte(tmp_path):
-    measured = present.measure(write_run(tmp_path / "run"))
+    measured = measure(write_run(tmp_path / "run"))
     steps = charts.timeline_steps(measured.timeline)
     total = {"read": 0.0, "write": 0.0}
     for step, following in zip(steps, steps[1:], strict=False):

@@ -1,0 +1,53 @@
+"""What a worker does: the carry or the figures of one part of one trace. The same in every process, anywhere."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blkreel import __version__
+from blkreel.traces.errors import BlkreelError, TraceError
+from blkreel.traces.places import Place
+from blkreel.traces.reader import open_trace
+
+from .figures import CARRY_COLUMNS, VERSION, Carry, accumulate, carry_after
+
+
+@dataclass(frozen=True)
+class Part:
+    """Row groups of one trace, or all (None), as whoever plans the work saw them.
+
+    place: of the records, absolute. carry: what earlier parts leave; None of the first.
+    """
+
+    place: Place
+    fingerprint: str
+    groups: range | None
+    rows: int
+    gap_ns: int
+    exact: bool
+    carry: Carry | None = None
+    version: tuple = (__version__, VERSION)
+
+
+def figures_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> bytes:
+    """Figures.dump of the part. on_rows(done) is told of each batch. Raises TraceError."""
+    trace = _opened(part)
+    return accumulate(trace, part.groups, part.carry, part.gap_ns, part.exact, on_rows).dump()
+
+
+def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Carry:
+    """What the part by itself leaves to what follows. Raises TraceError."""
+    return carry_after(_opened(part).batches(CARRY_COLUMNS, groups=part.groups))
+
+
+def _opened(part):
+    """The trace, which must be the one that was planned for: a worker elsewhere may see another under this path."""
+    if part.version != (__version__, VERSION):
+        raise BlkreelError(f"the worker on {socket.gethostname()} has blkreel {__version__} (figures {VERSION}), which "
+                           f"is not the user's {part.version[0]} (figures {part.version[1]})",
+                           "install one version everywhere")
+    trace = open_trace(part.place)
+    if trace.footer.fingerprint != part.fingerprint:
+        raise TraceError(f"{part.place} changed while it was read, or is another file on {socket.gethostname()}",
+                         "wait until it is whole; workers must see the same files under the same paths")
+    return trace
