@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import logging
+import queue
 import time
 import uuid
 import warnings
@@ -25,7 +26,7 @@ class Cluster:
 
     def __init__(self, address: str):
         self._address = address
-        self._futures = {}
+        self._futures, self._done = {}, queue.Queue()
         self._client = None
         self.parallel = 1
 
@@ -82,6 +83,7 @@ class Cluster:
                 future = self._client.submit(_on_worker, function, parts[index], pure=False,
                                              key=f"blkreel-{function.__name__}-{run}-{index}")
                 self._futures[future] = index
+                future.add_done_callback(self._done.put)
             for future in self._ended():
                 index = self._futures.pop(future)
                 alone_since = None
@@ -93,12 +95,9 @@ class Cluster:
 
     def _ended(self) -> list:
         try:
-            return list(self._distributed.wait(list(self._futures), timeout=_LOOK_S,
-                                               return_when="FIRST_COMPLETED").done)
-        except TimeoutError:
+            return [self._done.get(timeout=_LOOK_S)]
+        except queue.Empty:
             return []
-        except self._distributed.CancelledError:
-            raise self._gone() from None
 
     def _check_alive(self, alone_since):
         """When the cluster was first seen without a worker; None while it has one."""
