@@ -12,9 +12,11 @@ from blkreel.traces.reader import open_trace
 
 from ..bursts import DEFAULT_GAP_NS
 from ..measure import Measured
+from ..metrics import EXACT_ROWS
+from ..partial import Partial, join
+from ..partial_file import dump, load
 from .cluster import Cluster
 from .dataset import expand
-from .figures import EXACT_ROWS, Figures, join
 from .here import Here
 from .kept import Keeper, Key
 from .pool import Pool, cores
@@ -63,7 +65,7 @@ class _Trace:
     rows: int
     group_rows: list[int]
     key: Key
-    figures: Figures | None = None
+    partial: Partial | None = None
 
 
 def measure_all(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None, jobs: int | None = None,
@@ -91,12 +93,11 @@ def measure_fleet(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = N
         trace.key = replace(trace.key, gap_ns=gap_ns, exact=exact)
     keeper = Keeper(way.keep)
     _look(traces, keeper)
-    missing = [trace for trace in traces if trace.figures is None]
-    progress = _Progress(total, sum(trace.rows for trace in traces if trace.figures), on_rows)
+    missing = [trace for trace in traces if trace.partial is None]
+    progress = _Progress(total, sum(trace.rows for trace in traces if trace.partial), on_rows)
     if missing:
         _read(missing, way, keeper, progress)
-    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.figures.partial, trace.figures.timeline,
-                         trace.figures.heat, trace.figures.threads) for trace in traces if trace.figures]
+    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.partial) for trace in traces if trace.partial]
     if not measured:
         raise TraceError(f"none of {len(found.places)} traces could be read: {way.left_out[0][1]}")
     return Fleet(measured, _notes(found, way), keeper.account(len(measured)))
@@ -143,12 +144,12 @@ def _leave_out(place, error, count, way):
 
 def _look(traces, keeper):
     def look(trace):
-        trace.figures = keeper.look(trace.records, trace.rows, trace.key)
+        trace.partial = keeper.look(trace.records, trace.rows, trace.key)
 
     remote = any(isinstance(trace.records, Url) for trace in traces)
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) if remote else nullcontext() as threads:
         list((threads.map if remote else map)(look, traces))
-    keeper.read = sum(trace.figures is not None for trace in traces)
+    keeper.read = sum(trace.partial is not None for trace in traces)
 
 
 def _read(traces, way, keeper, progress):
@@ -166,8 +167,8 @@ def _read(traces, way, keeper, progress):
             mine = done.setdefault(id(trace), {})
             mine[index] = result
             if len(mine) == sum(other is trace for other, _ in parts):
-                trace.figures = _joined([mine[at] for at in sorted(mine)])
-                keeper.keep(trace.records, trace.rows, trace.key, trace.figures.dump() if len(mine) > 1 else result)
+                trace.partial = _joined([mine[at] for at in sorted(mine)])
+                keeper.keep(trace.records, trace.rows, trace.key, dump(trace.partial) if len(mine) > 1 else result)
                 del done[id(trace)]
     for trace in traces:
         if id(trace) in failed:
@@ -238,11 +239,11 @@ def _with_carries(planned, runner, failed, progress) -> list[tuple[_Trace, Part]
     return [(trace, part) for trace, part in ready if id(trace) not in failed]
 
 
-def _joined(parts: list[bytes]) -> Figures:
-    figures = Figures.load(parts[0])
+def _joined(parts: list[bytes]) -> Partial:
+    partial = load(parts[0])
     for later in parts[1:]:
-        figures = join(figures, Figures.load(later))
-    return figures
+        partial = join(partial, load(later))
+    return partial
 
 
 class _Progress:

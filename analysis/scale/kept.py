@@ -1,8 +1,8 @@
 """Figures that are kept beside the traces, so that a trace is read once however often it is compared.
 
 A kept file holds what one trace was found to be for one burst gap, exact or not. It is believed only where it names
-the trace's fingerprint (footer.py), these two, and the version of the figures, and where its own checksum holds:
-whatever else lies there is as if nothing did, and is written over. Only the process of the user writes, never a worker.
+the trace's fingerprint (footer.py), these two, and this version of blkreel, and where its own checksum holds: whatever
+else lies there is as if nothing did, and is written over. Only the process of the user writes, never a worker.
 """
 
 import hashlib
@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from blkreel import __version__
 from blkreel.traces.places import Place, Url
 from blkreel.traces.shipped import PREFIX, called
 
-from .figures import VERSION, Figures
+from ..partial import Partial
+from ..partial_file import VERSION, load
 
 SUFFIX = ".blkreel-partial"
 # To read so few rows again takes no longer than to find what was kept of them.
@@ -34,8 +36,8 @@ class Key:
     exact: bool
 
     def header(self) -> dict:
-        return {"format": _FORMAT, "figures": VERSION, "fingerprint": self.fingerprint, "gap_ns": self.gap_ns,
-                "exact": self.exact}
+        return {"format": _FORMAT, "partial": VERSION, "blkreel": __version__,
+                "fingerprint": self.fingerprint, "gap_ns": self.gap_ns, "exact": self.exact}
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Keeper:
     written: int = 0
     refused: dict[str, str] = field(default_factory=dict)
 
-    def look(self, records: Place, rows: int, key: Key) -> Figures | None:
+    def look(self, records: Place, rows: int, key: Key) -> Partial | None:
         """What is kept of that trace; None where nothing is that is sound and of this key. Threads may call it."""
         if not self._is_kept(records, rows):
             return None
@@ -56,12 +58,12 @@ class Keeper:
             told = json.loads(head)
             if told != {**key.header(), "sha256": hashlib.sha256(content).hexdigest()}:
                 return None
-            return Figures.load(content)
+            return load(content)
         except Exception:  # whatever is wrong with it, the rows tell
             return None
 
     def keep(self, records: Place, rows: int, key: Key, content: bytes) -> None:
-        """Keep what `Figures.dump` gave. A place that may not be written is noted, and not tried again."""
+        """Keep what partial_file.dump gave. A place that may not be written is noted, and not tried again."""
         where = str(records.parent)
         if not self._is_kept(records, rows) or where in self.refused:
             return

@@ -9,7 +9,11 @@ from blkreel.traces.errors import BlkreelError, TraceError
 from blkreel.traces.places import Place
 from blkreel.traces.reader import open_trace
 
-from .figures import CARRY_COLUMNS, VERSION, Carry, accumulate, carry_after
+from ..carry import COLUMNS as CARRY_COLUMNS
+from ..carry import Carry, carry_after
+from ..measure import BATCH_ROWS, columns_of
+from ..metrics import MetricsAccumulator
+from ..partial_file import VERSION, dump
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,15 @@ class Part:
 
 
 def figures_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> bytes:
-    """Figures.dump of the part. on_rows(done) is told of each batch. Raises TraceError."""
+    """The part's Partial, as partial_file.dump gives it. on_rows(done) is told of each batch. Raises TraceError."""
     trace = _opened(part)
-    return accumulate(trace, part.groups, part.carry, part.gap_ns, part.exact, on_rows).dump()
+    metrics = MetricsAccumulator(part.gap_ns, exact=part.exact, carry=part.carry)
+    done = 0
+    for batch in trace.batches(columns_of(trace), BATCH_ROWS, part.groups):
+        metrics.feed_batch(batch)
+        done += batch.num_rows
+        on_rows(done)
+    return dump(metrics.finish())
 
 
 def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Carry:
