@@ -85,9 +85,15 @@ class Cluster:
                 self._futures[future] = index
                 future.add_done_callback(self._done.put)
             for future in self._ended():
-                index = self._futures.pop(future)
+                index = self._futures[future]
+                try:
+                    result = self._result(future, parts[index])
+                except TimeoutError:
+                    # Its worker died with the result, and another does it again.
+                    future.add_done_callback(self._done.put)
+                    continue
+                del self._futures[future]
                 alone_since = None
-                result = self._result(future, parts[index])
                 on_rows(index, parts[index].rows)
                 yield index, result
                 future.release()
@@ -103,7 +109,7 @@ class Cluster:
         """When the cluster was first seen without a worker; None while it has one."""
         if self._client.status != "running":
             raise self._gone()
-        if any(future.status in ("cancelled", "lost") for future in self._futures):
+        if any(future.status == "cancelled" for future in self._futures):
             raise self._gone()
         try:
             threads = sum(self._client.nthreads().values())
@@ -118,11 +124,11 @@ class Cluster:
         return alone_since or now
 
     def _result(self, future, part):
-        if future.status in ("cancelled", "lost"):
+        if future.status == "cancelled":
             raise self._gone()
-        error = future.exception()
+        error = future.exception(timeout=NO_WORKER_S)
         if error is None:
-            return future.result()
+            return future.result(timeout=NO_WORKER_S)
         if isinstance(error, BlkreelError):
             return error
         if isinstance(error, self._distributed.KilledWorker):
