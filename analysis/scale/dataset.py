@@ -39,8 +39,10 @@ def expand(named) -> Found:
             raise TraceError(f"{where} holds no trace and no run",
                              f"name files that end in {_SUFFIX}, or directories that `blkreel replay -o` made")
         if before[0] == len(found.places):
+            name = Path(found.tests[before[1]]).name if isinstance(where, Url) else found.tests[before[1]]
+            words = "copy them here first, then" if isinstance(where, Url) else "compare them as tests"
             raise TraceError(f"{where} holds tests only, of which each step is a run",
-                             f"compare them as tests: blkreel compare {found.tests[before[1]]} ...")
+                             f"{words}: blkreel compare {name} ...")
     _refuse_repeated(found.places)
     return found
 
