@@ -32,6 +32,8 @@ def _config(colour):
         "header": {"labelColor": colour["text"], "labelFont": _FONT},
         "text": {"color": colour["text"], "font": _FONT, "fontSize": 12},
         "range": {"category": colour["category"],
+                  # Of many drives: the marked one, its neighbours, all others.
+                  "ordinal": [colour["category"][1], colour["category"][0], colour["axis"]],
                   "heatmap": {"scheme": "oranges" if colour is _LIGHT else "inferno"}},
         "style": {
             "reads": {"color": colour["read"]},
@@ -39,6 +41,10 @@ def _config(colour):
             "limit": {"color": colour["limit"]},
             "limit-label": {"color": colour["muted"], "fontSize": 11},
             "spread": {"color": colour["text"]},
+            "dot": {"color": colour["category"][0]},
+            "band": {"color": colour["grid"]},
+            "reference": {"color": colour["category"][1]},
+            "muted-label": {"color": colour["muted"], "fontSize": 11},
         },
     }
 
