@@ -46,8 +46,6 @@ def _config(colour):
         "header": {"labelColor": colour["text"], "labelFont": _FONT},
         "text": {"color": colour["text"], "font": _FONT, "fontSize": 12},
         "range": {"category": colour["category"],
-                  # Of many drives: the marked one, its neighbours, all others.
-                  "ordinal": [colour["category"][1], colour["category"][0], colour["axis"]],
                   "heatmap": {"scheme": "oranges" if colour is _LIGHT else "inferno"}},
         "params": [{"name": name, "value": colour[name]} for name in INKS],
         "style": {
