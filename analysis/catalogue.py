@@ -142,6 +142,7 @@ def _line(text, number, key):
         if re.match(r"\s*\[\[\s*drive\s*\]\]", line):
             drive += 1
             start = index if drive == number else start
-        if key and (number is None or drive == number) and re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]", line):
+        named = key and re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]", line)
+        if named and (number is None or drive == number):
             return index
     return start

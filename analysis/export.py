@@ -5,11 +5,14 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.traces.errors import UsageError
 from blkreel.traces.writer import output_error, publish, refuse_existing
 
+from .catalogue import Catalogue
 from .exhibits import model
 from .exhibits.parts import without
 from .markdown import of_exhibit, of_page
@@ -17,15 +20,56 @@ from .markdown import of_exhibit, of_page
 FORMATS = ("html", "png", "svg", "csv", "json", "markdown")
 SUFFIXES = {"html": ".html", "png": ".png", "svg": ".svg", "csv": ".csv", "json": ".json", "markdown": ".md"}
 SCALE = 2
+_ONE = "name a directory behind -o, or add --chart ID"
 _WIDTH, _WIDE = 560, 960
 _WRAP = {False: 84, True: 140}  # characters of a line of text below the title
+
+
+@dataclass
+class View:
+    """How a page is to be shown. format: of FORMATS, "" for what the output's name says. chart: id of one exhibit.
+    highlight: label of the drive under test, or words that it alone has. text: what was made without an output.
+    """
+
+    format: str = ""
+    chart: str | None = None
+    highlight: str | None = None
+    catalogue: Catalogue | None = None
+    text: str | None = None
+
+    def check(self, output, force: bool = False) -> None:
+        """Refuse before anything is read what could not be written at the end. Raises OutputExists, UsageError."""
+        if output is None:
+            return
+        path = Path(output)
+        format = self.format or format_of(path)
+        several = self.chart is None and format in ("png", "svg", "csv")
+        if path.is_dir() and not several:
+            raise UsageError(f"{path} is a directory, and this is one file", "name a file behind -o")
+        if path.is_file() and several:
+            raise UsageError(f"{path} is a file, and these are several", _ONE)
+        if not path.is_dir():
+            refuse_existing(path, force)
+
+    def write(self, document: dict, make_page: Callable[[], model.Page], output=None, force: bool = False) -> None:
+        """Make the page and write it, where it is wanted; without an output, keep its text."""
+        format = self.format or (format_of(output) if output else "")
+        if not format or format == "html" and output is None:
+            return
+        self.text = write(make_page(), format, output, self.chart, force, document=document)
+
+
+def format_of(output) -> str:
+    """The format that a name ends with; html, where it ends with none of them."""
+    suffix = Path(output).suffix.lower()
+    return next((format for format, own in SUFFIXES.items() if suffix == own), "html")
 
 
 def write(page: model.Page, format: str, output=None, chart: str | None = None, force: bool = False, *,
           document: dict | None = None, shown: set[str] | None = None) -> str | None:
     """Write a page, or one exhibit of it, in a format; gives the text instead where there is no output.
 
-    format: of FORMATS but html. output: a file with `chart` and for json and markdown, else a directory with one file an
+    format: of FORMATS. output: a file with `chart` and for json and markdown, else a directory with one file an
     exhibit. document: what json is of; json of one exhibit is its table. shown: keys of the entries that stay, all if
     None. Nothing stands under `output` that is not whole. Raises UsageError for a chart that does not exist or has no
     picture, or where a directory is needed; OutputExists.
@@ -33,6 +77,12 @@ def write(page: model.Page, format: str, output=None, chart: str | None = None, 
     if shown is not None:
         page = only(page, shown)
     exhibits = {one.id: one for section in page.sections for one in section.exhibits}
+    if format == "html":
+        from . import page as html  # the chart library takes a second to load, and figures alone don't need it
+        if chart is not None:
+            raise UsageError("--chart is of a picture or a table", "add --format svg, png, csv, json or markdown")
+        html.write_page(Path(output), html.render_page(page), force)
+        return None
     if chart is not None and chart not in exhibits:
         raise UsageError(f"there is no chart {chart!r}", f"--chart takes one of: {', '.join(exhibits)}")
     if format == "json" and chart is None:
@@ -184,9 +234,11 @@ def _directory(files, output, force):
     """All files, or none: they get their directory's name together. What else is in an older one stays."""
     path = Path(output)
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, and these are several", "name a directory behind -o, or add --chart ID")
-    if path.is_dir():
-        for name in files:
+        raise UsageError(f"{path} is a file, and these are several", _ONE)
+    if not path.exists():
+        refuse_existing(path, force)
+    for name in files:
+        if (path / name).exists():
             refuse_existing(path / name, force)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
