@@ -12,11 +12,17 @@ import vl_convert
 
 from blkreel.traces.writer import output_error, publish, refuse_existing
 
-from . import certificate, charts, classes, columns, definitions, document, numbers
+from . import certificate, charts, classes, columns, definitions, document, numbers, rendering
+from .exhibits import model
 from .theme import COLOURS, THEMES
 
 _TEMPLATES = Path(__file__).with_name("templates")
 HEADLINE_CHARTS = (("read_throughput_mb_s", True), ("wait_ns", False), ("read_service_ns", False))
+
+
+def render_page(page: model.Page) -> str:
+    """The page as HTML: everything it needs is inside, and nothing is loaded from anywhere."""
+    return rendering.render(page)
 
 
 class Drawing:

@@ -27,7 +27,8 @@ SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 
 
 # Names that an expression of a chart may use as colours. accent: what is highlighted; near: its neighbours; plain: a
-# mark where nothing is highlighted; other: one that stands back; band: shade behind those that tie; page: what lies behind the charts.
+# mark where nothing is highlighted; other: one that stands back; band: shade behind those that tie; page: what lies
+# behind the charts.
 INKS = ("accent", "near", "plain", "other", "band", "text", "muted", "page")
 
 
