@@ -6,44 +6,46 @@ from pathlib import Path
 from blkreel.traces.errors import UsageError
 from blkreel.traces.writer import refuse_existing
 
-from . import document
+from . import document, export
 from .bursts import DEFAULT_GAP_NS
+from .exhibits import compare as compare_exhibits
+from .exhibits import report as report_exhibits
 from .results import results_of
 from .results.compared import compared
 from .scale import Way, measure_fleet
 
 
-def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False, way: Way | None = None,
+def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
+            view: export.View | None = None, way: Way | None = None,
             on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
-    """The comparison of runs and traces as a document; with `output`, also its page.
+    """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
     paths: also directories, patterns and URLs (scale/dataset.py); way: how they are read. Raises OutputExists before
     anything is read, TraceError for a file that is no trace, UsageError for a run named twice. on_rows(path, done,
     total) is told of progress, in rows of all.
     """
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     fleet = measure_fleet(paths, gap_ns=gap_ns, way=way, on_rows=on_rows)
     shown, sections = document.comparison(fleet.measured)
     _tell(shown, fleet)
-    if output:
-        from . import page  # the chart library takes a second to load, and figures alone don't need it
-        page.write_page(output, page.comparison_page(shown, sections), force)
+    view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
 
-def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False, way: Way | None = None,
+def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False, view: export.View | None = None,
+           way: Way | None = None,
            on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
     """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     fleet = measure_fleet([path], gap_ns=gap_ns, way=way, on_rows=on_rows)
     if len(fleet.measured) > 1:
         raise UsageError(f"{path} holds {len(fleet.measured)} traces, and a report is of one",
                          f"see them side by side: blkreel compare {path}")
     shown, section = document.report(fleet.measured[0])
     _tell(shown, fleet)
-    if output:
-        from . import page
-        page.write_page(output, page.report_page(shown, section), force)
+    view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 
 

@@ -14,12 +14,15 @@ from blkreel.cli.scale_options import TRACE, scale_options
 @click.argument("trace", type=TRACE)
 @page_options
 @scale_options
-def command(trace, output, gap_ns, force, as_json, way):
+def command(trace, output, figure, gap_ns, force, as_json, view, way):
     """Show one trace, one run of `blkreel replay` or the results of one `blkreel test` as a page and a table.
 
     \b
     blkreel report game.parquet -o game.html
     blkreel report run/ -o run.html --force
+    blkreel report run/ --format svg --chart read-tail -o tail.svg
+    blkreel report run/ --format csv -o tables/
+    blkreel report run/ --figure read.bursts.throughput_mb_s
     blkreel report run/ --gap 25ms --json
     """
     if is_test(trace):
@@ -30,5 +33,5 @@ def command(trace, output, gap_ns, force, as_json, way):
         result(document, test_shown.show, output, as_json)
         return
     with reading() as on_rows:
-        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, way=way)
-    result(document, table.show_report, output, as_json)
+        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view, way=way)
+    result(document, table.show_report, output, as_json, view, figure)

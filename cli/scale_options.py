@@ -22,6 +22,9 @@ class _Trace(click.ParamType):
 TRACE = _Trace()
 
 _OPTIONS = (
+    click.option("--exact", is_flag=True,
+                 help="Percentiles of each value, however many I/Os there are. Of more than 4 million they are else of "
+                      "bins, at most 0.4 % off."),
     click.option("--jobs", type=click.IntRange(min=1), show_default="number of cores",
                  help="Read with so many processes."),
     click.option("--cluster", metavar="ADDRESS",
@@ -37,10 +40,10 @@ def scale_options(command):
     """Adds the options; the command gets them as one argument `way`, a Way. Where traces were left out, it ends with
     exit code 3, if nothing else has ended it before."""
     @functools.wraps(command)
-    def with_scale(*arguments, jobs, cluster, keep, skip_unreadable, **others):
+    def with_scale(*arguments, exact, jobs, cluster, keep, skip_unreadable, **others):
         if jobs is not None and cluster:
             raise UsageError("--jobs is of this machine, and with --cluster the workers read", "name one of the two")
-        way = Way(jobs, cluster, keep, skip_unreadable)
+        way = Way(jobs, cluster, keep, skip_unreadable, exact)
         result = command(*arguments, way=way, **others)
         for _, why in way.left_out:
             print(f"blkreel: left out: {why}", file=sys.stderr)

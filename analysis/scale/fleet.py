@@ -35,14 +35,15 @@ _NOT_HELD = ("boundary", "survey")
 class Way:
     """How traces are read. jobs: processes, as many as cores where None. cluster: a scheduler's address instead.
 
-    keep: look for kept figures and keep new ones. skip_unreadable: go on without traces that cannot be read; they are
-    then in `left_out` as (path, why), which is what the caller's exit code and notes are of.
+    keep: look for kept figures and keep new ones. exact: percentiles of each value, however many. skip_unreadable: go
+    on without traces that cannot be read; they are then in `left_out` as (path, why), for the caller's exit code.
     """
 
     jobs: int | None = None
     cluster: str | None = None
     keep: bool = True
     skip_unreadable: bool = False
+    exact: bool = False
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -88,7 +89,7 @@ def measure_fleet(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = N
     found = expand(paths)
     traces = _open_all(found.places, way)
     total = sum(trace.rows for trace in traces)
-    exact = total <= EXACT_ROWS if exact is None else exact
+    exact = way.exact or total <= EXACT_ROWS if exact is None else exact
     for trace in traces:
         trace.key = replace(trace.key, gap_ns=gap_ns, exact=exact)
     keeper = Keeper(way.keep)
