@@ -44,13 +44,15 @@ class MetricsAccumulator:
 
     def feed(self, columns: dict[str, np.ndarray]) -> None:
         """Take in a batch as arrays."""
-        self._native.feed_arrays(columns)
-        self._take()
+        if len(columns["submit_ns"]):
+            self._native.feed_arrays(columns)
+            self._take()
 
     def feed_batch(self, batch: pa.RecordBatch) -> None:
         """Take in a batch as Arrow has it. Nothing is copied."""
-        self._native.feed_batch(batch)
-        self._take()
+        if batch.num_rows:
+            self._native.feed_batch(batch)
+            self._take()
 
     def _take(self):
         if self._exact:

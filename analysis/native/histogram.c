@@ -59,9 +59,10 @@ int64_t histogram_read(const struct histogram *histogram, int64_t *values, size_
 {
 	struct out out = { .values = values, .capacity = capacity, .length = 4 };
 
-	for (int64_t i = HISTOGRAM_BINS; histogram->below && i-- > 1;)
+	/* Only where there are values: looking at the others would take memory for them. */
+	for (int64_t i = histogram->below ? bin_of(-histogram->smallest) + 1 : 0; i-- > 1;)
 		put_bin(&out, -i, &histogram->below[i]);
-	for (int64_t i = 0; i < HISTOGRAM_BINS; i++)
+	for (int64_t i = 0; histogram->largest >= 0 && i <= bin_of(histogram->largest); i++)
 		put_bin(&out, i, &histogram->bins[i]);
 	if (capacity >= 4) {
 		values[0] = out.count;
