@@ -6,8 +6,10 @@ import sys
 
 import pytest
 from dask_cluster import cluster as dask_cluster
+from distributed import Client
 from figures_compared import same_figures
 from synthetic_runs import write_run
+from waiting import wait_until
 
 from blkreel.analysis.scale import Way, cluster, fleet, measure_fleet
 from blkreel.traces.errors import BlkreelError, TraceError, UsageError
@@ -17,8 +19,13 @@ RUNS = 12
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
+    """The first has many row groups, and is cut over workers."""
     root = tmp_path_factory.mktemp("fleet")
-    return [write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=20) for number in range(RUNS)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("blkreel.traces.writer.RUN_ROWS_PER_GROUP", 500)
+        cut = write_run(root / "cut", "slow drive", read_us=400, write_us=900, seconds=80)
+    return [cut, *(write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=20)
+                   for number in range(1, RUNS))]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +44,18 @@ def tree(directory):
     return sorted(path.relative_to(directory) for path in directory.rglob("*"))
 
 
-def test_a_killed_worker_changes_no_digit(runs, one_pass, three):
+def test_ctrl_c_leaves_the_cluster_nothing_to_do(runs, three):
+    def interrupt(path, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_fleet(runs, way=Way(cluster=three.address, keep=False), on_rows=interrupt)
+    with Client(three.address, set_as_default=False) as client:
+        wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
+
+
+def test_a_killed_worker_changes_no_digit(runs, one_pass, three, monkeypatch):
+    monkeypatch.setattr(fleet, "PART_ROWS", 2000)
     before, ended = tree(runs[0].parent), []
 
     def on_rows(path, done, total):
@@ -46,7 +64,8 @@ def test_a_killed_worker_changes_no_digit(runs, one_pass, three):
             three.kill(0)
 
     found = measure_fleet(runs, way=Way(cluster=three.address, keep=False), on_rows=on_rows)
-    assert len(ended) == RUNS, "each run ended once, also that which was on the killed worker"
+    assert len(ended) > RUNS and len(set(ended)) == RUNS, "the first ended in parts"
+    assert len(ended) == RUNS - 1 + ended.count(str(runs[0])), "each once, also what was on the killed worker"
     assert [each.path for each in found.measured] == runs
     for mine, theirs in zip(found.measured, one_pass, strict=True):
         same_figures(mine, theirs)
@@ -87,10 +106,17 @@ def test_a_cluster_that_loses_all_workers_is_told_and_does_not_hang(runs, three,
         measure_fleet(runs, way=Way(cluster=three.address, keep=False), on_rows=on_rows)
 
 
-def test_a_worker_without_blkreel_is_named(three):
-    told = cluster.Cluster(three.address)._lacking(["tcp://10.0.0.2:4000", "tcp://10.0.0.3:4000"])
-    assert str(told).startswith("tcp://10.0.0.2:4000 and 1 more of the cluster tcp://127.0.0.1")
-    assert "install blkreel" in told.remedy
+def test_a_worker_without_blkreel_is_named(runs, three, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as metadata\n"
+        "def version(name, known=metadata.version):\n"
+        "    if name == 'blkreel':\n"
+        "        raise metadata.PackageNotFoundError(name)\n"
+        "    return known(name)\n"
+        "metadata.version = version\n")
+    three.add_worker(environment={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(BlkreelError, match="tcp://.* of the cluster tcp://.* cannot import blkreel; install blkreel"):
+        measure_fleet(runs, way=Way(cluster=three.address, keep=False))
 
 
 def test_no_scheduler(runs, monkeypatch):

@@ -43,6 +43,13 @@ def test_a_url_is_reported_like_the_file(fleet, blkreel):
     assert numbers(remote) == numbers(local)
 
 
+def test_info_and_check_take_urls(fleet, blkreel):
+    with serving(fleet) as server:
+        told = json.loads(blkreel("info", f"{server.url}/captured.parquet", "--json").stdout)
+        assert told["file_bytes"] == (fleet / "captured.parquet").stat().st_size and told["rows"] > 1000
+        assert "whole and sound" in blkreel("check", f"{server.url}/captured.parquet").stdout
+
+
 def test_one_that_cannot_be_read_stops_or_is_left_out_as_asked(fleet, tmp_path, blkreel):
     shutil.copytree(fleet, tmp_path / "fleet")
     broken = tmp_path / "fleet/run-1/records.parquet"
