@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from blkreel import __version__
 from blkreel.traces.errors import BlkreelError, TraceError, UsageError
 
+from .work import bytes_of
+
 CONNECT_S = 10
 # So long a cluster may be without any worker: a nanny needs some seconds to start another.
 NO_WORKER_S = 30
@@ -23,6 +25,8 @@ class Cluster:
     A part whose worker died is done by another; Dask gives one up that three workers died of. Raises BlkreelError for a
     missing package, a scheduler that does not answer, workers without blkreel or of another version.
     """
+
+    figures = staticmethod(bytes_of)
 
     def __init__(self, address: str):
         self._address = address

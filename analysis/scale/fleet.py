@@ -1,5 +1,6 @@
 """From what a user names to the figures of each trace: kept ones, or read here, over a pool, or over a cluster."""
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from .dataset import expand
 from .here import Here
 from .kept import Keeper, Key
 from .pool import Pool, cores
-from .work import Part, carry_of, figures_of
+from .work import Part, carry_of
 
 # What one process reads before two others have started.
 POOL_ROWS = 4_000_000
@@ -159,7 +160,7 @@ def _read(traces, way, keeper, progress):
         failed = {}
         parts = _with_carries(whole, runner, failed, progress)
         done = {}
-        for index, result in runner.run(figures_of, [part for _, part in parts], progress.of(parts)):
+        for index, result in runner.run(runner.figures, [part for _, part in parts], progress.of(parts)):
             trace = parts[index][0]
             if isinstance(result, BlkreelError):
                 failed.setdefault(id(trace), result)
@@ -169,7 +170,9 @@ def _read(traces, way, keeper, progress):
             mine[index] = result
             if len(mine) == sum(other is trace for other, _ in parts):
                 trace.partial = _joined([mine[at] for at in sorted(mine)])
-                keeper.keep(trace.records, trace.rows, trace.key, dump(trace.partial) if len(mine) > 1 else result)
+                whole = result if len(mine) == 1 and isinstance(result, bytes) else None
+                keeper.keep(trace.records, trace.rows, trace.key, lambda whole=whole, trace=trace: (
+                    whole or dump(trace.partial)))
                 del done[id(trace)]
     for trace in traces:
         if id(trace) in failed:
@@ -240,11 +243,9 @@ def _with_carries(planned, runner, failed, progress) -> list[tuple[_Trace, Part]
     return [(trace, part) for trace, part in ready if id(trace) not in failed]
 
 
-def _joined(parts: list[bytes]) -> Partial:
-    partial = load(parts[0])
-    for later in parts[1:]:
-        partial = join(partial, load(later))
-    return partial
+def _joined(parts: list) -> Partial:
+    partials = (load(part) if isinstance(part, bytes) else part for part in parts)
+    return functools.reduce(join, partials)
 
 
 class _Progress:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,11 +63,12 @@ class Keeper:
         except Exception:  # whatever is wrong with it, the rows tell
             return None
 
-    def keep(self, records: Place, rows: int, key: Key, content: bytes) -> None:
-        """Keep what partial_file.dump gave. A place that may not be written is noted, and not tried again."""
+    def keep(self, records: Place, rows: int, key: Key, dumped: Callable[[], bytes]) -> None:
+        """Keep what dumped() gives, which is partial_file.dump's. A place that may not be written is noted, and not tried again."""
         where = str(records.parent)
         if not self._is_kept(records, rows) or where in self.refused:
             return
+        content = dumped()
         header = {**key.header(), "sha256": hashlib.sha256(content).hexdigest()}
         whole = json.dumps(header).encode() + b"\n" + content
         path = path_of(records, key)

@@ -12,6 +12,8 @@ from multiprocessing.connection import wait as wait_for_one
 
 from blkreel.traces.errors import BlkreelError
 
+from .work import bytes_of
+
 # A process that was killed takes its pool along: so often the rest is begun again in another.
 ATTEMPTS = 3
 
@@ -26,6 +28,8 @@ class Pool:
 
     A part whose process was killed is done again. Raises BlkreelError where that keeps happening.
     """
+
+    figures = staticmethod(bytes_of)
 
     def __init__(self, jobs: int):
         self.parallel = jobs

@@ -13,6 +13,7 @@ from ..carry import COLUMNS as CARRY_COLUMNS
 from ..carry import Carry, carry_after
 from ..measure import BATCH_ROWS, columns_of
 from ..metrics import MetricsAccumulator
+from ..partial import Partial
 from ..partial_file import VERSION, dump
 
 
@@ -33,8 +34,13 @@ class Part:
     version: tuple = (__version__, VERSION)
 
 
-def figures_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> bytes:
-    """The part's Partial, as partial_file.dump gives it. on_rows(done) is told of each batch. Raises TraceError."""
+def bytes_of(part: Part) -> bytes:
+    """What partial_of gives, as it goes from process to process and is kept."""
+    return dump(partial_of(part))
+
+
+def partial_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Partial:
+    """on_rows(done) is told of each batch. Raises TraceError."""
     trace = _opened(part)
     metrics = MetricsAccumulator(part.gap_ns, exact=part.exact, carry=part.carry)
     done = 0
@@ -42,7 +48,7 @@ def figures_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -
         metrics.feed_batch(batch)
         done += batch.num_rows
         on_rows(done)
-    return dump(metrics.finish())
+    return metrics.finish()
 
 
 def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Carry:
