@@ -21,7 +21,7 @@ _SEED = 20_140_301  # fixed, so that the same runs give the same digits
 
 @dataclass(frozen=True)
 class Interval:
-    """low to high hold the geometric mean in so many of 100 sets of runs as `level` says. method: "t" or "bootstrap"."""
+    """Of so many of 100 sets of runs as `level` says, the interval holds the true value. method: "t" or "bootstrap"."""
 
     low: float
     high: float
