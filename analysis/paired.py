@@ -196,8 +196,8 @@ class _Pairing:
                 self._losses.append({
                     "source_row": int(first["source_row"][place]), "op": OP_NAMES[int(first["op"][place])],
                     "offset_bytes": int(first["offset_bytes"][place]),
-                    "length_bytes": int(first["length_bytes"][place]), "at_ns": int(first["at_ns"][place]), "base_ns": float(base_ns[place]),
-                    "other_ns": float(other_ns[place])})
+                    "length_bytes": int(first["length_bytes"][place]), "at_ns": int(first["at_ns"][place]),
+                    "base_ns": float(base_ns[place]), "other_ns": float(other_ns[place])})
         self._losses = sorted(self._losses, key=lambda one: (one["base_ns"] - one["other_ns"], one["source_row"]))
         del self._losses[LOSSES:]
 
