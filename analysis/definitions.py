@@ -78,6 +78,8 @@ HEADLINE = {
 
 # The figures that drives are ranked by. Lateness is not the drive's.
 BETTER = {name: "higher" if name.endswith("_mb_s") else "lower" for name in HEADLINE if name != "lateness_p99_ns"}
+# What a comparison leads with: one family of questions (ranking.py).
+LEADING = ("wait_ns", "read_throughput_mb_s", "read_service_ns")
 
 FIGURES = [
     *HEADLINE.values(),

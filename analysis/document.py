@@ -24,7 +24,7 @@ from blkreel.traces.reader import RUN_RECORDS
 
 from . import verdict as verdicts
 from .columns import drive_words, payload_words
-from .definitions import BETTER, headline
+from .definitions import BETTER, LEADING, headline
 from .measure import Measured
 from .numbers import setting
 from .ranking import pairs, ranked
@@ -140,7 +140,8 @@ def _compared(entries):
         for name in BETTER:
             if any(one[name] is not None for one in of_runs):
                 runs[name][label_] = [one[name] for one in of_runs]
-    found = pairs(runs)
+    found = [pair for leads in (True, False)
+             for pair in pairs({name: of for name, of in runs.items() if (name in LEADING) == leads})]
     for name, better in BETTER.items():
         differ = {frozenset((pair.base, pair.other)) for pair in found if pair.figure == name and pair.differ}
         places = ranked(runs[name], differ, better == "higher")

@@ -2,7 +2,8 @@
 
 Two drives differ in a figure only if the Welch interval of their ratio excludes 1 and the effect exceeds 2 %
 (methodology.md, section 3). A comparison of many drives in several figures asks that many times, and one time in
-twenty chance answers: so the pairs and figures of a section are one family, held to 5 % together (Holm).
+twenty chance answers: so all pairs in the figures that a comparison leads with are one family, held to 5 % together
+(Holm), and all pairs in the other figures are a second.
 
 Ties are not transitive: A may tie with B and B with C, while A is better than C. Going from the best value down, a
 drive joins the group of the one before it if no drive of that group is better than it, and else begins the next. So
@@ -42,7 +43,10 @@ class Place:
 
 
 def pairs(runs: dict[str, dict[str, list]]) -> list[Pair]:
-    """Each pair of drives in each figure. runs: figure -> key of a drive -> value of each run (None where unknown)."""
+    """Each pair of drives in each figure of one family.
+
+    runs: figure -> key of a drive -> value of each run (None where unknown).
+    """
     found = []
     for figure, drives in runs.items():
         keys = list(drives)

@@ -8,7 +8,6 @@ import json
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 MOST_HUES = 8  # more lines than hues that the eye tells apart: then they are muted but for the marked one
-ROLES = ("this", "near", "other")
 TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '~r') + ' {unit}' : "
                      for scale, unit in (("1e9", "s"), ("1e6", "ms"), ("1e3", "µs"))) + "datum.value + ' ns'"
 
@@ -35,6 +34,16 @@ def role(keys: list[str]) -> dict:
             f"datum.entry === highlight ? 'this' : highlight === '' || {marked} < 0 ? "
             f"(datum.place === 0 || datum.place === {len(keys) - 1} ? 'near' : 'other') : "
             f"abs(datum.place - {marked}) === 1 ? 'near' : 'other'"}
+
+
+ROLE_COLOUR = {"condition": [{"test": "datum.role === 'this'", "value": {"expr": "accent"}},
+                             {"test": "datum.role === 'near'", "value": {"expr": "near"}}], "value": {"expr": "other"}}
+
+
+def by_role(this, near, other) -> dict:
+    """A value for each role, as an encoding."""
+    return {"condition": [{"test": "datum.role === 'this'", "value": this},
+                          {"test": "datum.role === 'near'", "value": near}], "value": other}
 
 
 def without(spec: dict, hidden: set[str]) -> dict:

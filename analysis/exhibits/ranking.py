@@ -71,7 +71,7 @@ def _spec(rows, name, title, better, hues):
             "value": value, "low": value if low is None else low / scale,
             "high": value if high is None else high / scale,
             "thick": 4 if figure.get("low") is not None else 1.2, "band": (0, 1, .55)[shaded],
-            "text": f"{numbers.digits(value)} {unit}", "size": 95, "n": shown["n"],
+            "text": f"{numbers.digits(value)} {unit}", "n": shown["n"],
             "span": f"{span}: {numbers.digits(low / scale)} to {numbers.digits(high / scale)} {unit}" if span else
                     f"n={shown['n']}", "hue": (hues or {"of": {}})["of"].get(shown["label"], "not told")})
     largest = max(max(value["value"], value["high"]) for value in values)
@@ -87,14 +87,17 @@ def _spec(rows, name, title, better, hues):
     layers = [
         {"mark": {"type": "rect", "style": "band"},
          "encoding": {"y": y, **whole, "opacity": {"field": "band", "type": "quantitative", "scale": None}}},
-        {"mark": {"type": "rule", "style": "reference", "strokeDash": [4, 3]},
+        {"mark": {"type": "rule", "style": "reference"},
          "encoding": {"x": {"field": "value", **x},
                       "opacity": {"condition": {"test": marked, "value": 1}, "value": 0}}},
         {"mark": {"type": "rule", "style": "spread", "yOffset": _DOWN, "strokeCap": "butt"},
          "encoding": {"y": y, "x": {"field": "low", **x}, "x2": {"field": "high"},
                       "strokeWidth": {"field": "thick", "type": "quantitative", "scale": None}}},
-        {"mark": {"type": "point", "style": "dot", "filled": True, "opacity": 1, "yOffset": _DOWN,
-                  "size": {"expr": f"{marked} ? 170 : 95"}},
+        {"mark": {"type": "point", "style": "highlight", "filled": False, "strokeWidth": 2, "size": 260,
+                  "yOffset": _DOWN},
+         "encoding": {"y": y, "x": {"field": "value", **x},
+                      "opacity": {"condition": {"test": marked, "value": 1}, "value": 0}}},
+        {"mark": {"type": "point", "style": "plain", "filled": True, "opacity": 1, "yOffset": _DOWN, "size": 95},
          "encoding": {"y": y, "x": {"field": "value", **x}, **_coloured(values, hues),
                       "tooltip": tooltip(("name", "drive"), ("text", title), ("span", "spread"), ("rank", "rank"),
                                          ("n", "runs"))}},
