@@ -36,7 +36,7 @@ def sizes(entry, id_, key=None) -> Exhibit | None:
                Column("writes_share", "of writes", "share"))
     table = Table("I/Os by size", columns, tuple(_row(key, entry, "size_bytes", row) for row in rows))
     return Exhibit(id_, "Sizes", table, _bars(rows, "size up to", "share of the I/Os", "Sizes of reads and writes"),
-                   text="Reads beside writes.")
+                   text="Of each pair the left bar is reads (orange), the right one writes (blue).")
 
 
 def gaps(entry, id_, key=None) -> Exhibit | None:

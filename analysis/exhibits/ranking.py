@@ -101,12 +101,14 @@ def _spec(rows, name, title, better, hues):
          "encoding": {"y": y, "x": {"field": "value", **x}, **_coloured(values, hues),
                       "tooltip": tooltip(("name", "drive"), ("text", title), ("span", "spread"), ("rank", "rank"),
                                          ("n", "runs"))}},
-        {"mark": {"type": "text", "align": "left", "baseline": "bottom", "dy": 0, "dx": 2,
+        {"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
                   "limit": {"expr": "width - 82"}, "fontWeight": {"expr": f"{marked} ? 700 : 400"}},
          "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "name", "type": "nominal"}}},
-        {"mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": 0, "dx": -2, "fontWeight": 600},
-         "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text", "type": "nominal"}}},
     ]
+    # The figure, with a rim of the page's colour, because the reference line may pass through it.
+    layers += [{"mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -2, "fontWeight": 600, **rim},
+                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text", "type": "nominal"}}}
+               for rim in ({"stroke": {"expr": "page"}, "strokeWidth": 4}, {})]
     return finished(f"{title} by drive, the best first; {better} is better", height={"step": ROW_STEP},
                     data={"values": values}, layer=layers)
 
