@@ -37,7 +37,8 @@ def _leads(sections):
         for _, name, higher in RANKINGS:
             rows = ranked(section["entries"], name, higher)
             if rows:
-                return {row["shown"]["label"]: row["rank"] for row in rows}
+                all_ranked = all(row["rank"] for row in rows)
+                return {row["shown"]["label"]: row["rank"] if all_ranked else row["place"] + 1 for row in rows}
     return {}
 
 

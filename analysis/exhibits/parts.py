@@ -6,7 +6,7 @@ without rows has no extent, and the browser's console says so. What a layer show
 
 import json
 
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MOST_HUES = 8  # more lines than hues that the eye tells apart: then they are muted but for the marked one
 TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '~r') + ' {unit}' : "
                      for scale, unit in (("1e9", "s"), ("1e6", "ms"), ("1e3", "µs"))) + "datum.value + ' ns'"
