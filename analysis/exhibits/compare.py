@@ -24,7 +24,7 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
         prefix = f"s{index}-" if len(sections) > 1 else ""
         rankings = [ranking(prefix + id_, section.shown["entries"], name, higher, hues)
                     for id_, name, higher in RANKINGS]
-        others = section_exhibits(section, prefix, order, catalogue)
+        others = section_exhibits(section, prefix, order, catalogue, highlight)
         parts.append(Section(f"s{index}", section.shown["title"],
                              tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
     return Page("compare", _title(order), _summary(shown), entries, tuple(parts), filters_of(entries),
