@@ -21,8 +21,8 @@ def entries_of(sections, leads: dict[str, int], highlight: str | None, catalogue
             shown.setdefault(entry["label"], []).append(entry)
     told = {label: facts_of(ones[0], catalogue) for label, ones in shown.items()}
     if catalogue and highlight:
-        of_first = {label: ones[0] for label, ones in shown.items()}
-        for label, relation in catalogue.relations(highlight, of_first).items():
+        models = {label: (ones[0]["drive"].get("model") or "") for label, ones in shown.items()}
+        for label, relation in catalogue.relations(highlight, models).items():
             told[label]["relation"] = relation
     built = [Entry(label, {name: value for name, value in told[label].items() if value}, _verdict(ones),
                    leads.get(label), label == highlight) for label, ones in shown.items()]
@@ -68,6 +68,8 @@ def facts_of(entry: dict, catalogue=None) -> dict:
         "idle": idle_words(entry["idle"]) if entry["idle"] else "",
         "runs": str(entry["n"]),
         "price": told.get("price", ""),
+        "predecessor": told.get("predecessor", ""),
+        "rivals": told.get("rivals", ""),
         "relation": "",
     }
 

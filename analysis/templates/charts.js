@@ -7,6 +7,9 @@ import { prefersDark, themeNow } from "./palette.js";
 // Charts are drawn when they come near the screen, the rest while the browser is idle, one after another. One that
 // fails says so in its place.
 
+// As wide as its place and as high as its rows is what a ranking is to be; Vega-Lite remarks on it each time.
+const { warn } = console;
+console.warn = (...told) => /Dropping "fit-[xy]"/.test(told.join(" ")) || warn.apply(console, told);
 const AXIS_AND_PADDING = 78;
 const charts = new Map();
 const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 30));
@@ -24,10 +27,9 @@ function specification(chart, keys, narrower = 0) {
   return spec;
 }
 
-function embed(place, spec, theme, quiet, more = {}) {
+function embed(place, spec, theme, more = {}) {
   return window.vegaEmbed(place, spec, {
     config: { aria: false, ...data.themes[theme], ...more }, renderer: "svg", actions: false,
-    logLevel: quiet ? window.vega.Error : window.vega.Warn,
   });
 }
 
@@ -48,17 +50,17 @@ async function draw(chart) {
   const height = chart.place.clientHeight;
   chart.place.style.minHeight = `${height}px`; // nothing below jumps meanwhile
   try {
-    const quiet = keys.size < entries.size;
     let before = chart.result;
     for (const narrower of [0, null]) {
       const over = narrower ?? overhang(chart);
       if (narrower === null && over <= 0) break;
       before?.finalize();
-      chart.result = before = await embed(chart.place, specification(chart, keys, over), themeNow(), quiet);
+      chart.result = before = await embed(chart.place, specification(chart, keys, over), themeNow());
     }
     chart.result.view.addEventListener("click", (event, item) => choose(item));
     if (chart.zooms) listenToZoom(chart);
   } catch (error) {
+    console.error(`${chart.id}: ${error.message}`);
     tell(chart, `This chart could not be drawn (${error.message}). The table below holds its figures.`);
   }
   chart.place.style.minHeight = "";
@@ -134,7 +136,7 @@ export async function picture(id, format) {
   try {
     const theme = themeNow();
     const background = getComputedStyle(document.body).backgroundColor;
-    const { view, finalize } = await embed(place, specification(chart, shown(state).keys, Math.max(0, overhang(chart))), theme, true, { background });
+    const { view, finalize } = await embed(place, specification(chart, shown(state).keys, Math.max(0, overhang(chart))), theme, { background });
     const made = format === "svg" ? await view.toSVG() : await view.toImageURL("png", 2);
     finalize();
     return made;
