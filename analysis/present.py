@@ -5,38 +5,39 @@ from pathlib import Path
 
 from blkreel.traces.writer import refuse_existing
 
-from . import document
+from . import document, export
 from .bursts import DEFAULT_GAP_NS
+from .exhibits import compare as compare_exhibits
+from .exhibits import report as report_exhibits
 from .measure import measure
 from .results import results_of
 from .results.compared import compared
 
 
 def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
+            view: export.View | None = None,
             on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
-    """The comparison of runs and traces as a document; with `output`, also its page.
+    """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
     Raises OutputExists before anything is read, TraceError for a file that is no trace, UsageError for a run named
     twice. on_rows(path, done, total) is told of progress.
     """
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     document.refuse_repeated(paths)
     measured = [_measure(path, gap_ns, on_rows) for path in paths]
     shown, sections = document.comparison(measured)
-    if output:
-        from . import page  # the chart library takes a second to load, and figures alone don't need it
-        page.write_page(output, page.comparison_page(shown, sections), force)
+    view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
 
-def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
+def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False, view: export.View | None = None,
            on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
     """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     shown, section = document.report(_measure(path, gap_ns, on_rows))
-    if output:
-        from . import page
-        page.write_page(output, page.report_page(shown, section), force)
+    view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 
 
