@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DISTRIBUTIONS = ("latency", "response", "queue")
+_WHOLE = ("_ns", "ops", "bytes", "_n", "_count", "_seconds")  # figures that count something, missing or not
 _LABELS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -65,7 +66,7 @@ class Study:
         self._test = test
 
     def __repr__(self) -> str:
-        names = ", ".join(str(trace.path) for trace in self._parts.values())
+        names = ", ".join(self.labels[:3]) + (f" and {len(self.labels) - 3} more" if len(self.labels) > 3 else "")
         return f"<blkreel study of {names}: {self.rows:,} I/Os>"
 
     @property
@@ -112,7 +113,9 @@ class Study:
             for name in ("all", *measured.partial.classes()):
                 if shown[name]["ops"] or shown[name]["unseen_ops"] or name == "all":
                     lines.append({**self._label(label), "class": name, **_flat(shown[name])})
-        return self._pandas.DataFrame(lines).set_index("class")
+        frame = self._pandas.DataFrame(lines).set_index("class")
+        whole = [name for name in frame.columns if name.endswith(_WHOLE) and not frame[name].dtype == object]
+        return frame.astype({name: "Int64" for name in whole if (frame[name].dropna() % 1 == 0).all()})
 
     def percentiles(self, op: str | None = None, at: Iterable[float | str] = (50, 90, 99, "99.9"),
                     of: str = "latency") -> pd.DataFrame:
@@ -329,7 +332,7 @@ def _only(path) -> list[Trace]:
 def _name(path: str, trace: Trace) -> str:
     """What a report calls a run; of a trace, the file's name without its ending."""
     run = trace.metadata.get("run") or {}
-    name = str(path).rstrip("/").rpartition("/")[2]
+    name = str(path).rstrip("/").rpartition("/")[2].removeprefix("sample:")
     return run.get("label") or (name.removesuffix(".parquet") if name != RUN_RECORDS else str(path))
 
 
