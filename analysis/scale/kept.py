@@ -64,7 +64,8 @@ class Keeper:
             return None
 
     def keep(self, records: Place, rows: int, key: Key, dumped: Callable[[], bytes]) -> None:
-        """Keep what dumped() gives, which is partial_file.dump's. A place that may not be written is noted, and not tried again."""
+        """Keep what dumped() gives, which is partial_file.dump's. A place that may not be written is noted, and not
+        tried again."""
         where = str(records.parent)
         if not self._is_kept(records, rows) or where in self.refused:
             return
