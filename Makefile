@@ -54,7 +54,7 @@ $(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/ap
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  distributed duckdb hypothesis ipykernel nbclient nbformat playwright pytest pytest-timeout pytest-xdist ruff
+	  aiohttp distributed duckdb hypothesis ipykernel nbclient nbformat playwright pytest pytest-timeout pytest-xdist ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)

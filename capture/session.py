@@ -36,6 +36,7 @@ class CaptureOptions:
     keep_ns, max_bytes: hold only the last of what is recorded, of this time or in so many bytes of spool.
     pid, cgroup: mark the I/O of this process or control group, as that of a command is; own_only: record no other.
     until_exit: end when the process of pid ends. files: record inodes and paths.
+    live_ns: how often to tell the monitor what the drives do; None: never, which costs least.
     programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
     block_io_start. source: where the rows come from, "auto" or one of sources.SOURCES.
     """
@@ -59,6 +60,7 @@ class CaptureOptions:
     programs: str = "auto"
     io_start: bool = True
     source: str = "auto"
+    live_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,19 @@ class CaptureResult:
 
 
 class _NoMonitor:
-    """Who listens to a capture: notice(line) for facts the user should know, progress(seconds, events, lost)."""
+    """Who listens to a capture: notice(line) for facts the user should know, progress(seconds, events, lost).
+
+    live(interval, drives, names) is told each interval of options.live_ns: a traces.live.Interval, the Drives in the
+    order of their numbers, and names of threads, {tid: (pid, name, process)}. Only bpf can tell.
+    """
 
     def notice(self, line: str) -> None:
         pass
 
     def progress(self, seconds: float, events: int, lost: int) -> None:
+        pass
+
+    def live(self, interval, drives, names) -> None:
         pass
 
 
@@ -123,6 +132,7 @@ class _Session:
                 raise
             self._watch()
             self.helper.stop()
+            self._tell_live()
             if self.workload and self.workload.exit_code is None:
                 self._wait_for_command()
             return self._finish()
@@ -172,10 +182,16 @@ class _Session:
             if now >= end:
                 return
             self.monitor.progress(now - began, self.helper.events, self.helper.lost)
+            self._tell_live()
             self._look_at_ring()
             if self.saves_wanted:
                 self._save()
             self._wait_for_change(min(_TICK_S, end - now))
+
+    def _tell_live(self):
+        if self.options.live_ns and isinstance(self.helper, Helper):
+            for interval in self.helper.intervals():
+                self.monitor.live(interval, self.drives, self.helper.names)
 
     def _look_at_ring(self):
         try:
@@ -282,7 +298,8 @@ class _Session:
     def _start_source(self, own):
         name, why = sources.choose(self.options.source, self.drives, self.options)
         if name == "bpf":
-            return Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"))
+            return Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"),
+                          self.options.live_ns)
         self.monitor.notice(f"the source is {name}: {why}")
         return sources.start(name, self.drives, self.options, self.spool, lambda: self.changes.put("helper"),
                              self.monitor.notice)

@@ -9,8 +9,8 @@ import click
 
 from blkreel.capture.session import CaptureOptions, run_capture
 from blkreel.capture.sources import SOURCES
+from blkreel.cli.live import INTERVAL_NS, live_progress
 from blkreel.cli.options import SIZE_BYTES, TIME_NS, as_json, force
-from blkreel.cli.progress import progress
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _NOT_TRUSTWORTHY = 3
@@ -76,10 +76,11 @@ def command(ctx, devices, as_json, without_io_start, **given):
     sudo blkreel capture --path /srv -o database.parquet --pid 1234 --own-only --until-exit
     sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
-    options = CaptureOptions(devices=list(devices), command=ctx.meta["blkreel.command"], io_start=not without_io_start,
-                             **given)
     # A command has the terminal for itself.
-    shown = nullcontext() if options.command else progress(
+    watched = not ctx.meta["blkreel.command"] and sys.stderr.isatty()
+    options = CaptureOptions(devices=list(devices), command=ctx.meta["blkreel.command"], io_start=not without_io_start,
+                             live_ns=INTERVAL_NS if watched else None, **given)
+    shown = nullcontext() if options.command else live_progress(
         "capturing", options.duration_ns / 1e9 if options.duration_ns else None)
     with shown as task:
         result = run_capture(options, _Monitor(task))
@@ -111,6 +112,10 @@ class _Monitor:
         rate = (events - self._events) / (seconds - self._seconds) if seconds > self._seconds else 0
         self._seconds, self._events = seconds, events
         self._task.update(seconds, f"{format_count(events)} I/Os, {rate:,.0f}/s, {format_count(lost)} lost")
+
+    def live(self, interval, drives, names):
+        if self._task is not None and hasattr(self._task, "show"):
+            self._task.show(interval, [drive.path for drive in drives], names)
 
 
 def _document(result):

@@ -15,7 +15,7 @@ from blkreel.traces.errors import UsageError
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
 @page_options
-def command(runs, output, gap_ns, force, as_json):
+def command(runs, output, figure, gap_ns, force, as_json, view):
     """Show runs or traces side by side as a page and a table, each drive and pace apart.
 
     RUNS are directories made by `blkreel replay -o`, or traces. Runs of one drive, state and pace count as
@@ -24,7 +24,8 @@ def command(runs, output, gap_ns, force, as_json):
 
     \b
     blkreel compare run-a/ run-b/ -o compare.html
-    blkreel compare runs/*/ -o compare.html --force
+    blkreel compare runs/*/ -o compare.html --force --highlight "WD Black" --drives drives.toml
+    blkreel compare runs/*/ --format png -o pictures/
     blkreel compare run-a/ run-b/ --json
     blkreel compare tests/mixed-burst-a/ tests/mixed-burst-b/
     """
@@ -37,10 +38,10 @@ def command(runs, output, gap_ns, force, as_json):
         with progress("reading", total=len(tests)) as task:
             order = {str(path): index for index, path in enumerate(tests)}
             document = present.compare_tests(
-                tests, output, force=force, on_step=lambda path, done, total: task.update(
+                tests, output, force=force, view=view, on_step=lambda path, done, total: task.update(
                     order[path] + done / max(1, total), f"{path}: {done} of {total} steps"))
-        result(document, test_shown.show, output, as_json)
+        result(document, test_shown.show, output, as_json, view, figure)
         return
     with reading(runs) as on_rows:
-        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows)
-    result(document, table.show_comparison, output, as_json)
+        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)
+    result(document, table.show_comparison, output, as_json, view, figure)

@@ -12,6 +12,7 @@ from blkreel.traces.errors import BlkreelError
 # Loaded when asked for: `blkreel --help` must not wait for pandas and the chart library.
 COMMANDS = {
     "capture": "Record what an application does to a drive.",
+    "top": "Show what drives do now, and for whom.",
     "import": "Make a trace of another tool's recording.",
     "precondition": "Put a drive into a known state.",
     "replay": "Reissue a trace on a drive.",

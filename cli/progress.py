@@ -26,7 +26,7 @@ def progress(step: str, total: float | None = None):
     """`with progress("replaying", total=seconds) as task: task.update(done, "12,345 I/Os")`."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _line_task(step, total)
+        yield line_task(step, total)
         return
     columns = [SpinnerColumn(), TextColumn("{task.description}")]
     columns += [BarColumn(), TimeRemainingColumn()] if total else [TimeElapsedColumn()]
@@ -35,7 +35,8 @@ def progress(step: str, total: float | None = None):
         yield Task(step, total, lambda done, detail: bar.update(handle, completed=done, detail=detail))
 
 
-def _line_task(step, total):
+def line_task(step: str, total: float | None) -> "Task":
+    """A line every few seconds, for who reads a file or a log."""
     started = last = time.monotonic()
     begun = None
 

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from blkreel.cli.live import live_progress
 from blkreel.cli.options import as_json, force, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run, state_lines
@@ -103,13 +104,23 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
         print(f"blkreel: warning: {warning}", file=sys.stderr)
     for line in state_lines(plan.targets):
         print(f"blkreel: {line}", file=sys.stderr)
-    account = Replay(plan, directory, label or _label(plan), seed, progress, force,
+    account = Replay(plan, directory, label or _label(plan), seed, _progress_of(plan), force,
                      Payload(compressible, duplicates), polled, last_use=True, telemetry=telemetry).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
     else:
         show_run(account, directory)
     return NOT_TRUSTWORTHY if account["verdict"]["level"] == "invalid" else 0
+
+
+def _progress_of(plan):
+    """Of each step a bar, of the replay itself what the drives do."""
+    drives = [target.drive.path for target in plan.targets]
+
+    def shown(step, total=None):
+        return live_progress(step, total, drives) if step == "replaying" else progress(step, total)
+
+    return shown
 
 
 def _label(plan) -> str:

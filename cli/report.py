@@ -14,21 +14,24 @@ from blkreel.cli.progress import progress
 @click.command()
 @click.argument("trace", type=click.Path(readable=False, path_type=Path))
 @page_options
-def command(trace, output, gap_ns, force, as_json):
+def command(trace, output, figure, gap_ns, force, as_json, view):
     """Show one trace, one run of `blkreel replay` or the results of one `blkreel test` as a page and a table.
 
     \b
     blkreel report game.parquet -o game.html
     blkreel report run/ -o run.html --force
+    blkreel report run/ --format svg --chart read-tail -o tail.svg
+    blkreel report run/ --format csv -o tables/
+    blkreel report run/ --figure read.bursts.throughput_mb_s
     blkreel report run/ --gap 25ms --json
     """
     if is_test(trace):
         with progress("reading", total=1) as task:
             document = present.report_test(
-                trace, output, force=force,
+                trace, output, force=force, view=view,
                 on_step=lambda done, total: task.update(done / max(1, total), f"{done} of {total} steps"))
-        result(document, test_shown.show, output, as_json)
+        result(document, test_shown.show, output, as_json, view, figure)
         return
     with reading([trace]) as on_rows:
-        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows)
-    result(document, table.show_report, output, as_json)
+        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)
+    result(document, table.show_report, output, as_json, view, figure)

@@ -140,12 +140,20 @@ class Replay:
         noted_at = time.monotonic()
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
+            # What draws the drives, too, where somebody looks on.
+            watch_rows, watch_note = (getattr(task, name, _unwatched) for name in ("take_rows", "take_note"))
+
+            def note_taken(note):
+                self._take_note(note)
+                watch_note(note)
+
             def take(rows):
                 nonlocal noted_at
                 records = self._records
                 records.take(rows)
                 self._certificate.take(rows)
                 self._recorder.take(rows)
+                watch_rows(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     # What a killed replay leaves behind then tells how far it came.
                     spool.note({**self._metadata(), "run": self.account(_DIED)})
@@ -159,7 +167,7 @@ class Replay:
                 for drive in self._drives:
                     drive.begin()
                 self._certificate.begin()
-                self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, self._take_note)
+                self._end = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, note_taken)
                 self._certificate.end(self._end)
                 for drive in self._drives:
                     drive.end()
@@ -317,6 +325,10 @@ class Replay:
             "unmatched": 0, "in_flight_at_start": 0,
             "in_flight_at_end": self._records.issued.ios - self._records.completed_ops,
         }
+
+
+def _unwatched(_) -> None:
+    """Nobody looks on."""
 
 
 def _wait_released(target) -> None:

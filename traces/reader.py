@@ -4,19 +4,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .amended import amended
 from .errors import TraceError
+from .footer import MAGIC, Footer, FooterFirst, read_footer
+from .places import Place, Url
 from .schema import COLUMN_TYPES, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA
 from .shipped import located
 
 RUN_RECORDS = "records.parquet"
 TEST = "test.json"
-_MAGIC = b"PAR1"
 _READ_BYTES = 256 << 10
 
 
@@ -27,12 +27,17 @@ class Trace:
     memory: what was found out about the trace, for whoever asks again.
     """
 
-    path: Path
+    path: Place
     metadata: dict
+    footer: Footer
     memory: dict = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
+        if isinstance(self.path, Url):
+            # A range of a remote file costs a round trip, so the columns of a row group come in few large ones.
+            return pq.ParquetFile(pa.PythonFile(FooterFirst(self.path, self.footer), mode="r"),
+                                  page_checksum_verification=True, pre_buffer=True)
         # In small pieces: whole column chunks of a row group, as they are read otherwise, take tens of MiB.
         return pq.ParquetFile(self.path, page_checksum_verification=True, buffer_size=_READ_BYTES, pre_buffer=False)
 
@@ -45,6 +50,11 @@ class Trace:
         return self._file.metadata.num_rows
 
     @property
+    def group_rows(self) -> list[int]:
+        """How many rows each row group has."""
+        return [self._file.metadata.row_group(group).num_rows for group in range(self._file.metadata.num_row_groups)]
+
+    @property
     def is_run(self) -> bool:
         """Whether these are the records of a replay, with due times and the run's account."""
         return "run" in self.metadata
@@ -52,7 +62,7 @@ class Trace:
     @cached_property
     def row_groups_at(self) -> list[int]:
         """Where each row group begins in the file, and where the last one ends."""
-        places, end = [], len(_MAGIC)
+        places, end = [], len(MAGIC)
         for group in range(self._file.metadata.num_row_groups):
             chunks = [self._file.metadata.row_group(group).column(column)
                       for column in range(self._file.metadata.num_columns)]
@@ -71,10 +81,19 @@ class Trace:
             values |= {statistics.min, statistics.max}
         return values.pop() if len(values) == 1 else None
 
-    def batches(self, columns: list[str] | None = None, rows: int = 131_072) -> Iterator[pa.RecordBatch]:
-        """The rows in submit order, at most `rows` at once. Raises TraceError at a damaged page."""
+    def batches(self, columns: list[str] | None = None, rows: int = 131_072,
+                groups: range | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows in submit order, at most `rows` at once, of all or some row groups. Raises TraceError at a damaged
+        page."""
         try:
-            yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+            if not isinstance(self.path, Url):
+                yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False,
+                                                   row_groups=None if groups is None else list(groups))
+                return
+            # One row group at a time: what pyarrow fetched ahead it keeps until the next call.
+            for group in range(self._file.metadata.num_row_groups) if groups is None else groups:
+                yield from self._file.iter_batches(batch_size=rows, columns=columns, use_threads=False,
+                                                   row_groups=[group])
         except (OSError, pa.ArrowException) as error:
             raise _damaged(self.path, error) from error
 
@@ -89,6 +108,7 @@ class Trace:
 def open_trace(path) -> Trace:
     """Open a trace file, the records of a run directory, or a trace that ships (`sample:NAME`).
 
+    path may be a URL (`s3://...`, places.py): of such a file only the ranges that are asked for are read.
     Raises TraceError, with the remedy, for a path that does not exist, is empty, is not Parquet, was cut off,
     is a Parquet file of something else, is damaged, or was written by a later version.
     """
@@ -101,16 +121,17 @@ def open_trace(path) -> Trace:
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
                              "name a trace file, or a directory that `blkreel replay -o` made")
         path = path / RUN_RECORDS
-    _check_envelope(path)
+    footer = read_footer(path)
     try:
-        with pq.ParquetFile(path) as file:
+        whole = FooterFirst(path, footer) if isinstance(path, Url) else path
+        with pq.ParquetFile(whole) as file:
             schema, raw = file.schema_arrow, file.metadata.metadata or {}
         metadata = {key.decode().removeprefix(KEY_PREFIX): json.loads(value)
                     for key, value in raw.items() if key.startswith(KEY_PREFIX.encode())}
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _damaged(path, error) from error
     _check_schema(path, schema, metadata)
-    return Trace(path, amended(path, metadata))
+    return Trace(path, amended(path, metadata), footer)
 
 
 def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
@@ -122,27 +143,6 @@ def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
             ios[name] += int((op == code).sum())
             moved[name] += int(length_bytes[op == code].sum())
     return ios, moved
-
-
-def _check_envelope(path):
-    """What the first and last bytes tell: pyarrow's own words for these do not help a user."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(4)
-            size = file.seek(0, 2)
-            file.seek(max(0, size - 4))
-            tail = file.read(4)
-    except FileNotFoundError:
-        raise TraceError(f"{path} does not exist", "record one with `blkreel capture -o FILE`") from None
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
-    if size == 0:
-        raise TraceError(f"{path} is empty: its writer never finished", "record it again")
-    if head != _MAGIC:
-        raise TraceError(f"{path} is not a Parquet file", "name a trace made by `blkreel capture`")
-    if tail != _MAGIC or size < 12:
-        raise TraceError(f"{path} is cut off: its last bytes are missing",
-                         "copy it again from where it was whole, or record it again")
 
 
 def _check_schema(path, schema, metadata):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from .errors import UsageError
+from .places import Place, place
 
 PREFIX = "sample:"
 _DIRECTORY = Path(__file__).with_name("samples")
@@ -16,13 +17,13 @@ SAMPLES = {
 }
 
 
-def located(trace) -> Path:
-    """A trace as a user names it: where it lies. Raises UsageError for a sample that does not exist."""
+def located(trace) -> Place:
+    """A trace as a user names it: its path or URL. Raises UsageError for a sample that does not exist."""
     text = str(trace)
-    return sample_path(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(trace)
+    return sample_path(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else place(trace)
 
 
-def called(path: Path) -> str:
+def called(path: Place) -> str:
     """What a trace is called where a user reads it: a sample by its name, any other by its path."""
     shipped = path.parent == _DIRECTORY and path.stem in SAMPLES
     return f"{PREFIX}{path.stem}" if shipped else str(path)

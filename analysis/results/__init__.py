@@ -45,7 +45,7 @@ def results_of(directory, on_step: Callable[[int, int], None] = lambda done, tot
         "version": VERSION, "kind": "test", "blkreel": __version__,
         "test": told.get("test"), "title": told.get("title"), "report": name, "explain": told.get("explain"),
         "quick": bool(told.get("quick")), "scale": told.get("scale", 1.0),
-        "drive": told.get("drive") or {}, "label": told.get("label"),
+        "path": str(directory), "drive": told.get("drive") or {}, "label": told.get("label"),
         "started_at": told.get("started_at"), "ended_at": told.get("ended_at"), "seed": told.get("seed"),
         "verdict": judge(test, runs, content),
         "parameters": told.get("parameters") or {}, "parameters_shown": told.get("shown") or {},

@@ -123,7 +123,8 @@ def _rate(state, rest_ns, each: Measured):
     return series(
         f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
         [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
-          (whole * (1000 / each.width_ns)).tolist())])
+          (whole * (1000 / each.width_ns)).tolist())], what="rate", state=state, rest_ns=rest_ns,
+        width_ns=each.width_ns)
 
 
 def _fast_bytes(repeats):

@@ -1,5 +1,6 @@
 """The same test on several drives, or on one at several times, side by side: results in the shape of one test's."""
 
+import json
 from pathlib import Path
 
 from blkreel.traces.errors import UsageError
@@ -22,11 +23,11 @@ def compared(paths: list, documents: list[dict]) -> dict:
     labels = distinct([each["label"] or Path(path).name for path, each in zip(paths, documents, strict=True)], paths)
     named = dict(zip(labels, documents, strict=True))
     return {
-        **first, "kind": "test comparison", "label": " and ".join(labels), "drive": {}, "labels": labels,
+        **{key: value for key, value in first.items() if key not in ("path", "series")}, "kind": "test comparison", "label": " and ".join(labels), "drive": {}, "labels": labels,
         "started_at": None, "ended_at": None, "quick": any(each["quick"] for each in documents),
         "verdict": judged([*_reasons(named), *_differences(named)]),
         "figures": {label: each["figures"] for label, each in named.items()},
-        "tables": _tables(named), "series": _series(named), "method": _method(named),
+        "tables": _tables(named), "method": _method(named), "tests": _tests(named),
         "missing": [{**one, "title": f"{label}: {one['title']}"} for label, each in named.items()
                     for one in each["missing"]],
     }
@@ -93,15 +94,26 @@ def _tables(named):
     return merged
 
 
-def _series(named):
-    merged = {}
+def _tests(named):
+    """Each test with its figures and series, its own label, and `entry`: the drive that it is a repetition of."""
+    groups = {}
     for label, each in named.items():
-        for series in each["series"]:
-            one = merged.setdefault(series["title"], {**series, "lines": []})
-            alone = len(series["lines"]) == 1
-            one["lines"] += [{**line, "name": label if alone else f"{label}, {line['name']}"}
-                             for line in series["lines"]]
-    return list(merged.values())
+        groups.setdefault(_same(each), []).append(label)
+    entries = {}
+    for (given, *_), labels in groups.items():
+        alone = sum(key[0] == given for key in groups) == 1
+        entries |= dict.fromkeys(labels, given if given and alone else labels[0])
+    kept = ("path", "drive", "quick", "scale", "started_at", "ended_at", "seed", "parameters", "verdict", "figures",
+            "series", "missing")
+    return [{"label": label, "entry": entries[label], **{key: each[key] for key in kept}}
+            for label, each in named.items()]
+
+
+def _same(test):
+    """What tests have in common that are repetitions of one."""
+    drive = test["drive"]
+    unit = drive.get("serial_hash") or [drive.get(key) for key in ("path", "model", "firmware", "size_bytes")]
+    return (test["label"] or "", json.dumps([unit, test["parameters"], test["scale"], test["quick"]], sort_keys=True))
 
 
 def _method(named):

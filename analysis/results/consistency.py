@@ -84,7 +84,7 @@ def content(test: Test, runs: Runs) -> Content:
     several = len({step.repeat for step, _ in found}) > 1
     names = [f"{step.labels.get('state', '') or step.title}{f', repeat {step.repeat}' if several else ''}"
              for step, _ in found]
-    shown.series = _series(names, [each for _, each in found])
+    shown.series = list(_series(names, found))
     return shown
 
 
@@ -120,29 +120,25 @@ def _of_state(rows):
 
 
 def _series(names, found):
-    def line(name, each, begin):
-        return name, list(range(begin, len(each.seconds))), each.seconds[begin:].tolist()
-
-    begins = [len(each.seconds) - each.last_s for each in found]
-    drawn = [("IOPS over time", [line(name, each, 0) for name, each in zip(names, found, strict=True)])]
-    last = sorted({each.last_s for each in found}, reverse=True)
-    if last:
-        drawn.append((f"IOPS over the last {' and '.join(map(str, last))} s",
-                      [line(name, each, begin) for name, each, begin in zip(names, found, begins, strict=True)]))
-    shown = [series(title, ("time", "s"), ("IOPS", "1/s"), [one for one in lines if one[1]])
-             for title, lines in drawn if any(one[1] for one in lines)]
-    for title, from_s in (("Temperature over time", [0] * len(found)), ("Temperature over the last part", begins)):
-        lines = []
-        for name, each, begin in zip(names, found, from_s, strict=True):
+    """Each run's IOPS and temperature, whole and over its last part."""
+    for name, (step, each) in zip(names, found, strict=True):
+        state, begin = str(step.labels.get("state", "")), len(each.seconds) - each.last_s
+        of = {"state": state, "repeat": step.repeat}
+        for part, from_s in (("whole", 0), ("last", begin)):
+            words = "" if part == "whole" else f" over the last {each.last_s} s"
+            seconds = list(range(from_s, len(each.seconds)))
+            if seconds:
+                yield series(f"IOPS{words}, {name}", ("time", "s"), ("IOPS", "1/s"),
+                             [(name, seconds, each.seconds[from_s:].tolist())], what="iops", part=part, **of)
             time_ns, degrees = each.sensors.temperature
             if not len(time_ns) or each.sums.begin_ns is None:
                 continue
-            seconds = (time_ns - each.sums.begin_ns) / SECOND_NS
-            inside = (seconds >= begin) & (seconds <= each.sums.makespan_ns / SECOND_NS)
-            lines.append((name, seconds[inside].tolist(), degrees[inside].tolist()))
-        if lines:
-            shown.append(series(title, ("time", "s"), ("Temperature", "°C"), lines))
-    return shown
+            at_s = (time_ns - each.sums.begin_ns) / SECOND_NS
+            inside = (at_s >= from_s) & (at_s <= each.sums.makespan_ns / SECOND_NS)
+            if inside.any():
+                yield series(f"Temperature{words}, {name}", ("time", "s"), ("Temperature", "°C"),
+                             [(name, at_s[inside].tolist(), degrees[inside].tolist())], what="temperature", part=part,
+                             **of)
 
 
 _LAST = [("state", "State", ""), ("repeat", "Repeat", ""), ("last_s", "Last", "s"), ("mean_iops", "IOPS, mean", "1/s"),

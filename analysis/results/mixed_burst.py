@@ -27,6 +27,7 @@ from .tally import COLUMNS, POWER_COLUMNS, Tally, energy_note
 
 MIXED, BASELINE = "mixed", "baseline"
 PERCENTILES = ("p50_ns", "p90_ns", "p99_ns")
+TAIL_POINTS = 80
 
 
 @dataclass
@@ -135,6 +136,8 @@ def _add_state(shown, state, found):
     figures = {role: _role_figures([each for _, each in own.values()]) for role, own in found.items() if own}
     slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
+    figures["bursts"] = [{key: row[key] for key in ("repeat", "burst", "makespan_ns", "baseline_ns", "slowdown")}
+                         for row in rows]
     figures["writer"] = [{"repeat": repeat, **each.keep_up} for repeat, (_, each) in sorted(mixed.items())]
     shown.figures["states"][state] = figures
     for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
@@ -151,7 +154,9 @@ def _add_state(shown, state, found):
     for role, own in found.items():
         if own:
             repeat = min(own)
-            shown.series.append(_timeline(in_state(f"Over time, {role}", state), own[repeat][1].timeline))
+            shown.series.append(_timeline(in_state(f"Over time, {role}", state), own[repeat][1].timeline,
+                                          state=state, role=role))
+            shown.series += _tails(state, role, [each for _, each in own.values()])
 
 
 def _burst_rows(repeat, each, baseline):
@@ -226,12 +231,26 @@ def _waiting_rows(shown):
     return rows
 
 
-def _timeline(title, line: Timeline):
+def _tails(state, role, repeats: list[Measured]):
+    """Of reads and of writes, over all repeats: the share of them that took at least so long."""
+    for name in ("read", "write"):
+        counts = getattr(repeats[0].partial, name).latency
+        for each in repeats[1:]:
+            counts = counts + getattr(each.partial, name).latency
+        points, total = counts.tail(TAIL_POINTS), counts.count
+        if points:
+            yield series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"), ("share at least as slow", ""),
+                         [(f"{name}s", [value for value, _ in points], [beyond / total for _, beyond in points])],
+                         what="tail", state=state, role=role, kind=name, n=total)
+
+
+def _timeline(title, line: Timeline, **of):
     per_mb_s = 1000 / line.width_ns
     seconds = [index * line.width_ns / SECOND_NS for index in range(line.used)]
     return series(f"{title}: MB/s in bins of {line.width_ns / 1e6:g} ms", ("time", "s"), ("Throughput", "MB/s"),
                   [(name, seconds, (line.bytes[kind, :line.used] * per_mb_s).tolist())
-                   for kind, name in enumerate(("reads", "writes")) if line.bytes[kind].any()])
+                   for kind, name in enumerate(("reads", "writes")) if line.bytes[kind].any()],
+                  what="timeline", width_ns=line.width_ns, **of)
 
 
 _SUMMARY = [("run", "", ""), *with_spread([

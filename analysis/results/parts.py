@@ -30,9 +30,10 @@ def table(title: str, columns: list[tuple[str, str, str]], rows: list[dict]) -> 
             "rows": kept}
 
 
-def series(title: str, x: tuple[str, str], y: tuple[str, str], lines: list[tuple[str, list, list]]) -> dict:
-    """x, y: (title, unit). lines: (name, x values, y values)."""
-    return {"title": title, "x": {"title": x[0], "unit": x[1]}, "y": {"title": y[0], "unit": y[1]},
+def series(title: str, x: tuple[str, str], y: tuple[str, str], lines: list[tuple[str, list, list]], **of) -> dict:
+    """x, y: (title, unit). lines: (name, x values, y values). of: what it shows, for whoever draws it: what="rate",
+    state, role, ..., and what else of it a chart needs."""
+    return {"title": title, "of": of, "x": {"title": x[0], "unit": x[1]}, "y": {"title": y[0], "unit": y[1]},
             "lines": [{"name": name, "x": [_shortened(value, 10) for value in xs],
                        "y": [_shortened(value, 6) for value in ys]} for name, xs, ys in lines]}
 
@@ -56,12 +57,13 @@ def in_state(title: str, state: str) -> str:
 
 
 def over_repeats(key: str, values: list) -> dict:
-    """{key: geometric mean, key_smallest, key_largest} of one figure over repeats; of one repeat, its value alone."""
+    """{key: geometric mean, key_smallest, key_largest, key_repeats: each value} of one figure over repeats; of one
+    repeat, its value alone."""
     if len(values) == 1:
         return {key: values[0]}
     known = [value for value in values if value is not None]
     return {key: geometric_mean(values), f"{key}_smallest": min(known) if known else None,
-            f"{key}_largest": max(known) if known else None}
+            f"{key}_largest": max(known) if known else None, f"{key}_repeats": list(values)}
 
 
 def with_spread(columns: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ def content(test: Test, runs: Runs) -> Content:
                                                                                               for one in found])]
     shown.series = [series("Throughput by round", ("round", ""), ("Throughput", "MB/s"),
                            [(name or "rounds", [step.labels[ROLE] for step, _ in own], [sums.mb_s for _, sums in own])
-                            for name, own in groups.items()])] if found else []
+                            for name, own in groups.items()], what="rounds")] if found else []
     return shown
 
 

@@ -98,9 +98,11 @@ def content(test: Test, runs: Runs) -> Content:
     """Role extents, labels state and repeat where there are any; role whole, label state."""
     shown, rows, lines = Content(method=list(METHOD)), [], []
     for step, each in runs.measured(EXTENTS, _measure):
-        rows.append(_slopes(step, each))
+        sizes = _sizes(each)
+        rows.append({**_slopes(step, each), "by_size": {str(row["bytes"]): {
+            key: value for key, value in row.items() if key not in ("bytes", "why")} for row in sizes}})
         lines += _points(step, each)
-        shown.tables.append(_sizes(step, each))
+        shown.tables.append(table(f"By size: {step.title}", _SIZES, sizes))
     whole = {}
     for step, sums in runs.measured(WHOLE, tally):
         whole.setdefault(str(step.labels.get("state", "")), []).append(sums)
@@ -139,7 +141,7 @@ def _slopes(step, each: Measured):
             "met": met, "background_median_ns": each.median_ns, "background_ops": each.background_ops, "why": why}
 
 
-def _sizes(step, each: Measured):
+def _sizes(each: Measured):
     rows = []
     for size in np.unique(each.bytes).tolist():
         mine = each.bytes == size
@@ -150,7 +152,7 @@ def _sizes(step, each: Measured):
                      "added_max_ns": float(added.max()) if len(added) else None,
                      "took_ns": float(np.median(each.took_ns[mine])),
                      "why": {} if len(added) else dict.fromkeys(("added_ns", "added_max_ns"), "nothing met it")})
-    return table(f"By size: {step.title}", _SIZES, rows)
+    return rows
 
 
 def _points(step, each: Measured):

@@ -114,6 +114,14 @@ static void add_thread(struct drain *drain, const struct thread_record *record)
 	drain->threads[drain->thread_count++] = *record;
 }
 
+static void hand_over(struct drain *drain)
+{
+	drain->handed_over_ns = monotonic_ns();
+	drain->block->posted_ns = drain->handed_over_ns - drain->epoch_ns;
+	outbox_post_rows(drain->outbox, drain->block);
+	drain->block = outbox_take(drain->outbox);
+}
+
 void drain_add(struct drain *drain, const struct io_record *record, const struct io_file_record *file)
 {
 	row_append(drain->block, record, file, drain->epoch_ns);
@@ -121,22 +129,18 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 	if (record->complete_ns && record->complete_ns <= atomic_load_explicit(&drain->stopped_ns, memory_order_relaxed) &&
 	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER)
 		drain->seen[record->device].by_op[record->op]++;
-	if (drain->block->rows == ROWS_PER_BLOCK) {
-		outbox_post_rows(drain->outbox, drain->block);
-		drain->block = outbox_take(drain->outbox);
-		drain->handed_over_ns = monotonic_ns();
-	}
+	if (drain->block->rows == ROWS_PER_BLOCK)
+		hand_over(drain);
 }
 
 void drain_flush(struct drain *drain)
 {
 	flush_threads(drain);
 	flush_files(drain);
-	if (drain->block->rows) {
-		outbox_post_rows(drain->outbox, drain->block);
-		drain->block = outbox_take(drain->outbox);
-	}
-	drain->handed_over_ns = monotonic_ns();
+	if (drain->block->rows || drain->outbox->live)
+		hand_over(drain);
+	else
+		drain->handed_over_ns = monotonic_ns();
 }
 
 static int on_record(void *context, void *data, size_t size)

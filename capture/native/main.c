@@ -18,7 +18,7 @@
 static const char usage[] =
 	"usage: blkreel-capture --device MAJOR:MINOR ... --rows-fd N [--reserve-fd N] [--programs tp_btf|raw_tp]\n"
 	"                       [--ring-bytes N] [--files] [--own-pid N ...] [--own-cgroup DIRECTORY] [--own-only]\n"
-	"                       [--without-io-start] [--verbose]\n"
+	"                       [--without-io-start] [--live MILLISECONDS] [--verbose]\n"
 	"       blkreel-capture --probe [--programs tp_btf|raw_tp] [--verbose]\n";
 
 enum option_code {
@@ -32,6 +32,7 @@ enum option_code {
 	OWN_CGROUP,
 	OWN_ONLY,
 	WITHOUT_IO_START,
+	LIVE,
 	SYNTHETIC,
 	SYNTHETIC_COUNT,
 	PROBE,
@@ -49,6 +50,7 @@ static const struct option options_known[] = {
 	{ "own-cgroup", required_argument, NULL, OWN_CGROUP },
 	{ "own-only", no_argument, NULL, OWN_ONLY },
 	{ "without-io-start", no_argument, NULL, WITHOUT_IO_START },
+	{ "live", required_argument, NULL, LIVE },
 	/* Records of no I/O, so many a second, so many in all: for tests and measurements. */
 	{ "synthetic", required_argument, NULL, SYNTHETIC },
 	{ "synthetic-count", required_argument, NULL, SYNTHETIC_COUNT },
@@ -128,6 +130,9 @@ int main(int argc, char **argv)
 			break;
 		case WITHOUT_IO_START:
 			options.without_io_start = true;
+			break;
+		case LIVE:
+			options.live_ms = (uint32_t)strtoul(optarg, NULL, 10);
 			break;
 		case SYNTHETIC:
 			options.synthetic_per_second = strtoull(optarg, NULL, 10);

@@ -62,12 +62,23 @@ static uint64_t message_bytes(const struct message *message)
 	       (message->block ? block_rows_bytes(&row_layout, message->block->rows) : strlen(message->json));
 }
 
+static void watch_message(struct live *live, const struct message *message)
+{
+	if (message->block)
+		live_add(live, message->block);
+	else
+		live_keep_names(live, message->json);
+}
+
 static int write_message(struct outbox *outbox, const struct message *message)
 {
+	bool empty = message->block && !message->block->rows;
 	const void *columns[ROW_COLUMNS];
-	int err = outbox->error ? 0 : keep_reserve(outbox);
+	int err = outbox->error || empty ? 0 : keep_reserve(outbox);
 
-	if (err)
+	if (!err && outbox->live)
+		watch_message(outbox->live, message);
+	if (err || empty)
 		return err;
 	if (message->block) {
 		row_columns(message->block, columns);
@@ -158,11 +169,11 @@ static void *write_all(void *argument)
 	return NULL;
 }
 
-int outbox_open(struct outbox *outbox, int fd, int reserve_fd)
+int outbox_open(struct outbox *outbox, int fd, int reserve_fd, struct live *live)
 {
 	off_t at = lseek(fd, 0, SEEK_CUR);
 
-	*outbox = (struct outbox){ .fd = fd, .reserve_fd = reserve_fd };
+	*outbox = (struct outbox){ .fd = fd, .reserve_fd = reserve_fd, .live = live };
 	atomic_store(&outbox->whole_bytes, at < 0 ? 0 : at);
 	outbox->last = &outbox->first;
 	outbox->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -8,6 +8,7 @@
 #define BLKREEL_OUTBOX_H
 
 #include "blocks.h"
+#include "live.h"
 #include "rows.h"
 
 #include <pthread.h>
@@ -36,6 +37,7 @@ struct outbox {
 	uint64_t reserved_bytes;
 	int failed_fd; /* an eventfd: readable once a write failed */
 	int error; /* negative errno of that write */
+	struct live *live; /* what passes is counted there; NULL: nobody watches */
 	struct written written;
 	atomic_uint_least64_t whole_bytes; /* length of the file up to its last whole block */
 	pthread_t thread;
@@ -51,13 +53,14 @@ struct outbox {
 /*
  * Starts the writer, at the present position of fd. Half of what it
  * writes is kept free in reserve_fd, so that a full disk leaves room for the
- * trace: a row takes 69 bytes here and rarely more than 30 there. Returns 0 or
- * a negative errno.
+ * trace: a row takes 69 bytes here and rarely more than 30 there. live may be
+ * NULL. Returns 0 or a negative errno.
  */
-int outbox_open(struct outbox *outbox, int fd, int reserve_fd);
+int outbox_open(struct outbox *outbox, int fd, int reserve_fd, struct live *live);
 
 /* Takes an empty block; waits until one is free. */
 struct row_block *outbox_take(struct outbox *outbox);
+/* A block without rows is not written: it says that nothing came, to who watches. */
 void outbox_post_rows(struct outbox *outbox, struct row_block *block);
 
 /* Takes over the text, which was malloc'ed. */

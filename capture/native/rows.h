@@ -15,6 +15,7 @@
 /* Columns in the order of row_layout. */
 struct row_block {
 	uint32_t rows;
+	uint64_t posted_ns; /* what had completed by then is in this block or before it; since the start */
 	struct row_block *next;
 	int64_t submit_ns[ROWS_PER_BLOCK];
 	int64_t latency_ns[ROWS_PER_BLOCK];

@@ -98,7 +98,9 @@ static void wait_for_end(struct session *session, int signal_fd)
 		{ .fd = session->outbox.failed_fd, .events = POLLIN },
 		{ .fd = session->options->synthetic_per_second ? session->synthetic.done_fd : -1, .events = POLLIN },
 	};
+	uint64_t live_every_ns = session->options->live_ms * 1000000ull;
 	uint64_t next_ns = monotonic_ns() + PROGRESS_EVERY_MS * 1000000ull;
+	uint64_t live_next_ns = live_every_ns ? monotonic_ns() + live_every_ns : UINT64_MAX;
 
 	for (;;) {
 		uint64_t now_ns = monotonic_ns();
@@ -110,7 +112,13 @@ static void wait_for_end(struct session *session, int signal_fd)
 				return;
 			next_ns = now_ns + PROGRESS_EVERY_MS * 1000000ull;
 		}
-		if (poll(watched, 4, (int)((next_ns - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
+		if (now_ns >= live_next_ns) {
+			tell_live(session, true);
+			live_next_ns += live_every_ns;
+			if (live_next_ns <= now_ns)
+				live_next_ns = now_ns + live_every_ns;
+		}
+		if (poll(watched, 4, (int)(((next_ns < live_next_ns ? next_ns : live_next_ns) - now_ns) / 1000000) + 1) < 0 && errno != EINTR)
 			return;
 		if (watched[1].revents || watched[2].revents || watched[3].revents)
 			return;
@@ -286,15 +294,23 @@ int session_run(struct session_options *options)
 	if (err)
 		return fail(NULL, "cannot give up privileges: %s", strerror(-err)), 1;
 	rows_have_files(options->files);
+	if (options->live_ms) {
+		session.live = live_open();
+		if (!session.live)
+			return fail(NULL, "no memory"), 1;
+	}
 	err = block_write_layout(options->rows_fd, &row_layout);
 	if (!err)
-		err = outbox_open(&session.outbox, options->rows_fd, options->reserve_fd);
+		err = outbox_open(&session.outbox, options->rows_fd, options->reserve_fd, session.live);
 	if (err)
 		return fail("free some space, or name another output", "cannot write the rows: %s", strerror(-err)), 1;
 	failed = capture(&session, signal_fd);
 	outbox_close(&session.outbox);
-	if (!failed)
+	if (!failed) {
+		tell_live(&session, false);
 		tell_end(&session);
+	}
+	live_close(session.live);
 	programs_close(&session.programs);
 	ledger_close(&session.ledger);
 	return failed ? 1 : 0;

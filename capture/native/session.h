@@ -22,6 +22,7 @@ struct session_options {
 	size_t drive_count;
 	uint64_t synthetic_per_second; /* 0: none; see synthetic.h */
 	uint64_t synthetic_count;
+	uint32_t live_ms; /* how often to tell what the drives do; 0: never */
 	int rows_fd; /* the spool: layout, rows, notes and the end block */
 	int reserve_fd; /* -1: none; see outbox.h */
 };

@@ -2,14 +2,18 @@
 #include "telling.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#define ROOM_SPARE_BYTES 4096
 
 static uint64_t realtime_ns(void)
 {
@@ -87,6 +91,62 @@ void tell_progress(struct session *session)
 		written_bytes, newest_ns);
 	fclose(file);
 	say(json, true);
+}
+
+/* A write of so many bytes to stdout must not block: pages that are partly filled count as full. */
+static bool has_room(size_t bytes)
+{
+	int waiting = 0, room = fcntl(STDOUT_FILENO, F_GETPIPE_SZ);
+
+	if (room < 0 || ioctl(STDOUT_FILENO, FIONREAD, &waiting))
+		return true; /* not a pipe */
+	return bytes + 2 * (size_t)waiting + ROOM_SPARE_BYTES <= (size_t)room;
+}
+
+/* What was issued and has not completed; not known of drives without requests. */
+static void print_in_flight(const struct session *session, FILE *file)
+{
+	const struct session_options *options = session->options;
+	uint64_t counts[MAX_DEVICES] = { 0 };
+
+	for (size_t i = 0; i < session->programs.slot_count; i++) {
+		const volatile struct slot *slot = &session->programs.slots[i];
+
+		if (slot->state == SLOT_ISSUED && slot->device >= 0 && slot->device < MAX_DEVICES)
+			counts[slot->device]++;
+	}
+	fputs(", \"in_flight\": [", file);
+	for (size_t i = 0; i < options->drive_count; i++) {
+		if (options->drives[i].bio_based)
+			fprintf(file, "%snull", i ? ", " : "");
+		else
+			fprintf(file, "%s%" PRIu64, i ? ", " : "", counts[i]);
+	}
+	fputs("]", file);
+}
+
+void tell_live(struct session *session, bool may_wait)
+{
+	char *names = NULL, *members = NULL, *line;
+	size_t names_bytes, members_bytes;
+	FILE *names_file, *members_file;
+	bool passed;
+
+	if (!session->live || (may_wait && !has_room(live_bytes(session->live))))
+		return;
+	if (ledger_read(&session->ledger, session->programs.ledger_fd))
+		return;
+	names_file = open_memstream(&names, &names_bytes);
+	members_file = open_memstream(&members, &members_bytes);
+	passed = live_print(session->live, names_file, members_file, session->options->drive_count);
+	print_in_flight(session, members_file);
+	fclose(names_file);
+	fclose(members_file);
+	if (passed && asprintf(&line, "%s{\"note\": \"live\", \"lost\": %" PRIu64 ", %s}", names, ledger_lost(&session->ledger),
+			       members) >= 0)
+		say(line, false);
+	free(names);
+	free(members);
 }
 
 static uint64_t own_cpu_ns(void)

@@ -5,6 +5,7 @@
 
 #include "drain.h"
 #include "ledger.h"
+#include "live.h"
 #include "outbox.h"
 #include "programs.h"
 #include "session.h"
@@ -18,6 +19,7 @@ struct session {
 	struct outbox outbox;
 	struct drain drain;
 	struct ledger ledger;
+	struct live *live; /* NULL: nobody watches */
 	struct synthetic synthetic;
 	uint64_t epoch_ns;
 	uint64_t stopped_ns;
@@ -30,6 +32,13 @@ void tell_attached(struct session *session);
 
 /* How far it is; left out where the parent does not listen. */
 void tell_progress(struct session *session);
+
+/*
+ * What the drives did since this was told last; nothing where nobody watches.
+ * Where it may wait, it is left out while the parent does not listen, and told
+ * with what comes after it.
+ */
+void tell_live(struct session *session, bool may_wait);
 
 /* The totals: into the rows, where they make them complete, and to the parent. After outbox_close. */
 void tell_end(const struct session *session);

@@ -37,7 +37,7 @@ static void test_all_blocks_arrive_in_order(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1], -1));
+	assert(!outbox_open(&outbox, fds[1], -1, NULL));
 	assert(!pthread_create(&poster, NULL, post_blocks, &outbox));
 	for (int64_t i = 0; i < BLOCKS; i++) {
 		assert(!block_read_header(fds[0], &header));
@@ -58,7 +58,7 @@ static void test_a_reader_that_is_gone_is_an_error_and_no_deadlock(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1], -1));
+	assert(!outbox_open(&outbox, fds[1], -1, NULL));
 	close(fds[0]);
 	post_blocks(&outbox);
 	assert(outbox_close(&outbox) == -EPIPE);
@@ -76,7 +76,7 @@ static void test_a_full_disk_leaves_whole_blocks_and_room_behind_them(void)
 	int fd = mkstemp(path);
 
 	assert(fd >= 0 && !unlink(path));
-	assert(!outbox_open(&outbox, fd, -1));
+	assert(!outbox_open(&outbox, fd, -1, NULL));
 	assert(!setrlimit(RLIMIT_FSIZE, &limit));
 	post_blocks(&outbox);
 	assert(outbox_close(&outbox) == -EFBIG);

@@ -1,0 +1,63 @@
+"""The page of a comparison: each drive and pace in a table, then one section a pace."""
+
+from .. import columns
+from . import figures
+from .charts import section_exhibits
+from .facts import chosen, entries_of, filters_of, hues_of
+from .method import method_of
+from .model import Page, Section
+from .ranking import RANKINGS, ranked, ranking
+
+_SAID = 5  # drives of which a sentence is said: more are read in the table
+
+
+def page_of(document: dict, sections, highlight: str | None = None, catalogue=None) -> Page:
+    """document, sections: of analysis.document.comparison. highlight: label of the drive under test, or words that it
+    alone has. catalogue: analysis.catalogue.Catalogue. Raises UsageError for a highlight that is no drive.
+    """
+    shown = [section.shown for section in sections]
+    highlight = chosen(highlight, shown)
+    entries = entries_of(shown, _leads(shown), highlight, catalogue)
+    hues, order = hues_of(entries), [entry.key for entry in entries]
+    parts = [Section("figures", "Figures", (figures.headline(shown),))]
+    for index, section in enumerate(sections):
+        prefix = f"s{index}-" if len(sections) > 1 else ""
+        rankings = [ranking(prefix + id_, section.shown["entries"], name, higher, hues)
+                    for id_, name, higher in RANKINGS]
+        others = section_exhibits(section, prefix, order, catalogue, highlight)
+        parts.append(Section(f"s{index}", section.shown["title"],
+                             tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
+    return Page("compare", _title(order), _summary(shown), entries, tuple(parts), filters_of(entries),
+                tuple(document["notes"]), **method_of(document, shown))
+
+
+def _leads(sections):
+    """label -> rank by what the page leads with: the first ranking of the first section that has it."""
+    for section in sections:
+        for _, name, higher in RANKINGS:
+            rows = ranked(section["entries"], name, higher)
+            if rows:
+                all_ranked = all(row["rank"] for row in rows)
+                return {row["shown"]["label"]: row["rank"] if all_ranked else row["place"] + 1 for row in rows}
+    return {}
+
+
+def _title(labels):
+    labels = sorted(labels) if len(labels) > 3 else labels
+    return f"{' · '.join(labels[:3])}{f' and {len(labels) - 3} more' if len(labels) > 3 else ''}"
+
+
+def _summary(sections):
+    told = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
+            for section in sections]
+    programs = sections[0]["source"]["programs"]
+    words = f"{'; '.join(told)}."
+    if programs:
+        more = f" and {len(programs) - 4} more" if len(programs) > 4 else ""
+        words += f" The trace holds I/O of {', '.join(programs[:4])}{more}."
+    return words
+
+
+def _lead(section):
+    said = [f"{entry['label']} {sentence}" for entry in section["entries"] if (sentence := columns.sentence(entry))]
+    return (section["claim"], *(said if len(said) <= _SAID else ()))

@@ -1,0 +1,58 @@
+"""One number of a document by its name, unrounded: what the command beside each figure of a page prints."""
+
+import difflib
+import json
+
+from blkreel.traces.errors import BlkreelError, UsageError
+
+from .definitions import HEADLINE
+
+
+def printed(document: dict, key: str) -> str:
+    """The figure of a report under a dotted key (read.bursts.throughput_mb_s) or a name of the headline (wait_ns).
+
+    Raises UsageError for a key that there is not, BlkreelError for a figure that cannot be given.
+    """
+    figures = figures_of(document)
+    key = HEADLINE[key].key if key in HEADLINE else key
+    found = figures
+    for part in key.split("."):
+        if not isinstance(found, dict) or part not in found:
+            raise UsageError(f"there is no figure {key!r}", f"--figure takes {_near(figures, key)}")
+        found = found[part]
+    if isinstance(found, dict):
+        raise UsageError(f"{key!r} is several figures", f"--figure takes {key}.{', '.join(found)}")
+    if found is None:
+        raise BlkreelError(f"{key} cannot be given", _why(figures, key))
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def figures_of(document: dict) -> dict:
+    """The figures of a report of one run or trace, or of one test. A comparison has several sets."""
+    if "entry" in document:
+        return document["entry"]["figures"]
+    if "figures" in document:
+        return document["figures"]
+    raise UsageError("--figure is of one run, trace or test", "blkreel report RUN --figure KEY")
+
+
+def keys(figures: dict, before: str = "") -> list[str]:
+    found = []
+    for name, value in figures.items():
+        found += keys(value, f"{before}{name}.") if isinstance(value, dict) else [f"{before}{name}"]
+    return found
+
+
+def _near(figures, key):
+    known = keys(figures)
+    near = difflib.get_close_matches(key, known, 3, 0.5)
+    return f"for example {', '.join(near or known[:5])}; all of them: blkreel report … --json"
+
+
+def _why(figures, key):
+    *above, name = key.split(".")
+    for part in above:
+        figures = figures[part]
+    if name.removesuffix("_ns") in figures.get("too_small", ()):
+        return f"n too small (n={figures['n']:,})"
+    return "nothing of this kind happened, or too little of it"

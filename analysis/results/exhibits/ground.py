@@ -1,0 +1,135 @@
+"""What every kind of report stands on: its drives and states, and the exhibits that all of them have."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...exhibits.model import Exhibit, Table
+from ...verdict import ENOUGH_RUNS
+from .dots import dots
+from .drawing import Apart, Axis
+from .scatter import scatter
+from .subjects import Subject
+from .tables import Figure, Place, figure_table, plain
+
+MB_S = Axis("throughput", "MB/s", "auto")
+POWER = [Figure("average_w", "Power", "number", "W", "joules / time in which it was active"),
+         Figure("mb_per_j", "Efficiency", "number", "MB/J", "bytes read and written / joules, the same as MB/s/W",
+                "higher")]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """subjects: the drives of the page, in order."""
+
+    subjects: tuple[Subject, ...]
+
+    @property
+    def several(self) -> bool:
+        return len(self.subjects) > 1
+
+    def apart(self, lines=()) -> Apart:
+        return Apart(tuple(subject.key for subject in self.subjects),
+                     {subject.key: subject.name for subject in self.subjects}, tuple(lines))
+
+    def states(self) -> list[str]:
+        """Of all drives, in the order in which they were measured."""
+        return list(dict.fromkeys(state for subject in self.subjects for state in subject.states()))
+
+    def named(self, id_: str, state: str) -> str:
+        """An exhibit's id: with the state where there are several."""
+        return f"{id_}-{slug(state)}" if len(self.states()) > 1 and state else id_
+
+    def titled(self, title: str, state: str) -> str:
+        return f"{title}, state {state}" if state and len(self.states()) > 1 else title
+
+    def places(self, *base, labels: dict | None = None) -> list[Place]:
+        """A row for each drive that has anything there."""
+        return [Place(subject, base, labels or {}) for subject in self.subjects if subject.holds(*base)]
+
+    def repetitions_note(self, values) -> list[str]:
+        """values: of the figure, for each drive."""
+        known = [value for value in values if value.value is not None]
+        if not known:
+            return []
+        several = any(value.n > 1 for value in known)
+        if all(value.low is not None for value in known):
+            return ["The whisker is the 95 % t interval on the logarithm, over repetitions."]
+        if any(value.low is not None for value in known):
+            return [f"Thick whiskers are 95 % intervals; with fewer than {ENOUGH_RUNS} repetitions there is none, and a "
+                    "thin line is the range of those there are."]
+        return [f"With fewer than {ENOUGH_RUNS} repetitions there is no interval: the order is what was seen once, not "
+                "yet a finding." + (" The thin line is the range of the repetitions." if several else "")]
+
+    def without(self, found: set[str], what: str) -> list[str]:
+        """A note that names the drives without this."""
+        gone = [subject.key for subject in self.subjects if subject.key not in found]
+        return [f"Without {what}: {', '.join(gone)}."] if gone and found else []
+
+
+def slug(words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", str(words).lower()).strip("-") or "all"
+
+
+def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple], table: Table, *, better: str,
+            form: str, unit: str = "", lead: int = 0, leads: Callable | None = None, told: Callable | None = None,
+            text: str = "", notes: tuple = ()) -> Exhibit | None:
+    """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
+    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at the right; the values where there is none.
+
+    None where no drive has any of it, and there is no reason to tell either.
+    """
+    rows, orders, found = [], {}, set()
+    for subject in ground.subjects:
+        values = [subject.value(*(path(subject) if callable(path) else path)) for _, path in parts]
+        known = [(name, value) for (name, _), value in zip(parts, values, strict=True) if value.value is not None]
+        if not known:
+            continue
+        found.add(subject.key)
+        orders[subject.key] = subject.value(*leads(subject)) if leads else values[lead]
+        words = told(subject) if told else " · ".join(plain(value.value, form, unit) for _, value in known)
+        for name, value in known:
+            rows.append({"entry": subject.key, "part": name, "value": value.value, "told": words, **value.whisker,
+                         "span": "" if value.n < 2 else f"n={value.n}"})
+    order = sorted(orders, key=lambda key: (orders[key].value is None, (orders[key].value or 0) *
+                                            (-1 if better == "higher" else 1)))
+    for row in rows:
+        row["order"] = order.index(row["entry"])
+    rows.sort(key=lambda row: row["order"])
+    names = tuple(name for name, _ in parts if any(row["part"] == name for row in rows))
+    spec = dots(f"{title}, by drive; {better} is better" if better else f"{title}, by drive", rows, ground.apart(),
+                axis, names or ("",))
+    if spec is None and not any(row.why for row in table.rows):
+        return None
+    said = [*notes, *(ground.repetitions_note(orders.values()) if ground.several else ()),
+            *ground.without(found, "this figure")]
+    return Exhibit(id_, title, table, spec, better, text, tuple(said))
+
+
+def efficiency(ground: Ground, id_: str, title: str, points: list[tuple], *, text: str = "") -> Exhibit | None:
+    """MB/J against MB/s. points: (line, base, key of the rate); power stands beside the rate."""
+    rows, places, lines = [], [], list(dict.fromkeys(line for line, _, _ in points))
+    rate_key = points[0][2] if points else "mb_s"
+    for subject in ground.subjects:
+        for line, base, key in points:
+            rate, worth = subject.value(*base, key), subject.value(*base, "mb_per_j")
+            if rate.value is not None and worth.value is not None:
+                rows.append({"entry": subject.key, "line": line, "x": rate.value, "y": worth.value})
+                places.append(Place(subject, base, {"of": line}))
+    if not rows:
+        return None
+    figures = [Figure(rate_key, "Throughput", "rate", "", "bytes / time", "higher"), *reversed(POWER)]
+    table = plain_table(title, places, figures)
+    spec = scatter(f"{title}: megabytes a joule against megabytes a second", rows, ground.apart(lines), MB_S,
+                   Axis("efficiency", "MB/J", "auto"))
+    return Exhibit(id_, title, table, spec, "higher",
+                   text or "To the right is faster, further up takes less energy for the same bytes.",
+                   tuple(ground.without({row["entry"] for row in rows}, "power")))
+
+
+def plain_table(caption: str, places: list[Place], figures: list[Figure]) -> Table:
+    """Of places that lie anywhere: the row's label `of` says where, and its key stands in a column of its own."""
+    from ...exhibits.model import Column
+    keyed = [Place(place.subject, place.base, {**place.labels, "key": ".".join(map(str, place.base))}, place.group)
+             for place in places]
+    return figure_table(caption, keyed, figures, ("{key}",), (Column("of", "Of"), Column("key", "Figures below")))

@@ -1,0 +1,22 @@
+// What the page holds, and short words for finding things on it.
+
+export const data = JSON.parse(document.getElementById("data").textContent);
+export const entries = new Map(data.entries.map((entry) => [entry.key, entry]));
+
+export const one = (selector, root = document) => root.querySelector(selector);
+export const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+export function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// Tells everybody, those who cannot see the page as well.
+export function say(text) {
+  const place = one("#said");
+  place.textContent = text;
+  place.classList.add("fresh");
+  clearTimeout(say.waiting);
+  say.waiting = setTimeout(() => place.classList.remove("fresh"), 4000);
+}

@@ -1,0 +1,45 @@
+"""A web server of one directory that sends ranges, as object storages do, and notes what was asked of it."""
+
+import re
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        path = Path(self.directory) / self.path.lstrip("/").partition("?")[0]
+        if not wanted or not self.server.sends_ranges or not path.is_file():
+            super().do_GET()
+            return
+        content = path.read_bytes()
+        begin, end = int(wanted[1]), min(int(wanted[2]) + 1, len(content))
+        self.server.ranges.append((self.path, begin, end))
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        self.wfile.write(content[begin:end])
+
+    def log_message(self, *_):
+        """Nobody reads it."""
+
+
+@contextmanager
+def serving(directory, sends_ranges=True):
+    """Gives the server: `url`, and `ranges`, the (path, begin, end) that were sent."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=directory)) as server:
+        server.ranges, server.sends_ranges = [], sends_ranges
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
