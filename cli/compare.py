@@ -1,7 +1,5 @@
 """`blkreel compare`: many runs side by side."""
 
-from pathlib import Path
-
 import click
 
 from blkreel.analysis import present, table
@@ -9,13 +7,15 @@ from blkreel.analysis.results import is_test
 from blkreel.cli import test_shown
 from blkreel.cli.pages import page_options, reading, result
 from blkreel.cli.progress import progress
+from blkreel.cli.scale_options import TRACE, scale_options
 from blkreel.traces.errors import UsageError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=TRACE)
 @page_options
-def command(runs, output, figure, gap_ns, force, as_json, view):
+@scale_options
+def command(runs, output, figure, gap_ns, force, as_json, view, way):
     """Show runs or traces side by side as a page and a table, each drive and pace apart.
 
     RUNS are directories made by `blkreel replay -o`, or traces. Runs of one drive, state and pace count as
@@ -42,6 +42,6 @@ def command(runs, output, figure, gap_ns, force, as_json, view):
                     order[path] + done / max(1, total), f"{path}: {done} of {total} steps"))
         result(document, test_shown.show, output, as_json, view, figure)
         return
-    with reading(runs) as on_rows:
-        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)
+    with reading() as on_rows:
+        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view, way=way)
     result(document, table.show_comparison, output, as_json, view, figure)
