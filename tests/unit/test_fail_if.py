@@ -154,7 +154,6 @@ def test_exit_codes(blkreel, runs, tmp_path):
     assert code == 4
     assert "met: read_p50 > +10%  [new against old]" in stderr and "not met: wait_time > +500%" in stderr
     assert "n=3: fewer than 6 runs, the value alone decided" in stderr and "Wait" in stdout
-    assert run("--fail-if", "read_p50 > +90%")[0] == 0
     assert run("--fail-if", "read_p50 > +10%", "--base", "new")[0] == 0
     code, stdout, _ = run("--fail-if", "read_p50 > +10%", "--json")
     (outcome,) = json.loads(stdout)["fail_if"]
@@ -165,7 +164,7 @@ def test_exit_codes(blkreel, runs, tmp_path):
     code, _, stderr = run("--fail-if", "read_p50 > +10%", names=("old",))
     assert code == 3 and "nothing to compare with the base" in stderr
     code, _, stderr = run("--fail-if", "read.latency.p99_9 > +10%")
-    assert code in (0, 3, 4) and stderr.count("\n") == 1
+    assert code == 3 and "p99_9_ns of old is not known: n too small" in stderr
 
     for arguments, says in ((["--fail-if", "wait_tme > +10%"], "did you mean wait_time"),
                             (["--fail-if", "wait_time"], "is no condition"),
@@ -175,7 +174,7 @@ def test_exit_codes(blkreel, runs, tmp_path):
         assert code == 2 and says in stderr and stdout == ""
 
     trace = write_trace(tmp_path / "t.parquet", 3)
-    done = blkreel("compare", trace, "--fail-if", "read_p99 > 100s", check=False)
+    done = blkreel("compare", trace, "--fail-if", "read_p50 > 100s", check=False)
     assert done.returncode == 0 and "not met" in done.stderr
 
 
