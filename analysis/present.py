@@ -7,6 +7,7 @@ from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
 from .measure import measure
+from .once_more import read_again
 from .results import exhibits as test_exhibits
 from .results import results_of
 from .results.compared import compared
@@ -25,6 +26,8 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     document.refuse_repeated(paths)
     measured = [_measure(path, gap_ns, on_rows) for path in paths]
     shown, sections = document.comparison(measured)
+    if view.wanted(output):
+        read_again(sections)
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
@@ -35,6 +38,8 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
     view = view or export.View()
     view.check(output, force)
     shown, section = document.report(_measure(path, gap_ns, on_rows))
+    if view.wanted(output):
+        read_again([section])
     view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 

@@ -136,7 +136,7 @@ def test_a_tenth_slower_is_found():
     """With six runs of 3 % spread each: the wait, of which that is the truth."""
     found = [trial(seed, [1, 1.1], 6) for seed in range(30)]
     ranks = [[entry["headline"]["read_service_ns"]["rank"] for entry in section["entries"]] for section in found]
-    assert ranks.count([1, 2]) >= 28 and [2, 1] not in ranks
+    assert ranks.count([1, 2]) >= 25 and [2, 1] not in ranks
     ten = [trial(seed, [1, 1.1], 10) for seed in range(20)]
     assert all(section["entries"][1]["headline"]["read_service_ns"]["rank"] == 2 for section in ten)
 
