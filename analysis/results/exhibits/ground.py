@@ -47,6 +47,15 @@ class Ground:
         """A row for each drive that has anything there."""
         return [Place(subject, base, labels or {}) for subject in self.subjects if subject.holds(*base)]
 
+    def between(self, *ends: tuple) -> list[dict]:
+        """Rows of a slope chart, from one figure to the next: of the drives that have all of them."""
+        rows = []
+        for subject in self.subjects:
+            values = [subject.value(*path).value for path in ends]
+            if None not in values:
+                rows += [{"entry": subject.key, "x": index, "y": value} for index, value in enumerate(values)]
+        return rows
+
     def repetitions_note(self, values) -> list[str]:
         """values: of the figure, for each drive."""
         known = [value for value in values if value.value is not None]
@@ -56,8 +65,8 @@ class Ground:
         if all(value.low is not None for value in known):
             return ["The whisker is the 95 % t interval on the logarithm, over repetitions."]
         if any(value.low is not None for value in known):
-            return [f"Thick whiskers are 95 % intervals; with fewer than {ENOUGH_RUNS} repetitions there is none, and a "
-                    "thin line is the range of those there are."]
+            return [f"Thick whiskers are 95 % intervals; with fewer than {ENOUGH_RUNS} repetitions there is none, and "
+                    "a thin line is the range of those there are."]
         return [f"With fewer than {ENOUGH_RUNS} repetitions there is no interval: the order is what was seen once, not "
                 "yet a finding." + (" The thin line is the range of the repetitions." if several else "")]
 
@@ -75,7 +84,8 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
             form: str, unit: str = "", lead: int = 0, leads: Callable | None = None, told: Callable | None = None,
             text: str = "", notes: tuple = ()) -> Exhibit | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
-    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at the right; the values where there is none.
+    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at
+    the right; the values where there is none.
 
     None where no drive has any of it, and there is no reason to tell either.
     """
@@ -97,9 +107,10 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
         row["order"] = order.index(row["entry"])
     rows.sort(key=lambda row: row["order"])
     names = tuple(name for name, _ in parts if any(row["part"] == name for row in rows))
-    spec = dots(f"{title}, by drive; {better} is better" if better else f"{title}, by drive", rows, ground.apart(),
-                axis, names or ("",))
-    if spec is None and not any(row.why for row in table.rows):
+    spec = None
+    if ground.several or len(names) > 1:  # a single dot says no more than its figure
+        spec = dots(f"{title}, by drive; {better} is better", rows, ground.apart(), axis, names or ("",))
+    if not rows and not any(row.why for row in table.rows):
         return None
     said = [*notes, *(ground.repetitions_note(orders.values()) if ground.several else ()),
             *ground.without(found, "this figure")]

@@ -43,8 +43,7 @@ def _full_empty(ground):
                                for full, pair in test["figures"].get("full_over_empty", {}).items()))
     for full, empty in pairs:
         ends = [("states", empty, "mean", "mb_s"), ("states", full, "mean", "mb_s")]
-        rows = [{"entry": subject.key, "x": index, "y": value} for subject in ground.subjects
-                for index, path in enumerate(ends) if (value := subject.value(*path).value) is not None]
+        rows = ground.between(*ends)
         base = ("full_over_empty", full)
         table = figure_table(f"Throughput, {full} / {empty}", ground.places(*base), [
             Figure("mean", "Full / empty", "number", "", "mean of the mixes, full / nearly empty", "higher"),
