@@ -46,7 +46,7 @@ def _mixes(test):
 
 
 def _consistency(test):
-    per_second = np.where(np.arange(120) % 20 == 5, 40, 100)
+    per_second = np.where(np.arange(120) % 10 == 5, 40, 100)
     submit = np.concatenate([second * SECOND + np.arange(count) * (SECOND // count)
                              for second, count in enumerate(per_second)])
     for state in ("full", "full+op25"):

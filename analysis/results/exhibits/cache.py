@@ -21,7 +21,7 @@ _FIGURES = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "fast_bytes").value if states else None, True
+    return subject.value("states", states[0], "fast_bytes") if states else None, True
 
 
 def sections(ground: Ground):

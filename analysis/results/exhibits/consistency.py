@@ -26,7 +26,7 @@ _WHOLE = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "downside_score").value if states else None, True
+    return subject.value("states", states[0], "downside_score") if states else None, True
 
 
 def sections(ground: Ground):

@@ -25,7 +25,7 @@ _SWEEP = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "best_mb_s").value if states else None, True
+    return subject.value("states", states[0], "best_mb_s") if states else None, True
 
 
 def sections(ground: Ground):

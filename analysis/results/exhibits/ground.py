@@ -4,15 +4,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...exhibits.model import Exhibit, Table
+from ...exhibits.model import Column, Exhibit, Table
+from ...ranking import pairs, ranked
 from ...verdict import ENOUGH_RUNS
 from .dots import dots
 from .drawing import Apart, Axis
 from .scatter import scatter
-from .subjects import Subject
+from .subjects import Subject, Value
 from .tables import Figure, Place, figure_table, plain
 
 MB_S = Axis("throughput", "MB/s", "auto")
+TIED = "Drives on one shade share a rank: the interval of their ratio holds 1, or they are under 2 % apart."
 POWER = [Figure("average_w", "Power", "number", "W", "joules / time in which it was active"),
          Figure("mb_per_j", "Efficiency", "number", "MB/J", "bytes read and written / joules, the same as MB/s/W",
                 "higher")]
@@ -76,6 +78,18 @@ class Ground:
         return [f"Without {what}: {', '.join(gone)}."] if gone and found else []
 
 
+def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
+    """key -> rank, from 1, of the drives that have a value. Where each was repeated often enough, drives that nothing
+    tells apart share one (analysis.ranking); otherwise the order is what was seen, and only equal figures do."""
+    known = {key: value for key, value in values.items() if value.value is not None}
+    if len(known) > 1 and all(value.low is not None for value in known.values()):
+        runs = {key: list(value.each) for key, value in known.items()}
+        differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
+        return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
+    return {key: 1 + sum(other.value > value.value if higher else other.value < value.value
+                         for other in known.values()) for key, value in known.items()}
+
+
 def slug(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", str(words).lower()).strip("-") or "all"
 
@@ -101,10 +115,12 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
         for name, value in known:
             rows.append({"entry": subject.key, "part": name, "value": value.value, "told": words, **value.whisker,
                          "span": "" if value.n < 2 else f"n={value.n}"})
-    order = sorted(orders, key=lambda key: (orders[key].value is None, (orders[key].value or 0) *
-                                            (-1 if better == "higher" else 1)))
+    ranks = ranks_of(orders, better == "higher")
+    sign = -1 if better == "higher" else 1
+    order = sorted(orders, key=lambda key: (ranks.get(key, len(orders) + 1), sign * (orders[key].value or 0)))
+    sure = [rank for rank in ranks.values() if all(value.low is not None for value in orders.values())]
     for row in rows:
-        row["order"] = order.index(row["entry"])
+        row |= {"order": order.index(row["entry"]), "rank": ranks[row["entry"]] if sure else None}
     rows.sort(key=lambda row: row["order"])
     names = tuple(name for name, _ in parts if any(row["part"] == name for row in rows))
     spec = None
@@ -112,7 +128,8 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
         spec = dots(f"{title}, by drive; {better} is better", rows, ground.apart(), axis, names or ("",))
     if not rows and not any(row.why for row in table.rows):
         return None
-    said = [*notes, *(ground.repetitions_note(orders.values()) if ground.several else ()),
+    said = [*notes, *([TIED] if len(set(sure)) < len(sure) and spec else []),
+            *(ground.repetitions_note(orders.values()) if ground.several else ()),
             *ground.without(found, "this figure")]
     return Exhibit(id_, title, table, spec, better, text, tuple(said))
 
@@ -140,7 +157,6 @@ def efficiency(ground: Ground, id_: str, title: str, points: list[tuple], *, tex
 
 def plain_table(caption: str, places: list[Place], figures: list[Figure]) -> Table:
     """Of places that lie anywhere: the row's label `of` says where, and its key stands in a column of its own."""
-    from ...exhibits.model import Column
     keyed = [Place(place.subject, place.base, {**place.labels, "key": ".".join(map(str, place.base))}, place.group)
              for place in places]
     return figure_table(caption, keyed, figures, ("{key}",), (Column("of", "Of"), Column("key", "Figures below")))

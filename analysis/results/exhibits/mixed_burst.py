@@ -15,8 +15,8 @@ _WAIT = "Σ over the read bursts of max(complete) − min(submit)"
 
 
 def lead(subject: Subject) -> tuple:
-    """(what the page ranks by, whether higher is better)."""
-    return subject.value("states", subject.states()[0], MIXED, "wait_ns").value if subject.states() else None, False
+    """(the figure that the page ranks by, None where there is none; whether higher is better)."""
+    return subject.value("states", subject.states()[0], MIXED, "wait_ns") if subject.states() else None, False
 
 
 def sections(ground: Ground):

@@ -13,7 +13,7 @@ _RATE = Figure("mb_s", "Throughput", "rate", "", "bytes read and written / max(c
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[-1], "mean", "mb_s").value if states else None, True
+    return subject.value("states", states[-1], "mean", "mb_s") if states else None, True
 
 
 def sections(ground: Ground):

@@ -23,7 +23,7 @@ _WORTH = [POWER[0], Figure("kiops_per_w", "kIOPS/W", "number", "", "thousands of
 def lead(subject: Subject) -> tuple:
     for state in subject.states():
         for index in subject.keys("states", state, "qd1"):
-            return subject.value("states", state, "qd1", index, "kiops").value, True
+            return subject.value("states", state, "qd1", index, "kiops"), True
     return None, True
 
 

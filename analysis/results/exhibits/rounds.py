@@ -9,7 +9,7 @@ from .tables import Figure, Place, figure_table
 
 
 def lead(subject: Subject) -> tuple:
-    return next((subject.value("of", of, "steady_mb_s").value for of in subject.keys("of")), None), True
+    return next((subject.value("of", of, "steady_mb_s") for of in subject.keys("of")), None), True
 
 
 def sections(ground: Ground):

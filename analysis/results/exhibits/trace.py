@@ -17,7 +17,7 @@ _RATES = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[-1], "data_rate_mb_s").value if states else None, True
+    return subject.value("states", states[-1], "data_rate_mb_s") if states else None, True
 
 
 def sections(ground: Ground):

@@ -13,7 +13,7 @@ _EXTENT = Axis("discarded extent", "block", "log2")
 
 
 def lead(subject: Subject) -> tuple:
-    return next((subject.value("extents", run, "added_s_per_gb").value for run in subject.keys("extents")), None), False
+    return next((subject.value("extents", run, "added_s_per_gb") for run in subject.keys("extents")), None), False
 
 
 def sections(ground: Ground):
