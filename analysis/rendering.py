@@ -92,6 +92,12 @@ def kin(page: model.Page, entry: model.Entry) -> list[str]:
             if other.key != entry.key and named & {other.key, other.facts.get("model")}]
 
 
+def section_ids(page: model.Page) -> list[str]:
+    """Ids of the sections' headings; one that an exhibit has already is set apart."""
+    taken = {exhibit.id for section in page.sections for exhibit in section.exhibits} | {"drives", "method", "main"}
+    return [f"{section.id}-section" if section.id in taken else section.id for section in page.sections]
+
+
 def render(page: model.Page) -> str:
     explained = Explained()
     table = drives(page) if len(page.entries) > 1 else None
@@ -106,11 +112,11 @@ def render(page: model.Page) -> str:
     }
     levels = [entry.verdict["level"] for entry in page.entries]
     return _environment().get_template("document.html.j2").render(
-        page=page, drives=table, explained=explained, levels=LEVELS, version=blkreel.__version__,
-        verdicts=[(level, levels.count(level)) for level in LEVELS if level in levels],
-        shared_reasons=shared_reasons(page), tokens=_tokens, marked=data["highlight"],
-        styles=_joined_styles(), program=joined_program(),
-        library=_library(), data=_script_json(data), long_table=LONG_TABLE)
+        page=page, sections=list(zip(section_ids(page), page.sections, strict=True)), drives=table,
+        explained=explained, levels=LEVELS, version=blkreel.__version__, shared_reasons=shared_reasons(page),
+        verdicts=[(level, levels.count(level)) for level in LEVELS if level in levels], tokens=_tokens,
+        marked=data["highlight"], styles=_joined_styles(), program=joined_program(), library=_library(),
+        data=_script_json(data), long_table=LONG_TABLE)
 
 
 def shared_reasons(page: model.Page) -> list[dict]:
