@@ -6,7 +6,7 @@ It must never slow or end what it shows: whatever goes wrong in here ends the vi
 import sys
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -24,7 +24,7 @@ HISTORY = 48  # intervals in a sparkline
 _REFRESH_EVERY_S = 0.5
 _PROCESSES_SHOWN = 12
 _BLOCKS, _ASCII = "▁▂▃▄▅▆▇█", "_.-=+*%#"
-_WIDE, _MEDIUM = 110, 84  # columns of a terminal below which something is left out
+_WIDE, _MEDIUM, _NARROW = 110, 84, 70  # columns of a terminal below which something is left out
 
 
 def figures(interval: Interval, drive: int | None = None) -> dict:
@@ -136,9 +136,8 @@ class Picture:
         interval, width = self._interval, self.console.width
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2 if width >= _WIDE else 1, 0, 0))
         table.add_column("drive", no_wrap=True, overflow="ellipsis", max_width=24)
-        for name in ("read MB/s", "write MB/s", "IOPS", "depth"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for name in (("in flight",) if width >= _MEDIUM else ()) + ("mean", "p50", "p99"):
+        times = ("mean", "p50", "p99") if width >= _NARROW else ("mean", "p99")
+        for name in (*_rates(width), "IOPS", "depth", *(["in flight"] if width >= _MEDIUM else []), *times):
             table.add_column(name, justify="right", no_wrap=True)
         if width >= _WIDE:
             table.add_column("MB/s so far", no_wrap=True)
@@ -149,7 +148,7 @@ class Picture:
                      f"{shown['depth']:.1f}"]
             if width >= _MEDIUM:
                 cells.append("?" if shown["in_flight"] is None else format_count(shown["in_flight"]))
-            cells += [_time(shown[name]) for name in ("mean_ns", "p50_ns", "p99_ns")]
+            cells += [_time(shown[f"{name}_ns"]) for name in times]
             if width >= _WIDE:
                 cells.append(self._spark(name, 24))
             table.add_row(*cells)
@@ -159,7 +158,7 @@ class Picture:
         table = Table(box=None, pad_edge=False, header_style="bold",
                       padding=(0, 2 if self.console.width >= _WIDE else 1, 0, 0))
         table.add_column("process", no_wrap=True, overflow="ellipsis", max_width=24)
-        for name in ("pid", "read MB/s", "write MB/s", "IOPS", "depth", "mean"):
+        for name in ("pid", *_rates(self.console.width), "IOPS", "depth", "mean"):
             table.add_column(name, justify="right", no_wrap=True)
         entries = sorted(processes(self._interval, self._names), key=self.sort, reverse=True)
         for entry in entries[:_PROCESSES_SHOWN]:
@@ -174,7 +173,8 @@ class Picture:
         last = {name: values[-1] for name, values in self._history.items()}
         for name, words in (("throughput", f"{_number(last['throughput'])} MB/s"), ("depth", f"{last['depth']:.1f}"),
                             ("latency", f"{_time(last['latency'] or None)} mean")):
-            lines.append(Text(f"{name:<11}{self._spark(name, HISTORY)} {words}", no_wrap=True, overflow="crop"))
+            room = max(0, min(HISTORY, self.console.width - 27))
+            lines.append(Text(f"{name:<11}{words:<14} {self._spark(name, room)}", no_wrap=True, overflow="crop"))
         if interval.lateness is not None and interval.lateness.any():
             lines.append(Text(f"{'lateness':<11}p99 {_time(percentile_ns(interval.lateness, 99, 100))}, "
                               f"at most {_time(interval.latest_ns)} in the last interval"))
@@ -183,7 +183,11 @@ class Picture:
 
     def _spark(self, name, width):
         ascii_only = self.console.options.ascii_only
-        return sparkline(list(self._history.get(name, ()))[-width:], ascii_only).ljust(width)
+        return sparkline(list(self._history.get(name, ()))[-width:] if width else [], ascii_only).ljust(width)
+
+
+def _rates(width):
+    return ("read MB/s", "write MB/s") if width >= _NARROW else ("rd MB/s", "wr MB/s")
 
 
 def _number(value):
@@ -239,6 +243,8 @@ class LiveTask:
             self._live.refresh()
 
     def __rich__(self):
+        if self._lines:
+            return Text()  # what could not be drawn is not drawn once more when it ends
         headline = Text(self._headline(), style="bold", no_wrap=True, overflow="ellipsis")
         return Group(headline, Text(), self._picture) if self._picture.has_some else headline
 
@@ -258,23 +264,21 @@ class LiveTask:
             act()
         except Exception as error:  # noqa: BLE001 - whatever it is: what is shown goes on
             self._lines = line_task(self.step, self.total)
-            try:
-                self._live.stop()
+            self._stop()
+            with suppress(OSError, ValueError):  # the terminal may be gone
                 print(f"blkreel: the live view has ended ({type(error).__name__}: {error}); {self.step} goes on",
                       file=sys.stderr)
-            except Exception:  # noqa: BLE001 - the terminal may be gone
-                pass
+
+    def _stop(self):
+        with suppress(Exception):
+            self._live.stop()
 
     def __enter__(self):
         self._safely(lambda: self._live.start(refresh=True))
         return self
 
     def __exit__(self, *reason):
-        # An interruption while it draws must leave the terminal as it was.
-        try:
-            self._live.stop()
-        except Exception:  # noqa: BLE001
-            pass
+        self._stop()
 
 
 def _clock(seconds):

@@ -1,0 +1,237 @@
+"""The live view against independent counts, and as a person has it: on a terminal, until it is ended."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from terminal import Terminal
+from waiting import wait_until
+
+from blkreel.capture.session import CaptureOptions, run_capture
+from blkreel.traces.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def on_terminal(blkreel):
+    """on_terminal("top", drive) runs the command on a terminal."""
+    running = []
+
+    def run(*words, **options):
+        terminal = Terminal([blkreel.command, *words], env=blkreel.environment, **options)
+        running.append(terminal)
+        return terminal
+
+    yield run
+    for terminal in running:
+        terminal.close()
+
+
+@pytest.fixture
+def busy(loop_drive, program):
+    """A drive that fio reads from, at depth 4, until the test ends."""
+    drive = loop_drive(64 << 20)
+    reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
+                               "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=4000", "--time_based",
+                               "--runtime=600"], stdout=subprocess.DEVNULL)
+    yield drive
+    reader.kill()
+    reader.wait()
+
+
+def reads_and_writes(drive):
+    fields = Path(f"/sys/block/{Path(drive).name}/stat").read_text().split()
+    return [int(fields[at]) for at in (0, 4)] + [int(fields[at]) * 512 for at in (2, 6)]
+
+
+def test_all_intervals_together_are_what_fio_did(blkreel, loop_drive, program):
+    """Counts against fio's own and the kernel's; mean latency and depth against fio's, which see more of the way."""
+    drive = loop_drive(128 << 20)
+    before = reads_and_writes(drive)
+    top = subprocess.Popen([blkreel.command, "top", drive, "--interval", "200ms", "--json"], stdout=subprocess.PIPE,
+                           text=True, env=blkreel.environment)
+    first = top.stdout.readline()
+    result = subprocess.run([program("fio"), "--name=mixed", f"--filename={drive}", "--direct=1", "--rw=randrw",
+                             "--rwmixread=70", "--bs=4k", "--ioengine=io_uring", "--iodepth=16", "--number_ios=40000",
+                             "--size=100%", "--output-format=json"], capture_output=True, text=True, check=True)
+    time.sleep(0.5)
+    top.send_signal(signal.SIGTERM)
+    rest, _ = top.communicate(timeout=60)
+    assert top.returncode == 0
+    lines = [json.loads(line) for line in [first, *rest.splitlines()]]
+    job = json.loads(result.stdout)["jobs"][0]
+    drives = [line["drives"][0] for line in lines]
+    assert {entry["path"] for entry in drives} == {drive}
+    seen = [sum(entry[name] for entry in drives)
+            for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")]
+    done = [job["read"]["total_ios"], job["write"]["total_ios"], job["read"]["io_bytes"], job["write"]["io_bytes"]]
+    assert done == [now - then for now, then in zip(reads_and_writes(drive), before, strict=True)]
+    # A busy machine keeps some completions from BPF: these are counted, without a latency.
+    unseen = sum(entry["unseen_ops"] for entry in drives)
+    assert unseen <= 0.03 * sum(done[:2])
+    assert sum(seen[:2]) + unseen == sum(done[:2]) and sum(seen[2:]) + 4096 * unseen == sum(done[2:])
+    assert all(mine <= theirs for mine, theirs in zip(seen, done, strict=True))
+    assert lines[-1]["lost"] == 0
+    # One interval begins where the one before it ended, and rates are counts over that time.
+    assert [line["begin_ns"] for line in lines[1:]] == [line["end_ns"] for line in lines[:-1]]
+    for line, entry in zip(lines, drives, strict=True):
+        seconds = (line["end_ns"] - line["begin_ns"]) / 1e9
+        assert entry["read_mb_s"] == pytest.approx(entry["read_bytes"] / 1e6 / seconds)
+        assert entry["iops"] == pytest.approx(entry["ops"] / seconds)
+    full = max(drives, key=lambda entry: entry["ops"])
+    assert 0 < full["p50_ns"] <= full["p99_ns"] <= full["longest_ns"] * 33 / 32
+    # fio holds 16, of which this sees those that have reached the driver.
+    assert 0 < full["depth"] <= 17 and 0 <= full["in_flight"] <= 16
+    waited_ns = sum(entry["mean_ns"] * entry["ops"] for entry in drives if entry["ops"])
+    fio_ns = sum(job[way]["clat_ns"]["mean"] * job[way]["total_ios"] for way in ("read", "write"))
+    assert waited_ns <= fio_ns * 1.05
+    most = max(lines, key=lambda line: line["drives"][0]["ops"])
+    # A kernel thread may issue for fio what it could not issue at once.
+    of_fio = sum(entry["ops"] for entry in most["processes"] if entry["process"] == "fio")
+    assert sum(entry["ops"] for entry in most["processes"]) == most["drives"][0]["ops"] and of_fio > 0
+
+
+def test_an_idle_drive_is_all_zeros_and_has_no_percentiles(blkreel, loop_drive):
+    drive = loop_drive()
+    line, = map(json.loads, blkreel("top", drive, "--once", "--interval", "300ms", "--json").stdout.splitlines())
+    entry = line["drives"][0]
+    assert entry["ops"] == entry["iops"] == entry["depth"] == entry["in_flight"] == 0
+    assert entry["mean_ns"] is None and entry["p99_ns"] is None
+    assert line["end_ns"] - line["begin_ns"] == pytest.approx(300e6, rel=0.9)
+
+
+def test_lines_where_no_terminal_is(blkreel, busy):
+    result = blkreel("top", busy, "--for", "1.2s", "--interval", "400ms")
+    lines = [line for line in result.stdout.splitlines() if busy in line]
+    assert len(lines) >= 2
+    assert all(re.search(r"read \d+\.\d MB/s, write 0\.0 MB/s, [\d,]+ IOPS, depth \d+\.\d, mean .*, lost 0", line)
+               for line in lines)
+
+
+ENDS = {"q": lambda terminal: terminal.press("q"), "Ctrl-C": lambda terminal: terminal.press("\x03"),
+        "SIGTERM": lambda terminal: terminal.process.terminate(), "--for": lambda terminal: None}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_terminal_shows_the_figures_until_it_is_ended(on_terminal, busy, end):
+    words = ["top", busy, "--interval", "300ms"] + (["--for", "2s"] if end == "--for" else [])
+    terminal = on_terminal(*words)
+    row = rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +([\d,]+(?:\.\d)?) +\d+\.\d"
+    shown = terminal.wait_for(row)
+    assert float(shown[1]) > 0
+    terminal.wait_for(r"fio +\d+ +\d")
+    terminal.wait_for(r"throughput +[\d.]+ MB/s +[▁▂▃▄▅▆▇█]")
+    terminal.wait_for(r"lost +0")
+    ENDS[end](terminal)
+    assert terminal.wait() == 0, terminal.text
+    assert terminal.is_sane()
+    assert "Traceback" not in terminal.text
+
+
+def test_a_narrow_terminal_shows_whole_figures(on_terminal, busy):
+    terminal = on_terminal("top", busy, "--interval", "300ms", columns=60)
+    terminal.wait_for(rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +")
+    terminal.press("q")
+    assert terminal.wait() == 0 and terminal.is_sane()
+
+
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(on_terminal, busy):
+    terminal = on_terminal("top", busy, "--interval", "300ms")
+    terminal.wait_for(r"fio +\d+")
+    terminal.press("\x1a")
+    stat = Path(f"/proc/{terminal.process.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    terminal._read(0.2)
+    assert terminal.is_sane()
+    shown = len(terminal.text)
+    terminal.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: terminal._read(0.1) or re.search(r"fio +\d+", terminal.text[shown:]))
+    terminal.press("q")
+    assert terminal.wait() == 0 and terminal.is_sane()
+
+
+def test_an_ordinary_user_is_told_what_mends_it(blkreel, as_nobody, loop_drive):
+    drive = loop_drive()
+    result = subprocess.run([*as_nobody, blkreel.command, "top", drive, "--once"], capture_output=True, text=True)
+    assert result.returncode == 1 and result.stdout == ""
+    assert re.fullmatch(r"blkreel: .*permission.*; .*(root|sudo).*\n", result.stderr), result.stderr
+
+
+def test_an_interval_that_cannot_be_counted_is_refused(blkreel, loop_drive):
+    result = blkreel("top", loop_drive(), "--interval", "10ms", check=False)
+    assert result.returncode == 2 and "100" in result.stderr
+
+
+def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
+    top = subprocess.Popen([blkreel.command, "top", zram_drive, "--json", "--interval", "200ms"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
+    assert json.loads(top.stdout.readline())["drives"][0]["in_flight"] is None
+    Path("/sys/class/zram-control/hot_remove").write_text(zram_drive.name.removeprefix("zram"))
+    _, stderr = top.communicate(timeout=60)
+    Path("/sys/class/zram-control/hot_add").read_text()  # for the fixture to take away
+    assert top.returncode == 1
+    assert f"{zram_drive} is gone; " in stderr and "dmesg" in stderr
+
+
+def test_a_capture_on_a_terminal_shows_what_it_records(on_terminal, busy, tmp_path):
+    terminal = on_terminal("capture", busy, "-o", tmp_path / "t.parquet", "--for", "4s")
+    terminal.wait_for(rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +")
+    terminal.wait_for(r"capturing, 0:0\d, \d+ %, 0:0\d left, [\d,]+ I/Os")
+    assert terminal.wait() == 0
+    assert terminal.is_sane()
+    assert re.search(r"t\.parquet: [\d,]+ I/Os", terminal.text)
+
+
+def test_what_a_capture_tells_adds_up_to_its_ledger(busy, tmp_path):
+    class Monitor:
+        told = []
+
+        def notice(self, line):
+            pass
+
+        def progress(self, *how_far):
+            pass
+
+        def live(self, interval, drives, names):
+            self.told.append(interval)
+
+    result = run_capture(CaptureOptions(tmp_path / "t.parquet", [busy], duration_ns=2_000_000_000,
+                                        live_ns=300_000_000), Monitor())
+    assert len(Monitor.told) >= 4
+    counts = [interval.counts() for interval in Monitor.told]
+    assert sum(one.ops + one.unseen for one in counts) == sum(result.ios.values()) > 0
+    in_flight = sum(one.unseen for one in counts)
+    assert sum(one.bytes for one in counts) + 4096 * in_flight == result.bytes["read"]
+
+
+def test_a_terminal_that_is_shut_ends_a_capture_well(blkreel, busy, tmp_path):
+    terminal = Terminal([blkreel.command, "capture", busy, "-o", tmp_path / "t.parquet", "--for", "4s"],
+                        env=blkreel.environment)
+    terminal.wait_for(rf"{busy} +\d")
+    os.close(terminal.master)
+    os.close(terminal.slave)
+    terminal.process.wait(60)
+    # Which is cut off from a busy drive: what was in flight then has no latency.
+    assert "rows, sound" in blkreel("check", tmp_path / "t.parquet", check=False).stdout
+    assert open_trace(tmp_path / "t.parquet").rows > 0
+
+
+def test_a_replay_on_a_terminal_shows_the_drive(on_terminal, blkreel, loop_drive, program, tmp_path):
+    drive = loop_drive(64 << 20)
+    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", program("fio"), "--name=r", f"--filename={drive}",
+            "--direct=1", "--rw=randread", "--bs=16k", "--rate_iops=2000", "--runtime=4", "--time_based", "--size=100%",
+            "--ioengine=io_uring", "--iodepth=8")
+    terminal = on_terminal("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--no-prefill")
+    terminal.wait_for(r"replaying, 0:0\d, \d+ %, 0:0\d left")
+    shown = terminal.wait_for(rf"{drive} +(\d+\.\d) +0\.0 +([\d,]+) ")
+    terminal.wait_for(r"lateness +p99")
+    terminal.wait_for(r"lost +0")
+    assert terminal.wait() in (0, 3), terminal.text
+    assert terminal.is_sane()
+    assert 10 < float(shown[1]) < 60  # 2,000 a second of 16 KiB are 32.8 MB/s
