@@ -50,23 +50,29 @@ class Explained:
 
 
 def drives(page: model.Page) -> model.Table:
-    """The entries as a table: rank, name, facts, verdict."""
+    """The entries as a table: rank, name, verdict, facts. What is the same for all is said once, in its caption."""
     names = list(dict.fromkeys(name for entry in page.entries for name in entry.facts if name not in _KIN))
-    ranked = any(entry.rank is not None for entry in page.entries)
-    columns = [model.Column("entry", "Drive")]
-    if ranked:
+    shared = [name for name in names if name not in _IDENTITY
+              and len({str(fact_words(entry.facts.get(name))) for entry in page.entries}) == 1]
+    columns = [model.Column("entry", "Drive"), model.Column("verdict", "Verdict", "verdict")]
+    if any(entry.rank is not None for entry in page.entries):
         columns.insert(0, model.Column("rank", "Rank", "count"))
-    columns += [model.Column(name, name[:1].upper() + name[1:], _fact_format(page, name)) for name in names]
-    columns.append(model.Column("verdict", "Verdict", "verdict"))
-    shared = shared_reasons(page)
+    columns += [model.Column(name, name[:1].upper() + name[1:], _fact_format(page, name))
+                for name in names if name not in shared]
+    reasons = shared_reasons(page)
     rows = [model.Row({"entry": entry.key, "rank": entry.rank, "verdict": entry.verdict["level"],
                        **{name: fact_words(entry.facts.get(name)) for name in names}}, entry=entry.key,
                       whole={"verdict": "; ".join(reason["text"] for reason in entry.verdict.get("reasons", [])
-                                                  if reason not in shared)})
+                                                  if reason not in reasons)})
             for entry in page.entries]
-    return model.Table("The drives of this comparison", tuple(columns), tuple(rows))
+    caption = "The drives of this comparison"
+    if shared:
+        caption += ". All of them: " + ", ".join(
+            f"{name} {fact_words(page.entries[0].facts[name])}" for name in shared)
+    return model.Table(caption, tuple(columns), tuple(rows))
 
 
+_IDENTITY = ("model", "firmware", "unit", "class", "interface", "price")
 _KIN = ("predecessor", "rivals")
 
 
