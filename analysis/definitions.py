@@ -76,6 +76,11 @@ HEADLINE = {
         "percentile((t.submit_ns - t.due_ns)[t.due_ns >= 0], 990)"),
 }
 
+# The figures that drives are ranked by. Lateness is not the drive's.
+BETTER = {name: "higher" if name.endswith("_mb_s") else "lower" for name in HEADLINE if name != "lateness_p99_ns"}
+# What a comparison leads with: one family of questions (ranking.py).
+LEADING = ("wait_ns", "read_throughput_mb_s", "read_service_ns")
+
 FIGURES = [
     *HEADLINE.values(),
     Definition("read.busy_ns", "Busy time of reads", "time",

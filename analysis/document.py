@@ -2,9 +2,18 @@
 
 A comparison is cut into sections, one per trace and pace: figures of different traces, or with and without
 compressed idle time, never stand in one chart. In a section there is one entry per drive and state.
+
+What is known of a figure's certainty stands beside it (statistics.py, ranking.py):
+
+- entry["headline"][name]: value, smallest and largest run; low and high with `interval` (what they are, in words), all
+  None of fewer than 6 runs; rank (1 is best; None where it has none) and ties (labels of those it can't be told from).
+- section["ratios"]: of each figure and pair of entries {"figure", "base", "other", "value" (other / base), "low",
+  "high", "p", "differ", "why"}. p is adjusted for how many were compared; differ is None, and `why` says the reason,
+  where there are too few runs.
+- section["paired"]: the first entry I/O by I/O against each other one (paired.py), entry["interference"] what writes do
+  to reads (interference.py); {"why": reason} where it wasn't worked out, None where it wasn't asked for.
 """
 
-import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +24,11 @@ from blkreel.traces.reader import RUN_RECORDS
 
 from . import verdict as verdicts
 from .columns import drive_words, payload_words
-from .definitions import headline
+from .definitions import BETTER, LEADING, headline
 from .measure import Measured
 from .numbers import setting
+from .ranking import pairs, ranked
+from .statistics import geometric_mean, interval
 from .summary import figures
 
 VERSION = 1
@@ -51,7 +62,7 @@ def comparison(measured: list[Measured]) -> tuple[dict, list[Section]]:
         first = next(iter(groups.values()))[0]
         shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
                  "pace": _account(first, "pace"), "idle": _account(first, "idle"),
-                 "entries": [each.shown for each in entries]}
+                 "ratios": _compared(entries), "paired": None, "entries": [each.shown for each in entries]}
         if several_sources:
             shown["title"] += f" ({shown['source']['path'] or first.path})"
         built.append(Section(shown, entries))
@@ -91,6 +102,7 @@ def entry(runs: list[Measured]) -> Entry:
         "verdict": verdicts.of_runs(judged, [_start_c(each) for each in runs]) if first.run else judged[0],
         "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
         "headline": _headlines(headline(pooled), [headline(numbers) for numbers in per_run]),
+        "interference": None,
         "figures": pooled,
         "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
                  for each, one, numbers in zip(runs, judged, per_run, strict=True)],
@@ -99,23 +111,47 @@ def entry(runs: list[Measured]) -> Entry:
 
 
 def _headlines(pooled, per_run):
-    """name -> value, and the smallest and largest run of a set. No interval is made up from few runs."""
+    """name -> value, the smallest and largest run of a set, and its interval where the runs suffice for one.
+
+    The interval of a pooled percentile is of the geometric mean of the runs' own.
+    """
     shown = {}
     for name, value in pooled.items():
         values = [each[name] for each in per_run]
         known = [each for each in values if each is not None]
         if name not in POOLED and len(values) > 1:
-            value = _geometric_mean(values)
+            value = geometric_mean(values)
         several = len(known) > 1
+        sure = interval(values) if len(values) >= verdicts.ENOUGH_RUNS else None
         shown[name] = {"value": value, "smallest": min(known) if several else None,
-                       "largest": max(known) if several else None}
+                       "largest": max(known) if several else None,
+                       "low": sure and sure.low, "high": sure and sure.high,
+                       "interval": sure and sure.words + (" of the runs' own percentiles" if name in POOLED else ""),
+                       "rank": None, "ties": []}
     return shown
 
 
-def _geometric_mean(values):
-    if any(value is None or value <= 0 for value in values):
-        return None
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def _compared(entries):
+    """The ratios of a section; ranks and ties are put to its entries."""
+    labels = [each.shown["label"] for each in entries]
+    runs = {name: {} for name in BETTER}
+    for label_, each in zip(labels, entries, strict=True):
+        of_runs = [headline(run["figures"]) for run in each.shown["runs"]]
+        for name in BETTER:
+            if any(one[name] is not None for one in of_runs):
+                runs[name][label_] = [one[name] for one in of_runs]
+    found = [pair for leads in (True, False)
+             for pair in pairs({name: of for name, of in runs.items() if (name in LEADING) == leads})]
+    for name, better in BETTER.items():
+        differ = {frozenset((pair.base, pair.other)) for pair in found if pair.figure == name and pair.differ}
+        places = ranked(runs[name], differ, better == "higher")
+        for each in entries:
+            place = places.get(each.shown["label"])
+            if place:
+                each.shown["headline"][name] |= {"rank": place.rank, "ties": list(place.ties)}
+    return [{"figure": pair.figure, "base": pair.base, "other": pair.other, "value": pair.value,
+             "low": pair.ratio and pair.ratio.low, "high": pair.ratio and pair.ratio.high, "p": pair.p,
+             "differ": pair.differ, "why": pair.why} for pair in found]
 
 
 def _start_c(measured) -> float | None:

@@ -4,14 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from blkreel.traces.reader import open_trace
+from blkreel.traces.reader import Trace, open_trace
 
 from .bursts import DEFAULT_GAP_NS
-from .metrics import COLUMNS, RUN_COLUMNS, MetricsAccumulator, Partial
+from .metrics import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, MetricsAccumulator, Partial
 from .threads import Threads
 from .timeline import Heat, Timeline
 
-VIEW_COLUMNS = ["offset_bytes", "tid"]
+# Larger batches fall out of the processor's cache between being unpacked and being counted.
+BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,18 @@ class Measured:
     metadata: dict
     rows: int
     partial: Partial
-    timeline: Timeline
-    heat: Heat
-    threads: Threads
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.partial.timeline
+
+    @property
+    def heat(self) -> Heat:
+        return self.partial.heat
+
+    @property
+    def threads(self) -> Threads:
+        return self.partial.threads
 
     @property
     def run(self) -> dict | None:
@@ -32,17 +42,24 @@ class Measured:
         return self.metadata.get("run")
 
 
-def measure(path, gap_ns: int = DEFAULT_GAP_NS,
-            on_rows: Callable[[int, int], None] = lambda done, total: None) -> Measured:
-    """Read a trace file or a run directory. Raises TraceError. on_rows(done, total) is told of each batch."""
+def measure(path, gap_ns: int = DEFAULT_GAP_NS, on_rows: Callable[[int, int], None] = lambda done, total: None,
+            exact: bool | None = None) -> Measured:
+    """Read a trace file or a run directory. Raises TraceError. on_rows(done, total) is told of each batch.
+
+    exact: whether distributions keep every value; None: where there are at most EXACT_ROWS.
+    """
     trace = open_trace(path)
-    metrics, timeline, heat, threads = MetricsAccumulator(gap_ns), Timeline(), Heat(), Threads()
-    columns = COLUMNS + VIEW_COLUMNS + [name for name in RUN_COLUMNS if name in trace.schema.names]
+    metrics = MetricsAccumulator(gap_ns, exact=trace.rows <= EXACT_ROWS if exact is None else exact)
     done = 0
-    for batch in trace.batches(columns):
-        arrays = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in columns}
-        for accumulator in (metrics, timeline, heat, threads):
-            accumulator.feed(arrays)
+    for batch in trace.batches(columns_of(trace), BATCH_ROWS):
+        metrics.feed_batch(batch)
         done += batch.num_rows
         on_rows(done, trace.rows)
-    return Measured(Path(path), trace.metadata, trace.rows, metrics.finish(), timeline, heat, threads)
+    return Measured(Path(path), trace.metadata, trace.rows, metrics.finish())
+
+
+def columns_of(trace: Trace) -> list[str]:
+    """The columns of a trace that figures are made of."""
+    run_columns = [name for name in RUN_COLUMNS if name in trace.schema.names]
+    # In a trace no I/O was late, and the flags tell nothing else here.
+    return [name for name in [*COLUMNS, *VIEW_COLUMNS] if run_columns or name != "flags"] + run_columns

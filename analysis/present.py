@@ -1,15 +1,13 @@
 """From files to a document and its page: what `blkreel report`, `blkreel compare` and the demo call."""
 
 from collections.abc import Callable
-from pathlib import Path
-
-from blkreel.traces.writer import refuse_existing
 
 from . import document, export
 from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
 from .measure import measure
+from .results import exhibits as test_exhibits
 from .results import results_of
 from .results.compared import compared
 
@@ -41,41 +39,32 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
     return shown
 
 
-def report_test(directory, output=None, *, force: bool = False,
+def report_test(directory, output=None, *, force: bool = False, view: export.View | None = None,
                 on_step: Callable[[int, int], None] = lambda done, total: None) -> dict:
     """The results of a test as a document; with `output`, also its page. Raises as `compare` does.
 
     on_step(done, total) is told after each step that was read.
     """
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     shown = results_of(directory, on_step)
-    if output:
-        from . import page
-        from .results.page import results_page
-        page.write_page(output, results_page(shown), force)
+    view.write(shown, lambda: test_exhibits.page_of(shown, view.highlight, view.catalogue), output, force)
     return shown
 
 
-def compare_tests(directories: list, output=None, *, force: bool = False,
+def compare_tests(directories: list, output=None, *, force: bool = False, view: export.View | None = None,
                   on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
     """Results of one test on several drives as a document; with `output`, also its page. Raises as `compare` does.
 
     on_step(directory, done, total) is told after each step that was read.
     """
-    _check(output, force)
+    view = view or export.View()
+    view.check(output, force)
     document.refuse_repeated(directories)
     shown = compared(directories, [
         results_of(path, lambda done, total, path=path: on_step(str(path), done, total)) for path in directories])
-    if output:
-        from . import page
-        from .results.page import results_page
-        page.write_page(output, results_page(shown), force)
+    view.write(shown, lambda: test_exhibits.page_of(shown, view.highlight, view.catalogue), output, force)
     return shown
-
-
-def _check(output, force):
-    if output:
-        refuse_existing(Path(output), force)
 
 
 def _measure(path, gap_ns, on_rows):

@@ -81,8 +81,9 @@ def fact_words(value):
 
 
 def kin(page: model.Page, entry: model.Entry) -> list[str]:
-    """Keys of the entries that this one names as its predecessor or its rivals, by label or model."""
-    named = set()
+    """Keys of the entries that this one names as its predecessor or its rivals, by label or model; of the highlighted
+    one also those that say how they are related to it."""
+    named = {other.key for other in page.entries if entry.highlighted and other.facts.get("relation")}
     for name in _KIN:
         value = entry.facts.get(name)
         named |= {value} if isinstance(value, str) else set(value or ())

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .metrics import ClassPartial, Partial
-from .percentiles import PERCENTILES, ValueCounts, enough
+from .percentiles import PERCENTILES, Distribution, enough
 
 KEPT_UP_SHARE = (99, 100)  # of the offered bytes that a writer must have written
 
@@ -73,8 +73,9 @@ def burst_figures(part: ClassPartial) -> dict:
     }
 
 
-def distribution(values: ValueCounts) -> dict:
-    """Percentiles by nearest rank, with the mean and the largest value."""
+def distribution(values: Distribution) -> dict:
+    """Percentiles by nearest rank, with the mean and the largest value. error: how far a percentile may be off, as a
+    part of it; 0 where every value was kept."""
     count = values.count
     shown = {name: enough(count, fraction) for name, fraction in PERCENTILES.items()}
     return {
@@ -83,10 +84,11 @@ def distribution(values: ValueCounts) -> dict:
         **{f"{name}_ns": values.percentile(PERCENTILES[name]) if shown[name] else None for name in PERCENTILES},
         "max_ns": values.maximum,
         "too_small": [name for name in PERCENTILES if not shown[name]],
+        "error": values.error,
     }
 
 
-def waiting(values: ValueCounts) -> dict:
+def waiting(values: Distribution) -> dict:
     """Latency-weighted percentiles: the share of all waiting that was spent in I/Os up to this latency."""
     count = values.count
     return {f"{name}_ns": values.waiting_percentile(PERCENTILES[name]) if enough(count, PERCENTILES[name]) else None

@@ -38,9 +38,9 @@ def command(runs, output, figure, gap_ns, force, as_json, view):
         with progress("reading", total=len(tests)) as task:
             order = {str(path): index for index, path in enumerate(tests)}
             document = present.compare_tests(
-                tests, output, force=force, on_step=lambda path, done, total: task.update(
+                tests, output, force=force, view=view, on_step=lambda path, done, total: task.update(
                     order[path] + done / max(1, total), f"{path}: {done} of {total} steps"))
-        result(document, test_shown.show, output, as_json)
+        result(document, test_shown.show, output, as_json, view, figure)
         return
     with reading(runs) as on_rows:
         document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)

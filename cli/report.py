@@ -28,9 +28,9 @@ def command(trace, output, figure, gap_ns, force, as_json, view):
     if is_test(trace):
         with progress("reading", total=1) as task:
             document = present.report_test(
-                trace, output, force=force,
+                trace, output, force=force, view=view,
                 on_step=lambda done, total: task.update(done / max(1, total), f"{done} of {total} steps"))
-        result(document, test_shown.show, output, as_json)
+        result(document, test_shown.show, output, as_json, view, figure)
         return
     with reading([trace]) as on_rows:
         document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)

@@ -83,8 +83,10 @@ def ranking(name: str, title: str, entries: list[Entry], seed: int, better: str,
         "layer": [
             {
                 "mark": {"type": "rule", "style": "reference"},
-                "transform": [{"filter": _MARKED}],
-                "encoding": {"x": {"field": "value", "type": "quantitative"}},
+                "encoding": {
+                    "x": {"field": "value", "type": "quantitative"},
+                    "opacity": {"condition": {"test": _MARKED, "value": 1}, "value": 0},
+                },
             },
             {
                 "mark": {"type": "rule", "strokeWidth": 2},
@@ -258,8 +260,7 @@ def tail(name: str, entries: list[Entry], seed: int) -> Exhibit:
             {"mark": {"type": "line", "style": "other", "strokeWidth": 1.3}, "encoding": lines},
             {
                 "mark": {"type": "line", "style": "highlight", "strokeWidth": 2.6},
-                "transform": [{"filter": _MARKED}],
-                "encoding": lines,
+                "encoding": {**lines, "opacity": {"condition": {"test": _MARKED, "value": 1}, "value": 0}},
             },
         ],
     }

@@ -2,19 +2,24 @@
 
 from .efficiency import efficiency
 from .fingerprint import fingerprint
+from .interference import interference
 from .iops import iops
 from .lateness import lateness
+from .paired import paired, ratios
 from .tails import tails
 from .timeline import timeline
 from .value import value
 
 
-def section_exhibits(section, prefix: str, order: list[str], catalogue=None) -> list:
+def section_exhibits(section, prefix: str, order: list[str], catalogue=None, highlight: str | None = None) -> list:
     """The charts of a section of a comparison behind its rankings. order: all labels of the page, as listed."""
     entries = section.entries
-    return _there([timeline(entries, f"{prefix}timeline", order), *latency_exhibits(section, prefix, order),
-                   *honesty_exhibits(section, prefix, order), efficiency(entries, f"{prefix}efficiency", order),
-                   value(entries, f"{prefix}value", order, catalogue), *fingerprint(entries, prefix)])
+    return _there([
+        ratios(section.shown, prefix, highlight), timeline(entries, f"{prefix}timeline", order),
+        *tails(entries, prefix, order), interference(section.shown["entries"], f"{prefix}interference", order),
+        *paired(section.shown, prefix, order), *honesty_exhibits(section, prefix, order),
+        efficiency(entries, f"{prefix}efficiency", order), value(entries, f"{prefix}value", order, catalogue),
+        *fingerprint(entries, prefix)])
 
 
 def over_time_exhibits(section, prefix, order):
@@ -25,7 +30,9 @@ def over_time_exhibits(section, prefix, order):
 
 
 def latency_exhibits(section, prefix, order):
-    return tails(section.entries, prefix, order)
+    """Of a run or a trace alone."""
+    return _there([*tails(section.entries, prefix, order),
+                   interference(section.shown["entries"], f"{prefix}interference", order)])
 
 
 def honesty_exhibits(section, prefix, order):

@@ -24,7 +24,7 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
         prefix = f"s{index}-" if len(sections) > 1 else ""
         rankings = [ranking(prefix + id_, section.shown["entries"], name, higher, hues)
                     for id_, name, higher in RANKINGS]
-        others = section_exhibits(section, prefix, order, catalogue)
+        others = section_exhibits(section, prefix, order, catalogue, highlight)
         parts.append(Section(f"s{index}", section.shown["title"],
                              tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
     return Page("compare", _title(order), _summary(shown), entries, tuple(parts), filters_of(entries),
@@ -37,7 +37,8 @@ def _leads(sections):
         for _, name, higher in RANKINGS:
             rows = ranked(section["entries"], name, higher)
             if rows:
-                return {row["shown"]["label"]: row["rank"] for row in rows}
+                all_ranked = all(row["rank"] for row in rows)
+                return {row["shown"]["label"]: row["rank"] if all_ranked else row["place"] + 1 for row in rows}
     return {}
 
 

@@ -31,7 +31,7 @@ def efficiency(entries, id_: str, order: list[str]) -> Exhibit | None:
         notes.append(f"Power not measured: {', '.join(missed)}.")
     spec = scatter("Data per energy against average power, by drive", rows, order, ("average power", "W"),
                    ("efficiency", "MB/J"))
-    return Exhibit(id_, "Efficiency", table, spec, "higher", notes=tuple(notes))
+    return Exhibit(id_, "Efficiency", table, spec, notes=tuple(notes))
 
 
 def _told(entry):

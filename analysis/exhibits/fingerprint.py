@@ -36,12 +36,12 @@ def sizes(entry, id_, key=None) -> Exhibit | None:
                Column("writes_share", "of writes", "share"))
     table = Table("I/Os by size", columns, tuple(_row(key, entry, "size_bytes", row) for row in rows))
     return Exhibit(id_, "Sizes", table, _bars(rows, "size up to", "share of the I/Os", "Sizes of reads and writes"),
-                   text="Reads beside writes.")
+                   text="Of each pair the left bar is reads, the right one writes.")
 
 
 def gaps(entry, id_, key=None) -> Exhibit | None:
     """Time from one submission to the next, by powers of two; absent where the analysis has not counted it."""
-    counts = getattr(entry.partial, "submit_gap", None)
+    counts = getattr(getattr(entry.partial, "fingerprint", None), "submit_gaps", None)
     if counts is None or not counts.count:
         return None
     rows = _alone(_by_power(*counts.items()))
@@ -56,8 +56,8 @@ def gaps(entry, id_, key=None) -> Exhibit | None:
 
 def depth(entry, id_, key=None) -> Exhibit | None:
     """Share of the time with so many I/Os outstanding; absent where the analysis has not counted it."""
-    spent = getattr(entry.partial, "depth_ns", None)
-    spent = [] if spent is None else [int(value) for value in spent]
+    spent = getattr(getattr(entry.partial, "depth", None), "ns", ())
+    spent = [int(value) for value in spent]
     if sum(spent[1:]) <= 0:
         return None
     counted = {}

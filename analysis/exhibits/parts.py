@@ -6,7 +6,8 @@ without rows has no extent, and the browser's console says so. What a layer show
 
 import json
 
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+MOST_ROWS = 400  # of a table that a page lists in full
 MOST_HUES = 8  # more lines than hues that the eye tells apart: then they are muted but for the marked one
 TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '~r') + ' {unit}' : "
                      for scale, unit in (("1e9", "s"), ("1e6", "ms"), ("1e3", "µs"))) + "datum.value + ' ns'"
@@ -44,6 +45,13 @@ def by_role(this, near, other) -> dict:
     """A value for each role, as an encoding."""
     return {"condition": [{"test": "datum.role === 'this'", "value": this},
                           {"test": "datum.role === 'near'", "value": near}], "value": other}
+
+
+def hue(order: list[str], present: list[str]) -> dict:
+    """Colour by entry, the same in all charts of a page, with a legend of those that are here."""
+    return {"field": "entry", "type": "nominal", "title": None, "scale": {"domain": order},
+            "legend": {"orient": "top", "symbolStrokeWidth": 0, "symbolOpacity": 1,
+                       "values": [key for key in order if key in set(present)]}}
 
 
 def without(spec: dict, hidden: set[str]) -> dict:

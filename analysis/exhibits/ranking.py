@@ -16,21 +16,16 @@ _DOWN = 9  # of the dots, below the names
 
 
 def ranked(entries: list[dict], name: str, higher_is_better: bool) -> list[dict]:
-    """Entries of a document that have the figure, the best first: place, rank and tie group stand beside each.
-
-    Ranks are those of the document; one that has none gets its place.
+    """Entries of a document that have the figure, the best first; the place, the rank and whether others share it stand
+    beside each. Ranks are the document's (analysis/ranking.py); where runs are too few for any, places stand for them.
     """
-    known = [entry for entry in entries if entry["headline"][name]["value"] is not None]
-    known.sort(key=lambda entry: (entry["headline"][name].get("rank") or 0,
-                                  entry["headline"][name]["value"] * (-1 if higher_is_better else 1)))
-    rows = []
-    for place, entry in enumerate(known):
-        rank = entry["headline"][name].get("rank") or place + 1
-        rows.append({"shown": entry, "place": place, "rank": rank})
-    groups = [row["rank"] for row in rows]
-    for row in rows:
-        row["tied"] = groups.count(row["rank"]) > 1
-    return rows
+    known = sorted((entry for entry in entries if entry["headline"][name]["value"] is not None),
+                   key=lambda entry: entry["headline"][name]["value"] * (-1 if higher_is_better else 1))
+    ranks = [entry["headline"][name].get("rank") for entry in known]
+    if not any(ranks):
+        ranks = range(1, len(known) + 1)
+    return [{"shown": entry, "place": place, "rank": rank, "tied": bool(rank) and list(ranks).count(rank) > 1}
+            for place, (entry, rank) in enumerate(zip(known, ranks, strict=True))]
 
 
 def ranking(id_: str, entries: list[dict], name: str, higher_is_better: bool,
@@ -68,6 +63,7 @@ def _spec(rows, name, title, better, hues):
         value = figure["value"] / scale
         values.append({
             "entry": shown["label"], "name": name_of(shown), "place": row["place"], "rank": row["rank"],
+            "ranked": str(row["rank"] or "too few runs"),
             "value": value, "low": value if low is None else low / scale,
             "high": value if high is None else high / scale,
             "thick": 4 if figure.get("low") is not None else 1.2, "band": (0, 1, .55)[shaded],
@@ -99,14 +95,16 @@ def _spec(rows, name, title, better, hues):
                       "opacity": {"condition": {"test": marked, "value": 1}, "value": 0}}},
         {"mark": {"type": "point", "style": "plain", "filled": True, "opacity": 1, "yOffset": _DOWN, "size": 95},
          "encoding": {"y": y, "x": {"field": "value", **x}, **_coloured(values, hues),
-                      "tooltip": tooltip(("name", "drive"), ("text", title), ("span", "spread"), ("rank", "rank"),
+                      "tooltip": tooltip(("name", "drive"), ("text", title), ("span", "spread"), ("ranked", "rank"),
                                          ("n", "runs"))}},
-        {"mark": {"type": "text", "align": "left", "baseline": "bottom", "dy": 0, "dx": 2,
+        {"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
                   "limit": {"expr": "width - 82"}, "fontWeight": {"expr": f"{marked} ? 700 : 400"}},
          "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "name", "type": "nominal"}}},
-        {"mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": 0, "dx": -2, "fontWeight": 600},
-         "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text", "type": "nominal"}}},
     ]
+    # The figure, with a rim of the page's colour, because the reference line may pass through it.
+    layers += [{"mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -2, "fontWeight": 600, **rim},
+                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text", "type": "nominal"}}}
+               for rim in ({"stroke": {"expr": "page"}, "strokeWidth": 4}, {})]
     return finished(f"{title} by drive, the best first; {better} is better", height={"step": ROW_STEP},
                     data={"values": values}, layer=layers)
 
@@ -159,6 +157,8 @@ def _row(entry, ranked_row, name):
               f"{stem}_smallest{unit}": figure["smallest"], f"{stem}_largest{unit}": figure["largest"],
               "runs": entry["n"], "verdict": entry["verdict"]["level"]}
     why = {name: missing(entry, name)} if figure["value"] is None else {}
+    if not values["rank"]:
+        why["rank"] = f"n={entry['n']}: too few runs"
     if figure.get("low") is None:
         few = f"n={entry['n']}: too few runs"
         why |= {f"{stem}_low{unit}": few, f"{stem}_high{unit}": few}

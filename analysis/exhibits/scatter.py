@@ -7,7 +7,7 @@ def scatter(description: str, rows: list[dict], order: list[str], x: tuple, y: t
     """rows: {"entry", "name", "x", "y", "text"}. x, y: (title, unit). Both axes begin at zero."""
     values = [{**row, "place": order.index(row["entry"])} for row in rows]
     named = 1 if len(order) <= MOST_HUES else 0
-    scale = {"zero": True, "padding": 12}
+    scale = {"zero": True, "nice": True}
     at = {name: {"field": name, "type": "quantitative", "title": ", ".join(words), "scale": scale}
           for name, words in (("x", x), ("y", y))}
     layers = [
@@ -15,7 +15,8 @@ def scatter(description: str, rows: list[dict], order: list[str], x: tuple, y: t
          "encoding": {**at, "color": ROLE_COLOUR if not named else _COLOUR, "size": by_role(150, 90, 70),
                       "tooltip": tooltip(("name", "drive"), ("text", "figures"))}},
         {"mark": {"type": "text", "align": {"expr": "scale('x', datum.x) > width / 2 ? 'right' : 'left'"},
-                  "dx": {"expr": "scale('x', datum.x) > width / 2 ? -9 : 9"}, "fontSize": 11},
+                  "dx": {"expr": "scale('x', datum.x) > width / 2 ? -9 : 9"}, "fontSize": 11,
+                  "dy": {"expr": "(datum.place % 3 - 1) * 11"}},
          "encoding": {**at, "text": {"field": "name", "type": "nominal"}, "opacity": by_role(1, 1, named)}}]
     return finished(description, height=250, data={"values": values}, transform=[role(order)], layer=layers)
 

@@ -10,7 +10,8 @@ from .parts import finished, name_of
 
 _MOST_BINS, _BINS_IN_ALL = 400, 3200
 _ROOMY = 4  # so many drives get high rows and a line of figures each
-_TEXT = "Reads in front, writes behind them. Drag over the strip at the bottom to zoom all rows; double click to reset."
+_TEXT = ("Reads (orange, outlined) in front, writes (blue) behind them. On the page, drag over the strip at the bottom "
+         "to zoom all rows; double click to reset.")
 
 
 def timeline(entries, id_: str, order: list[str]) -> Exhibit | None:

@@ -40,4 +40,4 @@ def value(entries, id_: str, order: list[str], catalogue) -> Exhibit | None:
         notes.append(f"Without a price in {currency}: {', '.join(missed)}.")
     spec = scatter("Read throughput against price, by drive", rows, order, ("price", currency),
                    ("read throughput", "MB/s"))
-    return Exhibit(id_, "Value", table, spec, "higher", notes=tuple(notes))
+    return Exhibit(id_, "Value", table, spec, notes=tuple(notes))

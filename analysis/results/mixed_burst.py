@@ -62,19 +62,19 @@ class Measured:
 
 
 def _measure(step, trace):
-    sums, timeline, metrics = Tally(sensors_of(step.directory)), Timeline(), MetricsAccumulator()
+    sums, metrics = Tally(sensors_of(step.directory)), MetricsAccumulator()
     bursts = {OPS["read"]: {}, OPS["write"]: {}}
     for columns in arrays(trace, METRIC_COLUMNS + RUN_COLUMNS):
         sums.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
-        timeline.feed(columns)
         for op, found in bursts.items():
             mine = (columns["op"] == op) & (columns["latency_ns"] >= 0)
             _add_bursts(found, {name: column[mine] for name, column in columns.items()})
     reads, writes = bursts[OPS["read"]], bursts[OPS["write"]]
     source = (trace.metadata.get("run") or {}).get("source") or {}
     keep_up = writer_keep_up(writes, source.get("streams") or [], sums.end_ns)
-    return Measured(metrics.finish(), sums, timeline, keep_up, reads, writes)
+    partial = metrics.finish()
+    return Measured(partial, sums, partial.timeline, keep_up, reads, writes)
 
 
 def _add_bursts(found, rows):

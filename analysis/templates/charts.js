@@ -105,7 +105,7 @@ async function work() {
     if (![...charts.values()].some((each) => each.near && !each.drawn)) document.documentElement.dataset.first ??= String(performance.now());
   }
   working = false;
-  document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
+  document.documentElement.dataset.settled = "1"; // every chart is as the view wants it
 }
 
 function refresh() {
@@ -116,7 +116,7 @@ function refresh() {
       chart.result.view.signal("highlight", state.highlight).runAsync();
     }
   }
-  work().then(() => { document.documentElement.dataset.settled = "1"; });
+  work();
 }
 
 export function chartOf(id) {
@@ -155,6 +155,11 @@ export function startCharts() {
     const spec = data.specs[id];
     charts.set(id, { id, place, spec, fits: isFitted(spec), zooms: "zooms" in place.dataset ? zoomed(spec) : null, near: false, drawn: null, result: null });
     near.observe(place);
+    // Names along an axis, in a legend or above a row are no marks to Vega.
+    place.addEventListener("click", (event) => {
+      const name = event.target.closest?.("text")?.textContent.trim();
+      if (entries.has(name)) choose({ datum: { entry: name } });
+    });
   }
   watch(refresh);
   prefersDark.addEventListener("change", refresh);

@@ -41,7 +41,7 @@ function show(view) {
   const near = one("#near");
   near.textContent = view.near ? `Show all ${entries.size}` : "Only its neighbours";
   near.disabled = !view.near && !view.highlight;
-  near.title = near.disabled ? "Choose the drive under test first" : `Ranks around it, its predecessor and rivals`;
+  near.title = near.disabled ? "Choose the drive under test first" : "Ranks around it, its predecessor and rivals";
   let set = 0;
   for (const group of all("[data-filter]")) {
     const chosen = view.filters[group.dataset.filter] ?? [];
@@ -110,6 +110,6 @@ export function startControls() {
   one("#copy-link").addEventListener("click", () => copy(location.href, "the link to this view"));
   one("#print").addEventListener("click", () => allDrawn().then(() => window.print()));
   chartButtons();
-  watch((view, changed) => { if (!["zooms", "sorts", "open", "at"].includes([...changed].join())) show(view); });
+  watch(show);
   show(state);
 }

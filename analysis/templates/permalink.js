@@ -22,8 +22,7 @@ export function encoded(view) {
 export function decoded(hash) {
   const text = hash.replace(/^#/, "");
   const view = { ...INITIAL };
-  if (text && !text.includes("=")) return { ...view, at: decodeURIComponent(text) };
-  const told = new URLSearchParams(text);
+  const told = new URLSearchParams(text && !text.includes("=") ? `at=${text}` : text);
   for (const [name, value] of told) {
     const [kind, ...rest] = name.split(".");
     const id = rest.join(".");

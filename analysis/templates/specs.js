@@ -37,8 +37,8 @@ export function emptied(node, keys, datasets) {
 
 const selects = (node) => JSON.stringify(node).includes('"select"');
 
-// The specification without data of entries that are not in `keys`; rows of a concatenation that held nothing else go,
-// but for one that is dragged in.
+// The specification without data and legend of entries that are not in `keys`; rows of a concatenation that held
+// nothing else go, but for one that is dragged in.
 export function reduced(spec, keys) {
   const kept = (values) => values.filter((datum) => !isOf(datum) || keys.has(datum.entry));
   const walk = (node) => {
@@ -46,6 +46,9 @@ export function reduced(spec, keys) {
     if (!node || typeof node !== "object") return node;
     return Object.fromEntries(Object.entries(node).map(([name, value]) => {
       if (name === "data" && Array.isArray(value?.values)) return [name, { ...value, values: kept(value.values) }];
+      if (name === "legend" && Array.isArray(value?.values)) {
+        return [name, { ...value, values: value.values.filter((key) => !entries.has(key) || keys.has(key)) }];
+      }
       if (name === "datasets") return [name, Object.fromEntries(Object.entries(value).map(([key, values]) => [key, kept(values)]))];
       if (["vconcat", "hconcat", "concat"].includes(name)) {
         return [name, value.flatMap((child) => {

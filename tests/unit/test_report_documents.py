@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
-from blkreel.analysis import charts, columns, definitions, document, numbers, present
+from blkreel.analysis import columns, definitions, document, numbers, present
 from blkreel.traces.errors import BlkreelError, OutputExists, TraceError, UsageError
 
 
@@ -184,42 +184,8 @@ def test_page_asks_for_nothing_and_is_small(tmp_path, runs):
     assert len(page.encode()) < 3_000_000
     assert page.count("window.vegaEmbed=") == 1
     # The library names its own schema addresses; the page itself refers to nothing outside.
+    page = page.replace('<link rel="icon" href="data:,">', "")
     assert "<link" not in page and "src=" not in page.split("<script", 1)[0] and "@import" not in page
-
-
-def test_no_chart_carries_more_than_a_few_thousand_marks(tmp_path):
-    run = write_run(tmp_path / "run", seconds=60)
-    measured = present.measure(run)
-    _, section = present.document.report(measured)
-    (entry,) = section.entries
-    specs = [charts.timeline([entry]), charts.heat(entry, 0), charts.iops(entry), charts.sizes(entry),
-             charts.tail([(entry, entry.partial.read.latency)], [entry.shown["label"]], "read latency")]
-    for spec in specs:
-        text = json.dumps(spec)
-        values = sum(len(part) for part in _values(json.loads(text)))
-        assert 0 < values < 4000
-
-
-def _values(node):
-    if isinstance(node, dict):
-        if isinstance(node.get("values"), list) and node["values"] and isinstance(node["values"][0], dict):
-            yield node["values"]
-        for value in node.values():
-            yield from _values(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _values(value)
-
-
-def test_timeline_steps_hold_every_byte(tmp_path):
-    measured = present.measure(write_run(tmp_path / "run"))
-    steps = charts.timeline_steps(measured.timeline)
-    total = {"read": 0.0, "write": 0.0}
-    for step, following in zip(steps, steps[1:], strict=False):
-        for key in total:
-            total[key] += step[key] * 1e6 * (following["t"] - step["t"])
-    assert total["read"] == pytest.approx(measured.partial.read.bytes, rel=1e-4)
-    assert total["write"] == pytest.approx(measured.partial.write.bytes, rel=1e-4)
 
 
 @pytest.mark.parametrize(("value", "text"), [

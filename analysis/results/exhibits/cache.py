@@ -87,6 +87,8 @@ def _split(ground, state, rest_ns, where):
                    Axis("write throughput", "MB/s", "auto"), [("exhausted", at("after_mb_s")), ("cached", at("before_mb_s")),
                                                        ("no change found", throughout)],
                    _table(ground, state, {rest_ns: where}, title), better="higher", form="rate", told=told,
+                   leads=lambda subject: at("after_mb_s" if subject.value(*at("after_mb_s")(subject)).value is not None
+                                            else "mean_mb_s")(subject),
                    text="How fast it is while there is room in its fast part, and how fast behind it.")
 
 
@@ -104,6 +106,7 @@ def _rate(ground, state, rest_ns, where):
         for rate in line["y"]:
             points.append((written, rate))
             written += rate * width_s * 1e6
+        points += [(written, points[-1][1])] if points else []  # the last step is as long as the others
         points = reduced([at for at, _ in points], [rate for _, rate in points], most)
         fast = subject.value("states", state, "fills", where.get(subject.key, "none"), "fast_bytes").value
         mine = [{"entry": subject.key, "line": "", "x": at, "y": rate} for at, rate in points]

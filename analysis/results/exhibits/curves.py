@@ -1,6 +1,6 @@
 """Lines over something that was varied: the share of reads, the queue depth, the block size, a state."""
 
-from .drawing import MARKED, Apart, Axis, finished, room_for, scaled, tooltip
+from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, room_for, scaled, tooltip
 
 _HEIGHT = 250
 
@@ -28,33 +28,33 @@ def curves(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis, *
     encoding = {"x": {"field": "x", **along.encoding}, "y": {"field": "y", **up.encoding},
                 "detail": [{"field": "entry"}, {"field": "line"}]}
     shape = {"interpolate": "step-after"} if step else {}
-    line = {"type": "line", "strokeWidth": {"expr": "1.8"}, "clip": True, **shape}
+    line = {"type": "line", "clip": True, **shape}
     layers = [{"mark": {**line, "strokeWidth": 1.2 if apart.muted else 1.8}, "encoding": apart.encoding()}]
     told = tooltip(("name", "drive"), *((("line", "of"),) if apart.by_line and len(apart.lines) > 1 else ()),
                    ("at", x.title), ("is", y.title))
     if apart.muted:
         # Once more on top, so that no grey line crosses the marked one.
-        layers.append({"mark": {**line, "strokeWidth": 2.4}, "encoding": {**apart.encoding(), "opacity": {
+        layers.append({"mark": {**line, "strokeWidth": 2.4}, "encoding": {**apart.encoding(legend=False), "opacity": {
             "condition": {"test": "datum.role !== 'other'", "value": 1}, "value": 0}}})
         layers.append(_names())
     else:
-        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {**apart.encoding(), "opacity": {
+        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {**apart.encoding(legend=False), "opacity": {
             "condition": {"test": MARKED, "value": 1}, "value": 0}}})
     if dots:
         size = {"condition": {"test": MARKED, "value": 70}, "value": 16 if apart.muted else 44}
         layers.append({"mark": {"type": "point", "filled": True, "opacity": 1},
-                       "encoding": {**apart.encoding("point"), "size": size, "tooltip": told}})
+                       "encoding": {**apart.encoding("point", legend=False), "size": size, "tooltip": told}})
     if any("ring" in row for row in rows):
         for value in values:
             value.setdefault("ring", "")
         layers.append({"mark": {"type": "point", "filled": False, "size": 190, "strokeWidth": 2},
-                       "encoding": {**apart.encoding("point", shapes=False), "tooltip": told, "opacity": {
+                       "encoding": {**apart.encoding("point", shapes=False, legend=False), "tooltip": told, "opacity": {
                            "condition": {"test": "datum.ring !== ''", "value": 1}, "value": 0}}})
         if not apart.muted:
             layers.append({"mark": {"type": "text", "style": "limit-label", "dy": -15},
                            "encoding": {"text": {"field": "ring", "type": "nominal"}}})
     return finished(description, height=_HEIGHT, data={"values": values}, transform=apart.transform, encoding=encoding,
-                    layer=layers)
+                    layer=layers, resolve=OWN_SCALES)
 
 
 def _names():

@@ -64,7 +64,7 @@ def sweep_exhibits(ground: Ground, state: str, base: tuple, prefix: str = ""):
                       Figure("best_mb_s", "Best throughput", "rate", "", "of the depths measured", "higher"),
                       Figure("mean_of_maxima_ns", "Mean of the maxima", "time", "", "arithmetic mean over depths of the "
                              "longest latency of each: an average of single I/Os", "lower")], base),
-                  better="lower", form="number") if ground.several else Exhibit(
+                  better="lower", form="count") if ground.several else Exhibit(
         ground.named(f"{prefix}lowest-depth", state), title("Of the sweep"),
         figure_table(title("Of the sweep"), ground.places(*base), [
             Figure("lowest_depth_with_95_percent", "Lowest depth with 95 %", "count", "", _SHARE, "lower"),

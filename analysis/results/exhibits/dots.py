@@ -40,11 +40,15 @@ def dots(description: str, rows: list[dict], apart: Apart, axis: Axis, parts: tu
             "is": axis.text(row["value"]), "span": row.get("span", "")})
     y = {"field": "entry", "type": "nominal", "axis": None, "sort": {"field": "order", "op": "min"},
          "scale": {"paddingInner": 0, "paddingOuter": 0}}
-    bold = {"expr": f"{MARKED} ? 700 : 400"}
-    layers = []
+    # The first layer has to have the rows' scale: it is what the height is told by.
+    layers = [{"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
+                        "limit": {"expr": "width - 120"}, "fontWeight": {"expr": f"{MARKED} ? 700 : 400"}},
+               "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "head", "type": "nominal"}}}]
     if len(parts) == 1:
-        layers.append({"mark": {"type": "rule", "style": "reference"}, "encoding": {
-            "x": {"field": "value", **encoded}, "opacity": {"condition": {"test": MARKED, "value": 1}, "value": 0}}})
+        # From the marked drive's row up and down. A layer without the rows' scale would take their step from them.
+        layers += [{"mark": {"type": "rule", "style": "reference"}, "encoding": {
+            "y": {**y, "bandPosition": 0.5}, "y2": {"value": end}, "x": {"field": "value", **encoded},
+            "opacity": {"condition": {"test": MARKED, "value": 1}, "value": 0}}} for end in (0, "height")]
     if join and len(parts) > 1:
         layers.append({"mark": {"type": "rule", "strokeWidth": 2.5, "yOffset": _DOWN, "y2Offset": _DOWN,
                                 "strokeCap": "butt"},
@@ -61,9 +65,6 @@ def dots(description: str, rows: list[dict], apart: Apart, axis: Axis, parts: tu
     layers.append({"mark": {"type": "point", "filled": True, "opacity": 1, "yOffset": _DOWN,
                             "size": {"expr": f"{MARKED} ? 150 : 90"}},
                    "encoding": {"y": y, "x": {"field": "value", **encoded}, **_coloured(parts), "tooltip": told}})
-    layers.append({"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
-                            "limit": {"expr": "width - 120"}, "fontWeight": bold},
-                   "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "head", "type": "nominal"}}})
     layers.append({"mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -2, "fontWeight": 600},
                    "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "told", "type": "nominal"}}})
     return finished(description, height={"step": _ROW}, data={"values": values}, layer=layers)

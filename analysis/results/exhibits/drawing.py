@@ -16,6 +16,8 @@ from ...theme import DASHES, SHAPES
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 MOST_HUES = 8  # more than the eye tells apart: beyond it all are muted but for the marked one and its neighbours
 MARKED = "datum.entry === highlight"
+# Shared scales would share a legend, and its symbols would be the marks of all layers at once.
+OWN_SCALES = {"scale": {channel: "independent" for channel in ("color", "strokeDash", "shape")}}
 _FAR_APART = 30  # largest / smallest of what is drawn on a line from zero
 _ROOM = 0.24  # of the width, for names at the ends of lines
 _INKS = ({"test": "datum.role === 'this'", "value": {"expr": "accent"}},
@@ -29,7 +31,7 @@ _TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '
 
 @dataclass(frozen=True)
 class Axis:
-    """kind: "linear" (from zero where it is y), "log", "log2" (doubling; ticks are the values), "names" (0, 1, .. of
+    """kind: "linear" (from zero where it is y), "count" (so, of whole numbers), "log", "log2" (doubling; ticks are the values), "names" (0, 1, .. of
     `names`) or "auto" (linear, or log where values lie far apart). unit: "ns" is brought to one that suits, "block" is
     4K, "bytes" of a linear axis is GB. zero: a linear axis begins there."""
 
@@ -72,6 +74,7 @@ def scaled(axis: Axis, values: list, *, x: bool = False, room: float = 0.0) -> S
         kind = "log" if low > 0 and high > _FAR_APART * low else "linear"
     if kind in ("log", "log2") and low <= 0:
         kind = "linear"
+    whole, kind = kind == "count", "linear" if kind == "count" else kind
     if unit == "ns" and kind == "linear":
         by, unit = numbers.time_unit(values)
     elif unit == "bytes" and kind == "linear":
@@ -94,8 +97,7 @@ def scaled(axis: Axis, values: list, *, x: bool = False, room: float = 0.0) -> S
         drawn["values"] = _ticks(values, low / edge, high * edge, kind)
         drawn["labelExpr"] = {"ns": _TIME_LABEL, "block": _SIZE_LABEL, "bytes": _SIZE_LABEL}.get(
             unit, "format(datum.value, ',~r')")
-        if kind == "log2":
-            drawn["labelOverlap"] = "greedy"
+        drawn["labelOverlap"] = "greedy" if len(drawn["values"]) > 9 else False
         return Scaled(by, {"type": "quantitative", "scale": scale, "axis": drawn}, True, low / edge, reach)
     else:
         if axis.zero and not x:
@@ -103,6 +105,8 @@ def scaled(axis: Axis, values: list, *, x: bool = False, room: float = 0.0) -> S
         reach = (high - low) or abs(high) or 1
         scale["domain"] = _wider(low if x or axis.zero else low - 0.06 * reach, high if x else high + 0.06 * reach, room)
         drawn["format"] = ",~r"
+        if whole:
+            drawn["tickMinStep"] = 1
     return Scaled(by, {"type": "quantitative", "scale": scale, "axis": drawn}, False, *scale["domain"])
 
 
@@ -166,13 +170,13 @@ class Apart:
         return {"orient": "top", "title": None, "columns": 2 if long else 0, "values": self.domain, **look,
                 "labelExpr": f"({json.dumps(self.names, ensure_ascii=False)})[datum.label] || datum.label"}
 
-    def encoding(self, symbol="line", shapes=True) -> dict:
-        """Colour, and for lines a dash, for points a shape."""
+    def encoding(self, symbol="line", shapes=True, legend=True) -> dict:
+        """Colour, and for lines a dash, for points a shape. legend: False where another layer has it."""
         if self.muted:
             return {"color": {"condition": list(_INKS), "value": {"expr": "other"}}}
         if len(self.domain) < 2:
             return {"color": {"value": {"expr": "near"}}}
-        base = {"field": self.field, "type": "nominal", "legend": self.legend(symbol)}
+        base = {"field": self.field, "type": "nominal", "legend": self.legend(symbol) if legend else None}
         encoding = {"color": {**base, "scale": {"domain": self.domain}}}
         if symbol == "line":
             encoding["strokeDash"] = {**base, "scale": {"domain": self.domain, "range": _cycled(DASHES, self.domain)}}

@@ -72,27 +72,27 @@ def slug(words: str) -> str:
 
 
 def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple], table: Table, *, better: str,
-            form: str, unit: str = "", lead: int = 0, told: Callable | None = None, text: str = "",
-            notes: tuple = ()) -> Exhibit | None:
+            form: str, unit: str = "", lead: int = 0, leads: Callable | None = None, told: Callable | None = None,
+            text: str = "", notes: tuple = ()) -> Exhibit | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
-    it); `lead` is the part whose value orders. told(subject): what stands at the right; the values where there is none.
+    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at the right; the values where there is none.
 
     None where no drive has any of it, and there is no reason to tell either.
     """
-    rows, leads, found = [], {}, set()
+    rows, orders, found = [], {}, set()
     for subject in ground.subjects:
         values = [subject.value(*(path(subject) if callable(path) else path)) for _, path in parts]
         known = [(name, value) for (name, _), value in zip(parts, values, strict=True) if value.value is not None]
         if not known:
             continue
         found.add(subject.key)
-        leads[subject.key] = values[lead]
+        orders[subject.key] = subject.value(*leads(subject)) if leads else values[lead]
         words = told(subject) if told else " · ".join(plain(value.value, form, unit) for _, value in known)
         for name, value in known:
             rows.append({"entry": subject.key, "part": name, "value": value.value, "told": words, **value.whisker,
                          "span": "" if value.n < 2 else f"n={value.n}"})
-    order = sorted(leads, key=lambda key: (leads[key].value is None, (leads[key].value or 0) *
-                                           (-1 if better == "higher" else 1)))
+    order = sorted(orders, key=lambda key: (orders[key].value is None, (orders[key].value or 0) *
+                                            (-1 if better == "higher" else 1)))
     for row in rows:
         row["order"] = order.index(row["entry"])
     rows.sort(key=lambda row: row["order"])
@@ -101,7 +101,7 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
                 axis, names or ("",))
     if spec is None and not any(row.why for row in table.rows):
         return None
-    said = [*notes, *(ground.repetitions_note(leads.values()) if ground.several else ()),
+    said = [*notes, *(ground.repetitions_note(orders.values()) if ground.several else ()),
             *ground.without(found, "this figure")]
     return Exhibit(id_, title, table, spec, better, text, tuple(said))
 

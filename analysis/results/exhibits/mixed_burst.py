@@ -72,20 +72,10 @@ def _throughput(ground, state):
     def told(subject):
         return plain(subject.value(*base, "read_burst_mb_s").value or 0, "rate")
 
-    order = {subject.key: subject.value(*base, "read_burst_mb_s") for subject in ground.subjects}
-    shown = ranking(ground, ground.named("read-throughput", state),
+    return ranking(ground, ground.named("read-throughput", state),
                     ground.titled("Read throughput under background writes", state), MB_S, parts, table,
-                    better="higher", form="rate", told=told, notes=tuple(notes))
-    return shown and _reordered(shown, order)
-
-
-def _reordered(exhibit, values):
-    """A drive stands in one of the parts only: the order is by the figure, whichever part it is in."""
-    order = sorted((key for key, value in values.items() if value.value is not None),
-                   key=lambda key: -values[key].value)
-    for row in exhibit.spec["data"]["values"] if exhibit.spec else ():
-        row["order"] = order.index(row["entry"])
-    return exhibit
+                    better="higher", form="rate", told=told, notes=tuple(notes),
+                    leads=lambda subject: (*base, "read_burst_mb_s"))
 
 
 def _kept_up(subject, state):
@@ -211,7 +201,7 @@ def _bursts(ground, state):
         Figure("slowdown", "Slowdown", "number", "", "took / alone", "lower")],
         ("states", state, "bursts", "{burst}"), (Column("burst", "Burst", "count", formula="in order, from 0"),))
     return Exhibit(ground.named("bursts", state), ground.titled("Slowdown of each read burst", state), table,
-                   curves("Slowdown of each read burst", rows, ground.apart(), Axis("read burst"),
+                   curves("Slowdown of each read burst", rows, ground.apart(), Axis("read burst", kind="count"),
                           Axis("times as long as alone", "×", "auto")), "lower",
                    "Even from burst to burst is what one can count on.")
 

@@ -35,8 +35,8 @@ def reads_over_writes(description: str, panels: list[dict]) -> dict | None:
     scale = {"domain": [0, top * 1.04], "nice": False}
 
     def lanes(axis):
-        up = {"type": "quantitative", "title": axis and "MB/s", "scale": scale,
-              "axis": axis and {**_AXIS, "tickCount": 3, "format": ",~r"}}
+        up = {"type": "quantitative", "title": "MB/s" if axis else None, "scale": scale,
+              "axis": {**_AXIS, "tickCount": 3, "format": ",~r"} if axis else None}
         shape = {"interpolate": "step-after", "clip": True}
         return [{"mark": {"type": "area", "style": "writes", "opacity": 0.55, **shape},
                  "encoding": {"y": {"field": "write", **up}}},
@@ -50,9 +50,9 @@ def reads_over_writes(description: str, panels: list[dict]) -> dict | None:
         rows = [{**row, "edge": row["read"] if row["read"] > 0 else None} for row in panel["rows"]]
         return [{"entry": panel["entry"], **row} for row in _closed(rows, panel["until"])]
 
-    views = [_row(panel, {"values": data(panel)}, lanes({}), tall, index == len(panels) - 1, until)
+    views = [_row(panel, {"values": data(panel)}, lanes(True), tall, index == len(panels) - 1, until)
              for index, panel in enumerate(panels)]
-    return _zoomed(description, views, _strip(data(panels[0]), lanes(None), until))
+    return _zoomed(description, views, _strip(data(panels[0]), lanes(False), until))
 
 
 def rate_and_temperature(description: str, panels: list[dict], title: str = "IOPS") -> dict | None:
@@ -66,28 +66,29 @@ def rate_and_temperature(description: str, panels: list[dict], title: str = "IOP
     tall = 130 if len(panels) <= 4 else 84 if len(panels) <= 8 else 60
 
     def lanes(axis):
-        up = {"type": "quantitative", "title": axis and title, "scale": {"domain": [0, top * 1.05], "nice": False},
-              "axis": axis and {**_AXIS, "tickCount": 3, "format": "~s"}}
-        layers = [{"mark": {"type": "line", "style": "near", "interpolate": "step-after", "strokeWidth": 1.3, "clip": True},
+        up = {"type": "quantitative", "title": title if axis else None, "scale": {"domain": [0, top * 1.05], "nice": False},
+              "axis": {**_AXIS, "tickCount": 3, "format": "~s"} if axis else None}
+        layers = [{"mark": {"type": "line", "style": "near", "interpolate": "step-after", "strokeWidth": 1.3,
+                            "invalid": "filter", "clip": True},
                    "encoding": {"y": {"field": "rate", **up}}}]
-        if degrees and axis is not None:
+        if degrees and axis:
             warm = {"type": "quantitative", "title": "°C", "scale": {
                 "domain": [min(degrees) - 2, max(degrees) + 2], "nice": False, "zero": False},
                 "axis": {"orient": "right", "tickCount": 3, "grid": False, "minExtent": 34, "maxExtent": 34}}
             layers.append({"mark": {"type": "line", "style": "reads", "strokeDash": [5, 3], "strokeWidth": 1.6,
-                                    "clip": True}, "encoding": {"y": {"field": "degrees", **warm}}})
+                                    "invalid": "filter", "clip": True},
+                           "encoding": {"y": {"field": "degrees", **warm}}})
         return layers
 
     def data(panel):
-        # Rows of the other line have no value here, and a line would break at each: two runs of rows, one after another.
         rate = _closed([{"t": t, "rate": value} for t, value in panel["rate"]], panel["until"])
         return [{"entry": panel["entry"], **row} for row in
                 [*rate, *({"t": t, "degrees": value} for t, value in panel["temperature"])]]
 
-    views = [_row(panel, {"values": data(panel)}, lanes({}), tall, index == len(panels) - 1, until, begin,
+    views = [_row(panel, {"values": data(panel)}, lanes(True), tall, index == len(panels) - 1, until, begin,
                   {"resolve": {"scale": {"y": "independent"}}} if degrees else {})
              for index, panel in enumerate(panels)]
-    return _zoomed(description, views, _strip(data(panels[0]), lanes(None), until, begin))
+    return _zoomed(description, views, _strip(data(panels[0]), lanes(False), until, begin))
 
 
 def _closed(rows, until):

@@ -57,4 +57,4 @@ def _rounds(ground, of):
                                 row["entry"]) for row in rows))
         id_ = "rounds" if not several else f"rounds-{group[0]}".replace(" ", "-").replace("+", "-")
         yield Exhibit(id_, title, table, curves(title, rows, ground.apart(list(dict.fromkeys(
-            row["line"] for row in rows))), Axis("round", "", zero=False), MB_S), "higher")
+            row["line"] for row in rows))), Axis("round", kind="count"), MB_S), "higher")

@@ -128,8 +128,8 @@ def interval(values: list) -> tuple[float | None, float | None]:
     """(low, high) of the 95 % t interval on ln, from ENOUGH_RUNS on; otherwise None, None."""
     if len(values) < ENOUGH_RUNS or any(value is None or value <= 0 for value in values):
         return None, None
-    from scipy import stats as distributions
     import numpy as np
+    from scipy import stats as distributions
     logs = np.log(np.array(values, float))
     half = float(distributions.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
     return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))

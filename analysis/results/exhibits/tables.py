@@ -84,6 +84,8 @@ def plain(value, form: str, unit: str = "") -> str:
         return numbers.duration(value)
     if form == "size":
         return numbers.size(value)
+    if form == "count":
+        return f"{value:,.0f}"
     if form == "share":
         return f"{numbers.digits(100 * value)} %"
     return f"{numbers.digits(value)} {'MB/s' if form == 'rate' else unit}".strip()

@@ -2,7 +2,7 @@
 
 from ... import numbers
 from ...percentiles import ENOUGH_BEYOND
-from .drawing import MARKED, Apart, Axis, finished, room_for, scaled, tooltip
+from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, room_for, scaled, tooltip
 
 MOST_POINTS = 3200
 _LEAST_NS = 100  # a logarithmic axis has no zero: what is smaller is drawn there
@@ -46,11 +46,11 @@ def tail(description: str, lines: list[dict], apart: Apart, what: str) -> dict |
               "axis": {"values": shares, "labelExpr": f"({label})[format(datum.value, '~g')] || ''"}},
         "detail": [{"field": "entry"}, {"field": "line"}, {"field": "part"}]}
     line = {"type": "line", "interpolate": "step-before", "clip": True}
-    shown = apart.encoding()
+    shown, again = apart.encoding(), apart.encoding(legend=False)
     faint = {"test": "datum.part === 'few'", "value": 0.35}
     layers = [{"mark": {**line, "strokeWidth": 1.2 if apart.muted else 1.9},
                "encoding": {**shown, "opacity": {"condition": faint, "value": 1}}},
-              {"mark": {**line, "strokeWidth": 3}, "encoding": {**shown, "opacity": {"condition": [
+              {"mark": {**line, "strokeWidth": 3}, "encoding": {**again, "opacity": {"condition": [
                   {"test": f"{MARKED} && datum.part === 'enough'", "value": 1}], "value": 0}}},
               {"mark": {"type": "point", "filled": True, "opacity": 0, "size": 60}, "encoding": {"tooltip": tooltip(
                   ("name", "drive"), ("line", "of"), ("is", "at least"), ("beyond", "share"))}}]
@@ -60,4 +60,4 @@ def tail(description: str, lines: list[dict], apart: Apart, what: str) -> dict |
             "color": {"condition": {"test": "datum.role === 'this'", "value": {"expr": "accent"}},
                       "value": {"expr": "near"}}}})
     return finished(description, height=270, data={"values": values}, transform=apart.transform, encoding=encoding,
-                    layer=layers)
+                    layer=layers, resolve=OWN_SCALES)

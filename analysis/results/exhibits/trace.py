@@ -1,9 +1,9 @@
 """Pages of trace: what a drive makes of a captured trace, empty and full."""
 
 from ...exhibits.model import Column, Exhibit, Section
+from .curves import slope
 from .drawing import Axis
 from .ground import MB_S, POWER, Ground, efficiency, ranking, slug
-from .curves import slope
 from .subjects import Subject
 from .tables import Figure, Place, figure_table
 

@@ -1,0 +1,113 @@
+"""How long an analysis takes and how much memory, beside pandas, DuckDB and btt on the same I/Os, on one processor.
+
+    .venv/bin/python bench/analysis_speed.py [--rows 1000000 10000000 100000000] [--directory /var/tmp] [--json FILE]
+
+Makes traces of so many I/Os (12 bytes each; kept in the directory for the next time), and lets each tool read them in a
+process of its own that may use one processor, one after the other in each repetition. Wall and processor time and the
+peak of memory are the kernel's account of that process, its start included; medians [smallest .. largest].
+
+blkreel computes all that it ever shows of a trace; the others what analysis_tools.py says. What several tell must
+agree: to the digit, percentiles to a percent. btt reads blktrace's binary events, so the reads and writes of the trace
+are written as these, in the order of time, as blkparse -d would have merged them. It takes two I/Os in flight at one
+sector for one, so that a few in a million are missing.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from analysis_data import make_trace, write_blktrace
+from analysis_tools import TOOLS
+from lab import machine, print_table
+
+# More than these would hold takes the others minutes or gigabytes.
+MOST_ROWS = {"blkreel": None, "pandas": 10_000_000, "DuckDB": 10_000_000, "btt": 1_000_000}
+PERCENTILE_ERROR = 0.01
+
+
+def arguments(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    parser.add_argument("--processor", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--all", action="store_true", help="also give the others more rows than they take well")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args(words)
+
+
+def run_once(tool, path, processor):
+    """Figures, and (wall s, processor s, MB) of a process that ran a tool on a file."""
+    words = [sys.executable, str(Path(__file__).with_name("analysis_tools.py")), tool, str(path)]
+    # In a file: a pipe that nobody empties could hold the process up, and wait4 is to be the only one to wait.
+    with tempfile.TemporaryFile() as told:
+        began = time.monotonic()
+        process = subprocess.Popen(words, stdout=told, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
+        _, status, used = os.wait4(process.pid, 0)
+        wall_s = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{tool} failed on {path} ({process.returncode})")
+        told.seek(0)
+        return json.load(told), (wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
+
+
+def check_agreement(figures, offered):
+    """Every figure that blkreel shares with another, and btt's with what it was given."""
+    ours = figures.get("blkreel")
+    for tool, told in figures.items():
+        for name, value in told.items():
+            if tool == "btt" or ours is None or tool == "blkreel":
+                continue
+            error = PERCENTILE_ERROR * value if "_p" in name else 0
+            if abs(ours[name] - value) > error:
+                raise SystemExit(f"{name}: blkreel says {ours[name]}, {tool} {value}")
+    if "btt" in figures:
+        mean_s = offered["service_ns"] / offered["ios"] / 1e9
+        missing = offered["ios"] - figures["btt"]["ops"]
+        if not 0 <= missing <= offered["ios"] / 10_000 or abs(figures["btt"]["mean_latency_s"] / mean_s - 1) > 0.001:
+            raise SystemExit(f"btt says {figures['btt']}, of {offered}")
+
+
+def main():
+    chosen = arguments()
+    chosen.directory.mkdir(parents=True, exist_ok=True)
+    results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
+    for rows in chosen.rows:
+        path = make_trace(chosen.directory / f"blkreel-bench-{rows}.parquet", rows)
+        inputs, offered = {}, None
+        for tool in chosen.tools:
+            if MOST_ROWS[tool] is None or rows <= MOST_ROWS[tool] or chosen.all:
+                inputs[tool] = path
+        if "btt" in inputs:
+            inputs["btt"] = path.with_suffix(".blktrace")
+            offered = write_blktrace(path, inputs["btt"], rows)
+        figures, taken = {}, {tool: [] for tool in inputs}
+        for repetition in range(chosen.repetitions):
+            for tool, file in inputs.items():
+                figures[tool], cost = run_once(tool, file, chosen.processor)
+                taken[tool].append(cost)
+            if not repetition:
+                check_agreement(figures, offered)
+        results["sizes"][rows] = {"taken": taken, "figures": figures, "trace_bytes": path.stat().st_size}
+        print_table(f"{rows:,} I/Os, {path.stat().st_size / 1e6:,.0f} MB of Parquet, {chosen.repetitions} repetitions",
+                    [("wall, s", "{:.2f}".format), ("processor, s", "{:.2f}".format), ("memory, MB", "{:,.0f}".format)],
+                    taken)
+    print(f"\n{results['machine']}; everything on processor {chosen.processor}; shared figures agree.")
+    if len(chosen.rows) > 1 and "blkreel" in chosen.tools:
+        each = {rows: statistics.median(cpu for _, cpu, _ in size["taken"]["blkreel"]) / rows * 1e9
+                for rows, size in results["sizes"].items()}
+        print("blkreel, processor ns per I/O:", ", ".join(f"{ns:.0f} ({rows:,})" for rows, ns in each.items()))
+    if chosen.json:
+        chosen.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Charts of runs in a real browser: no complaint in its console, whichever drives are left."""
+
+import json
+import shutil
+
+import pytest
+import vl_convert
+from synthetic_runs import write_four_runs, write_run, write_trace
+
+from blkreel.analysis import document
+from blkreel.analysis.exhibits import compare, report
+from blkreel.analysis.exhibits.parts import without
+from blkreel.analysis.measure import measure
+from blkreel.analysis.theme import THEMES
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make .stamps/venv-dev")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Draws specifications one after another, and gives what the console said of each by its name."""
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("needs chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        said = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.set_content('<div id="place" style="width: 500px"></div>')
+        page.add_script_tag(content=vl_convert.javascript_bundle(vl_version="6.4"), type="module")
+        page.wait_for_function("Boolean(window.vegaEmbed)")
+
+        def draw(specs):
+            complaints = {}
+            for name, spec in specs.items():
+                said.clear()
+                if "vconcat" in spec:
+                    spec = {**spec, "vconcat": [{**view, "width": 400} for view in spec["vconcat"]]}
+                page.evaluate("""([spec, config]) => vegaEmbed('#place', spec, {config, renderer: 'svg',
+                              actions: false, logLevel: window.vega?.Warn ?? 2}).then(() => null)""",
+                              [spec, {**THEMES["light"], "aria": False}])
+                # As wide as its place and as high as its rows: Vega-Lite remarks on that of each ranking.
+                heard = [line for line in said if 'Dropping "fit-y"' not in line]
+                if heard:
+                    complaints[name] = heard
+            return complaints
+
+        yield draw
+        browser.close()
+
+
+def specs_of(page, hidden=()):
+    return {exhibit.id: without(json.loads(json.dumps(exhibit.spec)), set(hidden))
+            for section in page.sections for exhibit in section.exhibits if exhibit.spec}
+
+
+def test_the_console_would_tell_of_a_layer_without_rows(drawn):
+    layer = {"mark": "point", "transform": [{"filter": "datum.a > 3"}],
+             "encoding": {"x": {"field": "a", "type": "quantitative"}}}
+    assert "Infinite extent" in str(drawn({"bad": {"data": {"values": [{"a": 1}]}, **layer}}))
+
+
+@pytest.mark.parametrize("hidden", [(), ("In memory",), ("On disk",)])
+def test_charts_of_a_comparison_are_quiet(drawn, tmp_path, hidden):
+    page = compare.page_of(*document.comparison([measure(path) for path in write_four_runs(tmp_path)]))
+    assert drawn(specs_of(page, hidden)) == {}
+
+
+def test_charts_of_runs_and_traces_are_quiet(drawn, tmp_path):
+    for path in (write_run(tmp_path / "run"), write_trace(tmp_path / "game.parquet")):
+        assert drawn(specs_of(report.page_of(*document.report(measure(path))))) == {}
+
+
+def test_charts_of_many_drives_are_quiet(drawn, tmp_path):
+    runs = [measure(write_run(tmp_path / f"run{index}", f"Drive {index}", seed=index, seconds=4))
+            for index in range(10)]
+    page = compare.page_of(*document.comparison(runs), highlight="Drive 3")
+    assert drawn(specs_of(page)) == {}
+    assert drawn(specs_of(page, [f"Drive {index}" for index in range(1, 10)])) == {}

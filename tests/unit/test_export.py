@@ -1,0 +1,176 @@
+"""Pages in other forms: pictures that stand alone, tables with raw values, and nothing half-written."""
+
+import csv
+import io
+import json
+
+import pytest
+from synthetic_runs import write_four_runs, write_trace
+
+from blkreel.analysis import document, export, figure, present
+from blkreel.analysis.exhibits import compare, model
+from blkreel.analysis.measure import measure
+from blkreel.traces.errors import BlkreelError, OutputExists, UsageError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return write_four_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def told(runs):
+    shown, sections = document.comparison([measure(path) for path in runs])
+    return shown, compare.page_of(shown, sections, highlight="On disk")
+
+
+def test_a_picture_stands_alone(told, tmp_path):
+    export.write(told[1], "svg", tmp_path / "wait.svg", chart="s1-wait")
+    picture = (tmp_path / "wait.svg").read_text()
+    assert "Wait time (lower is better)" in picture and "fewer than 6 runs" in picture
+    assert "On disk (invalid)" in picture and "In memory" in picture
+    assert 'fill="#ffffff"' in picture or 'fill="white"' in picture
+    export.write(told[1], "png", tmp_path / "wait.png", chart="s0-wait")
+    content = (tmp_path / "wait.png").read_bytes()
+    width = int.from_bytes(content[16:20], "big")
+    assert content.startswith(b"\x89PNG") and width >= 2 * 560
+
+
+def test_pictures_of_all_charts_get_a_directory(told, tmp_path):
+    only = model.Page(**{**vars(told[1]), "sections": told[1].sections[:2]})
+    export.write(only, "svg", tmp_path / "pictures")
+    drawn = {one.id for section in only.sections for one in section.exhibits if one.spec}
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {f"{id_}.svg" for id_ in drawn}
+    with pytest.raises(OutputExists):
+        export.write(only, "svg", tmp_path / "pictures")
+    export.write(only, "svg", tmp_path / "pictures", force=True)
+
+
+def test_csv_holds_raw_values_with_their_units(told, tmp_path):
+    shown, page = told
+    export.write(page, "csv", tmp_path / "tables")
+    tables = {one.id: one.table for section in page.sections for one in section.exhibits}
+    assert {path.stem for path in (tmp_path / "tables").iterdir()} == set(tables)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "tables/figures.csv").read_text())))
+    entries = [(section["title"], entry) for section in shown["sections"] for entry in section["entries"]]
+    assert len(rows) == len(entries) == 4
+    for row, (title, entry) in zip(rows, entries, strict=True):
+        assert row["group"] == title and row["drive"] == entry["label"]
+        for name, told_figure in entry["headline"].items():
+            assert (float(row[name]) if row[name] else None) == told_figure["value"]
+    line = list(csv.DictReader(io.StringIO((tmp_path / "tables/s0-timeline.csv").read_text())))
+    assert set(line[0]) == {"group", "drive", "from_ns", "read_mb_s", "write_mb_s"}
+
+
+def test_json_is_the_document_or_one_table(told):
+    shown, page = told
+    assert json.loads(export.write(page, "json", document=shown)) == shown
+    one = json.loads(export.write(page, "json", chart="s0-wait", document=shown))
+    assert one["id"] == "s0-wait" and {row["entry"] for row in one["rows"]} == {"In memory", "On disk"}
+    assert {column["key"] for column in one["columns"]} >= set(one["rows"][0]["values"])
+
+
+def test_markdown_shows_units_verdicts_and_notes(told):
+    text = export.write(told[1], "markdown")
+    assert "| Drive |" in text and "✕ invalid" in text and "180 µs" in text and "(highlighted)" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    widths, counts = None, 0
+    for line in text.splitlines():
+        widths = None if not line.startswith("|") else widths or line.replace("\\|", "").count("|")
+        if widths:
+            assert line.replace("\\|", "").count("|") == widths
+            counts += 1
+    assert counts == len(lines) > 100
+    assert "no interval" in export.write(told[1], "markdown", chart="s0-wait")
+
+
+def test_text_cannot_break_a_table():
+    table = model.Table("a | b", (model.Column("x", "X|Y"),), (model.Row({"x": "1 | 2\n3 <b>"}),))
+    page = model.Page("compare", "t", "", (), (model.Section("s", "s", (model.Exhibit("one", "One", table),)),))
+    rows = [line for line in export.write(page, "markdown", chart="one").splitlines() if line.startswith("|")]
+    assert rows == ["| X\\|Y |", "| --- |", "| 1 \\| 2 3 &lt;b> |"]
+
+
+def test_only_some_drives_are_exported(told):
+    rows = list(csv.DictReader(io.StringIO(export.write(told[1], "csv", chart="s0-wait", shown={"In memory"}))))
+    assert [row["drive"] for row in rows] == ["In memory"]
+    spec = json.dumps(export.only(told[1], {"In memory"}).sections[1].exhibits[0].spec)
+    assert "On disk" not in spec.replace('highlight', '') and "In memory" in spec
+
+
+def test_a_chart_that_is_not_there_is_told_with_those_that_are(told, tmp_path):
+    with pytest.raises(UsageError, match="no chart 'wait'; --chart takes one of: figures, s0-wait"):
+        export.write(told[1], "svg", tmp_path / "x.svg", chart="wait")
+    with pytest.raises(UsageError, match="table without a picture"):
+        export.write(told[1], "svg", tmp_path / "x.svg", chart="figures")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_half_written_is_left(told, tmp_path, monkeypatch):
+    made = []
+
+    def fails(exhibit, page, format):
+        made.append(exhibit.id)
+        if len(made) == 3:
+            raise OSError(28, "No space left on device")
+        return "x"
+
+    monkeypatch.setattr(export, "_content", fails)
+    with pytest.raises((BlkreelError, OSError)):
+        export.write(told[1], "csv", tmp_path / "tables")
+    monkeypatch.setattr(export, "_content", lambda *_: "x")
+    monkeypatch.setattr(export, "_put", lambda path, content: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(BlkreelError, match="no space left"):
+        export.write(told[1], "csv", tmp_path / "tables")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_of_the_wrong_kind_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "file.txt").write_text("mine")
+    for view, output, words in ((export.View("png"), tmp_path / "file.txt", "these are several"),
+                                (export.View("html"), tmp_path, "this is one file"),
+                                (export.View("svg", "wait"), tmp_path, "this is one file")):
+        with pytest.raises(UsageError, match=words):
+            present.compare([tmp_path / "no such run"], output, view=view)
+    assert (tmp_path / "file.txt").read_text() == "mine"
+
+
+def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
+    shown = present.report(runs[0])
+    figures = shown["entry"]["figures"]
+    assert float(figure.printed(shown, "read.bursts.throughput_mb_s")) == figures["read"]["bursts"]["throughput_mb_s"]
+    assert figure.printed(shown, "wait_ns") == str(figures["read"]["bursts"]["makespan_ns"])
+    with pytest.raises(UsageError, match="for example .*read.bursts.throughput_mb_s"):
+        figure.printed(shown, "read.burst.throughput_mb_s")
+    with pytest.raises(UsageError, match="several figures"):
+        figure.printed(shown, "read.bursts")
+    with pytest.raises(BlkreelError, match=r"n too small \(n="):
+        figure.printed(shown, "read.latency.p99_9_ns")
+    with pytest.raises(UsageError, match="one run, trace or test"):
+        figure.printed(present.compare(runs[:1]), "wait_ns")
+
+
+# The installed command.
+
+def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
+    shown = blkreel("compare", *runs, "--chart", "s0-read-tail", "-o", tmp_path / "tail.svg", "--highlight", "memory")
+    assert "tail.svg" in shown.stdout and "<svg" in (tmp_path / "tail.svg").read_text()
+    table = blkreel("compare", *runs, "--format", "csv", "--chart", "s0-wait").stdout
+    assert table.splitlines()[0].startswith("rank,drive,state,wait_ns")
+    assert blkreel("report", runs[0], "--format", "markdown").stdout.startswith("# In memory")
+    trace = write_trace(tmp_path / "game.parquet")
+    printed = blkreel("report", trace, "--figure", "read.service_ns").stdout
+    assert int(printed) == present.report(trace)["entry"]["figures"]["read"]["service_ns"]
+
+
+@pytest.mark.parametrize(("words", "code", "told_why"), [
+    (["--format", "csv"], 2, "add -o DIRECTORY, or --chart ID"),
+    (["--format", "png"], 2, "add -o FILE"),
+    (["--chart", "wait"], 2, "add -o wait.svg"),
+    (["--highlight", "nobody", "-o", "x.html"], 2, "name one of: In memory, On disk"),
+    (["--drives", "none.toml", "-o", "x.html"], 2, "none.toml"),
+])
+def test_commands_say_what_is_missing(blkreel, tmp_path, runs, words, code, told_why):
+    words = [tmp_path / word if word.endswith((".html", ".toml")) else word for word in words]
+    result = blkreel("compare", *runs, *words, check=False)
+    assert result.returncode == code and told_why in result.stderr and "Traceback" not in result.stderr
