@@ -8,6 +8,7 @@ from . import document, export
 from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
+from .once_more import read_again
 from .results import exhibits as test_exhibits
 from .results import results_of
 from .results.compared import compared
@@ -28,6 +29,8 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     fleet = measure_fleet(paths, gap_ns=gap_ns, way=way, on_rows=on_rows)
     shown, sections = document.comparison(fleet.measured)
     _tell(shown, fleet)
+    if view.wanted(output):
+        read_again(sections, far=bool(way and way.cluster))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
@@ -44,6 +47,8 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
                          f"see them side by side: blkreel compare {path}")
     shown, section = document.report(fleet.measured[0])
     _tell(shown, fleet)
+    if view.wanted(output):
+        read_again([section], far=bool(way and way.cluster))
     view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 
