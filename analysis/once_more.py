@@ -8,15 +8,19 @@ from .paired import paired
 MOST_ROWS = 20_000_000  # in all runs of a comparison; about a minute
 
 
-def read_again(sections, most_rows: int = MOST_ROWS) -> None:
+def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
     """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
 
-    Where there are more rows than that, what is left out says so: a fleet is compared by its partial results, and its
-    rows stay where they are.
+    far: the rows are not on this machine. Then, or where there are more rows than that, what is left out says so: a
+    fleet is compared by its partial results, and its rows stay where they are.
     """
     rows = sum(each.rows for section in sections for entry in section.entries for each in entry.measured)
-    why = f"left out: {rows:,} I/Os are more than the {most_rows:,} that a page reads once more" \
-        if rows > most_rows else ""
+    why = ""
+    if far or any("://" in str(each.path) for section in sections for entry in section.entries
+                  for each in entry.measured):
+        why = "left out: it takes each row, and rows that are elsewhere stay there; copy the runs here to see it"
+    elif rows > most_rows:
+        why = f"left out: {rows:,} I/Os are more than the {most_rows:,} that a page reads once more"
     for section in sections:
         for entry in section.entries:
             entry.shown["interference"] = {"why": why} if why else _interference(entry)

@@ -1,7 +1,5 @@
 """`blkreel compare`: many runs side by side."""
 
-from pathlib import Path
-
 import click
 
 from blkreel.analysis import fail_if, present, table
@@ -9,17 +7,19 @@ from blkreel.analysis.results import is_test
 from blkreel.cli import test_shown
 from blkreel.cli.pages import page_options, reading, result
 from blkreel.cli.progress import progress
+from blkreel.cli.scale_options import TRACE, scale_options
 from blkreel.traces.errors import UsageError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=TRACE)
 @click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION",
               help="End with exit code 4 where this holds: 'wait_time > +10%', 'read_p99 > 2ms'. Repeatable.")
 @click.option("--base", metavar="LABEL",
               help="The drive that --fail-if compares the others with. Without it, the first that is named.")
 @page_options
-def command(runs, conditions, base, output, figure, gap_ns, force, as_json, view):
+@scale_options
+def command(runs, conditions, base, output, figure, gap_ns, force, as_json, view, way):
     """Show runs or traces side by side as a page and a table, each drive and pace apart.
 
     RUNS are directories made by `blkreel replay -o`, or traces. Runs of one drive, state and pace count as
@@ -51,8 +51,8 @@ def command(runs, conditions, base, output, figure, gap_ns, force, as_json, view
         outcomes = _checked(document, conditions, base)
         result(document, test_shown.show, output, as_json, view, figure)
         return _ended(outcomes, as_json)
-    with reading(runs) as on_rows:
-        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)
+    with reading() as on_rows:
+        document = present.compare(runs, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view, way=way)
     outcomes = _checked(document, conditions, base)
     result(document, table.show_comparison, output, as_json, view, figure)
     return _ended(outcomes, as_json)
