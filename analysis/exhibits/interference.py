@@ -75,7 +75,7 @@ def _view(rows, title, domain, order):
               "axis": {"labelAngle": 0, "labelOverlap": True, "grid": False}},
         "y": {"field": "ns", "type": "quantitative", "title": "read latency",
               "scale": {"type": "log", "domain": domain, "nice": False},
-              "axis": {"labelExpr": TIME_LABEL, "values": [10**power for power in range(2, 13)]}},
+              "axis": {"labelExpr": TIME_LABEL, "values": [each * 10**power for power in range(2, 11) for each in (1, 2, 5)]}},
         "detail": [{"field": "entry", "type": "nominal"}, {"field": "measure", "type": "nominal"}], **colour}
     dash = {"field": "measure", "type": "nominal", "legend": None,
             "scale": {"domain": [name for _, name, _ in _MEASURES], "range": [dash for *_, dash in _MEASURES]}}

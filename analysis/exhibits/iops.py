@@ -39,7 +39,7 @@ def iops(entry, id_: str) -> Exhibit | None:
     spec = (finished("Completions per second of reads and writes, with the drive's temperature", fills=False,
                      vconcat=views) if degrees else
             finished("Completions per second of reads and writes", **views[0]))
-    return Exhibit(id_, "Completions per second", table, spec, "higher",
+    return Exhibit(id_, "Completions per second", table, spec, "",
                    "Reads: whole line, orange. Writes: dashed, blue.", notes)
 
 
