@@ -17,6 +17,7 @@ from .parts import (
 )
 
 _DRAWN_NS = 100_000_000  # of the windows, the one that is drawn; the table holds them all
+_TICKS_NS = [each * 10**power for power in range(2, 11) for each in (1, 2, 5)]
 _MEASURES = (("p50_ns", "median", [2, 2]), ("p99_ns", "p99", [1, 0]))
 _NO_CAUSE = ("Writes in flight go along with slow reads and are partly their result: a drive that stalls keeps both. "
              "What was written before is a cause where the plan decided it.")
@@ -75,7 +76,7 @@ def _view(rows, title, domain, order):
               "axis": {"labelAngle": 0, "labelOverlap": True, "grid": False}},
         "y": {"field": "ns", "type": "quantitative", "title": "read latency",
               "scale": {"type": "log", "domain": domain, "nice": False},
-              "axis": {"labelExpr": TIME_LABEL, "values": [each * 10**power for power in range(2, 11) for each in (1, 2, 5)]}},
+              "axis": {"labelExpr": TIME_LABEL, "values": _TICKS_NS}},
         "detail": [{"field": "entry", "type": "nominal"}, {"field": "measure", "type": "nominal"}], **colour}
     dash = {"field": "measure", "type": "nominal", "legend": None,
             "scale": {"domain": [name for _, name, _ in _MEASURES], "range": [dash for *_, dash in _MEASURES]}}
