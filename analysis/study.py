@@ -114,7 +114,7 @@ class Study:
                 if shown[name]["ops"] or shown[name]["unseen_ops"] or name == "all":
                     lines.append({**self._label(label), "class": name, **_flat(shown[name])})
         frame = self._pandas.DataFrame(lines).set_index("class")
-        whole = [name for name in frame.columns if name.endswith(_WHOLE) and not frame[name].dtype == object]
+        whole = [name for name in frame.columns if name.endswith(_WHOLE)]
         return frame.astype({name: "Int64" for name in whole if (frame[name].dropna() % 1 == 0).all()})
 
     def percentiles(self, op: str | None = None, at: Iterable[float | str] = (50, 90, 99, "99.9"),

@@ -30,7 +30,8 @@ def measure(drive, options, directory):
     before = resource.getrusage(resource.RUSAGE_SELF)
     helper = Helper(["--device", number, "--ring-bytes", str(ring_bytes), "--synthetic", str(options.rate),
                      "--synthetic-count", str(options.rate * options.seconds)], spool,
-                    lambda: changed.set() if helper.end or helper.error else None)
+                    lambda: changed.set() if helper.end or helper.error else None,
+                    1_000_000_000 if options.live else None)
     changed.wait()
     helper.stop()
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -55,6 +56,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--ring-bytes", type=int, help="default: that of a capture")
     parser.add_argument("--directory", default="/var/tmp", help="where the rows go")
+    parser.add_argument("--live", action="store_true", help="tell each second what the drives do, as on a terminal")
     parser.add_argument("--finish", action="store_true", help="make the trace, and count its rows")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()

@@ -15,6 +15,8 @@ HELPER = Path(__file__).with_name("blkreel-capture")
 _NAME = "the capture helper"
 _PIPE_BYTES = 1 << 20  # an interval of many busy drives takes 200 KB, and is not told where there is no room for it
 
+_NAMES = 65536  # of threads that are remembered: whoever watches for weeks sees many
+
 
 class Helper(RowsChild):
     """A running helper; the source named bpf, as capture/sources/__init__.py wants one.
@@ -50,6 +52,8 @@ class Helper(RowsChild):
             self._on_live()
         elif fields["note"] == "threads":
             self.names.update({tid: (pid, comm, process) for tid, pid, comm, process, _ in fields["threads"]})
+            for tid in list(self.names)[:max(0, len(self.names) - _NAMES)]:
+                del self.names[tid]
         else:
             super()._take(fields)
 
