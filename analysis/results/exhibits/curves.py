@@ -38,8 +38,9 @@ def curves(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis, *
             "condition": {"test": "datum.role !== 'other'", "value": 1}, "value": 0}}})
         layers += names(values, "y", "end")
     else:
-        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {**apart.encoding(legend=False), "opacity": {
-            "condition": {"test": MARKED, "value": 1}, "value": 0}}})
+        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {
+            "color": apart.encoding(legend=False)["color"],  # no dashes: they close up in a broad line
+            "opacity": {"condition": {"test": MARKED, "value": 1}, "value": 0}}})
     if dots:
         size = {"condition": {"test": MARKED, "value": 70}, "value": 16 if apart.muted else 44}
         layers.append({"mark": {"type": "point", "filled": True, "opacity": 1},
