@@ -140,7 +140,7 @@ def test_a_page_holds_to_its_model(pages, kind, count):
             json.dumps(one.spec, allow_nan=False)
             undrawn = list(without_domain(one.spec))
             assert not undrawn, one.id
-            if count == 3 or (kind, count) in (("mixes", 1), ("depths", 20)):  # slow, and the others have the same layers
+            if count == 3 or (kind, count) in (("mixes", 1), ("depths", 20)):  # slow, and the others have these layers
                 alt.Chart.from_dict(short(fitted(one.spec)), validate=True)
 
 
