@@ -91,7 +91,7 @@ samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	$(BIN)/python traces/samples/make/describe.py
 
 # What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
-bench: $(STAMPS)/install $(STAMPS)/apt-bench
+bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
 	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
@@ -99,6 +99,7 @@ bench: $(STAMPS)/install $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
 	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
+	$(abspath $(BIN))/python bench/analysis_speed.py
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out .vm

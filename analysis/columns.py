@@ -25,16 +25,21 @@ class Column:
     scale: int
 
     def cell(self, entry: dict) -> dict:
-        """{"text", "value", "note"} of an entry of the document; note says why there is no value, or its range."""
+        """{"text", "value", "note", "interval"} of an entry of the document; note says why there is no value, or the
+        range of the runs; interval is "low to high" where the runs suffice for one."""
         figure = entry["headline"][self.key]
         value, note = figure["value"], ""
         if value is None:
-            return {"text": numbers.MISSING, "value": None, "note": missing(entry, self.key)}
+            return {"text": numbers.MISSING, "value": None, "note": missing(entry, self.key), "interval": ""}
         if figure["smallest"] is not None:
             note = f"{self._text(figure['smallest'])} to {self._text(figure['largest'])}"
         if self.key == "read_throughput_mb_s" and entry["writer"] == "fell behind":
             note = (note + "; " if note else "") + "writer fell behind"
-        return {"text": self._text(value), "value": value, "note": note}
+        interval = ""
+        if figure["low"] is not None:
+            interval = f"{self._text(figure['low'])} to {self._text(figure['high'])}"
+            note = f"95 % interval {interval}; runs {note}"
+        return {"text": self._text(value), "value": value, "note": note, "interval": interval}
 
     def _text(self, value):
         return numbers.digits(value / self.scale)

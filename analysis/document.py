@@ -165,14 +165,18 @@ def _worst_writer(states):
 
 def _distinct(entries):
     """Labels that tell the entries of a section apart, whatever labels the runs were given."""
-    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"), lambda shown: payload_words(shown["payload"]),
-                     lambda shown: shown["drive"].get("name"),
+    told_apart_by = [lambda shown: (shown["state"] or {}).get("name"),
+                     lambda shown: (firmware := shown["drive"].get("firmware")) and f"firmware {firmware}",
+                     lambda shown: payload_words(shown["payload"]), lambda shown: shown["drive"].get("name"),
                      lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
     for name_of in told_apart_by:
-        labels = [each.shown["label"] for each in entries]
+        alike = {}
         for each in entries:
-            if labels.count(each.shown["label"]) > 1 and name_of(each.shown):
-                each.shown["label"] += f", {name_of(each.shown)}"
+            alike.setdefault(each.shown["label"], []).append((each.shown, name_of(each.shown)))
+        for named in alike.values():
+            if len({name for _, name in named}) > 1:
+                for shown, name in named:
+                    shown["label"] += f", {name}" if name else ""
     return entries
 
 
@@ -300,8 +304,8 @@ def _pace_order(each):
 
 def _entry_key(each):
     disk = drive(each)
-    return (label(each), disk.get("model"), disk.get("serial_hash"), (_account(each, "state") or {}).get("name"),
-            payload_words(_account(each, "payload")))
+    return (label(each), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
+            (_account(each, "state") or {}).get("name"), payload_words(_account(each, "payload")))
 
 
 def _document(kind, measured, content):

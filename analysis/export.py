@@ -51,11 +51,15 @@ class View:
         if not path.is_dir():
             refuse_existing(path, force)
 
+    def wanted(self, output) -> bool:
+        """Whether a page is made at all, and not only the figures."""
+        return bool(output) or self.format not in ("", "html")
+
     def write(self, document: dict, make_page: Callable[[], model.Page], output=None, force: bool = False) -> None:
         """Make the page and write it, where it is wanted; without an output, keep its text."""
-        format = self.format or (format_of(output) if output else "")
-        if not format or format == "html" and output is None:
+        if not self.wanted(output):
             return
+        format = self.format or format_of(output)
         self.text = write(make_page(), format, output, self.chart, force, document=document)
 
 

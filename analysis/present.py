@@ -2,39 +2,53 @@
 
 from collections.abc import Callable
 
+from blkreel.traces.errors import UsageError
+
 from . import document, export
 from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
-from .measure import measure
+from .once_more import read_again
 from .results import exhibits as test_exhibits
 from .results import results_of
 from .results.compared import compared
+from .scale import Way, measure_fleet
 
 
 def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False,
-            view: export.View | None = None,
+            view: export.View | None = None, way: Way | None = None,
             on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
     """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
-    Raises OutputExists before anything is read, TraceError for a file that is no trace, UsageError for a run named
-    twice. on_rows(path, done, total) is told of progress.
+    paths: also directories, patterns and URLs (scale/dataset.py); way: how they are read. Raises OutputExists before
+    anything is read, TraceError for a file that is no trace, UsageError for a run named twice. on_rows(path, done,
+    total) is told of progress, in rows of all.
     """
     view = view or export.View()
     view.check(output, force)
-    document.refuse_repeated(paths)
-    measured = [_measure(path, gap_ns, on_rows) for path in paths]
-    shown, sections = document.comparison(measured)
+    fleet = measure_fleet(paths, gap_ns=gap_ns, way=way, on_rows=on_rows)
+    shown, sections = document.comparison(fleet.measured)
+    _tell(shown, fleet)
+    if view.wanted(output):
+        read_again(sections, far=bool(way and way.cluster))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
 
 def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = False, view: export.View | None = None,
+           way: Way | None = None,
            on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> dict:
     """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
     view = view or export.View()
     view.check(output, force)
-    shown, section = document.report(_measure(path, gap_ns, on_rows))
+    fleet = measure_fleet([path], gap_ns=gap_ns, way=way, on_rows=on_rows)
+    if len(fleet.measured) > 1:
+        raise UsageError(f"{path} holds {len(fleet.measured)} traces, and a report is of one",
+                         f"see them side by side: blkreel compare {path}")
+    shown, section = document.report(fleet.measured[0])
+    _tell(shown, fleet)
+    if view.wanted(output):
+        read_again([section], far=bool(way and way.cluster))
     view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 
@@ -67,5 +81,7 @@ def compare_tests(directories: list, output=None, *, force: bool = False, view: 
     return shown
 
 
-def _measure(path, gap_ns, on_rows):
-    return measure(path, gap_ns, lambda done, total: on_rows(str(path), done, total))
+def _tell(shown, fleet):
+    """What was left out, and what was read again or not."""
+    shown["notes"] = [*shown.get("notes", []), *fleet.notes]
+    shown["kept"] = fleet.kept

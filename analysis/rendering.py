@@ -50,23 +50,29 @@ class Explained:
 
 
 def drives(page: model.Page) -> model.Table:
-    """The entries as a table: rank, name, facts, verdict."""
+    """The entries as a table: rank, name, verdict, facts. What is the same for all is said once, in its caption."""
     names = list(dict.fromkeys(name for entry in page.entries for name in entry.facts if name not in _KIN))
-    ranked = any(entry.rank is not None for entry in page.entries)
-    columns = [model.Column("entry", "Drive")]
-    if ranked:
+    shared = [name for name in names if name not in _IDENTITY
+              and len({str(fact_words(entry.facts.get(name))) for entry in page.entries}) == 1]
+    columns = [model.Column("entry", "Drive"), model.Column("verdict", "Verdict", "verdict")]
+    if any(entry.rank is not None for entry in page.entries):
         columns.insert(0, model.Column("rank", "Rank", "count"))
-    columns += [model.Column(name, name[:1].upper() + name[1:], _fact_format(page, name)) for name in names]
-    columns.append(model.Column("verdict", "Verdict", "verdict"))
-    shared = shared_reasons(page)
+    columns += [model.Column(name, name[:1].upper() + name[1:], _fact_format(page, name))
+                for name in names if name not in shared]
+    reasons = shared_reasons(page)
     rows = [model.Row({"entry": entry.key, "rank": entry.rank, "verdict": entry.verdict["level"],
                        **{name: fact_words(entry.facts.get(name)) for name in names}}, entry=entry.key,
                       whole={"verdict": "; ".join(reason["text"] for reason in entry.verdict.get("reasons", [])
-                                                  if reason not in shared)})
+                                                  if reason not in reasons)})
             for entry in page.entries]
-    return model.Table("The drives of this comparison", tuple(columns), tuple(rows))
+    caption = "The drives of this comparison"
+    if shared:
+        caption += ". All of them: " + ", ".join(
+            f"{name} {fact_words(page.entries[0].facts[name])}" for name in shared)
+    return model.Table(caption, tuple(columns), tuple(rows))
 
 
+_IDENTITY = ("model", "firmware", "unit", "class", "interface", "price")
 _KIN = ("predecessor", "rivals")
 
 
@@ -92,6 +98,12 @@ def kin(page: model.Page, entry: model.Entry) -> list[str]:
             if other.key != entry.key and named & {other.key, other.facts.get("model")}]
 
 
+def section_ids(page: model.Page) -> list[str]:
+    """Ids of the sections' headings; one that an exhibit has already is set apart."""
+    taken = {exhibit.id for section in page.sections for exhibit in section.exhibits} | {"drives", "method", "main"}
+    return [f"{section.id}-section" if section.id in taken else section.id for section in page.sections]
+
+
 def render(page: model.Page) -> str:
     explained = Explained()
     table = drives(page) if len(page.entries) > 1 else None
@@ -106,11 +118,11 @@ def render(page: model.Page) -> str:
     }
     levels = [entry.verdict["level"] for entry in page.entries]
     return _environment().get_template("document.html.j2").render(
-        page=page, drives=table, explained=explained, levels=LEVELS, version=blkreel.__version__,
-        verdicts=[(level, levels.count(level)) for level in LEVELS if level in levels],
-        shared_reasons=shared_reasons(page), tokens=_tokens, marked=data["highlight"],
-        styles=_joined_styles(), program=joined_program(),
-        library=_library(), data=_script_json(data), long_table=LONG_TABLE)
+        page=page, sections=list(zip(section_ids(page), page.sections, strict=True)), drives=table,
+        explained=explained, levels=LEVELS, version=blkreel.__version__, shared_reasons=shared_reasons(page),
+        verdicts=[(level, levels.count(level)) for level in LEVELS if level in levels], tokens=_tokens,
+        marked=data["highlight"], styles=_joined_styles(), program=joined_program(), library=_library(),
+        data=_script_json(data), long_table=LONG_TABLE)
 
 
 def shared_reasons(page: model.Page) -> list[dict]:

@@ -8,6 +8,8 @@ from rich.table import Table
 from . import numbers
 from .classes import class_rows
 from .columns import columns_of, drive_words, idle_words, state_words
+from .definitions import HEADLINE, LEADING
+from .verdict import ENOUGH_RUNS
 
 WIDE = 4  # so many drives fit beside each other in 80 columns
 _LEVEL_STYLE = {"valid": "green", "qualified": "yellow", "invalid": "bold red"}
@@ -21,6 +23,7 @@ def show_comparison(document: dict, console: Console) -> None:
     for section in document["sections"]:
         draw = _by_figure if len(section["entries"]) <= WIDE else _by_drive
         console.print(draw(section["title"], section["entries"], columns))
+        _show_ranks(section, console)
         _show_reasons(section["entries"], console)
 
 
@@ -68,7 +71,48 @@ def _by_drive(title, entries, columns):
 
 def _text(column, entry):
     cell = column.cell(entry)
-    return cell["note"] if cell["value"] is None else f"{cell['text']}{' *' if 'fell behind' in cell['note'] else ''}"
+    if cell["value"] is None:
+        return cell["note"]
+    interval = f" ({cell['interval']})" if cell["interval"] else ""
+    return f"{cell['text']}{interval}{' *' if 'fell behind' in cell['note'] else ''}"
+
+
+def _show_ranks(section, console):
+    """Who stands where in what the comparison leads with, and how sure that is; nothing where runs are too few."""
+    if not any(entry["headline"][name]["low"] is not None for entry in section["entries"] for name in LEADING):
+        return
+    console.print("In brackets: 95 % interval of the geometric mean over runs.", highlight=False)
+    if len(section["entries"]) < 2:
+        return
+    for name in LEADING:
+        if words := rank_words(section["entries"], name):
+            console.print(f"{HEADLINE[name].title}: {escape(words)}", highlight=False)
+    if len(section["entries"]) <= WIDE:
+        for ratio in section["ratios"]:
+            if ratio["figure"] in LEADING and ratio["low"] is not None:
+                console.print(f"  {escape(ratio_words(ratio))}", highlight=False)
+
+
+def rank_words(entries: list[dict], name: str) -> str:
+    """"1 A, B (tie); 3 C"; drives without a rank at the end, with the reason. Empty where none has one."""
+    groups, without = {}, []
+    for entry in entries:
+        rank = entry["headline"][name]["rank"]
+        (groups.setdefault(rank, []) if rank else without).append(entry["label"])
+    if not groups:
+        return ""
+    words = [f"{rank} {', '.join(groups[rank])}{' (tie)' if len(groups[rank]) > 1 else ''}" for rank in sorted(groups)]
+    if without:
+        words.append(f"without a rank, with fewer than {ENOUGH_RUNS} runs or without this figure: {', '.join(without)}")
+    return "; ".join(words)
+
+
+def ratio_words(ratio: dict) -> str:
+    """"B against A, wait time: +12.0 % (+8.1 % to +16.2 %), they differ"."""
+    value, low, high = (f"{(ratio[key] - 1) * 100:+.1f} %" for key in ("value", "low", "high"))
+    said = "they differ" if ratio["differ"] else f"a tie: {ratio['why']}"
+    title = HEADLINE[ratio["figure"]].title
+    return f"{ratio['other']} against {ratio['base']}, {title[0].lower()}{title[1:]}: {value} ({low} to {high}), {said}"
 
 
 def _verdict(entry):

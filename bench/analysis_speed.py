@@ -15,11 +15,13 @@ sector for one, so that a few in a million are missing.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from analysis_data import make_trace, write_blktrace
@@ -29,6 +31,8 @@ from lab import machine, print_table
 # More than these would hold takes the others minutes or gigabytes.
 MOST_ROWS = {"blkreel": None, "pandas": 10_000_000, "DuckDB": 10_000_000, "btt": 1_000_000}
 PERCENTILE_ERROR = 0.01
+NEEDED = {"DuckDB": (lambda: find_spec("duckdb"), "make .stamps/venv-dev"),
+          "btt": (lambda: shutil.which("btt"), "apt-get install blktrace")}
 
 
 def arguments(words=None):
@@ -41,6 +45,12 @@ def arguments(words=None):
     parser.add_argument("--all", action="store_true", help="also give the others more rows than they take well")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(words)
+
+
+def lacking(tool):
+    """What mends that a tool is not there; None where it is."""
+    is_there, remedy = NEEDED.get(tool, (lambda: True, None))
+    return None if is_there() else remedy
 
 
 def run_once(tool, path, processor):
@@ -79,6 +89,10 @@ def check_agreement(figures, offered):
 def main():
     chosen = arguments()
     chosen.directory.mkdir(parents=True, exist_ok=True)
+    for tool, remedy in [(tool, lacking(tool)) for tool in chosen.tools]:
+        if remedy:
+            print(f"no {tool}: {remedy}", file=sys.stderr)
+            chosen.tools.remove(tool)
     results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
     for rows in chosen.rows:
         path = make_trace(chosen.directory / f"blkreel-bench-{rows}.parquet", rows)

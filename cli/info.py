@@ -28,7 +28,7 @@ def command(trace, as_json):
     """
     opened = open_trace(trace)
     totals = _Totals(opened)
-    document = {"version": 1, "path": str(opened.path), "file_bytes": opened.path.stat().st_size,
+    document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
                 "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG}}
     if as_json:

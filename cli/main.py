@@ -59,7 +59,10 @@ def cli():
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 5 refused for safety."""
+    """Run the command.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is met, 5 refused for safety.
+    """
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except BlkreelError as error:

@@ -56,11 +56,10 @@ def page_options(command):
 
 
 @contextmanager
-def reading(paths):
+def reading():
     """Progress over all inputs: gives what `present` calls with each batch."""
-    with progress("reading", total=len(paths)) as task:
-        order = {str(path): index for index, path in enumerate(paths)}
-        yield lambda path, done, total: task.update(order[path] + done / max(1, total), f"{path}: {done:,} I/Os")
+    with progress("reading", total=1) as task:
+        yield lambda path, done, total: task.update(done / max(1, total), f"{path}: {done:,} of {total:,} I/Os")
 
 
 def result(document: dict, show, output: Path | None, as_json: bool, view: export.View | None = None,

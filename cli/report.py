@@ -1,7 +1,5 @@
 """`blkreel report`: one trace or run, or the results of one test."""
 
-from pathlib import Path
-
 import click
 
 from blkreel.analysis import present, table
@@ -9,12 +7,14 @@ from blkreel.analysis.results import is_test
 from blkreel.cli import test_shown
 from blkreel.cli.pages import page_options, reading, result
 from blkreel.cli.progress import progress
+from blkreel.cli.scale_options import TRACE, scale_options
 
 
 @click.command()
-@click.argument("trace", type=click.Path(readable=False, path_type=Path))
+@click.argument("trace", type=TRACE)
 @page_options
-def command(trace, output, figure, gap_ns, force, as_json, view):
+@scale_options
+def command(trace, output, figure, gap_ns, force, as_json, view, way):
     """Show one trace, one run of `blkreel replay` or the results of one `blkreel test` as a page and a table.
 
     \b
@@ -32,6 +32,6 @@ def command(trace, output, figure, gap_ns, force, as_json, view):
                 on_step=lambda done, total: task.update(done / max(1, total), f"{done} of {total} steps"))
         result(document, test_shown.show, output, as_json, view, figure)
         return
-    with reading([trace]) as on_rows:
-        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view)
+    with reading() as on_rows:
+        document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view, way=way)
     result(document, table.show_report, output, as_json, view, figure)

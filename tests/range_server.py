@@ -15,6 +15,8 @@ class _Handler(SimpleHTTPRequestHandler):
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         path = Path(self.directory) / self.path.lstrip("/").partition("?")[0]
         if not wanted or not self.server.sends_ranges or not path.is_file():
+            if path.is_file():
+                self.server.whole.append((self.path, path.stat().st_size))
             super().do_GET()
             return
         content = path.read_bytes()
@@ -32,9 +34,10 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving(directory, sends_ranges=True):
-    """Gives the server: `url`, and `ranges`, the (path, begin, end) that were sent."""
+    """Gives the server: `url`; `ranges`, the (path, begin, end) that were sent; `whole`, the (path, bytes) of whole
+    files."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=directory)) as server:
-        server.ranges, server.sends_ranges = [], sends_ranges
+        server.ranges, server.whole, server.sends_ranges = [], [], sends_ranges
         server.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -86,15 +86,11 @@ class Url:
     def is_file(self) -> bool:
         with self.errors():
             filesystem, path = self.filesystem()
-            return filesystem.isfile(path)
-
-    def is_dir(self) -> bool:
-        """Asked only where the name is not a trace's: an HTTP server takes any page for a directory."""
-        if self.suffix == ".parquet":
-            return False
-        with self.errors():
-            filesystem, path = self.filesystem()
-            return filesystem.isdir(path)
+            try:
+                # Not isfile(), which asks an HTTP server for all of it.
+                return filesystem.info(path)["type"] == "file"
+            except FileNotFoundError:
+                return False
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError, and OSError for whatever else the storage says."""

@@ -113,7 +113,10 @@ def open_trace(path) -> Trace:
     is a Parquet file of something else, is damaged, or was written by a later version.
     """
     path = located(path)
-    if path.is_dir():
+    if isinstance(path, Url):
+        if path.suffix != ".parquet" and (path / RUN_RECORDS).is_file():
+            path = path / RUN_RECORDS
+    elif path.is_dir():
         if not (path / RUN_RECORDS).is_file() and (path / TEST).is_file():
             raise TraceError(f"{path} is a test, of which each step is a run",
                              f"see it as a whole: blkreel report {path}; or name one: {path}/steps/NAME")

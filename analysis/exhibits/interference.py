@@ -2,7 +2,7 @@
 
 from .. import numbers
 from .model import Column, Exhibit, Row, Table
-from .parts import MOST_HUES, ROLE_COLOUR, TIME_LABEL, finished, hue, name_of, role, tooltip
+from .parts import MOST_HUES, ROLE_COLOUR, TIME_LABEL, finished, hue, name_of, role, shape, tooltip
 
 _DRAWN_NS = 100_000_000  # of the windows, the one that is drawn; the table holds them all
 _MEASURES = (("p50_ns", "median", [2, 2]), ("p99_ns", "p99", [1, 0]))
@@ -28,7 +28,7 @@ def interference(entries: list[dict], id_: str, order: list[str]) -> Exhibit | N
     spec = finished("Latency of reads against the writes before them and beside them, by drive", fills=False,
                     vconcat=[_view(rows, title, domain, order) for rows, title in views])
     why = sorted({entry["interference"]["why"] for entry in entries if (entry.get("interference") or {}).get("why")})
-    return Exhibit(id_, "What writes do to reads", _table(told), spec, "lower",
+    return Exhibit(id_, "What writes do to reads", _table(told), spec, "",
                    "Median dotted, p99 whole.", (_NO_CAUSE, *why), wide=True)
 
 
@@ -55,7 +55,9 @@ def _points(told, pick, words, order):
 
 def _view(rows, title, domain, order):
     muted = len(order) > MOST_HUES
-    colour = {"color": ROLE_COLOUR} if muted else {"color": hue(order, [row["entry"] for row in rows])}
+    here = [row["entry"] for row in rows]
+    colour = {"color": ROLE_COLOUR} if muted else {"color": hue(order, here)}
+    shapes = {} if muted else {"shape": shape(order, here)}
     at = {
         "x": {"field": "at", "type": "ordinal", "title": f"{title}, from", "sort": {"field": "bin", "op": "min"},
               "axis": {"labelAngle": 0, "labelOverlap": True, "grid": False}},
@@ -67,8 +69,8 @@ def _view(rows, title, domain, order):
             "scale": {"domain": [name for _, name, _ in _MEASURES], "range": [dash for *_, dash in _MEASURES]}}
     return {"height": 170, "data": {"values": rows}, **({"transform": [role(order)]} if muted else {}), "layer": [
         {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**at, "strokeDash": dash}},
-        {"mark": {"type": "point", "filled": True, "size": 28, "opacity": 1}, "encoding": {
-            **at, "tooltip": tooltip(("name", "drive"), ("range", title), ("measure", "percentile"),
+        {"mark": {"type": "point", "filled": True, "size": 34, "opacity": 1}, "encoding": {
+            **at, **shapes, "tooltip": tooltip(("name", "drive"), ("range", title), ("measure", "percentile"),
                                      ("text", "latency"), ("n", "reads", ","))}}]}
 
 

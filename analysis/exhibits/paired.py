@@ -2,7 +2,7 @@
 
 from ..definitions import HEADLINE
 from .model import Column, Exhibit, Row, Table
-from .parts import MOST_HUES, MOST_ROWS, ROLE_COLOUR, finished, hue, role
+from .parts import MOST_HUES, MOST_ROWS, ROLE_COLOUR, dash, finished, hue, role
 from .ranking import RANKINGS
 
 _POINTS = 3000  # of all curves together
@@ -39,7 +39,8 @@ def _spec(pairs, order):
                   "share": round(one["share"], 6)} for index, one in enumerate(curve)
                  if index % every == 0 or index == len(curve) - 1]
     muted = len(order) > MOST_HUES
-    colour = {"color": ROLE_COLOUR} if muted else {"color": hue(order, [pair["other"] for pair in pairs])}
+    here = [pair["other"] for pair in pairs]
+    colour = {"color": ROLE_COLOUR} if muted else {"color": hue(order, here), "strokeDash": dash(order, here)}
     # The middle of all pairs, where they can be told apart, with 1 in it.
     low = min([1 / 1.5, *(pair["latency"]["p1"] or pair["latency"]["p50"] or 1 for pair in pairs)])
     high = max([1.5, *(pair["latency"]["p99"] or pair["latency"]["p50"] or 1 for pair in pairs)])

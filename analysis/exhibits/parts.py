@@ -6,6 +6,8 @@ without rows has no extent, and the browser's console says so. What a layer show
 
 import json
 
+from ..theme import DASHES, SHAPES
+
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MOST_ROWS = 400  # of a table that a page lists in full
 MOST_HUES = 8  # more lines than hues that the eye tells apart: then they are muted but for the marked one
@@ -50,8 +52,22 @@ def by_role(this, near, other) -> dict:
 def hue(order: list[str], present: list[str]) -> dict:
     """Colour by entry, the same in all charts of a page, with a legend of those that are here."""
     return {"field": "entry", "type": "nominal", "title": None, "scale": {"domain": order},
-            "legend": {"orient": "top", "symbolStrokeWidth": 0, "symbolOpacity": 1,
-                       "values": [key for key in order if key in set(present)]}}
+            "legend": legend_of(order, present)}
+
+
+def dash(order: list[str], present: list[str]) -> dict:
+    """A dash by entry, beside its colour."""
+    return {**hue(order, present), "scale": {"domain": order, "range": DASHES[:len(order)]}}
+
+
+def shape(order: list[str], present: list[str]) -> dict:
+    """A shape by entry, beside its colour."""
+    return {**hue(order, present), "scale": {"domain": order, "range": SHAPES[:len(order)]}}
+
+
+def legend_of(order: list[str], present: list[str]) -> dict:
+    return {"orient": "top", "symbolStrokeWidth": 2, "symbolOpacity": 1,
+            "values": [key for key in order if key in set(present)]}
 
 
 def without(spec: dict, hidden: set[str]) -> dict:

@@ -20,16 +20,24 @@ struct outstanding {
 	int64_t kind;
 };
 
-/* heap: the earliest completion first. */
+#define NEAR 64
+#define NEAR_SLOTS 512
+
+/* The next completions are in order, near[head] .. near[tail - 1], because few are outstanding as a rule and each is put
+ * in by moving one or two. far: those behind them where there are many, as a heap. None where `near` is empty.
+ */
 struct depths {
 	struct depth of[CLASSES_AND_ALL];
-	struct outstanding *heap;
-	size_t capacity;
-	size_t count;
+	struct outstanding near[NEAR_SLOTS];
+	size_t head;
+	size_t tail;
+	struct outstanding *far;
+	size_t far_capacity;
+	size_t far_count;
 };
 
 int depths_push(struct depths *depths, int64_t complete_ns, int kind);
-void depths_pop(struct depths *depths);
+void depths_refill(struct depths *depths);
 void depths_deinit(struct depths *depths);
 
 /* Room for one more I/O of a class. -ENOMEM */
@@ -44,14 +52,16 @@ static inline void depth_pass(struct depth *depth, int64_t now_ns)
 /* Ends the I/Os that were completed by that time. */
 static inline void depths_pass(struct depths *depths, int64_t now_ns)
 {
-	while (depths->count && depths->heap[0].complete_ns <= now_ns) {
-		struct depth *kind = &depths->of[depths->heap[0].kind], *all = &depths->of[CLASS_ALL];
+	while (depths->head < depths->tail && depths->near[depths->head].complete_ns <= now_ns) {
+		const struct outstanding *next = &depths->near[depths->head++];
+		struct depth *kind = &depths->of[next->kind], *all = &depths->of[CLASS_ALL];
 
-		depth_pass(kind, depths->heap[0].complete_ns);
-		depth_pass(all, depths->heap[0].complete_ns);
+		depth_pass(kind, next->complete_ns);
+		depth_pass(all, next->complete_ns);
 		kind->outstanding--;
 		all->outstanding--;
-		depths_pop(depths);
+		if (depths->head == depths->tail)
+			depths_refill(depths);
 	}
 }
 

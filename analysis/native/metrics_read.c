@@ -77,20 +77,23 @@ static int64_t read_heat(const struct heat *heat, int64_t *values, size_t capaci
 
 static int64_t read_carry(struct metrics *metrics, int64_t *values, size_t capacity)
 {
+	const struct depths *depths = &metrics->depths;
 	struct metrics_carry carry = { .last_submit_ns = metrics->last_submit_ns,
 				       .last_seen_submit_ns = metrics->last_seen_submit_ns,
-				       .outstanding = metrics->depths.count };
-	size_t head = sizeof(carry) / sizeof(*values), outstanding;
+				       .outstanding = depths->tail - depths->head + depths->far_count };
+	size_t head = sizeof(carry) / sizeof(*values), near = 2 * (depths->tail - depths->head);
+	size_t length = head + 2 * carry.outstanding;
 
 	for (int kind = 0; kind < CLASSES_AND_ALL; kind++) {
 		carry.first_ns[kind] = metrics->spans[kind].first_ns;
 		carry.reach_ns[kind] = metrics->spans[kind].reach_ns;
 	}
-	outstanding = 2 * metrics->depths.count;
-	if (head + outstanding > capacity)
-		return head + outstanding;
+	if (length > capacity)
+		return length;
 	memcpy(values, &carry, sizeof(carry));
-	return head + give(values + head, capacity - head, metrics->depths.heap, outstanding);
+	give(values + head, capacity - head, depths->near + depths->head, near);
+	give(values + head + near, capacity - head - near, depths->far, length - head - near);
+	return length;
 }
 
 int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *values, size_t capacity)

@@ -110,11 +110,17 @@ def content(test: Test, runs: Runs) -> Content:
         for step, each in own:
             groups.setdefault(step.labels["rest_ns"], []).append(each)
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, [])) for rest_ns in sorted(groups)]
-        shown.figures["states"][state] = {"fills": rows, "fast_bytes": rows[0]["fast_bytes"]}
+        shown.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
+                                          "fast_bytes": rows[0]["fast_bytes"]}
         shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))
         shown.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
                          if len(groups[rest_ns][0].samples)]
     return shown
+
+
+def _key(rest_ns):
+    """A fill's name in the figures: first, after-30s."""
+    return f"after-{numbers.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
 
 
 def _rate(state, rest_ns, each: Measured):

@@ -23,7 +23,8 @@ def compared(paths: list, documents: list[dict]) -> dict:
     labels = distinct([each["label"] or Path(path).name for path, each in zip(paths, documents, strict=True)], paths)
     named = dict(zip(labels, documents, strict=True))
     return {
-        **{key: value for key, value in first.items() if key not in ("path", "series")}, "kind": "test comparison", "label": " and ".join(labels), "drive": {}, "labels": labels,
+        **{key: value for key, value in first.items() if key not in ("path", "series")}, "kind": "test comparison",
+        "label": " and ".join(labels), "drive": {}, "labels": labels,
         "started_at": None, "ended_at": None, "quick": any(each["quick"] for each in documents),
         "verdict": judged([*_reasons(named), *_differences(named)]),
         "figures": {label: each["figures"] for label, each in named.items()},

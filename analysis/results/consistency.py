@@ -94,6 +94,10 @@ def _row(step, each: Measured):
     why = dict(power.get("why", {}))
     if each.stalls is None:
         why |= dict.fromkeys(("stall_period_ns", "stall_ns"), "none found")
+    if last["score"] is None:
+        why["score"] = "no second differs from another"
+    if last["downside_score"] is None:
+        why["downside_score"] = "no second under the median"
     if each.steady is None:
         why |= dict.fromkeys(("steady_iops", "steady_at_ns"), "not steady")
     warm = each.sensors.temperature[1]
@@ -110,7 +114,7 @@ def _row(step, each: Measured):
 
 def _of_state(rows):
     """The figures of one state: of its only run, or of several the geometric means, and each run."""
-    first = {key: value for key, value in rows[0].items() if key not in ("state", "repeat", "why")}
+    first = {key: value for key, value in rows[0].items() if key not in ("state", "repeat")}
     if len(rows) == 1:
         return {**first, "n": 1}
     means = {key: geometric_mean([row[key] for row in rows])

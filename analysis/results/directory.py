@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blkreel.traces.errors import BlkreelError, TraceError
+from blkreel.traces.places import Url
 from blkreel.traces.reader import TEST as TEST_FILE
 from blkreel.traces.reader import Trace, open_trace
 
@@ -49,8 +50,8 @@ class Test:
 
 
 def is_test(path) -> bool:
-    """Whether that is the directory of a test."""
-    return (Path(path) / TEST_FILE).is_file()
+    """Whether that is the directory of a test, which lies on this machine."""
+    return not isinstance(path, Url) and (Path(path) / TEST_FILE).is_file()
 
 
 def load(directory) -> Test:

@@ -136,8 +136,9 @@ def _add_state(shown, state, found):
     figures = {role: _role_figures([each for _, each in own.values()]) for role, own in found.items() if own}
     slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
-    figures["bursts"] = [{key: row[key] for key in ("repeat", "burst", "makespan_ns", "baseline_ns", "slowdown")}
-                         for row in rows]
+    figures["bursts"] = {
+        str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
+        {key: row[key] for key in ("repeat", "burst", "makespan_ns", "baseline_ns", "slowdown")} for row in rows}
     figures["writer"] = [{"repeat": repeat, **each.keep_up} for repeat, (_, each) in sorted(mixed.items())]
     shown.figures["states"][state] = figures
     for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
@@ -239,7 +240,8 @@ def _tails(state, role, repeats: list[Measured]):
             counts = counts + getattr(each.partial, name).latency
         points, total = counts.tail(TAIL_POINTS), counts.count
         if points:
-            yield series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"), ("share at least as slow", ""),
+            yield series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),
+                         ("share at least as slow", ""),
                          [(f"{name}s", [value for value, _ in points], [beyond / total for _, beyond in points])],
                          what="tail", state=state, role=role, kind=name, n=total)
 

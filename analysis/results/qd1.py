@@ -41,10 +41,11 @@ def content(test: Test, runs: Runs) -> Content:
     for state in dict.fromkeys(state for own in (*found.values(), sweeps) for state in own):
         figures = shown.figures["states"][state] = {}
         for role, title in zip(ROLES, ("One outstanding", "By block size"), strict=True):
-            figures[role] = rows = _rows(found[role].get(state, []))
+            rows = _rows(found[role].get(state, []))
+            figures[role] = {row["io"].replace(" ", "-"): row for row in rows}
             if rows:
                 shown.tables.append(table(in_state(title, state), _COLUMNS, rows))
-        shown.series += _curves(state, figures["blocks"])
+        shown.series += _curves(state, figures["blocks"].values())
         if state in sweeps:
             rows, of_sweep = sweep(test, state, sweeps[state])
             figures["sweep"] = of_sweep

@@ -109,8 +109,9 @@ def content(test: Test, runs: Runs) -> Content:
     wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
                **over_repeats("s_per_gb", [_s_per_gb(each) for each in own]),
                **over_repeats("took_ns", [each.makespan_ns or None for each in own])} for state, own in whole.items()]
-    shown.figures = {"extents": rows, "whole": {row["state"]: {key: value for key, value in row.items()
-                                                                if key != "state"} for row in wholes}}
+    shown.figures = {
+        "extents": {_key(row): row for row in rows},
+        "whole": {row["state"]: {key: value for key, value in row.items() if key != "state"} for row in wholes}}
     tables = [table("Added latency by discarded size", _SLOPES, rows)] if rows else []
     tables += [table("Discard of the whole drive", _WHOLE, wholes)] if wholes else []
     shown.tables = tables + shown.tables
@@ -118,6 +119,12 @@ def content(test: Test, runs: Runs) -> Content:
         shown.series.append(series("Latency by size of the discarded extent", ("extent", "bytes"), ("Latency", "ns"),
                                    lines))
     return shown
+
+
+def _key(row):
+    """A run's name in the figures: its state, and which repeat it is from the second on."""
+    name = str(row["state"] or "run")
+    return name if row["repeat"] == 1 else f"{name}-{row['repeat']}"
 
 
 def _s_per_gb(sums):

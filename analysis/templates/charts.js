@@ -1,4 +1,4 @@
-import { all, data, element, entries } from "./data.js";
+import { all, data, element, entries, one } from "./data.js";
 import { change, put, state, watch } from "./state.js";
 import { shown } from "./shown.js";
 import { emptied, fitted, followsHighlight, highlighted, isFitted, reduced, withZoom, zoomed } from "./specs.js";
@@ -36,6 +36,7 @@ function embed(place, spec, theme, more = {}) {
 function tell(chart, text) {
   chart.result?.finalize();
   chart.result = null;
+  chart.place.removeAttribute("role"); // what stands in a picture is not read aloud
   chart.place.replaceChildren(element("p", { className: "untold", textContent: text }));
 }
 
@@ -49,13 +50,17 @@ async function draw(chart) {
   }
   const height = chart.place.clientHeight;
   chart.place.style.minHeight = `${height}px`; // nothing below jumps meanwhile
+  // Vega gives the element it draws in a role of its own.
+  const canvas = one(".canvas", chart.place) ?? element("div", { className: "canvas" });
+  chart.place.replaceChildren(canvas);
+  chart.place.setAttribute("role", "img");
   try {
     let before = chart.result;
     for (const narrower of [0, null]) {
       const over = narrower ?? overhang(chart);
       if (narrower === null && over <= 0) break;
       before?.finalize();
-      chart.result = before = await embed(chart.place, specification(chart, keys, over), themeNow());
+      chart.result = before = await embed(canvas, specification(chart, keys, over), themeNow());
     }
     chart.result.view.addEventListener("click", (event, item) => choose(item));
     if (chart.zooms) listenToZoom(chart);

@@ -1,30 +1,17 @@
-"""The pages in a real browser: drawn, quiet, alone, and with the figures of the document."""
-
-import json
-import shutil
+"""Pages of real documents in a browser: all charts drawn, at any width, with the figures of the document."""
 
 import numpy as np
 import pytest
+from page_reader import SETTLED, Reader
 from synthetic_runs import write_four_runs, write_run, write_trace
 from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis import present
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make .stamps/venv-dev")
+from blkreel.analysis.page import render_page
+from blkreel.analysis.results import exhibits, results_of
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    if not chromium:
-        pytest.skip("needs chromium: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        # Without the sandbox, since tests run as root.
-        instance = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield instance
-        instance.close()
+CHARTS = {"compare": 16, "run": 8, "trace": 6, "hour": 1, "bursts": 2}
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +20,29 @@ def pages(tmp_path_factory):
     root = tmp_path_factory.mktemp("pages")
     runs = write_four_runs(root)
     trace = write_trace(root / "game.parquet", lost=3)
-    return {"compare": (root / "compare.html", present.compare(runs, root / "compare.html")),
+    made = {"compare": (root / "compare.html", present.compare(runs, root / "compare.html")),
             "run": (root / "run.html", present.report(runs[0], root / "run.html")),
-            "trace": (root / "trace.html", present.report(trace, root / "trace.html")),
-            **{test.path.name: (page := test.path.with_suffix(".html"), present.report_test(test.path, page))
-               for test in (hour(root / "hour"), bursts(root / "bursts"))}}
+            "trace": (root / "trace.html", present.report(trace, root / "trace.html"))}
+    for test in (hour(root / "hour"), bursts(root / "bursts")):
+        path, document = test.path.with_suffix(".html"), results_of(test.path)
+        path.write_text(render_page(exhibits.page_of(document)), encoding="utf-8")
+        made[test.path.name] = (path, document)
+    return made
+
+
+@pytest.fixture(scope="module")
+def opened(browser, pages):
+    """Opens the page of a name, once; at the end none may have said anything or asked for anything."""
+    one, open_ = Reader(browser), {}
+
+    def page_of(name):
+        if name not in open_:
+            open_[name] = one.open(pages[name][0])
+        return open_[name]
+
+    yield page_of
+    one.close()
+    assert one.complaints == []
 
 
 def hour(directory):
@@ -58,170 +63,61 @@ def bursts(directory):
     return test
 
 
-@pytest.fixture
-def opened(browser):
-    """Opens a page, waits until it has drawn, and fails at the end if it was not quiet and alone."""
-    contexts, complaints = [], []
-
-    def open_page(path, width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:"))
-                or complaints.append(f"request: {request.url}"))
-        page.goto(path.as_uri())
-        page.wait_for_function("document.documentElement.dataset.drawn")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-@pytest.mark.parametrize("name", ["compare", "run", "trace", "hour", "bursts"])
-def test_every_chart_is_drawn_with_marks(opened, pages, name):
-    page = opened(pages[name][0])
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_drawn_with_marks_and_fits_any_screen(opened, name):
+    page = opened(name)
     charts = page.locator("[data-chart]")
-    assert charts.count() >= {"compare": 16, "run": 8, "trace": 6, "hour": 4, "bursts": 2}[name]
-    for index in range(charts.count()):
-        chart = charts.nth(index)
-        marks = chart.locator("svg .mark-rect path, svg .mark-line path, svg .mark-area path, svg .mark-symbol path")
-        drawn = marks.evaluate_all("all => all.filter(m => (m.getAttribute('d') ?? '').length > 10).length")
-        assert drawn >= 1, chart.get_attribute("data-chart")
+    assert charts.count() >= CHARTS[name]
+    for chart in charts.all():
+        drawn = chart.locator("svg :is(.mark-rect, .mark-line, .mark-area, .mark-symbol, .mark-rule) :is(path, line)")
+        told = chart.get_attribute("data-chart")
+        assert drawn.evaluate_all("all => all.filter(m => m.tagName === 'line' || m.getAttribute('d').length > 10)"
+                                  ".length") >= 1, told
+    for width in (390, 1024, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(250)
+        page.wait_for_function(SETTLED)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         # In its place: neither cut off nor pushing the page wide.
-        assert chart.locator("svg").first.bounding_box()["width"] <= chart.bounding_box()["width"] + 1
+        assert page.evaluate("""() => [...document.querySelectorAll("[data-chart]")].filter((place) =>
+            place.querySelector("svg").getBoundingClientRect().width > place.clientWidth + 1)
+            .map((place) => place.dataset.chart)""") == []
 
 
-@pytest.mark.parametrize("name", ["compare", "run", "trace", "hour", "bursts"])
-@pytest.mark.parametrize("width", [390, 1024, 1600])
-def test_page_is_never_wider_than_the_screen(opened, pages, name, width):
-    page = opened(pages[name][0], width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_headline_table_shows_the_figures_of_the_document(opened, pages):
-    path, document = pages["compare"]
-    page = opened(path)
-    rows = page.locator("#headline tbody tr:not(.pace)")
+def test_the_table_that_leads_shows_the_figures_of_the_document(opened, pages):
+    _, document = pages["compare"]
+    page = opened("compare")
     entries = [entry for section in document["sections"] for entry in section["entries"]]
+    rows = page.locator("#figures-table tbody tr:not(.group)")
     assert rows.count() == len(entries)
+    heads = page.locator("#figures-table thead th").evaluate_all(
+        "all => all.map(head => [head.dataset.key, head.querySelector('small')?.textContent ?? ''])")
     units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "MB/s": 1}
-    headings = [text.strip() for text in page.locator("#headline thead th.number small").all_inner_texts()]
-    for index, entry in enumerate(entries):
-        row = rows.nth(index)
-        assert row.locator("th").inner_text().split("\n")[0] == entry["label"]
-        assert entry["verdict"]["level"] in row.locator(".badge").inner_text()
-        cells = row.locator("td.number")
-        assert cells.count() == len(entry["headline"]) == len(headings)
-        for position, unit in enumerate(headings):
-            cell = cells.nth(position)
-            value = entry["headline"][cell.get_attribute("data-figure")]["value"]
-            assert float(cell.get_attribute("data-value")) == value
-            shown = float(cell.inner_text().split("\n")[0].replace(",", ""))
-            assert shown == pytest.approx(value / units[unit], rel=0.006)
+    for entry, row in zip(entries, rows.all(), strict=True):
+        cells = row.locator("th, td").evaluate_all(
+            "all => all.map(cell => [cell.dataset.v, cell.firstChild.textContent])")
+        of_key = {key: (unit, *cell) for (key, unit), cell in zip(heads, cells, strict=True)}
+        assert of_key["drive"][2] == entry["label"] and entry["verdict"]["level"] in row.inner_text()
+        for name, figure in entry["headline"].items():
+            if name not in of_key or figure["value"] is None:
+                continue
+            unit, raw, shown = of_key[name]
+            assert float(raw) == pytest.approx(figure["value"], rel=1e-12)
+            assert float(shown.replace(",", "")) == pytest.approx(figure["value"] / units[unit], rel=0.006)
 
 
-def test_report_table_shows_the_figures_of_the_document(opened, pages):
-    path, document = pages["trace"]
-    page = opened(path)
-    figures = document["entry"]["figures"]
-    row = page.locator("#classes tr", has_text="Total service time").locator("td")
-    shown = [row.nth(index).get_attribute("data-value") for index in range(3)]
-    assert [int(value) for value in shown] == [figures[name]["service_ns"] for name in ("read", "write", "other")]
-    assert "the capture lost 3 events" in page.locator("header").inner_text()
-    assert page.locator("#threads tbody tr").count() == len(document["threads"])
+def test_a_report_tells_what_the_capture_lost(opened):
+    assert "the capture lost 3 events" in opened("trace").locator("header").inner_text()
 
 
-def test_page_of_a_test_shows_the_figures_of_the_document(opened, pages):
-    path, document = pages["bursts"]
-    page = opened(path)
-    for table in document["tables"]:
-        rows = page.locator("table.figures", has=page.locator("caption", has_text=table["title"])).locator("tbody tr")
-        assert rows.count() == len(table["rows"])
-        for index, row in enumerate(table["rows"]):
-            cells = rows.nth(index).locator("td")
-            for position, column in enumerate(table["columns"]):
-                value = row[column["key"]]
-                shown = cells.nth(position).get_attribute("data-value")
-                assert shown == (None if value is None else str(value))
-    assert "QUICK" not in page.inner_text("main").upper()
-    assert "Quick" in opened(pages["hour"][0]).inner_text("main")
+def test_a_test_that_was_cut_short_says_so(opened):
+    assert "uick" in opened("hour").inner_text("body")
 
 
-def _colour(page, selector, attribute):
-    return page.locator(selector).first.evaluate(f"node => getComputedStyle(node)['{attribute}']")
-
-
-def _brightness(colour):
-    return sum(int(float(part)) for part in colour.strip("rgba()").split(",")[:3]) / 3
-
-
-def test_dark_and_light_follow_the_reader_while_the_page_is_open(opened, pages):
-    page = opened(pages["compare"][0], scheme="dark")
-    label = "[data-chart='s0-read-latency'] svg .role-axis-label text"
-    assert _brightness(_colour(page, "body", "backgroundColor")) < 60
-    assert _brightness(_colour(page, label, "fill")) > 130
-    page.emulate_media(color_scheme="light")
-    page.wait_for_function("Number(document.documentElement.dataset.drawn) > 1")
-    assert _brightness(_colour(page, "body", "backgroundColor")) > 200
-    assert _brightness(_colour(page, label, "fill")) < 130
-
-
-def test_dragging_the_strip_zooms_all_rows_of_a_pace(opened, pages):
-    page = opened(pages["compare"][0])
-    chart = page.locator("[data-chart='s0-timeline']")
-    chart.scroll_into_view_if_needed()
-
-    def ticks():
-        axis = chart.locator("svg .concat_1_group .role-axis[aria-label^='X-axis'] .role-axis-label text")
-        return [float(text) for text in axis.all_text_contents()]
-
-    assert min(ticks()) == 0 and max(ticks()) > 10
-    box = chart.locator("svg .concat_2_group path.background").first.bounding_box()
-    y = box["y"] + box["height"] / 2
-    first_row = chart.locator("svg .concat_0_group .mark-line path").first
-    whole = first_row.get_attribute("d")
-    page.mouse.move(box["x"] + box["width"] * 0.25, y)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=8)
-    page.mouse.up()
-    page.wait_for_timeout(300)
-    # A quarter to a half of twelve seconds, in the row that was not touched as well.
-    assert 2.5 < min(ticks()) < 3.5 and 5.5 < max(ticks()) < 6.5
-    assert first_row.get_attribute("d") != whole
-
-
-def test_a_table_stands_behind_each_chart_and_opens_by_keyboard(opened, pages):
-    page = opened(pages["compare"][0])
-    without = page.evaluate("""[...document.querySelectorAll('[data-chart]')]
-        .filter(chart => !chart.closest('.card').querySelector('details table')).map(chart => chart.dataset.chart)""")
-    assert without == []
-    summary = page.locator(".card > details > summary").first
-    summary.focus()
-    page.keyboard.press("Enter")
-    assert page.locator(".card > details table").first.is_visible()
-    assert page.evaluate("""[...document.querySelectorAll('table')]
-        .every(table => table.caption && table.querySelector('th[scope]'))""")
-
-
-def test_page_prints(opened, pages):
-    page = opened(pages["compare"][0], scheme="dark")
-    page.emulate_media(media="print")
-    page.wait_for_function("Number(document.documentElement.dataset.drawn) > 1")
-    assert _brightness(_colour(page, "body", "backgroundColor")) > 200
-    assert _brightness(_colour(page, "h1", "color")) < 60
-    assert _brightness(_colour(page, "[data-chart='s0-read-latency'] svg .role-axis-label text", "fill")) < 130
-    assert len(page.pdf()) > 20_000
-
-
-def test_twenty_drives_open_and_stay_small(opened, tmp_path):
+def test_twenty_drives_of_real_runs_stay_small(reader, tmp_path):
     runs = [write_run(tmp_path / f"run{index}", f"Drive {index}", 60 + 20 * index, seed=index, seconds=4)
             for index in range(20)]
-    document = present.compare(runs, tmp_path / "compare.html")
+    present.compare(runs, tmp_path / "compare.html")
     assert (tmp_path / "compare.html").stat().st_size < 5_000_000
-    page = opened(tmp_path / "compare.html")
-    assert page.locator("#headline tbody tr:not(.pace)").count() == 20
-    assert json.dumps(document)
+    page = reader.open(tmp_path / "compare.html", view="highlight=Drive+7&near=1")
+    assert page.locator("#drives-table tbody tr:visible").count() == 5

@@ -42,7 +42,8 @@ def blktrace(action, size=4096, payload=b""):
     return struct.pack("<IIQQIIIIIHH", 0x65617407, 1, 2, 3, size, action, 4, 5, 6, 0, len(payload)) + payload
 
 
-@pytest.mark.parametrize("script", ["capture_peers.py", "replay_asap.py", "replay_dependent.py", "replay_pacing.py"])
+@pytest.mark.parametrize("script", ["analysis_speed.py", "capture_peers.py", "replay_asap.py", "replay_dependent.py",
+                                    "replay_pacing.py"])
 def test_a_bench_shows_its_help(script):
     result = subprocess.run([sys.executable, BENCH / script, "--help"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -194,3 +194,25 @@ def test_a_column_with_holes_or_of_another_type_is_refused():
     for bad in (pa.array([1, None], pa.int64()), pa.array([1, 2], pa.int32())):
         with pytest.raises(TraceError, match="latency_ns"):
             MetricsAccumulator().feed_batch(pa.record_batch({**good, "latency_ns": bad}))
+
+
+def test_hundreds_outstanding_are_counted_as_few_are():
+    """Deeper than what is kept in order: bursts of submits, of which the completions come in any order."""
+    random = np.random.default_rng(4)
+    count = 4000
+    submit_ns = np.sort(random.integers(0, 200_000, count))
+    latency_ns = np.where(random.random(count) < 0.1, random.integers(0, 60_000, count),
+                          random.integers(0, 30_000, count))
+    row = {"ahead": 0, "length_bytes": 512, "flags": 0, "tid": 1, "status": 0, "queue_ns": -1, "burst": -1,
+           "offset_bytes": 0, "device": 0}
+    batch = batch_of([{**row, "submit_ns": int(t), "latency_ns": int(latency), "op": int(op)}
+                      for t, latency, op in zip(submit_ns, latency_ns, random.integers(0, 3, count), strict=True)])
+    run = whole(batch)
+    # The area under the depth in one sweep over all events, in the order of time.
+    times = np.concatenate([submit_ns, submit_ns + latency_ns])
+    order = np.argsort(times, kind="stable")
+    depth = np.cumsum(np.repeat([1, -1], count)[order])
+    expected = np.bincount(depth[:-1], weights=np.diff(times[order])).astype(np.int64)
+    assert run.depth.ns.tolist() == np.trim_zeros(expected, "b").tolist()
+    assert run.depth.maximum > 300
+    assert joined(in_parts(parts_of(batch, range(0, count, 333)), exact=False)) == whole(batch, exact=False)

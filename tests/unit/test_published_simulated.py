@@ -48,7 +48,7 @@ def test_the_size_of_the_fast_cache(found, cache, fast, slow):
     document = found("slc-cache", f"cache={cache},cache_bandwidth={fast},write_bandwidth={slow},cache_drain=10MB/s",
                      next_fill="10%", rest_1="20s", rest_2="40s", rest_3="1min")
     size = {"1GiB": GIB, "2.3GB": 2.3 * GB, "300MiB": 300 * MIB}[cache]
-    first, *again = of_state(document)["fills"]
+    first, *again = of_state(document)["fills"].values()
     assert first["fast_bytes"] == pytest.approx(size, rel=0.02)
     # 10 MB/s are emptied while the drive rests, and nothing while it writes.
     for fill, rest_s in zip(again, (20, 40, 60), strict=True):
@@ -60,7 +60,7 @@ def test_the_size_of_the_fast_cache(found, cache, fast, slow):
 
 def test_a_drive_without_a_fast_cache_has_none(found):
     document = found("slc-cache", "write_bandwidth=700MB/s", rest_3="1s")
-    assert [fill["fast_bytes"] for fill in of_state(document)["fills"]] == [None] * 4
+    assert [fill["fast_bytes"] for fill in of_state(document)["fills"].values()] == [None] * 4
 
 
 @pytest.mark.parametrize("period, length", [("700ms", "40ms"), ("2.9s", "250ms")])
@@ -139,7 +139,7 @@ def test_the_depth_that_is_worth_it(found):
 def test_what_a_discard_costs(found):
     document = found("trim", "discard_per_gb=40ms,discard_latency=1ms", states="data", span="128MiB",
                      sizes="64MiB,256MiB,512MiB,1GiB", times=2, every="2s")
-    extents = document["figures"]["extents"][0]
+    extents = next(iter(document["figures"]["extents"].values()))
     assert extents["own_s_per_gb"] == pytest.approx(0.040, rel=0.02)
     # A read that comes as the discard begins waits for all of it, a thousand reads a second.
     assert extents["added_s_per_gb"] == pytest.approx(0.040, rel=0.05)
@@ -167,7 +167,7 @@ def test_heat_that_slows_a_drive_down_is_seen_beside_its_rate(found):
     step = next(step for step in document["steps"] if step["role"] == "consistency")
     time_ns, temperature_c = read_telemetry(document["output"] / step["directory"]).series("temperature_c")
     throttled_ns = time_ns[np.argmax(temperature_c >= 45)]
-    iops = np.array(next(s for s in document["series"] if s["title"] == "IOPS over time")["lines"][0]["y"])
+    iops = np.array(next(s for s in document["series"] if s["of"]["what"] == "iops")["lines"][0]["y"])
     slow_from_s = int(np.argmax(iops < 3000))
     assert abs(slow_from_s - throttled_ns / 10**9) <= 2
     assert iops[:slow_from_s - 1].mean() == pytest.approx(4000, rel=0.02)

@@ -251,7 +251,7 @@ def test_qd1_by_hand(tmp_path):
         test.step("blocks", {"access": "random", "op": "read", "block": block},
                   closed_loop(100, block * 2 + 50 * US, length_bytes=block))
     document = results_of(test.path)
-    (row,) = document["figures"]["states"][""]["qd1"]
+    (row,) = document["figures"]["states"][""]["qd1"].values()
     span_s = 0.099 + 0.1
     assert row["kiops"] == pytest.approx(1 / span_s) and row["mb_s"] == pytest.approx(4.096 / span_s)
     assert row["mean_ns"] == pytest.approx(199 * US)
@@ -259,7 +259,7 @@ def test_qd1_by_hand(tmp_path):
     assert row["p99_ns"] == 100 * US and row["p99_99_ns"] is None
     assert row["why"]["p99_99_ns"] == "n too small (n=1,000)"
     assert row["kiops_per_w"] == pytest.approx(1 / span_s / 2) and row["mb_per_j"] == pytest.approx(4.096 / span_s / 2)
-    blocks = document["figures"]["states"][""]["blocks"]
+    blocks = list(document["figures"]["states"][""]["blocks"].values())
     assert [each["block"] for each in blocks] == [512, 1 << 20] and blocks[0]["p99_ns"] is None
     assert document["series"][0]["lines"][0]["x"] == [512, 1 << 20]
 
@@ -269,7 +269,7 @@ def test_enough_for_p99_99(tmp_path):
     cost = np.full(100_000, 1000)
     cost[:10] = 5000
     test.step("qd1", {"access": "random", "op": "write", "block": 4096}, closed_loop(100_000, cost, op=1))
-    (row,) = results_of(test.path)["figures"]["states"][""]["qd1"]
+    (row,) = results_of(test.path)["figures"]["states"][""]["qd1"].values()
     assert row["p99_99_ns"] == 1000 and row["max_ns"] == 5000
 
 
@@ -298,7 +298,7 @@ def trim(tmp_path, added=lambda size: 2 * MS + size // 1000, own=lambda size: MS
 def test_trim_by_hand(tmp_path):
     """1 ns for each 1,000 bytes is 1 ms for a GB; the discard itself takes twice that."""
     document = trim(tmp_path)
-    (row,) = document["figures"]["extents"]
+    (row,) = document["figures"]["extents"].values()
     assert row["added_s_per_gb"] == pytest.approx(0.001, rel=1e-3)
     assert row["added_at_nothing_ns"] == pytest.approx(2 * MS, rel=1e-3)
     assert row["own_s_per_gb"] == pytest.approx(0.002, rel=1e-3) and row["own_median_s_per_gb"] == pytest.approx(
@@ -312,19 +312,19 @@ def test_trim_by_hand(tmp_path):
 def test_one_odd_extent_does_not_move_the_median_slope(tmp_path):
     odd = iter(range(100))
     document = trim(tmp_path, added=lambda size: size // 1000 + (300 * MS if next(odd) == 5 else 0))
-    (row,) = document["figures"]["extents"]
+    (row,) = document["figures"]["extents"].values()
     assert row["added_median_s_per_gb"] == pytest.approx(0.001, rel=0.05)
     assert abs(row["added_s_per_gb"] - 0.001) > 0.01
 
 
 def test_discards_that_nobody_met_have_no_slope(tmp_path):
-    (row,) = trim(tmp_path, own=lambda size: 10 + size // 10**6)["figures"]["extents"]
+    (row,) = trim(tmp_path, own=lambda size: 10 + size // 10**6)["figures"]["extents"].values()
     assert row["added_s_per_gb"] is None and row["why"]["added_s_per_gb"] == "no background I/O met a discard"
     assert row["own_s_per_gb"] == pytest.approx(1e-6, rel=0.1)
 
 
 def test_one_size_has_no_slope(tmp_path):
-    (row,) = trim(tmp_path, sizes=[MIB] * 4)["figures"]["extents"]
+    (row,) = trim(tmp_path, sizes=[MIB] * 4)["figures"]["extents"].values()
     assert row["own_s_per_gb"] is None and row["why"]["own_s_per_gb"] == "fewer than two sizes"
 
 

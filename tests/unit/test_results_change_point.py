@@ -133,7 +133,7 @@ def fills(tmp_path):
 
 def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
     document = results_of(fills(tmp_path))
-    fresh, rested, without = document["figures"]["states"][""]["fills"]
+    fresh, rested, without = document["figures"]["states"][""]["fills"].values()
     assert document["figures"]["states"][""]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
     assert fresh["before_mb_s"] == pytest.approx(8000) and fresh["after_mb_s"] == pytest.approx(1000)
     assert rested["fast_bytes"] == 60 * MIB and rested["of_first"] == pytest.approx(0.6)

@@ -38,12 +38,12 @@ def test_the_last_400_seconds_of_an_hour(tmp_path):
         key: value for key, value in expected.items() if key != "seconds"}
     assert figures["score"] == pytest.approx(3, rel=0.01) and figures["mean_iops"] == pytest.approx(30, rel=0.01)
     names = {series["title"]: series for series in document["series"]}
-    assert list(names) == ["IOPS over time", "IOPS over the last 400 s", "Temperature over time",
-                           "Temperature over the last part"]
-    assert len(names["IOPS over time"]["lines"][0]["x"]) == 3599
-    line = names["IOPS over the last 400 s"]["lines"][0]
+    assert list(names) == ["IOPS, full", "Temperature, full", "IOPS over the last 400 s, full",
+                           "Temperature over the last 400 s, full"]
+    assert len(names["IOPS, full"]["lines"][0]["x"]) == 3599
+    line = names["IOPS over the last 400 s, full"]["lines"][0]
     assert line["x"] == list(range(3199, 3599)) and line["y"] == per_second[3199:3599].tolist()
-    assert names["Temperature over the last part"]["lines"][0]["x"][0] == 3199
+    assert names["Temperature over the last 400 s, full"]["lines"][0]["x"][0] == 3199
     assert figures["max_temperature_c"] == pytest.approx(36)
 
 
@@ -51,7 +51,7 @@ def test_a_shorter_run_says_which_share_it_took(tmp_path):
     document = hour(tmp_path, writes([50] * 90))
     assert document["figures"]["states"]["full"]["last_s"] == 10
     assert "the last 10 s" in dict(document["method"])["Shorter than an hour"]
-    assert [series["title"] for series in document["series"]] == ["IOPS over time", "IOPS over the last 10 s"]
+    assert [series["title"] for series in document["series"]] == ["IOPS, full", "IOPS over the last 10 s, full"]
 
 
 def test_seconds_without_a_completion_are_zeros(tmp_path):

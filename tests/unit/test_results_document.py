@@ -120,7 +120,7 @@ def test_plain_pandas_gives_the_same_figures(columns):
         mine = (data.due_ns < discard.complete_ns) & (data.complete_ns > discard.submit_ns)
         met |= mine
         slowest.append(response[mine].max() if mine.any() else np.nan)
-    (extents,) = documents["trim"]["extents"]
+    (extents,) = documents["trim"]["extents"].values()
     assert extents["extents"] == len(discards)
     alone = response[~met].sort_values()
     assert extents["background_median_ns"] == (alone.iloc[-(-len(alone) // 2) - 1] if len(alone) else None)

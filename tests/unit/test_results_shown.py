@@ -10,7 +10,8 @@ from synthetic_runs import write_run
 from synthetic_tests import MIB, MS, MadeTest, closed_loop, rows_of
 
 from blkreel.analysis import present
-from blkreel.analysis.results import drawn, results_of, shown
+from blkreel.analysis.results import results_of, shown
+from blkreel.analysis.results.exhibits import over_time
 from blkreel.cli.test_shown import show
 from blkreel.traces.errors import OutputExists, UsageError
 
@@ -79,22 +80,21 @@ def test_units_go_down_a_column_and_reasons_stand_for_values():
 def test_a_chart_keeps_the_peaks_and_gaps_of_a_long_series():
     values = np.full(20_000, 100.0)
     values[7777], values[12_345] = 9000.0, 0.0
-    xs, ys = drawn.reduced(list(range(20_000)), values.tolist())
-    assert len(xs) <= drawn.MOST_POINTS and xs == sorted(xs)
-    assert (7777, 9000.0) in zip(xs, ys, strict=True) and (12_345, 0.0) in zip(xs, ys, strict=True)
+    points = over_time.reduced(list(range(20_000)), values.tolist(), 1000)
+    assert len(points) <= 1000 and points == sorted(points)
+    assert (7777, 9000.0) in points and (12_345, 0.0) in points
 
 
-def test_the_page_holds_every_table_a_chart_a_series_and_no_markup_of_others(tmp_path, sweep):
+def test_the_page_holds_every_table_its_method_and_nothing_from_elsewhere(tmp_path, sweep):
     page = tmp_path / "test.html"
     document = present.report_test(sweep(), page)
     html = page.read_text()
-    assert html.count('data-chart="series-') == len(document["series"]) == 2
     for table in document["tables"]:
-        assert f"<caption>{table['title']}</caption>" in html
+        assert table["title"] in html
     assert "power not measured" in html and "it [broke]" in html and "Quick:" not in html
     for name, _ in document["method"]:
-        assert f"<dt>{name.replace(chr(39), '&#39;')}</dt>" in html
-    assert "<link" not in html and len(html) < 3_000_000
+        assert name.replace(chr(39), "&#39;") in html
+    assert "http" not in html.split("<script")[0] and len(html) < 3_000_000
     with pytest.raises(OutputExists):
         present.report_test(tmp_path / "t", page)
 
@@ -104,7 +104,7 @@ def test_text_of_a_test_cannot_become_markup(tmp_path):
     test.step("depth", {"depth": 1, "state": "<b>"}, rows_of([0, MS], MS))
     present.report_test(test.path, tmp_path / "t.html")
     html = (tmp_path / "t.html").read_text()
-    assert "<script>alert" not in html and "state <b>" not in html and "<b>Quick:</b>" in html
+    assert "<script>alert" not in html and "state <b>" not in html and "Quick:" in html
     assert "[bold]" not in printed(results_of(test.path))
 
 
@@ -114,7 +114,7 @@ def test_parameters_stand_as_the_user_writes_them(tmp_path):
     test.step("depth", {"depth": 1}, closed_loop(10, MS))
     present.report_test(test.path, tmp_path / "t.html")
     html = (tmp_path / "t.html").read_text()
-    assert "<dd>64 GB</dd>" in html and "<dd>1, 2</dd>" in html
+    assert ">64 GB<" in html and ">1, 2<" in html
 
 
 # The installed command.
@@ -149,10 +149,11 @@ def test_tests_side_by_side(tmp_path):
         ("0 ns · A drive", 100 * MIB), ("0 ns · Warm", 200 * MIB)]
     assert document["figures"] == {label: results_of(path)["figures"]
                                    for label, path in zip(("A drive", "Warm"), paths, strict=True)}
-    assert [line["name"] for line in document["series"][0]["lines"]] == ["A drive", "Warm"]
+    assert [(each["label"], each["entry"], len(each["series"])) for each in document["tests"]] == [
+        ("A drive", "A drive", 1), ("Warm", "Warm", 1)]
     texts = [reason["text"] for reason in document["verdict"]["reasons"]]
     assert texts == ["n=1: fewer than 6 repeats, no interval [all]", "b was warm [Warm]"]
-    assert "0 ns · Warm" in (tmp_path / "both.html").read_text()
+    assert "Warm" in (tmp_path / "both.html").read_text()
     json.dumps(document, allow_nan=False)
 
 

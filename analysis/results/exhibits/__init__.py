@@ -3,7 +3,7 @@
 from ...exhibits.model import Column, Exhibit, Page, Row, Section, Table
 from ..shown import drive_line, parameter_words
 from . import cache, consistency, depths, mixed_burst, mixes, qd1, rounds, trace, trim
-from .ground import Ground
+from .ground import Ground, ranks_of
 from .subjects import entries_of, subjects_of
 
 __all__ = ["KINDS", "page_of"]
@@ -36,11 +36,9 @@ def page_of(document: dict, highlight: str | None = None, catalogue=None) -> Pag
 
 
 def _ranks(leads):
-    """key -> place by what the page leads with; equal figures share one."""
+    """key -> rank by what the page leads with."""
     known = {key: value for key, (value, _) in leads.items() if value is not None}
-    higher = any(better for _, better in leads.values())
-    return {key: 1 + sum(other > value if higher else other < value for other in known.values())
-            for key, value in known.items()}
+    return ranks_of(known, any(higher for _, higher in leads.values()))
 
 
 def _title(document, subjects):

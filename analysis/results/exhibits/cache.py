@@ -21,7 +21,7 @@ _FIGURES = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "fast_bytes").value if states else None, True
+    return subject.value("states", states[0], "fast_bytes") if states else None, True
 
 
 def sections(ground: Ground):
@@ -33,14 +33,15 @@ def sections(ground: Ground):
             exhibits = [_split(ground, state, first, fills[first]), exhibits[0], _sizes(ground, state, fills),
                         *exhibits[1:], *(_split(ground, state, rest_ns, where) for rest_ns, where in fills.items()
                                          if rest_ns != first and ground.several),
-                        efficiency(ground, ground.named("efficiency", state), ground.titled("Efficiency of the first fill",
-                                   state), [("first fill", ("states", state, "fills", "0"), "mean_mb_s")])]
+                        efficiency(ground, ground.named("efficiency", state),
+                                   ground.titled("Efficiency of the first fill", state),
+                                   [("first fill", ("states", state, "fills", "first"), "mean_mb_s")])]
         yield Section(f"state-{state or 'any'}", f"State {state}" if state else "The fast part",
                       tuple(one for one in exhibits if one))
 
 
 def _fills(ground, state):
-    """{rest in ns: {drive: number of the fill in its figures}}."""
+    """{rest in ns: {drive: the fill's key in its figures}}."""
     fills = {}
     for subject in ground.subjects:
         for index in subject.keys("states", state, "fills"):
@@ -60,11 +61,10 @@ def _suffix(rest_ns):
 
 def _table(ground, state, fills, caption):
     places = [Place(subject, ("states", state, "fills", where[subject.key]),
-                    {"fill": int(where[subject.key]), "rest_ns": rest_ns})
+                    {"fill": where[subject.key], "rest_ns": rest_ns})
               for subject in ground.subjects for rest_ns, where in fills.items() if subject.key in where]
     return figure_table(caption, places, _FIGURES, ("states", state, "fills", "{fill}"),
-                        (Column("fill", "Fill", "count", formula="in order of the rest before it, from 0"),
-                         Column("rest_ns", "Rest before", "time")))
+                        (Column("fill", "Fill"), Column("rest_ns", "Rest before", "time")))
 
 
 def _split(ground, state, rest_ns, where):
@@ -73,7 +73,8 @@ def _split(ground, state, rest_ns, where):
         return lambda subject: ("states", state, "fills", where.get(subject.key, "none"), key)
 
     def told(subject):
-        fast, slow, whole = (subject.value(*at(key)(subject)).value for key in ("before_mb_s", "after_mb_s", "mean_mb_s"))
+        fast, slow, whole = (subject.value(*at(key)(subject)).value
+                             for key in ("before_mb_s", "after_mb_s", "mean_mb_s"))
         if fast is None:
             return f"{plain(whole, 'rate')} throughout" if whole is not None else ""
         size = subject.value(*at("fast_bytes")(subject)).value
@@ -84,8 +85,8 @@ def _split(ground, state, rest_ns, where):
 
     title = f"Cached and exhausted, {_named(rest_ns)}"
     return ranking(ground, ground.named(f"cache-split{_suffix(rest_ns)}", state), ground.titled(title, state),
-                   Axis("write throughput", "MB/s", "auto"), [("exhausted", at("after_mb_s")), ("cached", at("before_mb_s")),
-                                                       ("no change found", throughout)],
+                   Axis("write throughput", "MB/s", "auto"),
+                   [("exhausted", at("after_mb_s")), ("cached", at("before_mb_s")), ("no change found", throughout)],
                    _table(ground, state, {rest_ns: where}, title), better="higher", form="rate", told=told,
                    leads=lambda subject: at("after_mb_s" if subject.value(*at("after_mb_s")(subject)).value is not None
                                             else "mean_mb_s")(subject),
@@ -139,7 +140,7 @@ def _sizes(ground, state, fills):
             if value is not None:
                 rows.append({"entry": subject.key, "line": "", "x": index, "y": float(value)})
     notes = {row.why["fast_bytes"] for row in table.rows if "fast_bytes" in row.why}
-    spec = curves("Size of the fast part, by the rest before it", rows, ground.apart(), Axis("", kind="names", names=names),
-                  Axis("fast part", "bytes"))
-    return Exhibit(ground.named("cache-size", state), ground.titled("Size of the fast part, by the rest before it", state),
-                   table, spec, "higher", "How much of it a rest brings back.", tuple(sorted(notes))[:3])
+    title = ground.titled("Size of the fast part, by the rest before it", state)
+    spec = curves(title, rows, ground.apart(), Axis("", kind="names", names=names), Axis("fast part", "bytes"))
+    return Exhibit(ground.named("cache-size", state), title, table, spec, "higher",
+                   "How much of it a rest brings back.", tuple(sorted(notes))[:3])

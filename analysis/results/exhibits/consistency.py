@@ -26,7 +26,7 @@ _WHOLE = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "downside_score").value if states else None, True
+    return subject.value("states", states[0], "downside_score") if states else None, True
 
 
 def sections(ground: Ground):
@@ -41,7 +41,8 @@ def sections(ground: Ground):
             _scores(ground, state, "consistency", "score", "Consistency",
                     "The published score; it punishes seconds that were too good as well."),
             _scores(ground, state, "mean-iops", "mean_iops", "IOPS of the last part"),
-            Exhibit(ground.named("whole", state), ground.titled("Steady state, stalls and the whole run", state), whole)]
+            Exhibit(ground.named("whole", state), ground.titled("Steady state, stalls and the whole run", state),
+                    whole)]
         yield Section(f"state-{state or 'any'}", f"State {state}" if state else "Evenness",
                       tuple(one for one in exhibits if one))
 

@@ -50,7 +50,7 @@ def curves(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis, *
         layers.append({"mark": {"type": "point", "filled": False, "size": 190, "strokeWidth": 2},
                        "encoding": {**apart.encoding("point", shapes=False, legend=False), "tooltip": told, "opacity": {
                            "condition": {"test": "datum.ring !== ''", "value": 1}, "value": 0}}})
-        if not apart.muted:
+        if apart.by_line:
             layers.append({"mark": {"type": "text", "style": "limit-label", "dy": -15},
                            "encoding": {"text": {"field": "ring", "type": "nominal"}}})
     return finished(description, height=_HEIGHT, data={"values": values}, transform=apart.transform, encoding=encoding,

@@ -16,21 +16,29 @@ _FIGURES = [
     Figure("max_ns", "Latency, maximum", "time", "", "longest single I/O", "lower"),
     Figure("little", "IOPS × latency / depth", "number", "", "1 where the depth was kept (Little)"), *POWER]
 
+_SWEEP = [
+    Figure("lowest_depth_with_95_percent", "Lowest depth with 95 %", "count", "", _SHARE, "lower"),
+    Figure("best_mb_s", "Best throughput", "rate", "", "of the depths measured", "higher"),
+    Figure("mean_of_maxima_ns", "Mean of the maxima", "time", "", "arithmetic mean over depths of the longest latency "
+           "of each: an average of single I/Os", "lower")]
+
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[0], "best_mb_s").value if states else None, True
+    return subject.value("states", states[0], "best_mb_s") if states else None, True
 
 
 def sections(ground: Ground):
     for state in ground.states():
         yield Section(f"state-{state or 'any'}", f"State {state}" if state else "By queue depth",
-                      tuple(sweep_exhibits(ground, state, ("states", state))))
+                      tuple(one for one in sweep_exhibits(ground, state, ("states", state)) if one))
 
 
 def sweep_exhibits(ground: Ground, state: str, base: tuple, prefix: str = ""):
     """Exhibits of the sweep whose figures lie at `base`; also part of qd1. prefix: of their ids."""
-    title = (lambda words: ground.titled(words, state))
+    def title(words):
+        return ground.titled(words, state)
+
     depths = sorted({int(depth) for subject in ground.subjects for depth in subject.keys(*base, "depths")})
     places = [Place(subject, (*base, "depths", str(depth)), {"depth": depth}) for subject in ground.subjects
               for depth in depths if subject.holds(*base, "depths", str(depth))]
@@ -57,20 +65,13 @@ def sweep_exhibits(ground: Ground, state: str, base: tuple, prefix: str = ""):
                       "The ring is the lowest depth with 95 % of the drive's best." if ringed else
                       "Single I/Os: each depth's longest says little by itself." if key == "max_ns" else "")
     yield from _apart(ground, state, base, prefix, title, set(depths))
-    yield ranking(ground, ground.named(f"{prefix}lowest-depth", state), title("Lowest depth with 95 % of the best"),
-                  Axis("queue depth", "", "log2"), [("", (*base, "lowest_depth_with_95_percent"))],
-                  figure_table(title("Of the sweep"), ground.places(*base), [
-                      Figure("lowest_depth_with_95_percent", "Lowest depth with 95 %", "count", "", _SHARE, "lower"),
-                      Figure("best_mb_s", "Best throughput", "rate", "", "of the depths measured", "higher"),
-                      Figure("mean_of_maxima_ns", "Mean of the maxima", "time", "", "arithmetic mean over depths of the "
-                             "longest latency of each: an average of single I/Os", "lower")], base),
-                  better="lower", form="count") if ground.several else Exhibit(
-        ground.named(f"{prefix}lowest-depth", state), title("Of the sweep"),
-        figure_table(title("Of the sweep"), ground.places(*base), [
-            Figure("lowest_depth_with_95_percent", "Lowest depth with 95 %", "count", "", _SHARE, "lower"),
-            Figure("best_mb_s", "Best throughput", "rate", "", "of the depths measured", "higher"),
-            Figure("mean_of_maxima_ns", "Mean of the maxima", "time", "", "arithmetic mean over depths of the longest "
-                   "latency of each: an average of single I/Os", "lower")], base))
+    id_ = ground.named(f"{prefix}lowest-depth", state)
+    of_sweep = figure_table(title("Of the sweep"), ground.places(*base), _SWEEP, base)
+    if ground.several:
+        yield ranking(ground, id_, title("Lowest depth with 95 % of the best"), Axis("queue depth", "", "log2"),
+                      [("", (*base, "lowest_depth_with_95_percent"))], of_sweep, better="lower", form="count")
+    else:
+        yield Exhibit(id_, title("Of the sweep"), of_sweep)
     worth = efficiency(ground, ground.named(f"{prefix}depth-efficiency", state), title("Efficiency by queue depth"),
                        [(f"depth {depth}", (*base, "depths", str(depth)), "mb_s")
                         for depth in ((depths[0], depths[-1]) if ground.several else depths)])

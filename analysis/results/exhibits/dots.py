@@ -24,6 +24,8 @@ def dots(description: str, rows: list[dict], apart: Apart, axis: Axis, parts: tu
     encoded["axis"] = {**encoded["axis"], "grid": True, "domain": False, "ticks": False}
     if along.is_log:
         encoded["axis"]["title"] = f"{encoded['axis']['title']}, logarithmic"
+    ranks = {row["entry"]: row.get("rank") for row in rows}
+    shared = sorted({rank for rank in ranks.values() if rank is not None and list(ranks.values()).count(rank) > 1})
     first, ends = {}, {}
     for row in rows:
         first.setdefault(row["entry"], id(row))
@@ -36,12 +38,17 @@ def dots(description: str, rows: list[dict], apart: Apart, axis: Axis, parts: tu
             "entry": row["entry"], "name": row["name"], "order": row.get("order", row["place"]), "part": row["part"],
             "value": value, "low": low, "high": high, "thick": 4 if row.get("is_interval") else 1.2,
             "from": min(ends[row["entry"]]) if lead else value, "to": max(ends[row["entry"]]) if lead else value,
+            # Groups that tie lie on one shade; of two groups in a row the second is fainter.
+            "band": (1, .5)[shared.index(row["rank"]) % 2] if lead and row.get("rank") in shared else 0,
             "head": row["name"] if lead else "", "told": row.get("told", "") if lead else "",
             "is": axis.text(row["value"]), "span": row.get("span", "")})
     y = {"field": "entry", "type": "nominal", "axis": None, "sort": {"field": "order", "op": "min"},
          "scale": {"paddingInner": 0, "paddingOuter": 0}}
     # The first layer has to have the rows' scale: it is what the height is told by.
-    layers = [{"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
+    layers = [{"mark": {"type": "rect", "style": "band"}, "encoding": {
+        "y": y, "x": {"value": 0}, "x2": {"value": "width"},
+        "opacity": {"field": "band", "type": "quantitative", "scale": None}}}] if shared else []
+    layers += [{"mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 2,
                         "limit": {"expr": "width - 120"}, "fontWeight": {"expr": f"{MARKED} ? 700 : 400"}},
                "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "head", "type": "nominal"}}}]
     if len(parts) == 1:

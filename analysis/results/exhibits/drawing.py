@@ -31,9 +31,9 @@ _TIME_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '
 
 @dataclass(frozen=True)
 class Axis:
-    """kind: "linear" (from zero where it is y), "count" (so, of whole numbers), "log", "log2" (doubling; ticks are the values), "names" (0, 1, .. of
-    `names`) or "auto" (linear, or log where values lie far apart). unit: "ns" is brought to one that suits, "block" is
-    4K, "bytes" of a linear axis is GB. zero: a linear axis begins there."""
+    """kind: "linear" (from zero where it is y), "count" (so, of whole numbers), "log", "log2" (doubling; ticks are the
+    values), "names" (0, 1, .. of `names`) or "auto" (linear, or log where values lie far apart). unit: "ns" is brought
+    to one that suits, "block" is 4K, "bytes" of a linear axis is GB. zero: a linear axis begins there."""
 
     title: str
     unit: str = ""
@@ -103,7 +103,8 @@ def scaled(axis: Axis, values: list, *, x: bool = False, room: float = 0.0) -> S
         if axis.zero and not x:
             low = min(low, 0)
         reach = (high - low) or abs(high) or 1
-        scale["domain"] = _wider(low if x or axis.zero else low - 0.06 * reach, high if x else high + 0.06 * reach, room)
+        edge = 0 if x else 0.06 * reach
+        scale["domain"] = _wider(low if x or axis.zero else low - edge, high + edge, room)
         drawn["format"] = ",~r"
         if whole:
             drawn["tickMinStep"] = 1

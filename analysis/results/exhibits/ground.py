@@ -4,15 +4,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...exhibits.model import Exhibit, Table
+from ...exhibits.model import Column, Exhibit, Table
+from ...ranking import pairs, ranked
 from ...verdict import ENOUGH_RUNS
 from .dots import dots
 from .drawing import Apart, Axis
 from .scatter import scatter
-from .subjects import Subject
+from .subjects import Subject, Value
 from .tables import Figure, Place, figure_table, plain
 
 MB_S = Axis("throughput", "MB/s", "auto")
+TIED = "Drives on one shade share a rank: the interval of their ratio holds 1, or they are under 2 % apart."
 POWER = [Figure("average_w", "Power", "number", "W", "joules / time in which it was active"),
          Figure("mb_per_j", "Efficiency", "number", "MB/J", "bytes read and written / joules, the same as MB/s/W",
                 "higher")]
@@ -47,6 +49,15 @@ class Ground:
         """A row for each drive that has anything there."""
         return [Place(subject, base, labels or {}) for subject in self.subjects if subject.holds(*base)]
 
+    def between(self, *ends: tuple) -> list[dict]:
+        """Rows of a slope chart, from one figure to the next: of the drives that have all of them."""
+        rows = []
+        for subject in self.subjects:
+            values = [subject.value(*path).value for path in ends]
+            if None not in values:
+                rows += [{"entry": subject.key, "x": index, "y": value} for index, value in enumerate(values)]
+        return rows
+
     def repetitions_note(self, values) -> list[str]:
         """values: of the figure, for each drive."""
         known = [value for value in values if value.value is not None]
@@ -56,8 +67,8 @@ class Ground:
         if all(value.low is not None for value in known):
             return ["The whisker is the 95 % t interval on the logarithm, over repetitions."]
         if any(value.low is not None for value in known):
-            return [f"Thick whiskers are 95 % intervals; with fewer than {ENOUGH_RUNS} repetitions there is none, and a "
-                    "thin line is the range of those there are."]
+            return [f"Thick whiskers are 95 % intervals; with fewer than {ENOUGH_RUNS} repetitions there is none, and "
+                    "a thin line is the range of those there are."]
         return [f"With fewer than {ENOUGH_RUNS} repetitions there is no interval: the order is what was seen once, not "
                 "yet a finding." + (" The thin line is the range of the repetitions." if several else "")]
 
@@ -65,6 +76,18 @@ class Ground:
         """A note that names the drives without this."""
         gone = [subject.key for subject in self.subjects if subject.key not in found]
         return [f"Without {what}: {', '.join(gone)}."] if gone and found else []
+
+
+def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
+    """key -> rank, from 1, of the drives that have a value. Where each was repeated often enough, drives that nothing
+    tells apart share one (analysis.ranking); otherwise the order is what was seen, and only equal figures do."""
+    known = {key: value for key, value in values.items() if value.value is not None}
+    if len(known) > 1 and all(value.low is not None for value in known.values()):
+        runs = {key: list(value.each) for key, value in known.items()}
+        differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
+        return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
+    return {key: 1 + sum(other.value > value.value if higher else other.value < value.value
+                         for other in known.values()) for key, value in known.items()}
 
 
 def slug(words: str) -> str:
@@ -75,7 +98,8 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
             form: str, unit: str = "", lead: int = 0, leads: Callable | None = None, told: Callable | None = None,
             text: str = "", notes: tuple = ()) -> Exhibit | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
-    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at the right; the values where there is none.
+    it); `lead` is the part whose value orders, or leads(subject) the path of what does. told(subject): what stands at
+    the right; the values where there is none.
 
     None where no drive has any of it, and there is no reason to tell either.
     """
@@ -91,17 +115,21 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
         for name, value in known:
             rows.append({"entry": subject.key, "part": name, "value": value.value, "told": words, **value.whisker,
                          "span": "" if value.n < 2 else f"n={value.n}"})
-    order = sorted(orders, key=lambda key: (orders[key].value is None, (orders[key].value or 0) *
-                                            (-1 if better == "higher" else 1)))
+    ranks = ranks_of(orders, better == "higher")
+    sign = -1 if better == "higher" else 1
+    order = sorted(orders, key=lambda key: (ranks.get(key, len(orders) + 1), sign * (orders[key].value or 0)))
+    sure = [rank for rank in ranks.values() if all(value.low is not None for value in orders.values())]
     for row in rows:
-        row["order"] = order.index(row["entry"])
+        row |= {"order": order.index(row["entry"]), "rank": ranks[row["entry"]] if sure else None}
     rows.sort(key=lambda row: row["order"])
     names = tuple(name for name, _ in parts if any(row["part"] == name for row in rows))
-    spec = dots(f"{title}, by drive; {better} is better" if better else f"{title}, by drive", rows, ground.apart(),
-                axis, names or ("",))
-    if spec is None and not any(row.why for row in table.rows):
+    spec = None
+    if ground.several or len(names) > 1:  # a single dot says no more than its figure
+        spec = dots(f"{title}, by drive; {better} is better", rows, ground.apart(), axis, names or ("",))
+    if not rows and not any(row.why for row in table.rows):
         return None
-    said = [*notes, *(ground.repetitions_note(orders.values()) if ground.several else ()),
+    said = [*notes, *([TIED] if len(set(sure)) < len(sure) and spec else []),
+            *(ground.repetitions_note(orders.values()) if ground.several else ()),
             *ground.without(found, "this figure")]
     return Exhibit(id_, title, table, spec, better, text, tuple(said))
 
@@ -129,7 +157,6 @@ def efficiency(ground: Ground, id_: str, title: str, points: list[tuple], *, tex
 
 def plain_table(caption: str, places: list[Place], figures: list[Figure]) -> Table:
     """Of places that lie anywhere: the row's label `of` says where, and its key stands in a column of its own."""
-    from ...exhibits.model import Column
     keyed = [Place(place.subject, place.base, {**place.labels, "key": ".".join(map(str, place.base))}, place.group)
              for place in places]
     return figure_table(caption, keyed, figures, ("{key}",), (Column("of", "Of"), Column("key", "Figures below")))

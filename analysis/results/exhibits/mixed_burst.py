@@ -15,8 +15,8 @@ _WAIT = "Σ over the read bursts of max(complete) − min(submit)"
 
 
 def lead(subject: Subject) -> tuple:
-    """(what the page ranks by, whether higher is better)."""
-    return subject.value("states", subject.states()[0], MIXED, "wait_ns").value if subject.states() else None, False
+    """(the figure that the page ranks by, None where there is none; whether higher is better)."""
+    return subject.value("states", subject.states()[0], MIXED, "wait_ns") if subject.states() else None, False
 
 
 def sections(ground: Ground):
@@ -32,8 +32,8 @@ def sections(ground: Ground):
 def _slowdown(ground, state):
     base = ("states", state)
     figures = [
-        Figure("slowdown", "Slowdown", "number", "", "geometric mean over the read bursts of makespan with the writer / "
-               "makespan without", "lower"),
+        Figure("slowdown", "Slowdown", "number", "", "geometric mean over the read bursts of makespan with the writer "
+               "/ makespan without", "lower"),
         Figure("wait_ns", "Wait with the writer", "time", "", _WAIT, "lower", (MIXED, "wait_ns")),
         Figure("alone_ns", "Wait, reads alone", "time", "", _WAIT, "lower", (BASELINE, "wait_ns")),
         Figure("service_ns", "Service with the writer", "time", "", "Σ latency of the reads", "lower",
@@ -47,7 +47,8 @@ def _slowdown(ground, state):
         words = plain(wait.value, "time") if wait.value is not None else "–"
         return f"{words} · {plain(slower.value, 'number')} ×" if slower.value is not None else words
 
-    return ranking(ground, ground.named("slowdown", state), ground.titled("Wait time, alone and beside a writer", state),
+    return ranking(ground, ground.named("slowdown", state),
+                   ground.titled("Wait time, alone and beside a writer", state),
                    Axis("wait", "ns", "auto"), [(ROLES[BASELINE], (*base, BASELINE, "wait_ns")),
                                                 (ROLES[MIXED], (*base, MIXED, "wait_ns"))],
                    table, better="lower", form="time", lead=1, told=told,
@@ -62,8 +63,8 @@ def _throughput(ground, state):
         Figure("n", "Repeats", "count"), *POWER], base)
     keep = [_kept_up(subject, state) for subject in ground.subjects]
     kept = {subject.key: words for subject, words in zip(ground.subjects, keep, strict=True)}
-    parts = [(words, (lambda words: lambda subject: (*base, "read_burst_mb_s") if kept[subject.key] == words else
-                      ("nothing",))(words)) for words in dict.fromkeys(keep)]
+    parts = [(words, lambda subject, words=words: (*base, "read_burst_mb_s") if kept[subject.key] == words else (
+        "nothing",)) for words in dict.fromkeys(keep)]
     behind = [key for key, words in kept.items() if words == "writer fell behind"]
     notes = [f"The writer fell behind: {', '.join(behind)}. Those reads had less beside them than was meant."
              ] if behind else []
@@ -184,22 +185,22 @@ def _bursts(ground, state):
     places, rows = [], []
     for subject in ground.subjects:
         test = subject.tests[0]
-        bursts = (test["figures"]["states"].get(state) or {}).get("bursts") or []
-        first = bursts[0]["repeat"] if bursts else None
-        for index, burst in enumerate(bursts):
+        bursts = (test["figures"]["states"].get(state) or {}).get("bursts") or {}
+        first = min((burst["repeat"] for burst in bursts.values()), default=None)
+        for key, burst in bursts.items():
             if burst["repeat"] != first:
                 continue
             if burst["slowdown"] is not None:
                 rows.append({"entry": subject.key, "line": "", "x": burst["burst"] + 1, "y": burst["slowdown"]})
-            places.append(Place(Subject(subject.key, (test,)), ("states", state, "bursts", str(index)),
-                                {"burst": index}))
+            places.append(Place(Subject(subject.key, (test,)), ("states", state, "bursts", key), {"burst": key}))
     if not places:
         return None
     table = figure_table(ground.titled("Read bursts", state), places, [
         Figure("makespan_ns", "Took", "time", "", "max(complete) − min(submit) of its reads", "lower"),
         Figure("baseline_ns", "Alone", "time", "", "the same burst without a writer"),
         Figure("slowdown", "Slowdown", "number", "", "took / alone", "lower")],
-        ("states", state, "bursts", "{burst}"), (Column("burst", "Burst", "count", formula="in order, from 0"),))
+        ("states", state, "bursts", "{burst}"), (
+            Column("burst", "Burst", formula="in order, from 0; behind a dash the repeat"),))
     return Exhibit(ground.named("bursts", state), ground.titled("Slowdown of each read burst", state), table,
                    curves("Slowdown of each read burst", rows, ground.apart(), Axis("read burst", kind="count"),
                           Axis("times as long as alone", "×", "auto")), "lower",

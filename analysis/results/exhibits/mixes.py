@@ -13,7 +13,7 @@ _RATE = Figure("mb_s", "Throughput", "rate", "", "bytes read and written / max(c
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[-1], "mean", "mb_s").value if states else None, True
+    return subject.value("states", states[-1], "mean", "mb_s") if states else None, True
 
 
 def sections(ground: Ground):
@@ -43,8 +43,7 @@ def _full_empty(ground):
                                for full, pair in test["figures"].get("full_over_empty", {}).items()))
     for full, empty in pairs:
         ends = [("states", empty, "mean", "mb_s"), ("states", full, "mean", "mb_s")]
-        rows = [{"entry": subject.key, "x": index, "y": value} for subject in ground.subjects
-                for index, path in enumerate(ends) if (value := subject.value(*path).value) is not None]
+        rows = ground.between(*ends)
         base = ("full_over_empty", full)
         table = figure_table(f"Throughput, {full} / {empty}", ground.places(*base), [
             Figure("mean", "Full / empty", "number", "", "mean of the mixes, full / nearly empty", "higher"),

@@ -66,7 +66,8 @@ def rate_and_temperature(description: str, panels: list[dict], title: str = "IOP
     tall = 130 if len(panels) <= 4 else 84 if len(panels) <= 8 else 60
 
     def lanes(axis):
-        up = {"type": "quantitative", "title": title if axis else None, "scale": {"domain": [0, top * 1.05], "nice": False},
+        up = {"type": "quantitative", "title": title if axis else None,
+              "scale": {"domain": [0, top * 1.05], "nice": False},
               "axis": {**_AXIS, "tickCount": 3, "format": "~s"} if axis else None}
         layers = [{"mark": {"type": "line", "style": "near", "interpolate": "step-after", "strokeWidth": 1.3,
                             "invalid": "filter", "clip": True},

@@ -23,7 +23,7 @@ _WORTH = [POWER[0], Figure("kiops_per_w", "kIOPS/W", "number", "", "thousands of
 def lead(subject: Subject) -> tuple:
     for state in subject.states():
         for index in subject.keys("states", state, "qd1"):
-            return subject.value("states", state, "qd1", index, "kiops").value, True
+            return subject.value("states", state, "qd1", index, "kiops"), True
     return None, True
 
 
@@ -44,7 +44,7 @@ def sections(ground: Ground):
 
 
 def _kinds(ground, state, role):
-    """{words of an I/O: {drive: number of its row in the figures}}, in the order measured."""
+    """{words of an I/O: {drive: its key in the figures}}, in the order measured."""
     kinds = {}
     for subject in ground.subjects:
         for index in subject.keys("states", state, role):
@@ -60,10 +60,9 @@ def _at(state, role, where, *path):
 
 def _table(ground, state, role, kinds, figures, caption):
     by_key = {subject.key: subject for subject in ground.subjects}
-    places = [Place(by_key[key], ("states", state, role, index), {"io": words, "row": int(index)}, words)
+    places = [Place(by_key[key], ("states", state, role, index), {"io": index}, words)
               for words, where in kinds.items() for key, index in where.items()]
-    return figure_table(caption, places, figures, ("states", state, role, "{row}"),
-                        (Column("io", "I/O"), Column("row", "Row", "count", formula="of the figures, from 0")))
+    return figure_table(caption, places, figures, ("states", state, role, "{io}"), (Column("io", "I/O"),))
 
 
 def _rates(ground, state, kinds):
@@ -123,8 +122,8 @@ def _worth(ground, state, kinds):
     points = [(words, ("states", state, "qd1", where[first]), "mb_s") for words, where in kinds.items()
               if len(set(where.values())) == 1 and first in where]
     if points:
-        yield efficiency(ground, ground.named("qd1-efficiency", state), ground.titled("Efficiency, one outstanding", state),
-                         points)
+        yield efficiency(ground, ground.named("qd1-efficiency", state),
+                         ground.titled("Efficiency, one outstanding", state), points)
     if not ground.several:
         table = _table(ground, state, "qd1", kinds, [*_RATES, *_WORTH], "Efficiency, one outstanding")
         if any(row.values.get("kiops_per_w") is not None for row in table.rows):
@@ -134,7 +133,7 @@ def _worth(ground, state, kinds):
 
 def _by_block(ground, state):
     kinds = {}
-    for words, where in _kinds(ground, state, "blocks").items():
+    for where in _kinds(ground, state, "blocks").values():
         for subject in ground.subjects:
             if subject.key not in where:
                 continue
@@ -149,15 +148,14 @@ def _by_block(ground, state):
             rows, places = [], []
             for kind in group:
                 for subject, base, block in sorted(kinds[kind], key=lambda one: one[2]):
-                    places.append(Place(subject, base, {"io": kind, "block": block, "row": int(base[-1])}))
+                    places.append(Place(subject, base, {"io": base[-1], "block": block}))
                     if (value := subject.value(*base, key).value) is not None:
                         rows.append({"entry": subject.key, "line": kind, "x": block, "y": value})
             if not rows:
                 continue
             table = figure_table(f"{title} by block size", places, [*_RATES, *_QOS] if key == "mb_s" else _QOS,
-                                 ("states", state, "blocks", "{row}"),
-                                 (Column("io", "I/O"), Column("block", "Block", "block"),
-                                  Column("row", "Row", "count", formula="of the figures, from 0")))
+                                 ("states", state, "blocks", "{io}"),
+                                 (Column("io", "I/O"), Column("block", "Block", "block")))
             stem = f"qd1-blocks-{'rate' if key == 'mb_s' else 'latency'}"
             id_ = f"{stem}-{slug(group[0])}" if ground.several else stem
             words = f"{title} by block size" + (f", {group[0]}s" if ground.several else "")

@@ -9,7 +9,7 @@ from .tables import Figure, Place, figure_table
 
 
 def lead(subject: Subject) -> tuple:
-    return next((subject.value("of", of, "steady_mb_s").value for of in subject.keys("of")), None), True
+    return next((subject.value("of", of, "steady_mb_s") for of in subject.keys("of")), None), True
 
 
 def sections(ground: Ground):
@@ -22,7 +22,7 @@ def _steady(ground, of):
     places = [Place(subject, ("of", name), {"of": name}) for subject in ground.subjects for name in of
               if subject.holds("of", name)]
     table = figure_table("Steady state", places, [
-        Figure("steady", "Steady", "text", "", "of the last five rounds: max − min ≤ 0.20 mean, and 4 |slope per round| "
+        Figure("steady", "Steady", "text", "", "of the last five rounds: max − min ≤ 0.20 mean, 4 |slope per round| "
                "≤ 0.10 mean"), Figure("rounds", "Rounds", "count", better="lower"),
         Figure("steady_mb_s", "Throughput, last five", "rate", "", "geometric mean of the last five rounds", "higher"),
         Figure("steady_iops", "IOPS, last five", "number", "", "geometric mean of the last five rounds", "higher"),

@@ -22,7 +22,8 @@ def scatter(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis) 
     if len(lines) > 1 and not apart.by_line:
         # Colour tells the drive, shape what of it.
         look = {"color": apart.encoding("point", shapes=False)["color"], "shape": {
-            "field": "line", "type": "nominal", "legend": {"orient": "top", "title": None, "symbolOpacity": 1},
+            "field": "line", "type": "nominal",
+            "legend": {"orient": "bottom", "title": None, "symbolOpacity": 1, "columns": 4},
             "scale": {"domain": lines, "range": [SHAPES[index % len(SHAPES)] for index in range(len(lines))]}}}
     layers = [{"mark": {"type": "point", "filled": True, "opacity": 0.95},
                "encoding": {**look, "size": size, "tooltip": told}}]

@@ -7,21 +7,22 @@ from blkreel.traces.errors import UsageError
 
 from ... import numbers
 from ...exhibits.model import Entry
+from ...statistics import geometric_mean, interval
 from ...verdict import ENOUGH_RUNS, judged
-from ..parts import geometric_mean
 
 _MANY = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "write_bursts")
 
 
 @dataclass(frozen=True)
 class Value:
-    """A figure of one drive. each: of the repetitions. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on.
-    smallest, largest: of several. why: the reason where there is no value."""
+    """A figure of one drive. each: of the repetitions. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on,
+    and in `words` of what kind. smallest, largest: of several. why: the reason where there is no value."""
 
     value: object
     each: tuple = ()
     low: float | None = None
     high: float | None = None
+    words: str = ""
     smallest: float | None = None
     largest: float | None = None
     why: str = ""
@@ -78,11 +79,11 @@ class Subject:
         return any(figure_at(test["figures"], path) is not None for test in self.tests)
 
     def keys(self, *path) -> list[str]:
-        """The keys (or numbers, of a list) below a figure, over all its tests."""
+        """The keys below a figure, over all its tests."""
         found = {}
         for test in self.tests:
             below = figure_at(test["figures"], path)
-            found |= dict.fromkeys(map(str, range(len(below))) if isinstance(below, list) else below or ())
+            found |= dict.fromkeys(below or ())
         return list(found)
 
     def value(self, *path) -> Value:
@@ -115,35 +116,24 @@ class Subject:
         if value is None:
             return Value(None, tuple(each), smallest=min(known), largest=max(known),
                          why=why or "unknown in one of the repetitions")
-        return Value(value, tuple(each), *interval(each), min(known), max(known))
+        sure = interval(each) if len(each) >= ENOUGH_RUNS else None
+        return Value(value, tuple(each), *((sure.low, sure.high, sure.words) if sure else (None, None, "")),
+                     min(known), max(known))
 
 
 def is_pooled(path: tuple) -> bool:
     """Whether a figure is of the I/Os of all repeats together: a percentile, a maximum."""
     key = str(path[-1])
-    return key.startswith(("p50", "p90", "p99", "latency_p99")) or key in ("max_ns", "steady_at_ns", "lowest_depth_with_95_percent")
-
-
-def interval(values: list) -> tuple[float | None, float | None]:
-    """(low, high) of the 95 % t interval on ln, from ENOUGH_RUNS on; otherwise None, None."""
-    if len(values) < ENOUGH_RUNS or any(value is None or value <= 0 for value in values):
-        return None, None
-    import numpy as np
-    from scipy import stats as distributions
-    logs = np.log(np.array(values, float))
-    half = float(distributions.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
-    return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+    return key.startswith(("p50", "p90", "p99", "latency_p99")) or key in (
+        "max_ns", "steady_at_ns", "lowest_depth_with_95_percent")
 
 
 def figure_at(figures, path):
-    """The figure at a path of keys, numbers for lists; None where there is none."""
+    """The figure at a path of keys; None where there is none."""
     for part in path:
-        if isinstance(figures, dict):
-            figures = figures.get(str(part))
-        elif isinstance(figures, list) and str(part).isdigit() and int(part) < len(figures):
-            figures = figures[int(part)]
-        else:
+        if not isinstance(figures, dict):
             return None
+        figures = figures.get(str(part))
     return figures
 
 

@@ -17,7 +17,7 @@ _RATES = [
 
 def lead(subject: Subject) -> tuple:
     states = subject.states()
-    return subject.value("states", states[-1], "data_rate_mb_s").value if states else None, True
+    return subject.value("states", states[-1], "data_rate_mb_s") if states else None, True
 
 
 def sections(ground: Ground):
@@ -36,7 +36,8 @@ def sections(ground: Ground):
                 unit="J", lead=len(parts) - 1),
         efficiency(ground, "efficiency", "Efficiency", [(state, ("states", state), "data_rate_mb_s")
                                                         for state in states])]
-    yield Section("rates", "Data rate and energy", tuple(one for one in rates if one and (one.spec or one.id != "trace-energy")))
+    yield Section("rates", "Data rate and energy", tuple(one for one in rates if one and (
+        one.spec or one.id != "trace-energy")))
     latencies = [one for kind in _KINDS for one in [_latency(ground, kind, "mean_ns", "Mean latency"),
                                                     _latency(ground, kind, "p99_ns", "p99")] if one]
     if latencies:
@@ -65,9 +66,7 @@ def _full_empty(ground):
     if not places:
         return None
     full, empty = places[0].subject.value(*base, "of").value.split(" / ")
-    rows = [{"entry": place.subject.key, "x": index, "y": value} for place in places
-            for index, state in enumerate((empty, full))
-            if (value := place.subject.value("states", state, "data_rate_mb_s").value) is not None]
+    rows = ground.between(*(("states", state, "data_rate_mb_s") for state in (empty, full)))
     table = figure_table("Full / empty", places, [
         Figure("data_rate", "Average data rate", "number", "", f"{full} / {empty}", "higher"),
         Figure("all_mean", "Mean latency, all", "number", "", f"{full} / {empty}", "lower"),

@@ -13,7 +13,7 @@ _EXTENT = Axis("discarded extent", "block", "log2")
 
 
 def lead(subject: Subject) -> tuple:
-    return subject.value("extents", "0", "added_s_per_gb").value, False
+    return next((subject.value("extents", run, "added_s_per_gb") for run in subject.keys("extents")), None), False
 
 
 def sections(ground: Ground):
@@ -26,7 +26,7 @@ def sections(ground: Ground):
 
 
 def _runs(ground):
-    """(drive, number in its figures, state, repeat) of each run of extents."""
+    """(drive, key in its figures, state, repeat) of each run of extents."""
     for subject in ground.subjects:
         for index in subject.keys("extents"):
             yield (subject, index, subject.value("extents", index, "state").value or "",
@@ -46,7 +46,7 @@ def _by_size(ground):
                     continue
                 for size in sorted(subject.keys("extents", index, "by_size"), key=int):
                     base = ("extents", index, "by_size", size)
-                    places.append(Place(subject, base, {"state": state, "run": int(index), "extent": int(size)}))
+                    places.append(Place(subject, base, {"state": state, "run": index, "extent": int(size)}))
                     if (value := subject.value(*base, key).value) is not None:
                         rows.append({"entry": subject.key, "line": state, "x": int(size), "y": value})
             if not places:
@@ -58,20 +58,19 @@ def _by_size(ground):
                 Figure("took_ns", "Discard took, median", "time", "", "complete − submit of the discard", "lower"),
                 Figure("extents", "Extents", "count"), Figure("met", "Met by reads", "count")],
                 ("extents", "{run}", "by_size", "{extent}"),
-                (Column("state", "State"), Column("run", "Run", "count", formula="of the figures, from 0"),
-                 Column("extent", "Extent", "count", formula="bytes")))
+                (Column("state", "State"), Column("run", "Run"), Column("extent", "Extent", "count", formula="bytes")))
             several = ground.several and len(states) > 1
             name = f"{id_}-{group[0]}".replace("+", "-") if several else id_
             axis = Axis(what, "ns", "log" if rows and min(row["y"] for row in rows) > 0 else "linear")
             yield Exhibit(name, f"{title}, state {group[0]}" if several else title, table,
                           curves(title, rows, ground.apart(group), _EXTENT, axis), "lower",
-                          "" if rows else "", tuple(ground.without({row["entry"] for row in rows}, "this figure")))
+                          notes=tuple(ground.without({row["entry"] for row in rows}, "this figure")))
 
 
 def _slopes(ground):
     states = list(dict.fromkeys(state for _, _, state, _ in _runs(ground)))
     where = {(subject.key, state): index for subject, index, state, repeat in _runs(ground) if repeat in (1, None)}
-    places = [Place(subject, ("extents", index), {"state": state, "run": int(index)})
+    places = [Place(subject, ("extents", index), {"state": state, "run": index})
               for subject, index, state, _ in _runs(ground)]
     if not places:
         return None
@@ -82,8 +81,7 @@ def _slopes(ground):
         Figure("own_median_s_per_gb", "by medians", "number", "s/GB", _THEIL, "lower"),
         Figure("extents", "Extents", "count"), Figure("met", "Met by reads", "count"),
         Figure("background_median_ns", "Reads undisturbed, median", "time", "", "nearest rank", "lower")],
-        ("extents", "{run}"), (Column("state", "State"), Column("run", "Run", "count",
-                                                               formula="of the figures, from 0")))
+        ("extents", "{run}"), (Column("state", "State"), Column("run", "Run")))
     parts = [(f"state {state}" if state else "", lambda subject, state=state: (
         "extents", where.get((subject.key, state), "none"), "added_s_per_gb")) for state in states]
 

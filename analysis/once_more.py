@@ -1,0 +1,40 @@
+"""What takes another pass over the rows: I/O by I/O comparisons, and what writes do to reads. Only for a page."""
+
+from blkreel.traces.reader import open_trace
+
+from .interference import interference
+from .paired import paired
+
+MOST_ROWS = 20_000_000  # in all runs of a comparison; about a minute
+
+
+def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
+    """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
+
+    far: the rows are not on this machine. Then, or where there are more rows than that, what is left out says so: a
+    fleet is compared by its partial results, and its rows stay where they are.
+    """
+    rows = sum(each.rows for section in sections for entry in section.entries for each in entry.measured)
+    why = ""
+    if far or any("://" in str(each.path) for section in sections for entry in section.entries
+                  for each in entry.measured):
+        why = "left out: it takes each row, and rows that are elsewhere stay there; copy the runs here to see it"
+    elif rows > most_rows:
+        why = f"left out: {rows:,} I/Os are more than the {most_rows:,} that a page reads once more"
+    for section in sections:
+        for entry in section.entries:
+            entry.shown["interference"] = {"why": why} if why else _interference(entry)
+        first, *others = section.entries
+        section.shown["paired"] = [
+            {"base": first.shown["label"], "other": other.shown["label"],
+             **({"why": why} if why else paired(first.measured, other.measured))} for other in others]
+
+
+def _interference(entry):
+    found = None
+    for each in entry.measured:
+        one = interference(open_trace(each.path))
+        found = one if found is None else found + one
+    if not found.reads or not found.writes:
+        return {"why": "no reads" if not found.reads else "no writes"}
+    return found.shown()

@@ -1,0 +1,85 @@
+"""What a fleet costs: a directory of traces read by one process, by all cores, and once more when figures are kept.
+
+    .venv/bin/python bench/analysis_scale.py [--traces 200] [--rows 500000] [--huge 50000000] [--directory DIR]
+
+Each way runs in a process of its own, several times in turn, and the best time stands: others use the machine too.
+Memory is the peak of that process and, of a pool, of its largest child. Traces are made once and stay in the directory.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from analysis_data import make_trace
+
+from blkreel.analysis.scale import Way, measure_fleet
+from blkreel.traces.reader import open_trace
+
+
+def main():
+    options = _options()
+    if options.child:
+        print(json.dumps(_measured(options)))
+        return
+    fleet = options.directory / f"fleet-{options.traces}-{options.rows}"
+    fleet.mkdir(parents=True, exist_ok=True)
+    for number in range(options.traces):
+        make_trace(fleet / f"trace-{number}.parquet", options.rows + number)
+    huge = [make_trace(options.directory / f"huge-{options.huge}.parquet", options.huge)] if options.huge else []
+    for subject in (fleet, *huge):
+        print(f"\n{subject.name}: {_size(subject) / 1e6:,.0f} MB")
+        print(f"{'':28}{'s':>8}{'MB peak':>10}{'kept MB':>10}")
+        for name, arguments in (("one process", ["--jobs", "1", "--no-keep"]), ("all cores", ["--no-keep"]),
+                                ("all cores, kept now", []), ("kept before", [])):
+            _show(name, subject, arguments, options.repeats)
+
+
+def _show(name, subject, arguments, repeats):
+    found = []
+    for _ in range(repeats):
+        if name.endswith("now"):
+            for each in _kept(subject):
+                each.unlink()
+        command = [sys.executable, __file__, "--child", str(subject), *arguments]
+        found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    kept = sum(each.stat().st_size for each in _kept(subject))
+    print(f"{name:28}{min(each['s'] for each in found):8.2f}{max(each['peak_mb'] for each in found):10,.0f}"
+          f"{kept / 1e6 if '--no-keep' not in arguments else 0:10.1f}", flush=True)
+
+
+def _measured(options):
+    begun = time.monotonic()
+    found = measure_fleet([options.child], way=Way(jobs=options.jobs, keep=options.keep))
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {"s": time.monotonic() - begun, "peak_mb": peak / 1000, "rows": sum(each.rows for each in found.measured)}
+
+
+def _kept(subject):
+    where = subject if subject.is_dir() else subject.parent
+    return [each for each in where.glob(".*.blkreel-partial") if subject.is_dir() or subject.name in each.name]
+
+
+def _size(subject):
+    return sum(open_trace(each).footer.size_bytes for each in
+               (subject.glob("*.parquet") if subject.is_dir() else [subject]))
+
+
+def _options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--traces", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=500_000, help="of each trace")
+    parser.add_argument("--huge", type=int, default=50_000_000, help="rows of a single trace; 0: none")
+    parser.add_argument("--directory", type=Path, default=Path("/var/tmp/blkreel-bench"))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--no-keep", dest="keep", action="store_false")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What processes of a pool do in tests: a module of its own, for they import it."""
+
+import os
+import signal
+import sys
+import time
+
+from blkreel.analysis.scale.pool import Pool
+from blkreel.analysis.scale.work import Part
+
+
+def part(name, rows=1):
+    return Part(name, "", None, rows, 1, True)
+
+
+def die(part):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep(part):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
+def main():
+    """Two processes that sleep, until somebody ends us."""
+    with Pool(2) as pool:
+        list(pool.run(sleep, [part("a"), part("b")], lambda index, done: None))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""`blkreel compare --fail-if`: what a build server does with a firmware or a kernel that got worse."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from synthetic_runs import write_run, write_trace
+
+from blkreel.analysis import fail_if
+from blkreel.traces.errors import UsageError
+
+MS = 1_000_000
+
+
+def entry(label, waits, p99s=None, level="valid"):
+    """An entry of a document whose runs had these waits."""
+    def figures(wait, p99):
+        return {"read": {"ops": 5, "bursts": {"makespan_ns": wait}, "bytes": 4096, "latency": {
+            "n": 500, "p99_ns": p99, "max_ns": 9, "too_small": [] if p99 else ["p99"]}}, "all": {"error_ops": 0}}
+    runs = [figures(wait, p99) for wait, p99 in zip(waits, p99s or [None] * len(waits), strict=True)]
+    mean = fail_if.geometric_mean(waits)
+    return {"label": label, "figures": runs[0], "runs": [{"figures": one} for one in runs],
+            "headline": {"wait_ns": {"value": mean}, "read_latency_p99_ns": {"value": p99s and p99s[0]}},
+            "verdict": {"level": level, "reasons": [{"level": level, "text": "2 I/Os failed"}]}}
+
+
+def check(text, *entries, base=None):
+    document = {"sections": [{"title": "Original timing", "entries": list(entries)}]}
+    return fail_if.check(document, [fail_if.parse(text)], base)
+
+
+EVEN, SLOWER, NOISY = [100, 101, 99, 100, 102, 98], [120, 121, 119, 120, 122, 118], [90, 160, 80, 170, 100, 120]
+
+
+@pytest.mark.parametrize(("text", "metric", "comparison", "limit", "kind"), [
+    ("wait_time > +10%", "wait_time", ">", .1, "change"), ("wait time>10 %", "wait_time", ">", .1, "change"),
+    ("read_throughput < -5%", "read_throughput", "<", -.05, "change"), ("p <= −2.5%", "p", "<=", -.025, "change"),
+    ("read_p99 > 2ms", "read_p99", ">", 2 * MS, "_ns"), ("read_p99 >= 1.5 us", "read_p99", ">=", 1500, "_ns"),
+    ("read_throughput < 500MB/s", "read_throughput", "<", 500, "_mb_s"), ("x < 1.2GB/s", "x", "<", 1200, "_mb_s"),
+    ("read.bytes < 8KiB", "read.bytes", "<", 8192, "_bytes"), ("slowdown > 1.5", "slowdown", ">", 1.5, ""),
+])
+def test_conditions_as_people_write_them(text, metric, comparison, limit, kind):
+    parsed = fail_if.parse(text)
+    assert (parsed.metric, parsed.comparison, parsed.kind) == (metric, comparison, kind)
+    assert parsed.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("wait_time", "is no condition"), ("> 10%", "is no condition"), ("wait_time = 3", "is no condition"),
+    ("wait_time > fast", "is no condition"), ("wait_time > +2ms", "with a sign is a change"),
+    ("wait_time > 3 parsecs", "unknown unit 'parsecs'"), ("", "is no condition")])
+def test_what_is_no_condition_says_how_to_write_one(text, says):
+    with pytest.raises(UsageError, match=says):
+        fail_if.parse(text)
+
+
+@pytest.mark.parametrize(("text", "new", "status"), [
+    ("wait_time > +10%", SLOWER, "met"), ("wait_time > +25%", SLOWER, "not met"),
+    ("wait_time > +10%", NOISY, "noise"), ("wait_time > +10%", NOISY[:5], "met"),
+    ("wait_time > +10%", EVEN, "not met"), ("wait_time < -10%", [80] * 6, "met"),
+    ("wait_time > 110ns", SLOWER, "met"), ("wait_time > 130ns", SLOWER, "not met"),
+    # This one asks for an improvement, and noise is none.
+    ("wait_time > -3%", EVEN, "met"), ("wait_time > -3%", [80] * 6, "not met"),
+    ("read.bursts.makespan > +10%", SLOWER, "met"), ("error_ops > 0", SLOWER, "not met")])
+def test_decisions(text, new, status):
+    (outcome,) = check(text, entry("base", EVEN), entry("new", new))
+    assert outcome.status == status
+    assert fail_if.exit_code([outcome]) == (4 if status == "met" else 0)
+    if "%" in text and len(new) == 6:
+        assert outcome.low <= outcome.change <= outcome.high and "decided" not in outcome.why
+    if len(new) < 6:
+        assert outcome.low is None and "n=5" in outcome.why and "the value alone decided" in fail_if.words(outcome)
+
+
+def test_change_is_of_the_new_against_the_base():
+    (outcome,) = check("wait_time > +10%", entry("base", EVEN), entry("new", SLOWER))
+    assert outcome.change == pytest.approx(.2, abs=.003)
+    (outcome,) = check("wait_time > +10%", entry("new", SLOWER), entry("old", EVEN), base="old")
+    assert (outcome.base, outcome.new) == ("old", "new") and outcome.change == pytest.approx(.2, abs=.003)
+    four = [entry(name, EVEN) for name in "abcd"]
+    assert [one.new for one in check("wait_time > 1%", *four, base="b")] == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize(("entries", "says"), [
+    ([entry("base", EVEN)], "nothing to compare with the base"),
+    ([entry("base", EVEN), entry("new", SLOWER, level="invalid")], "new is invalid: 2 I/Os failed")])
+def test_what_cannot_be_checked_never_passes(entries, says):
+    (outcome,) = check("wait_time > +10%", *entries)
+    assert outcome.status == "unknown" and says in outcome.why and fail_if.exit_code([outcome]) == 3
+    met = SimpleNamespace(status="met")
+    assert fail_if.exit_code([outcome, met]) == 4
+
+
+def test_a_percentile_of_too_few_is_not_passed():
+    (outcome,) = check("read_p99 > +10%", entry("base", EVEN), entry("new", EVEN))
+    assert outcome.status == "unknown" and "n too small (n=500)" in outcome.why
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("wait_tme > +10%", "did you mean wait_time"), ("read.latency.p9 > 3ms", "did you mean .*read.latency.p99_ns"),
+    ("wait_time > 5MB/s", "is not in that unit"), ("read_p99 > 5", "write the limit like 2ms"),
+    ("bytes > 1KiB", None)])
+def test_unknown_figures_name_the_nearest(text, says):
+    if says is None:
+        assert check(text, entry("base", EVEN), entry("new", EVEN))[0].metric == "read.bytes"
+        return
+    with pytest.raises(UsageError, match=says):
+        check(text, entry("base", EVEN), entry("new", EVEN))
+
+
+def test_a_base_that_is_none_of_them():
+    with pytest.raises(UsageError, match="none of these drives; name one of: base"):
+        check("wait_time > 1%", entry("base", EVEN), entry("new", EVEN), base="bsae")
+
+
+def test_results_of_tests():
+    """Figures of tests by the end of their key, each repeat where it is known."""
+    def figures(slowdown, repeats=None):
+        own = {"slowdown": slowdown, "writer": [], "mixed": {"wait_ns": 5}, "baseline": {"wait_ns": 3}}
+        return {"states": {"client": {**own, **({"slowdown_repeats": repeats} if repeats else {})}}}
+    document = {"title": "mixed-burst", "labels": ["old", "new"], "verdict": {"level": "qualified", "reasons": []},
+                "figures": {"old": figures(1.0, EVEN), "new": figures(1.2, SLOWER)}}
+    check_one = lambda text: fail_if.check(document, [fail_if.parse(text)])  # noqa: E731
+    (outcome,) = check_one("slowdown > +10%")
+    assert outcome.status == "met" and outcome.metric == "states.client.slowdown" and outcome.low > .1
+    assert check_one("slowdown > 1.1")[0].status == "met"
+    with pytest.raises(UsageError, match="may be states.client.mixed.wait_ns, states.client.baseline.wait_ns"):
+        check_one("wait_time > 10%")
+    assert check_one("mixed.wait > 10%")[0].status == "not met"
+    document["figures"]["new"] = figures(None)
+    assert check_one("slowdown > +10%")[0].status == "unknown"
+    document["verdict"]["level"] = "invalid"
+    assert "invalid" in check_one("mixed.wait > 10%")[0].why
+
+
+# The installed command.
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three runs of a drive, and of its next firmware, of which a read takes a third longer."""
+    root = tmp_path_factory.mktemp("runs")
+    return {name: [write_run(root / f"{name}{seed}", name, read_us=read_us, seed=seed, seconds=6, verdict=verdict)
+                   for seed in seeds]
+            for name, read_us, seeds, verdict in (("old", 90, (1, 2, 3), "valid"), ("new", 120, (4, 5, 6), "valid"),
+                                                  ("broken", 90, (7,), "invalid"))}
+
+
+def test_exit_codes(blkreel, runs, tmp_path):
+    def run(*arguments, names=("old", "new")):
+        done = blkreel("compare", *(path for name in names for path in runs[name]), *arguments, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    code, stdout, stderr = run("--fail-if", "read_p50 > +10%", "--fail-if", "wait_time > +500%")
+    assert code == 4
+    assert "met: read_p50 > +10%  [new against old]" in stderr and "not met: wait_time > +500%" in stderr
+    assert "n=3: fewer than 6 runs, the value alone decided" in stderr and "Wait" in stdout
+    assert run("--fail-if", "read_p50 > +10%", "--base", "new")[0] == 0
+    code, stdout, _ = run("--fail-if", "read_p50 > +10%", "--json")
+    (outcome,) = json.loads(stdout)["fail_if"]
+    assert code == 4 and outcome["status"] == "met" and outcome["change"] == pytest.approx(.33, abs=.12)
+
+    code, _, stderr = run("--fail-if", "read_p50 > +10%", names=("old", "broken"))
+    assert code == 3 and "unknown: read_p50 > +10%" in stderr and "broken is invalid" in stderr
+    code, _, stderr = run("--fail-if", "read_p50 > +10%", names=("old",))
+    assert code == 3 and "nothing to compare with the base" in stderr
+    code, _, stderr = run("--fail-if", "read.latency.p99_9 > +10%")
+    assert code == 3 and "p99_9_ns of old is not known: n too small" in stderr
+
+    for arguments, says in ((["--fail-if", "wait_tme > +10%"], "did you mean wait_time"),
+                            (["--fail-if", "wait_time"], "is no condition"),
+                            (["--fail-if", "wait_time > +10%", "--base", "odd"], "none of these drives"),
+                            (["--base", "old"], "--base is for --fail-if")):
+        code, stdout, stderr = run(*arguments)
+        assert code == 2 and says in stderr and stdout == ""
+
+    trace = write_trace(tmp_path / "t.parquet", 3)
+    done = blkreel("compare", trace, "--fail-if", "read_p50 > 100s", check=False)
+    assert done.returncode == 0 and "not met" in done.stderr
+
+
+def test_another_firmware_is_another_entry(tmp_path):
+    from blkreel.analysis import document, present
+    one, other = (present.measure(write_run(tmp_path / name, seed=seed, seconds=3)) for name, seed in
+                  (("a", 1), ("b", 2)))
+    other.run["drive"]["firmware"] = "2C01"
+    shown, _ = document.comparison([one, other])
+    assert [entry["label"] for entry in shown["sections"][0]["entries"]] == ["fast drive, firmware 1B4Q",
+                                                                            "fast drive, firmware 2C01"]
