@@ -44,7 +44,7 @@ def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None
     takes; None: up to 4 million I/Os, beyond that within 0.4 %. Nothing but the files' ends is read before a figure is
     asked for. Raises BlkreelError, with its remedy, for what is none of these.
     """
-    if isinstance(paths, str) and _MAGIC.intersection(paths) and not Path(paths).exists():
+    if isinstance(paths, str) and "://" not in paths and _MAGIC.intersection(paths) and not Path(paths).exists():
         found = sorted(glob(paths))  # noqa: PTH207 - Path has none for a pattern with an absolute path
         if not found:
             raise UsageError(f"nothing is called {paths}", "name traces, runs or tests that are there")
