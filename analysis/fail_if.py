@@ -261,7 +261,7 @@ def _mean(values):
 
 
 def _resolved(condition, drives):
-    """The figure that a condition means: name of a headline, dotted key, or its end where only one has it."""
+    """The figure that a condition means: name of a headline, dotted key, or its end, of those that lie least deep."""
     metric, runs = condition.metric, bool(drives[0].runs)
     known = list(dict.fromkeys(key for drive in drives for key in keys(drive.figures)
                                if isinstance(_at(drive.figures, key), int | float | None)))
@@ -273,6 +273,8 @@ def _resolved(condition, drives):
     exact = [key for key in known if key in ends]
     end = ends + ([NAMES[metric]] if metric in NAMES else [])
     found = exact or [key for key in known if any(key.endswith(f".{one}") for one in end)]
+    # The slowdown of a test, not that of each of its bursts, which lies deeper.
+    found = [key for key in found if key.count(".") == min(one.count(".") for one in found)]
     if len(found) == 1:
         return _in_unit(condition, found[0])
     if found:

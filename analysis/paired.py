@@ -16,7 +16,8 @@ from blkreel.traces.schema import OP_NAMES
 
 from .percentiles import enough
 
-WINDOW_ROWS = 1 << 18
+WINDOW_ROWS = 1 << 19  # in all runs together, so that memory is the same for two runs and for twelve
+FEWEST_ROWS = 1 << 15
 MOST_AHEAD_ROWS = 4 << 20  # of one file beyond its window: 150 MB
 LOSSES = 20
 COLUMNS = ["source_row", "submit_ns", "due_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "status"]
@@ -34,7 +35,7 @@ class Unpaired(Exception):
     """These runs can't be set against each other I/O by I/O; the text says why."""
 
 
-def paired(base, other, window_rows: int = WINDOW_ROWS) -> dict:
+def paired(base, other, window_rows: int | None = None) -> dict:
     """The document of a pair: ratios other / base of latency and response, and the I/Os that lose the most.
 
     base, other: Measured, or lists of them: of several runs of a drive, the geometric mean over runs of each I/O that
@@ -44,6 +45,7 @@ def paired(base, other, window_rows: int = WINDOW_ROWS) -> dict:
     sources = {((each.run or {}).get("source") or {}).get("sha256") for side in sides for each in side}
     if None in sources or len(sources) > 1:
         return {"why": "not runs of one trace"}
+    window_rows = window_rows or max(FEWEST_ROWS, WINDOW_ROWS // sum(map(len, sides)))
     try:
         return _Pairing([[open_trace(each.path) for each in side] for side in sides], window_rows).result()
     except Unpaired as reason:

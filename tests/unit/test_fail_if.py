@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 from synthetic_runs import write_run, write_trace
+from synthetic_tests import MadeTest, closed_loop
 
-from blkreel.analysis import fail_if
+from blkreel.analysis import document, fail_if
+from blkreel.analysis.measure import measure
 from blkreel.traces.errors import UsageError
 
 MS = 1_000_000
@@ -179,10 +181,30 @@ def test_exit_codes(blkreel, runs, tmp_path):
 
 
 def test_another_firmware_is_another_entry(tmp_path):
-    from blkreel.analysis import document, present
-    one, other = (present.measure(write_run(tmp_path / name, seed=seed, seconds=3)) for name, seed in
+    one, other = (measure(write_run(tmp_path / name, seed=seed, seconds=3)) for name, seed in
                   (("a", 1), ("b", 2)))
     other.run["drive"]["firmware"] = "2C01"
     shown, _ = document.comparison([one, other])
     assert [entry["label"] for entry in shown["sections"][0]["entries"]] == ["fast drive, firmware 1B4Q",
                                                                             "fast drive, firmware 2C01"]
+
+
+def test_command_on_results_of_tests(blkreel, tmp_path):
+    """Reads beside a writer that a new firmware makes 1.5 times as slow, in six repeats each."""
+    for name, slower in (("old", 2.0), ("new", 3.0)):
+        made = MadeTest(tmp_path / name, "mixed-burst")
+        for repeat in range(1, 7):
+            for role, times in (("mixed", slower), ("baseline", 1.0)):
+                cost_ns = int(MS * times * (1 + repeat / 1000))
+                made.step(role, {"state": "client", "repeat": repeat}, closed_loop(50, cost_ns, burst=0))
+        made.told["label"] = name
+        made._write()
+    done = blkreel("compare", tmp_path / "old", tmp_path / "new", "--fail-if", "slowdown > +20%", "--fail-if",
+                   "slowdown > +60%", "--json", check=False)
+    assert done.returncode == 4, done.stderr
+    met, not_met = json.loads(done.stdout)["fail_if"]
+    assert (met["status"], not_met["status"]) == ("met", "not met")
+    assert met["metric"] == "states.client.slowdown" and met["change"] == pytest.approx(.5, rel=.01)
+    assert met["low"] == pytest.approx(.5, rel=.02) and met["why"] == ""
+    done = blkreel("compare", tmp_path / "old", tmp_path / "new", "--fail-if", "wait_time > +20%", check=False)
+    assert done.returncode == 2 and "may be states.client.mixed.wait_ns" in done.stderr

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from synthetic_runs import write_run
 
-from blkreel.analysis import once_more, present
+from blkreel.analysis import document as documents
+from blkreel.analysis import once_more
 from blkreel.analysis import paired as pairing
+from blkreel.analysis.measure import measure
 from blkreel.analysis.paired import paired
 from blkreel.traces.reader import Trace
 from blkreel.traces.schema import RUN_SCHEMA
@@ -136,8 +138,8 @@ def test_rows_out_of_order_past_all_measure_are_told(tmp_path, monkeypatch):
 
 def test_a_page_reads_the_rows_once_more(tmp_path):
     paths = [write_run(tmp_path / name, name, seed=seed, seconds=4) for name, seed in (("one", 1), ("two", 2))]
-    measured = [present.measure(path) for path in paths]
-    document, sections = present.document.comparison(measured)
+    measured = [measure(path) for path in paths]
+    document, sections = documents.comparison(measured)
     assert document["sections"][0]["paired"] is None and sections[0].entries[0].shown["interference"] is None
     once_more.read_again(sections)
     (pair,) = document["sections"][0]["paired"]
