@@ -1,7 +1,12 @@
-"""Made-up traces for bench/analysis_speed.py: what a busy drive sees, in any length, the same for the same seed."""
+"""Made-up traces for bench/analysis_speed.py: what a busy drive sees, in any length, the same for the same length.
+
+    .venv/bin/python bench/analysis_data.py trace PATH ROWS
+    .venv/bin/python bench/analysis_data.py blktrace PATH ROWS TRACE      prints what a reader should find, as JSON
+"""
 
 import json
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -108,5 +113,11 @@ def write_blktrace(trace_path: Path, path: Path, rows: int) -> dict:
         file.write(struct.pack("<IIQQIIIIIHH", _MAGIC, 0, 0, 0, 0, 1 << 26 | 1, 0, _DEVICE, 0, 0, 8))
         file.write(struct.pack("<II", 1_700_000_000, 0))
         events.tofile(file)
-    path.with_suffix(".json").write_text(json.dumps({"ios": count, "reads": reads, "service_ns": service_ns}))
     return {"ios": count, "reads": reads, "service_ns": service_ns}
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "trace":
+        make_trace(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        print(json.dumps(write_blktrace(Path(sys.argv[4]), Path(sys.argv[2]), int(sys.argv[3]))))

@@ -24,7 +24,6 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from analysis_data import make_trace, write_blktrace
 from analysis_tools import TOOLS
 from lab import machine, print_table
 
@@ -51,6 +50,13 @@ def lacking(tool):
     """What mends that a tool is not there; None where it is."""
     is_there, remedy = NEEDED.get(tool, (lambda: True, None))
     return None if is_there() else remedy
+
+
+def made(kind, path, rows, *more):
+    """A file of analysis_data.py. By another process: the peak of memory of one that is started counts from that of
+    whoever starts it, so this one stays small."""
+    words = [sys.executable, str(Path(__file__).with_name("analysis_data.py")), kind, str(path), str(rows), *more]
+    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout or "null")
 
 
 def run_once(tool, path, processor):
@@ -95,14 +101,15 @@ def main():
             chosen.tools.remove(tool)
     results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
     for rows in chosen.rows:
-        path = make_trace(chosen.directory / f"blkreel-bench-{rows}.parquet", rows)
+        path = chosen.directory / f"blkreel-bench-{rows}.parquet"
+        made("trace", path, rows)
         inputs, offered = {}, None
         for tool in chosen.tools:
             if MOST_ROWS[tool] is None or rows <= MOST_ROWS[tool] or chosen.all:
                 inputs[tool] = path
         if "btt" in inputs:
             inputs["btt"] = path.with_suffix(".blktrace")
-            offered = write_blktrace(path, inputs["btt"], rows)
+            offered = made("blktrace", inputs["btt"], rows, str(path))
         figures, taken = {}, {tool: [] for tool in inputs}
         for repetition in range(chosen.repetitions):
             for tool, file in inputs.items():

@@ -8,9 +8,11 @@ sequential I/O, the timeline, the heat map, and what joins parts.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 
 GAP_NS = 100_000_000
 SECOND_NS = 10**9
@@ -118,7 +120,9 @@ def _one(connection, query):
 
 def btt(path):
     """Latency from issue to completion, of all I/Os; and its other tables, which go unused."""
-    told = subprocess.run(["btt", "-i", path], capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as directory:  # it leaves files of figures behind where it runs
+        told = subprocess.run(["btt", "-i", os.path.abspath(path)], capture_output=True, text=True, check=True,
+                              cwd=directory).stdout
     found = re.search(r"^D2C\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)", told, re.MULTILINE)
     if not found:
         raise SystemExit("btt gives no D2C")

@@ -50,8 +50,9 @@ def test_timeline_heat_and_threads(seed, span_ns):
     for kind in (0, 1):
         mine = frame[frame.kind == kind]
         at = (mine.complete_ns - origin_ns) // line.width_ns
-        assert line.bytes[kind].tolist() == mine.groupby(at).length_bytes.sum().reindex(range(400), fill_value=0).tolist()
-        assert line.ops[kind].tolist() == mine.groupby(at).size().reindex(range(400), fill_value=0).tolist()
+        by_bin = mine.groupby(at).length_bytes
+        assert line.bytes[kind].tolist() == by_bin.sum().reindex(range(400), fill_value=0).tolist()
+        assert line.ops[kind].tolist() == by_bin.size().reindex(range(400), fill_value=0).tolist()
         cells = np.zeros((32, 64), np.int64)
         np.add.at(cells, (mine.offset_bytes // heat.height_bytes, (mine.submit_ns - origin_ns) // heat.width_ns),
                   mine.length_bytes)
