@@ -3,6 +3,7 @@
 from . import cells
 from .exhibits import model
 
+MOST_ROWS = 100  # of a table in a whole page; alone it has all of them
 _SIGNS = {"valid": "✓ valid", "qualified": "! qualified", "invalid": "✕ invalid"}
 
 
@@ -12,7 +13,7 @@ def of_page(page: model.Page) -> str:
     parts.append(_drives(page))
     for section in page.sections:
         parts += [f"## {_escaped(section.title)}", *(_escaped(text) for text in section.lead)]
-        parts += [of_exhibit(exhibit, level=3).strip() for exhibit in section.exhibits]
+        parts += [of_exhibit(exhibit, 3, MOST_ROWS).strip() for exhibit in section.exhibits]
     if page.parameters or page.decisions:
         parts.append("## Method")
     if page.parameters:
@@ -22,11 +23,14 @@ def of_page(page: model.Page) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def of_exhibit(exhibit: model.Exhibit, level: int = 2) -> str:
-    """Title, what is said of it, its table, its notes."""
+def of_exhibit(exhibit: model.Exhibit, level: int = 2, most_rows: int | None = None) -> str:
+    """Title, what is said of it, its table, its notes. A table of more than most_rows is named instead."""
     better = f" ({exhibit.better} is better)" if exhibit.better else ""
-    parts = [f"{'#' * level} {_escaped(exhibit.title)}{better}", _escaped(exhibit.text),
-             table(exhibit.table), "\n".join(f"- {_escaped(note)}" for note in exhibit.notes)]
+    whole = most_rows is None or len(exhibit.table.rows) <= most_rows
+    rows = table(exhibit.table) if whole else (
+        f"{len(exhibit.table.rows):,} rows: `--format csv --chart {exhibit.id}`")
+    parts = [f"{'#' * level} {_escaped(exhibit.title)}{better}", _escaped(exhibit.text), rows,
+             "\n".join(f"- {_escaped(note)}" for note in exhibit.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -90,12 +90,13 @@ def _losses(pairs, prefix):
 
 
 def ratios(section: dict, prefix: str, marked: str | None) -> Exhibit | None:
-    """Which drives differ over runs. marked: with more than a few drives, only its pairs stand here."""
-    told = [one for one in section.get("ratios") or [] if one["value"] is not None
+    """Which drives differ over runs: pairs with enough runs for an interval. marked: the drive under test, which the
+    others stand against; with more than a few drives only its pairs stand here, or those of the first."""
+    told = [_against(one, marked) for one in section.get("ratios") or [] if one["differ"] is not None
             and one["figure"] in {name for _, name, _ in RANKINGS}]
     if len(section["entries"]) > 4:
         base = marked or section["entries"][0]["label"]
-        told = [one for one in told if base in (one["base"], one["other"])]
+        told = [one for one in told if base == one["base"]]
     if not told:
         return None
     columns = (Column("other", "Drive"), Column("base", "Against"),
@@ -104,14 +105,17 @@ def ratios(section: dict, prefix: str, marked: str | None) -> Exhibit | None:
                Column("high", "Interval, high", "change", formula=_WELCH),
                Column("p", "p", "number", formula="Welch, adjusted for all comparisons of the section (Holm)"),
                Column("verdict", "They", formula="differ where the interval excludes no difference, by more than 2 %"))
-    rows = []
-    for one in told:
-        words = "differ" if one["differ"] else "tie" if one["differ"] is False else "can't be told apart"
-        why = dict.fromkeys(("low", "high", "p"), "n too small") if one["low"] is None else {}
-        rows.append(Row({"other": one["other"], "base": one["base"], "change": one["value"] - 1,
-                         "low": None if one["low"] is None else one["low"] - 1,
-                         "high": None if one["high"] is None else one["high"] - 1, "p": one["p"], "verdict": words},
-                        None, why, {"verdict": one["why"]} if one["why"] else {}, HEADLINE[one["figure"]].title))
+    rows = [Row({"other": one["other"], "base": one["base"], "change": one["value"] - 1, "low": one["low"] - 1,
+                 "high": one["high"] - 1, "p": one["p"], "verdict": "differ" if one["differ"] else "tie"}, None, {},
+                {"verdict": one["why"]} if one["why"] else {}, HEADLINE[one["figure"]].title) for one in told]
     return Exhibit(f"{prefix}ratios", "Which drives differ", Table(
         "Ratios of the geometric means over runs; the unit of repetition is a whole run", columns, tuple(rows)),
         wide=True)
+
+
+def _against(one, marked):
+    """The pair with the marked drive as its base, whichever way round it was compared."""
+    if one["other"] != marked:
+        return one
+    return {**one, "base": one["other"], "other": one["base"], "value": 1 / one["value"], "low": 1 / one["high"],
+            "high": 1 / one["low"]}

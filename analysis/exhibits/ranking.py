@@ -12,6 +12,7 @@ RANKINGS = (("wait", "wait_ns", False), ("read-throughput", "read_throughput_mb_
             ("read-service", "read_service_ns", False))
 ROW_STEP = 40
 _FAR_APART = 40  # largest / smallest: beyond it the small ones would all lie on zero
+_TICKS = [each * 10**power for power in range(-6, 7) for each in (1, 3)]  # of a logarithmic axis
 _DOWN = 9  # of the dots, below the names
 
 
@@ -72,12 +73,13 @@ def _spec(rows, name, title, better, hues):
                     f"n={shown['n']}", "hue": (hues or {"of": {}})["of"].get(shown["label"], "not told")})
     largest = max(max(value["value"], value["high"]) for value in values)
     least = min(min(value["value"], value["low"]) for value in values)
-    axis = {"type": "log"} if least > 0 and largest / least > _FAR_APART else {"zero": True, "nice": True}
+    far = least > 0 and largest / least > _FAR_APART
+    axis = {"type": "log", "nice": False, "padding": 14} if far else {"zero": True, "nice": True}
     y = {"field": "name", "type": "nominal", "axis": None, "sort": {"field": "place", "op": "min"},
          "scale": {"paddingInner": 0, "paddingOuter": 0}}
     x = {"type": "quantitative", "scale": axis,
-         "axis": {"title": f"{unit}{', logarithmic' if 'type' in axis else ''}", "tickCount": 4, "format": "~r",
-                  "grid": True, "domain": False, "ticks": False}}
+         "axis": {"title": f"{unit}{', logarithmic' if far else ''}", "tickCount": 4, "format": "~r",
+                  **({"values": _TICKS} if far else {}), "grid": True, "domain": False, "ticks": False}}
     whole = {"x": {"value": 0}, "x2": {"value": "width"}}
     marked = "datum.entry === highlight"
     layers = [
