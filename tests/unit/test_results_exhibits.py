@@ -343,7 +343,12 @@ def test_what_the_user_told_of_the_drives_makes_filters(documents):
     class Catalogue:
         def facts(self, label, model):
             return {"class": "consumer" if label == "Drive 01" else "enterprise", "flash": "TLC"}
-    page = page_of(fleet(documents["depths"], 3), None, Catalogue())
+
+        def relations(self, label, models):
+            assert models["Drive 03"] == "Example 3"
+            return {"Drive 03": f"rival of {label}"}
+    page = page_of(fleet(documents["depths"], 3), "Drive 02", Catalogue())
+    assert [entry.facts.get("relation") for entry in page.entries] == ["rival of Drive 02", None, None]
     assert "class" in page.filters and "flash" not in page.filters
     assert {entry.key: entry.facts["class"] for entry in page.entries}["Drive 01"] == "consumer"
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from blkreel.traces.errors import UsageError
 
 from ... import numbers
+from ...exhibits.facts import interface
 from ...exhibits.model import Entry
 from ...statistics import geometric_mean, interval
 from ...verdict import ENOUGH_RUNS, judged
@@ -149,8 +150,10 @@ def subjects_of(document: dict) -> list[Subject]:
 def entries_of(subjects: list[Subject], ranks: dict, highlight: str | None, catalogue=None) -> tuple[Entry, ...]:
     """In the order of their ranks. highlight, catalogue: as of page_of, which says what is raised."""
     marked = highlighted(subjects, highlight)
-    entries = [Entry(subject.key, _facts(subject, catalogue), subject.verdict, ranks.get(subject.key),
-                     subject.key == marked) for subject in subjects]
+    related = catalogue.relations(marked, {subject.key: subject.tests[0]["drive"].get("model") or ""
+                                           for subject in subjects}) if catalogue and marked else {}
+    entries = [Entry(subject.key, _facts(subject, catalogue, related.get(subject.key)), subject.verdict,
+                     ranks.get(subject.key), subject.key == marked) for subject in subjects]
     return tuple(sorted(entries, key=lambda entry: entry.rank or len(entries) + 1))
 
 
@@ -171,7 +174,7 @@ def highlighted(subjects: list[Subject], highlight: str | None) -> str | None:
     raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(keys)}")
 
 
-def _facts(subject, catalogue):
+def _facts(subject, catalogue, relation):
     """What is known of the drive, in the order shown; what the user told of it wins."""
     drive = subject.tests[0]["drive"]
     told = catalogue.facts(subject.key, drive.get("model") or "") if catalogue else {}
@@ -179,6 +182,8 @@ def _facts(subject, catalogue):
     facts = {"model": (drive.get("model") or "").strip(), "firmware": (drive.get("firmware") or "").strip(),
              "unit": (drive.get("serial_hash") or "")[:8],
              "capacity": numbers.size(drive["size_bytes"]) if drive.get("size_bytes") else "",
-             "class": told.get("class"), "interface": told.get("interface"), "flash": told.get("flash"),
-             "tests": str(count) if count > 1 else "", "price": told.get("price")}
+             "class": told.get("class"), "interface": told.get("interface") or interface(drive, {}),
+             "flash": told.get("flash"),
+             "tests": str(count) if count > 1 else "", "price": told.get("price"),
+             "relation": relation}
     return {name: value for name, value in facts.items() if value}
