@@ -23,8 +23,8 @@ from .kept import Keeper, Key
 from .pool import Pool, cores
 from .work import Part, carry_of
 
-# What one process reads before two others have started.
-POOL_ROWS = 4_000_000
+# About what one process reads while two others start and share it out.
+POOL_ROWS = 8_000_000
 # A larger part of a file than this may go to another worker than the rest.
 PART_ROWS = 4_000_000
 _LOOKS_AT_ONCE = 16
