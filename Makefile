@@ -100,6 +100,7 @@ bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
 	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
 	$(abspath $(BIN))/python bench/analysis_speed.py
+	$(abspath $(BIN))/python bench/report_open.py
 
 clean:
 	rm -rf $(VENV) build $(STAMPS) demo-out .vm

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.traces.places import place
 from blkreel.traces.reader import Trace, open_trace
 
 from .bursts import DEFAULT_GAP_NS
@@ -55,7 +56,7 @@ def measure(path, gap_ns: int = DEFAULT_GAP_NS, on_rows: Callable[[int, int], No
         metrics.feed_batch(batch)
         done += batch.num_rows
         on_rows(done, trace.rows)
-    return Measured(Path(path), trace.metadata, trace.rows, metrics.finish())
+    return Measured(place(path), trace.metadata, trace.rows, metrics.finish())
 
 
 def columns_of(trace: Trace) -> list[str]:

@@ -3,6 +3,7 @@
     .venv/bin/python bench/analysis_scale.py [--traces 200] [--rows 500000] [--huge 50000000] [--directory DIR]
 
 Each way runs in a process of its own, several times in turn, and the best time stands: others use the machine too.
+Processor time is of all processes, with what Python takes to start.
 Memory is the peak of that process and, of a pool, of its largest child. Traces are made once and stay in the directory.
 """
 
@@ -32,7 +33,7 @@ def main():
     huge = [make_trace(options.directory / f"huge-{options.huge}.parquet", options.huge)] if options.huge else []
     for subject in (fleet, *huge):
         print(f"\n{subject.name}: {_size(subject) / 1e6:,.0f} MB")
-        print(f"{'':28}{'s':>8}{'MB peak':>10}{'kept MB':>10}")
+        print(f"{'':28}{'s':>8}{'CPU s':>8}{'MB peak':>10}{'kept MB':>10}")
         for name, arguments in (("one process", ["--jobs", "1", "--no-keep"]), ("all cores", ["--no-keep"]),
                                 ("all cores, kept now", []), ("kept before", [])):
             _show(name, subject, arguments, options.repeats)
@@ -47,15 +48,17 @@ def _show(name, subject, arguments, repeats):
         command = [sys.executable, __file__, "--child", str(subject), *arguments]
         found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     kept = sum(each.stat().st_size for each in _kept(subject))
-    print(f"{name:28}{min(each['s'] for each in found):8.2f}{max(each['peak_mb'] for each in found):10,.0f}"
+    print(f"{name:28}{min(each['s'] for each in found):8.2f}{min(each['cpu_s'] for each in found):8.2f}"
+          f"{max(each['peak_mb'] for each in found):10,.0f}"
           f"{kept / 1e6 if '--no-keep' not in arguments else 0:10.1f}", flush=True)
 
 
 def _measured(options):
     begun = time.monotonic()
     found = measure_fleet([options.child], way=Way(jobs=options.jobs, keep=options.keep))
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {"s": time.monotonic() - begun, "peak_mb": peak / 1000, "rows": sum(each.rows for each in found.measured)}
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {"s": time.monotonic() - begun, "cpu_s": sum(each.ru_utime + each.ru_stime for each in used),
+            "peak_mb": max(each.ru_maxrss for each in used) / 1000, "rows": sum(each.rows for each in found.measured)}
 
 
 def _kept(subject):

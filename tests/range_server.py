@@ -21,12 +21,21 @@ class _Handler(SimpleHTTPRequestHandler):
             return
         content = path.read_bytes()
         begin, end = int(wanted[1]), min(int(wanted[2]) + 1, len(content))
+        if end < len(content) and self.server.wants_two:
+            self._wait_for_another()
         self.server.ranges.append((self.path, begin, end))
         self.send_response(206)
         self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content)}")
         self.send_header("Content-Length", str(end - begin))
         self.end_headers()
         self.wfile.write(content[begin:end])
+
+    def _wait_for_another(self):
+        self.server.waiting.append(self)
+        if len(self.server.waiting) > 1:
+            self.server.two_at_once.set()
+        self.server.two_at_once.wait(20)
+        self.server.waiting.remove(self)
 
     def log_message(self, *_):
         """Nobody reads it."""
@@ -35,8 +44,9 @@ class _Handler(SimpleHTTPRequestHandler):
 @contextmanager
 def serving(directory, sends_ranges=True):
     """Gives the server: `url`; `ranges`, the (path, begin, end) that were sent; `whole`, the (path, bytes) of whole
-    files."""
+    files. With `wants_two`, rows are sent when two requests for some were there at the same time: `two_at_once`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=directory)) as server:
+        server.wants_two, server.waiting, server.two_at_once = False, [], threading.Event()
         server.ranges, server.whole, server.sends_ranges = [], [], sends_ranges
         server.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -19,7 +19,7 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
     highlight = chosen(highlight, shown)
     entries = entries_of(shown, _leads(shown), highlight, catalogue)
     hues, order = hues_of(entries), [entry.key for entry in entries]
-    parts = [Section("figures", "Figures", (figures.headline(shown),))]
+    parts = [Section("figures", "Figures", (figures.headline(shown, order),))]
     for index, section in enumerate(sections):
         prefix = f"s{index}-" if len(sections) > 1 else ""
         rankings = [ranking(prefix + id_, section.shown["entries"], name, higher, hues)
@@ -27,7 +27,7 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
         others = section_exhibits(section, prefix, order, catalogue, highlight)
         parts.append(Section(f"s{index}", section.shown["title"],
                              tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
-    return Page("compare", _title(order), _summary(shown), entries, tuple(parts), filters_of(entries),
+    return Page("compare", _title(order, highlight), _summary(shown), entries, tuple(parts), filters_of(entries),
                 tuple(document["notes"]), **method_of(document, shown))
 
 
@@ -42,9 +42,10 @@ def _leads(sections):
     return {}
 
 
-def _title(labels):
-    labels = sorted(labels) if len(labels) > 3 else labels
-    return f"{' · '.join(labels[:3])}{f' and {len(labels) - 3} more' if len(labels) > 3 else ''}"
+def _title(labels, highlight):
+    if len(labels) <= 3:
+        return " · ".join(labels)
+    return f"{highlight} and {len(labels) - 1} others" if highlight else f"{len(labels)} drives, {labels[0]} in front"
 
 
 def _summary(sections):

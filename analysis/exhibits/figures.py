@@ -12,8 +12,8 @@ CLASSES = (("read", "Reads"), ("write", "Writes"), ("other", "Other"))
 KINDS = (("latency", "Latency (from submit)"), ("response", "Response (from due)"), ("queue", "In the scheduler"))
 
 
-def headline(sections: list[dict]) -> Exhibit:
-    """All figures that a comparison leads with, each drive and pace."""
+def headline(sections: list[dict], order: list[str]) -> Exhibit:
+    """All figures that a comparison leads with, each drive and pace. order: of the labels."""
     columns = [Column("drive", "Drive")]
     for name, title in TITLES.items():
         definition = HEADLINE[name]
@@ -23,7 +23,7 @@ def headline(sections: list[dict]) -> Exhibit:
     columns += [Column("runs", "Runs", "count"), Column("verdict", "Verdict", "verdict")]
     rows = []
     for section in sections:
-        for entry in section["entries"]:
+        for entry in sorted(section["entries"], key=lambda entry: order.index(entry["label"])):
             values = {"drive": entry["label"], "runs": entry["n"], "verdict": entry["verdict"]["level"],
                       **{name: entry["headline"][name]["value"] for name in TITLES}}
             why = {name: missing(entry, name) for name in TITLES if values[name] is None}

@@ -1,6 +1,7 @@
 """What a trace is like: sizes, I/Os in flight, gaps between submissions, and where on the drive it went."""
 
 import math
+import re
 
 from .. import numbers
 from .figures import command
@@ -46,7 +47,7 @@ def gaps(entry, id_, key=None) -> Exhibit | None:
         return None
     rows = _alone(_by_power(*counts.items()))
     for row in rows:
-        row["text"] = numbers.duration(row["bucket"])
+        row["text"] = re.sub(r"\.0+ ", " ", numbers.duration(row["bucket"]))
     columns = (Column("gap_ns", "Up to", "time", formula="submit − submit of the I/O before, by powers of two"),
                Column("ios", "I/Os", "count"), Column("ios_share", "Share", "share"))
     table = Table("Gaps between submissions", columns, tuple(_row(key, entry, "gap_ns", row) for row in rows))

@@ -2,9 +2,22 @@
 
 from .. import numbers
 from .model import Column, Exhibit, Row, Table
-from .parts import MOST_HUES, ROLE_COLOUR, TIME_LABEL, finished, hue, name_of, role, shape, tooltip
+from .parts import (
+    MARKED_THICK,
+    MOST_HUES,
+    ROLE_COLOUR,
+    TIME_LABEL,
+    by_role,
+    finished,
+    hue,
+    name_of,
+    role,
+    shape,
+    tooltip,
+)
 
 _DRAWN_NS = 100_000_000  # of the windows, the one that is drawn; the table holds them all
+_TICKS_NS = [each * 10**power for power in range(2, 11) for each in (1, 2, 5)]
 _MEASURES = (("p50_ns", "median", [2, 2]), ("p99_ns", "p99", [1, 0]))
 _NO_CAUSE = ("Writes in flight go along with slow reads and are partly their result: a drive that stalls keeps both. "
              "What was written before is a cause where the plan decided it.")
@@ -63,12 +76,13 @@ def _view(rows, title, domain, order):
               "axis": {"labelAngle": 0, "labelOverlap": True, "grid": False}},
         "y": {"field": "ns", "type": "quantitative", "title": "read latency",
               "scale": {"type": "log", "domain": domain, "nice": False},
-              "axis": {"labelExpr": TIME_LABEL, "values": [10**power for power in range(2, 13)]}},
+              "axis": {"labelExpr": TIME_LABEL, "values": _TICKS_NS}},
         "detail": [{"field": "entry", "type": "nominal"}, {"field": "measure", "type": "nominal"}], **colour}
     dash = {"field": "measure", "type": "nominal", "legend": None,
             "scale": {"domain": [name for _, name, _ in _MEASURES], "range": [dash for *_, dash in _MEASURES]}}
     return {"height": 170, "data": {"values": rows}, **({"transform": [role(order)]} if muted else {}), "layer": [
-        {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**at, "strokeDash": dash}},
+        {"mark": "line", "encoding": {**at, "strokeDash": dash,
+                                      "strokeWidth": by_role(2.6, 2, 1) if muted else MARKED_THICK}},
         {"mark": {"type": "point", "filled": True, "size": 34, "opacity": 1}, "encoding": {
             **at, **shapes, "tooltip": tooltip(("name", "drive"), ("range", title), ("measure", "percentile"),
                                      ("text", "latency"), ("n", "reads", ","))}}]}

@@ -1,5 +1,7 @@
 """Completions per second over time, with the drive's temperature below where it was measured."""
 
+from pathlib import Path
+
 import numpy as np
 
 from blkreel.traces.errors import TraceError
@@ -27,7 +29,7 @@ def iops(entry, id_: str) -> Exhibit | None:
     if degrees:
         views.append({"height": 90, **_temperature(degrees, length)})
     elif entry.measured[0].run:
-        notes = ("The drive's temperature was not measured.",)
+        notes = ("No temperature of the drive was found beside the run.",)
     columns = [Column("from_ns", "From", "time", formula="start of the second, since the first I/O"),
                Column("read_iops", "Reads", "number", "IOPS", "reads completed in that second; the mean of several"),
                Column("write_iops", "Writes", "number", "IOPS", "writes completed in that second; the mean of several")]
@@ -39,7 +41,7 @@ def iops(entry, id_: str) -> Exhibit | None:
     spec = (finished("Completions per second of reads and writes, with the drive's temperature", fills=False,
                      vconcat=views) if degrees else
             finished("Completions per second of reads and writes", **views[0]))
-    return Exhibit(id_, "Completions per second", table, spec, "higher",
+    return Exhibit(id_, "Completions per second", table, spec, "",
                    "Reads: whole line, orange. Writes: dashed, blue.", notes)
 
 
@@ -53,8 +55,8 @@ def iops_rows(entry) -> list[dict]:
 
 def temperature(measured) -> list[dict]:
     """{"t", "c"} of the drive's temperature during the run, thinned to _MOST; empty where there is none."""
-    if not measured.run:
-        return []
+    if not measured.run or not isinstance(measured.path, Path):
+        return []  # what lies beside a run that is stored elsewhere is not fetched
     path = measured.path if measured.path.is_dir() else measured.path.parent
     try:
         telemetry = read_telemetry(path)

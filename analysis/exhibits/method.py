@@ -2,14 +2,17 @@
 
 from .. import definitions, numbers
 from ..columns import idle_words, payload_words
+from ..verdict import ENOUGH_RUNS
 
 
 def method_of(document: dict, sections: list[dict]) -> dict:
     """The fields of a Page that say how its figures came about."""
+    sure = any(entry["n"] >= ENOUGH_RUNS for section in sections for entry in section["entries"])
     gap = numbers.setting(document["parameters"]["burst_gap_ns"])
     return {"parameters": tuple([("Burst gap", gap), *_sources(sections), *_runs(sections)]),
             "decisions": tuple((name, text.format(gap=gap)) for name, text in definitions.DECISIONS),
-            "definitions": tuple(definitions.FIGURES), "preamble": definitions.PREAMBLE}
+            "definitions": (*definitions.FIGURES, *(definitions.STATISTICS if sure else ())),
+            "preamble": definitions.PREAMBLE + (f"\n\n{definitions.STATISTICS_PREAMBLE}" if sure else "")}
 
 
 def _sources(sections):

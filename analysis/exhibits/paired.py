@@ -2,7 +2,7 @@
 
 from ..definitions import HEADLINE
 from .model import Column, Exhibit, Row, Table
-from .parts import MOST_HUES, MOST_ROWS, ROLE_COLOUR, dash, finished, hue, role
+from .parts import MARKED_THICK, MOST_HUES, MOST_ROWS, ROLE_COLOUR, by_role, dash, finished, hue, role
 from .ranking import RANKINGS
 
 _POINTS = 3000  # of all curves together
@@ -49,7 +49,8 @@ def _spec(pairs, order):
         "format": "~r", "values": [each * 10**power for power in range(-4, 5) for each in (1, 2, 5)]}}
     return finished("Distribution of the ratio of latencies, I/O by I/O, by drive", height=220, data={"values": rows},
                     **({"transform": [role(order)]} if muted else {}), layer=[
-        {"mark": {"type": "line", "interpolate": "linear", "strokeWidth": 1.8, "clip": True}, "encoding": {
+        {"mark": {"type": "line", "interpolate": "linear", "clip": True}, "encoding": {
+            "strokeWidth": by_role(2.6, 2, 1) if muted else MARKED_THICK,
             "x": {"field": "ratio", **x}, "y": {"field": "share", "type": "quantitative", "title": "share of the I/Os",
                                                 "scale": {"domain": [0, 1]}, "axis": {"format": ".0%", "tickCount": 5}},
             "detail": {"field": "entry", "type": "nominal"}, **colour}},
@@ -106,7 +107,7 @@ def ratios(section: dict, prefix: str, marked: str | None) -> Exhibit | None:
     rows = []
     for one in told:
         words = "differ" if one["differ"] else "tie" if one["differ"] is False else "can't be told apart"
-        why = {key: one["why"] for key in ("low", "high", "p")} if one["low"] is None else {}
+        why = dict.fromkeys(("low", "high", "p"), "n too small") if one["low"] is None else {}
         rows.append(Row({"other": one["other"], "base": one["base"], "change": one["value"] - 1,
                          "low": None if one["low"] is None else one["low"] - 1,
                          "high": None if one["high"] is None else one["high"] - 1, "p": one["p"], "verdict": words},

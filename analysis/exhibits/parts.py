@@ -39,6 +39,9 @@ def role(keys: list[str]) -> dict:
             f"abs(datum.place - {marked}) === 1 ? 'near' : 'other'"}
 
 
+_MARKED = "datum.entry === highlight"
+MARKED_THIN = {"condition": {"test": _MARKED, "value": 1.8}, "value": 1.2}
+MARKED_THICK = {"condition": {"test": _MARKED, "value": 3.4}, "value": 1.8}
 ROLE_COLOUR = {"condition": [{"test": "datum.role === 'this'", "value": {"expr": "accent"}},
                              {"test": "datum.role === 'near'", "value": {"expr": "near"}}], "value": {"expr": "other"}}
 

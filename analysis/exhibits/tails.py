@@ -8,7 +8,18 @@ from ..percentiles import PERCENTILES
 from ..theme import DASHES, SHAPES
 from .figures import command
 from .model import Column, Exhibit, Row, Table
-from .parts import MOST_HUES, ROLE_COLOUR, TIME_LABEL, by_role, finished, name_of, role, tooltip
+from .parts import (
+    MARKED_THICK,
+    MARKED_THIN,
+    MOST_HUES,
+    ROLE_COLOUR,
+    TIME_LABEL,
+    by_role,
+    finished,
+    name_of,
+    role,
+    tooltip,
+)
 
 POINTS, FEW_POINTS = 120, 44  # of a curve: where there are more than MOST_HUES, fewer each
 _ENOUGH = 10  # I/Os beyond a value, for the curve to be told
@@ -67,7 +78,7 @@ def curves(title, told, order, limits=()) -> dict:
     line = {"type": "line", "interpolate": "step-before", "clip": True, "strokeCap": "butt"}
     told_apart = ({"detail": {"field": "entry", "type": "nominal"}, "color": ROLE_COLOUR} if muted
                   else _by_hue(told, order))
-    thin, thick = (by_role(1.4, 1.1, 0.7), by_role(2.6, 2, 1)) if muted else ({"value": 1.2}, {"value": 2})
+    thin, thick = (by_role(1.4, 1.1, 0.7), by_role(2.6, 2, 1)) if muted else (MARKED_THIN, MARKED_THICK)
     layers = [
         {"mark": {**line, "opacity": 0.4},
          "encoding": {"x": x, "y": {"field": "share", **y}, "strokeWidth": thin, **told_apart}},

@@ -18,13 +18,14 @@ from ..partial import Partial, join
 from ..partial_file import dump, load
 from .cluster import Cluster
 from .dataset import expand
+from .far import AT_ONCE, Far
 from .here import Here
 from .kept import Keeper, Key
 from .pool import Pool, cores
 from .work import Part, carry_of
 
-# What one process reads before two others have started.
-POOL_ROWS = 4_000_000
+# About what one process reads while two others start and share it out.
+POOL_ROWS = 8_000_000
 # A larger part of a file than this may go to another worker than the rest.
 PART_ROWS = 4_000_000
 _LOOKS_AT_ONCE = 16
@@ -192,10 +193,13 @@ def _runner(traces, way):
             raise TraceError(f"{nowhere[0]} is in this process only, where no worker sees it", "go without --cluster")
         return Cluster(way.cluster)
     jobs = way.jobs or cores()
-    small = sum(trace.rows for trace in traces) < POOL_ROWS
     alone = len(traces) == 1 and traces[0].rows <= PART_ROWS
-    unseen = any(isinstance(trace.records, Url) and trace.records.protocol == "memory" for trace in traces)
-    return Here() if jobs == 1 or small or alone or unseen else Pool(jobs)
+    if jobs == 1 or alone:
+        return Here()
+    if any(isinstance(trace.records, Url) for trace in traces):
+        return Far(way.jobs or AT_ONCE)
+    small = sum(trace.rows for trace in traces) < POOL_ROWS
+    return Here() if small else Pool(jobs)
 
 
 def _planned(traces, parallel) -> list[tuple[_Trace, list[Part]]]:

@@ -38,7 +38,10 @@ class Pool:
     def __enter__(self):
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, kind, *_):
+        if kind is None and self._pool is not None:
+            self._pool.shutdown()  # they have nothing to do
+            self._pool = None
         self._end()
 
     def run(self, function: Callable, parts: list, on_rows: Callable[[int, int], None]) -> Iterator[tuple[int, object]]:

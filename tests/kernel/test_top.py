@@ -39,11 +39,11 @@ def on_terminal(blkreel):
 
 @pytest.fixture
 def busy(loop_drive, program):
-    """A drive that fio reads from, at depth 4, until the test ends."""
+    """A drive that fio reads from, at depth 4, until the test ends: as a thread, since its child would outlive it."""
     drive = loop_drive(64 << 20)
     reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
                                "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=4000", "--time_based",
-                               "--runtime=600"], stdout=subprocess.DEVNULL)
+                               "--runtime=600", "--thread"], stdout=subprocess.DEVNULL)
     yield drive
     reader.kill()
     reader.wait()

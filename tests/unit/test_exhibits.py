@@ -20,6 +20,7 @@ from blkreel.analysis.exhibits.timeline import reduced, steps
 from blkreel.analysis.measure import measure
 from blkreel.analysis.theme import THEMES
 from blkreel.traces.errors import UsageError
+from blkreel.traces.places import place
 from blkreel.traces.telemetry_file import Telemetry, sensor, write_telemetry
 
 DRIVES = """
@@ -249,6 +250,12 @@ def test_temperature_stands_below_the_completions(alone):
     assert len(exhibit.spec["vconcat"]) == 2
     assert [row.values["temperature_c"] for row in exhibit.table.rows][:3] == [41.0, 42.0, 43.0]
     assert sum(row.values["read_iops"] for row in exhibit.table.rows) == alone[0].partial.read.ops
+
+
+def test_a_run_that_is_stored_elsewhere_is_drawn_without_what_lies_beside_it(alone):
+    measured = replace(alone[0], path=place("https://host.invalid/run/records.parquet"))
+    exhibit = by_id(report.page_of(*document.report(measured)))["iops"]
+    assert "vconcat" not in exhibit.spec and "No temperature" in exhibit.notes[0]
 
 
 def test_efficiency_is_data_by_energy(alone):

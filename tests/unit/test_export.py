@@ -52,7 +52,9 @@ def test_csv_holds_raw_values_with_their_units(told, tmp_path):
     tables = {one.id: one.table for section in page.sections for one in section.exhibits}
     assert {path.stem for path in (tmp_path / "tables").iterdir()} == set(tables)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "tables/figures.csv").read_text())))
-    entries = [(section["title"], entry) for section in shown["sections"] for entry in section["entries"]]
+    order = [entry.key for entry in page.entries]
+    entries = [(section["title"], entry) for section in shown["sections"]
+               for entry in sorted(section["entries"], key=lambda entry: order.index(entry["label"]))]
     assert len(rows) == len(entries) == 4
     for row, (title, entry) in zip(rows, entries, strict=True):
         assert row["group"] == title and row["drive"] == entry["label"]

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from synthetic_runs import write_run
 
+from blkreel.analysis import once_more, present
 from blkreel.analysis import paired as pairing
 from blkreel.analysis.paired import paired
+from blkreel.traces.reader import Trace
 from blkreel.traces.schema import RUN_SCHEMA
 from blkreel.traces.writer import TraceWriter
 
@@ -32,6 +35,11 @@ def run(path, t, slower=1.0, seed=2, apart=40, sha256="5e" * 32):
         writer.write({name: t[name].to_numpy() for name in t})
         writer.close({"run": told, "devices": []})
     return SimpleNamespace(path=path, run=told), t.set_index("source_row")
+
+
+def in_small_batches(monkeypatch):
+    whole = Trace.batches
+    monkeypatch.setattr(Trace, "batches", lambda self, columns=None: whole(self, columns, rows=300))
 
 
 def logs_of(runs, column="latency"):
@@ -61,7 +69,7 @@ def check(shown, base, other, measure):
 
 @pytest.mark.parametrize("window_rows", [1 << 18, 512, 50])
 def test_single_runs_against_pandas(tmp_path, monkeypatch, window_rows):
-    monkeypatch.setattr(pairing.open_trace.__globals__["Trace"].batches, "__defaults__", (None, 300))
+    in_small_batches(monkeypatch)
     (a, base), (b, other) = run(tmp_path / "a", plan()), run(tmp_path / "b", plan(), 1.5, 3)
     shown = paired(a, b, window_rows)
     assert (shown["unpaired"], shown["late"]) == (0, 0)
@@ -119,8 +127,26 @@ def test_rows_out_of_order_past_all_measure_are_told(tmp_path, monkeypatch):
     a, _ = run(tmp_path / "a", t)
     far = t.assign(due_ns=t.due_ns.where(t.source_row != 0, 10**11))
     b, _ = run(tmp_path / "b", far)
-    monkeypatch.setattr(pairing.open_trace.__globals__["Trace"].batches, "__defaults__", (None, 300))
+    in_small_batches(monkeypatch)
     shown = paired(a, b, 512)
     assert shown["late"] == 1 and shown["latency"]["n"] == 5999
     monkeypatch.setattr(pairing, "MOST_AHEAD_ROWS", 100)
     assert "too different an order" in paired(a, b, 512)["why"]
+
+
+def test_a_page_reads_the_rows_once_more(tmp_path):
+    paths = [write_run(tmp_path / name, name, seed=seed, seconds=4) for name, seed in (("one", 1), ("two", 2))]
+    measured = [present.measure(path) for path in paths]
+    document, sections = present.document.comparison(measured)
+    assert document["sections"][0]["paired"] is None and sections[0].entries[0].shown["interference"] is None
+    once_more.read_again(sections)
+    (pair,) = document["sections"][0]["paired"]
+    assert (pair["base"], pair["other"], pair["unpaired"]) == ("one", "two", 0)
+    assert pair["latency"]["n"] == measured[0].rows and len(pair["losses"]) == 20
+    reads = measured[0].partial.read.ops
+    for entry in document["sections"][0]["entries"]:
+        assert entry["interference"]["reads"] == reads
+        assert all(sum(row["n"] for row in each["bins"]) == reads for each in entry["interference"]["windows"])
+    once_more.read_again(sections, most_rows=measured[0].rows)
+    assert "more than" in document["sections"][0]["paired"][0]["why"]
+    assert "more than" in document["sections"][0]["entries"][1]["interference"]["why"]

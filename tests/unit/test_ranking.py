@@ -1,6 +1,7 @@
 """Who shares a rank: sound whatever the runs, and right about drives of which the truth is known."""
 
 import math
+from functools import cache
 from io import StringIO
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from blkreel.analysis import document, table
+from blkreel.analysis import definitions, document, table
 from blkreel.analysis.definitions import LEADING
 from blkreel.analysis.metrics import MetricsAccumulator
 from blkreel.analysis.ranking import pairs, ranked
@@ -118,11 +119,24 @@ def one_run(random, slower, label, spread=.03):
     return SimpleNamespace(path=label, rows=count, metadata={"run": run}, run=run, partial=metrics.finish())
 
 
+@cache
+def some_runs(slower, spread):
+    """Two hundred runs of one drive: each trial draws its own of them, none twice."""
+    random = np.random.default_rng(int(slower * 1000 + spread * 1e6))
+    return [one_run(random, slower, "", spread) for _ in range(200)]
+
+
 def trial(seed, slower, runs, spread=.03):
     """The section of a comparison of drives that are so many times slower than the first."""
     random = np.random.default_rng(seed)
-    doc, _ = document.comparison([one_run(random, factor, f"drive {index}", spread)
-                                  for index, factor in enumerate(slower) for _ in range(runs)])
+    left = {factor: random.permutation(200).tolist() for factor in slower}
+    measured = []
+    for index, factor in enumerate(slower):
+        for _ in range(runs):
+            run = some_runs(factor, spread)[left[factor].pop()]
+            told = {**run.run, "label": f"drive {index}", "drive": {"model": f"drive {index}"}}
+            measured.append(SimpleNamespace(**{**vars(run), "run": told, "metadata": {"run": told}}))
+    doc, _ = document.comparison(measured)
     return doc["sections"][0]
 
 
@@ -171,3 +185,17 @@ def test_terminal_says_who_ties_and_how_far_apart_the_others_are():
     assert "B against A, wait time: " in shown and "a tie: the interval of the ratio holds 1" in shown
     low, high = (doc["sections"][0]["entries"][2]["headline"]["read_service_ns"][key] / 1e9 for key in ("low", "high"))
     assert f"({low:.2f} to {high:.2f})" in shown and "In brackets: 95 % interval" in shown
+
+
+def test_published_recipes_give_the_intervals_of_the_report():
+    section = trial(2, [1, 1.2], 7, .02)
+    runs = [[run["figures"]["read"]["service_ns"] for run in entry["runs"]] for entry in section["entries"]]
+    given = f"np.log({runs[0]}), np.log({runs[1]})"
+    preamble = definitions.STATISTICS_PREAMBLE.replace("np.log([...]), np.log([...])", given)
+    names = {}
+    exec(preamble, names)
+    (ratio,) = [one for one in section["ratios"] if one["figure"] == "read_service_ns"]
+    shown = {**section["entries"][0]["headline"]["read_service_ns"], **{f"ratio.{key}": ratio[key] for key in ratio}}
+    for definition in definitions.STATISTICS:
+        expected = float(eval(definition.recompute, names))
+        assert shown[definition.key] == pytest.approx(expected, rel=1e-9), definition.key

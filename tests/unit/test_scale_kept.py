@@ -11,6 +11,7 @@ from range_server import serving
 from synthetic_runs import write_run, write_trace
 
 from blkreel.analysis.scale import Way, kept, measure_fleet
+from blkreel.analysis.scale import fleet as scale_fleet
 from blkreel.traces.reader import Trace
 
 
@@ -102,6 +103,19 @@ def test_other_parameters_are_other_figures(fleet, decoded, what):
     for mine, theirs in zip(found.measured, fresh.measured, strict=True):
         same_figures(mine, theirs)
     assert len(kept_files(fleet)) == 8, "both are kept"
+
+
+def test_whether_distributions_are_exact_is_of_all_that_is_named(fleet, monkeypatch):
+    """Figures side by side are of one kind: each of these is below the limit, together they are above."""
+    monkeypatch.setattr(scale_fleet, "EXACT_ROWS", 8000)
+
+    def errors(named, **options):
+        return {each.partial.read.latency.error for each in look(named, keep=False, **options).measured}
+
+    assert look(fleet / "run-0").measured[0].rows < 8000
+    assert errors(fleet / "run-0") == {0.0}
+    assert len(errors(fleet)) == 1 and 0 < min(errors(fleet)) < 0.01
+    assert errors(fleet, exact=True) == {0.0}
 
 
 def test_another_trace_under_the_same_name_is_read_anew(fleet, decoded):

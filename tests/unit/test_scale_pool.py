@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pool_programs
 import pytest
 from figures_compared import same_figures
+from range_server import serving
 from synthetic_runs import write_run, write_trace
 from waiting import wait_until
 
@@ -84,6 +86,24 @@ def test_one_small_file_starts_no_process(runs, monkeypatch):
     monkeypatch.setattr(fleet, "Pool", None)
     assert measure_fleet(runs[:1], way=Way(jobs=8, keep=False)).measured[0].rows > 0
     assert measure_fleet(runs, way=Way(jobs=8, keep=False)).measured[-1].rows > 0, "eight small ones are small"
+
+
+def test_what_is_elsewhere_is_asked_for_side_by_side_with_the_same_digits(cut_run, at_once):
+    (once,) = measure_fleet([cut_run], way=Way(jobs=1, keep=False)).measured
+    with serving(cut_run.parent) as server:
+        server.wants_two = True
+        (far,) = measure_fleet([f"{server.url}/run"], way=Way(keep=False)).measured
+        assert server.two_at_once.is_set()
+    same_figures(far, once)
+
+
+def test_ctrl_c_ends_what_is_asked_for_elsewhere(cut_run, at_once):
+    def interrupt(path, done, total):
+        raise KeyboardInterrupt
+
+    with serving(cut_run.parent) as server, pytest.raises(KeyboardInterrupt):
+        measure_fleet([f"{server.url}/run"], way=Way(keep=False), on_rows=interrupt)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("blkreel-far")]
 
 
 def test_processes_that_die_again_and_again_are_told_of():

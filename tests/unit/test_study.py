@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +16,7 @@ from synthetic_tests import MS, closed_loop, write_step
 
 import blkreel
 from blkreel.traces.schema import TRACE_SCHEMA
+from blkreel.traces.shipped import located
 from blkreel.traces.writer import TraceWriter
 
 
@@ -139,6 +141,32 @@ def test_traces_and_runs_share_the_columns_that_both_have(runs):
     assert mixed.frame(["latency_ns"]).groupby("label", observed=True).size().sum() == mixed.rows
     with pytest.raises(blkreel.BlkreelError, match="game-load.parquet has no column 'due_ns'; its columns are"):
         mixed.stream(["due_ns"])
+
+
+def test_large_ones_have_histograms_with_a_stated_error(runs):
+    exact, binned = blkreel.open(runs[0]), blkreel.open(runs[0], exact=False)
+    ours, theirs = exact.metrics.loc["read"], binned.metrics.loc["read"]
+    assert ours.latency_error == 0 and 0 < theirs.latency_error <= 0.01
+    assert (ours.ops, ours.latency_max_ns, ours.latency_mean_ns, ours.busy_ns) == (
+        theirs.ops, theirs.latency_max_ns, theirs.latency_mean_ns, theirs.busy_ns)
+    assert theirs.latency_p99_ns == pytest.approx(ours.latency_p99_ns, rel=theirs.latency_error)
+    assert binned.latency("read").at_least.max() == ours.ops
+    assert binned.percentiles("read", [50]).p50_ns.loc["read"] == theirs.latency_p50_ns
+
+
+def test_a_url_is_as_good_as_a_path():
+    fsspec.filesystem("memory").pipe("/traces/t.parquet", located("sample:game-load").read_bytes())
+    study = blkreel.open("memory://traces/t.parquet")
+    assert study.labels == ["t"] and study.figures == blkreel.open("sample:game-load").figures
+    assert blkreel.open(["memory://traces/t.parquet", "sample:compile"]).labels == ["t", "compile"]
+    with pytest.raises(blkreel.BlkreelError, match="memory://traces/none.parquet"):
+        blkreel.open("memory://traces/none.parquet")
+
+
+def test_a_pattern_is_all_that_matches(runs):
+    assert blkreel.open(str(runs[0].parent / "*")).labels == ["fast drive", "slow drive"]
+    with pytest.raises(blkreel.BlkreelError, match="nothing is called"):
+        blkreel.open(str(runs[0].parent / "c*"))
 
 
 @pytest.fixture

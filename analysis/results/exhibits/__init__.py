@@ -42,16 +42,15 @@ def _ranks(leads):
 
 
 def _title(document, subjects):
-    title = document["title"] or document["test"] or "a test"
-    return title if len(subjects) == 1 else f"{title}: {len(subjects)} drives"
+    test = document["test"] or document["report"]
+    return f"{test}: {subjects[0].key if len(subjects) == 1 else f'{len(subjects)} drives'}"
 
 
 def _lead(document, subjects):
-    words = document["explain"] or ""
-    if len(subjects) > 1:
-        return words
-    line = drive_line({"drive": subjects[0].tests[0]["drive"], "label": subjects[0].key})
-    return f"{line}. {words}" if line else words
+    title = document["title"] or ""
+    line = "" if len(subjects) > 1 else drive_line({"drive": subjects[0].tests[0]["drive"], "label": subjects[0].key})
+    return " ".join(f"{words}." for words in (line, title[:1].upper() + title[1:]) if words) + (
+        f" {document['explain']}" if document["explain"] else "")
 
 
 def _notices(document):

@@ -1,6 +1,6 @@
 """Lines over something that was varied: the share of reads, the queue depth, the block size, a state."""
 
-from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, room_for, scaled, tooltip
+from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, names, room_for, scaled, tooltip
 
 _HEIGHT = 250
 
@@ -36,10 +36,11 @@ def curves(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis, *
         # Once more on top, so that no grey line crosses the marked one.
         layers.append({"mark": {**line, "strokeWidth": 2.4}, "encoding": {**apart.encoding(legend=False), "opacity": {
             "condition": {"test": "datum.role !== 'other'", "value": 1}, "value": 0}}})
-        layers.append(_names())
+        layers += names(values, "y", "end")
     else:
-        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {**apart.encoding(legend=False), "opacity": {
-            "condition": {"test": MARKED, "value": 1}, "value": 0}}})
+        layers.append({"mark": {**line, "strokeWidth": 3.2}, "encoding": {
+            "color": apart.encoding(legend=False)["color"],  # no dashes: they close up in a broad line
+            "opacity": {"condition": {"test": MARKED, "value": 1}, "value": 0}}})
     if dots:
         size = {"condition": {"test": MARKED, "value": 70}, "value": 16 if apart.muted else 44}
         layers.append({"mark": {"type": "point", "filled": True, "opacity": 1},
@@ -55,15 +56,6 @@ def curves(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis, *
                            "encoding": {"text": {"field": "ring", "type": "nominal"}}})
     return finished(description, height=_HEIGHT, data={"values": values}, transform=apart.transform, encoding=encoding,
                     layer=layers, resolve=OWN_SCALES)
-
-
-def _names():
-    """Names at the ends of the lines that stand out."""
-    return {"mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 7, "limit": 130},
-            "encoding": {"text": {"condition": {"test": "datum.role !== 'other'", "field": "end", "type": "nominal"},
-                                  "value": ""},
-                         "color": {"condition": {"test": "datum.role === 'this'", "value": {"expr": "accent"}},
-                                   "value": {"expr": "near"}}}}
 
 
 def slope(description: str, rows: list[dict], apart: Apart, names: tuple[str, ...], y: Axis) -> dict | None:

@@ -19,7 +19,8 @@ MARKED = "datum.entry === highlight"
 # Shared scales would share a legend, and its symbols would be the marks of all layers at once.
 OWN_SCALES = {"scale": {channel: "independent" for channel in ("color", "strokeDash", "shape")}}
 _FAR_APART = 30  # largest / smallest of what is drawn on a line from zero
-_ROOM = 0.24  # of the width, for names at the ends of lines
+_ROOM = (0.12, 0.3)  # of the width, for names at the ends of lines: at least and at most
+_LETTER, _USUAL_WIDTH = 6.6, 620  # pixels
 _INKS = ({"test": "datum.role === 'this'", "value": {"expr": "accent"}},
          {"test": "datum.role === 'near'", "value": {"expr": "near"}})
 _SIZE_LABEL = "".join(f"datum.value >= {scale} ? format(datum.value / {scale}, '~r') + '{unit}' : "
@@ -94,6 +95,7 @@ def scaled(axis: Axis, values: list, *, x: bool = False, room: float = 0.0) -> S
         edge = max(edge, 1.12)
         reach = (high * edge) * (high * edge / (low / edge)) ** (room / (1 - room))
         scale |= {"type": "log", "domain": [low / edge, reach], **({"base": 2} if kind == "log2" else {})}
+        del drawn["tickCount"]  # of a logarithmic axis it drops labels even of chosen ticks
         drawn["values"] = _ticks(values, low / edge, high * edge, kind)
         drawn["labelExpr"] = {"ns": _TIME_LABEL, "block": _SIZE_LABEL, "bytes": _SIZE_LABEL}.get(
             unit, "format(datum.value, ',~r')")
@@ -214,7 +216,26 @@ def tooltip(*fields) -> list[dict]:
 
 def room_for(apart: Apart) -> float:
     """Share of the width that names at the ends of lines need."""
-    return _ROOM if apart.muted else 0.0
+    if not apart.muted:
+        return 0.0
+    longest = max(map(len, apart.names.values()))
+    return min(max(longest * _LETTER / _USUAL_WIDTH, _ROOM[0]), _ROOM[1])
+
+
+def names(values: list[dict], by: str, field: str, line: str = "line") -> list[dict]:
+    """Layers that name the drives that stand out: each at its point, a neighbour above or below the marked drive's name
+    by where it lies. values: rows of the chart; by: their y; field: what is written; line: what a drive has several of.
+    """
+    at = {f"{value['entry']}|{value.get(line, '')}": value[by] for value in values if value[field]}
+    marked = f"({json.dumps(at, ensure_ascii=False)})[highlight + '|' + datum.{line}]"
+    above = f"isValid({marked}) && datum.{by} > {marked}"
+    layers = []
+    for role_is, test, dy in (("this", "true", 0), ("near", above, -11), ("near", f"!({above})", 11)):
+        layers.append({"mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 8, "dy": dy, "limit": 180},
+                       "encoding": {"text": {"condition": {"test": f"datum.role === '{role_is}' && {test}",
+                                                           "field": field, "type": "nominal"}, "value": ""},
+                                    "color": {"value": {"expr": "accent" if role_is == "this" else "near"}}}})
+    return layers
 
 
 def fewer(rows: list[dict], most: int = MOST_MARKS - 100) -> list[dict]:

@@ -111,7 +111,7 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
             continue
         found.add(subject.key)
         orders[subject.key] = subject.value(*leads(subject)) if leads else values[lead]
-        words = told(subject) if told else " · ".join(plain(value.value, form, unit) for _, value in known)
+        words = told(subject) if told else _joined([value.value for _, value in known], form, unit)
         for name, value in known:
             rows.append({"entry": subject.key, "part": name, "value": value.value, "told": words, **value.whisker,
                          "span": "" if value.n < 2 else f"n={value.n}"})
@@ -132,6 +132,15 @@ def ranking(ground: Ground, id_: str, title: str, axis: Axis, parts: list[tuple]
             *(ground.repetitions_note(orders.values()) if ground.several else ()),
             *ground.without(found, "this figure")]
     return Exhibit(id_, title, table, spec, better, text, tuple(said))
+
+
+def _joined(values, form, unit):
+    """Several values in a row; what they share of a unit stands once, behind the last."""
+    words = [plain(value, form, unit) for value in values]
+    ends = {word.partition(" ")[2] for word in words}
+    if len(ends) == 1:
+        words[:-1] = [word.partition(" ")[0] for word in words[:-1]]
+    return " · ".join(words)
 
 
 def efficiency(ground: Ground, id_: str, title: str, points: list[tuple], *, text: str = "") -> Exhibit | None:

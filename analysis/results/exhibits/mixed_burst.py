@@ -66,8 +66,8 @@ def _throughput(ground, state):
     parts = [(words, lambda subject, words=words: (*base, "read_burst_mb_s") if kept[subject.key] == words else (
         "nothing",)) for words in dict.fromkeys(keep)]
     behind = [key for key, words in kept.items() if words == "writer fell behind"]
-    notes = [f"The writer fell behind: {', '.join(behind)}. Those reads had less beside them than was meant."
-             ] if behind else []
+    whose = "of every drive" if len(behind) == len(kept) > 1 else f"of {', '.join(behind)}"
+    notes = [f"The writer fell behind {whose}: those reads had less beside them than was meant."] if behind else []
     table = _with_writer(table, kept, ground, state)
 
     def told(subject):

@@ -1,8 +1,11 @@
 """A row for each drive on one time axis, and a strip below that zooms all of them."""
 
+import json
+
 from .drawing import finished
 
 MOST_POINTS = 3400  # of all rows of a chart, and some for the strip
+_LOW = 80  # pixels: in a row that is lower than that the caption stands beside the title
 _AXIS = {"minExtent": 46, "maxExtent": 46}
 
 
@@ -102,7 +105,12 @@ def _row(panel, data, layers, tall, last, until, begin=0, more=None):
               "domainMax": {"expr": f"isValid(zoom.t) ? zoom.t[1] : {until}"}, "nice": False, "zero": False}
     along = {"field": "t", "type": "quantitative", "title": "seconds" if last else None, "scale": zoomed,
              "axis": {"labels": last, "ticks": last, "grid": False}}
-    title = {"text": panel["title"], **({"subtitle": panel["caption"]} if panel.get("caption") else {})}
+    caption = panel.get("caption")
+    title = {"text": panel["title"], "color": {"expr": f"highlight === {json.dumps(panel['entry'])} ? accent : text"}}
+    if caption and tall > _LOW:
+        title["subtitle"] = caption
+    elif caption:
+        title |= {"text": f"{panel['title']} · {caption}", "fontSize": 11.5, "offset": 3}
     return {"data": data, "height": tall, "title": title, "encoding": {"x": along}, "layer": layers, **(more or {})}
 
 

@@ -86,7 +86,7 @@ def _slow_ones(ground, state, kinds):
     for words, where in kinds.items():
         table = _table(ground, state, "qd1", {words: where}, _QOS, f"Latency, {words}")
         yield ranking(ground, ground.named(f"qd1-qos-{slug(words)}", state),
-                      ground.titled(f"Slow ones among {words}s", state), Axis("latency", "ns", "auto"),
+                      ground.titled(f"Slow ones among {_plural(words)}", state), Axis("latency", "ns", "auto"),
                       [(name, _at(state, "qd1", where, key)) for key, name in (
                           ("mean_ns", "mean"), ("p99_ns", "p99"), ("p99_99_ns", "p99.99"))], table, better="lower",
                       form="time", lead=1,
@@ -113,7 +113,7 @@ def _worth(ground, state, kinds):
         if words.startswith("random") and ground.several:
             table = _table(ground, state, "qd1", {words: where}, [_RATES[0], *_WORTH], f"Efficiency, {words}")
             shown = ranking(ground, ground.named(f"qd1-kiops-w-{slug(words)}", state),
-                            ground.titled(f"kIOPS per watt, {words}s", state), Axis("kIOPS/W", "", "auto"),
+                            ground.titled(f"kIOPS per watt, {_plural(words)}", state), Axis("kIOPS/W", "", "auto"),
                             [("", _at(state, "qd1", where, "kiops_per_w"))], table, better="higher", form="number",
                             unit="kIOPS/W")
             if shown and shown.spec:
@@ -164,6 +164,12 @@ def _by_block(ground, state):
 
 
 def _titled(words):
-    return f"{words[:1].upper()}{words[1:]}, one outstanding"
+    return f"{_plural(words)[:1].upper()}{_plural(words)[1:]}, one outstanding"
+
+
+def _plural(words):
+    """random read 4K → random reads of 4K."""
+    head, _, block = words.rpartition(" ")
+    return f"{head}s of {block}" if head else f"{words}s"
 
 

@@ -1,7 +1,7 @@
 """Two figures of each drive against each other: what it does, and what it takes for it."""
 
 from ...theme import SHAPES
-from .drawing import MARKED, Apart, Axis, finished, scaled, tooltip
+from .drawing import MARKED, Apart, Axis, finished, names, scaled, tooltip
 
 
 def scatter(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis) -> dict | None:
@@ -23,14 +23,12 @@ def scatter(description: str, rows: list[dict], apart: Apart, x: Axis, y: Axis) 
         # Colour tells the drive, shape what of it.
         look = {"color": apart.encoding("point", shapes=False)["color"], "shape": {
             "field": "line", "type": "nominal",
-            "legend": {"orient": "bottom", "title": None, "symbolOpacity": 1, "columns": 4},
+            "legend": {"orient": "bottom", "title": None, "symbolOpacity": 1, "columns": 4,
+                       "symbolFillColor": {"expr": "muted"}, "symbolStrokeColor": {"expr": "muted"}},
             "scale": {"domain": lines, "range": [SHAPES[index % len(SHAPES)] for index in range(len(lines))]}}}
     layers = [{"mark": {"type": "point", "filled": True, "opacity": 0.95},
                "encoding": {**look, "size": size, "tooltip": told}}]
     if apart.muted:
-        layers.append({"mark": {"type": "text", "align": "left", "dx": 9, "limit": 150}, "encoding": {
-            "text": {"condition": {"test": "datum.role !== 'other'", "field": "name", "type": "nominal"}, "value": ""},
-            "color": {"condition": {"test": "datum.role === 'this'", "value": {"expr": "accent"}},
-                      "value": {"expr": "near"}}}})
+        layers += names(values, "y", "name")
     return finished(description, height=280, data={"values": values}, transform=apart.transform,
                     encoding={"x": {"field": "x", **encoded}, "y": {"field": "y", **up.encoding}}, layer=layers)

@@ -2,7 +2,7 @@
 
 from ... import numbers
 from ...percentiles import ENOUGH_BEYOND
-from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, room_for, scaled, tooltip
+from .drawing import MARKED, OWN_SCALES, Apart, Axis, finished, names, room_for, scaled, tooltip
 
 MOST_POINTS = 3200
 _LEAST_NS = 100  # a logarithmic axis has no zero: what is smaller is drawn there
@@ -55,9 +55,6 @@ def tail(description: str, lines: list[dict], apart: Apart, what: str) -> dict |
               {"mark": {"type": "point", "filled": True, "opacity": 0, "size": 60}, "encoding": {"tooltip": tooltip(
                   ("name", "drive"), ("line", "of"), ("is", "at least"), ("beyond", "share"))}}]
     if apart.muted:
-        layers.append({"mark": {"type": "text", "align": "left", "dx": 6, "dy": -4, "limit": 130}, "encoding": {
-            "text": {"condition": {"test": "datum.role !== 'other'", "field": "end", "type": "nominal"}, "value": ""},
-            "color": {"condition": {"test": "datum.role === 'this'", "value": {"expr": "accent"}},
-                      "value": {"expr": "near"}}}})
+        layers += names(values, "share", "end")
     return finished(description, height=270, data={"values": values}, transform=apart.transform, encoding=encoding,
                     layer=layers, resolve=OWN_SCALES)

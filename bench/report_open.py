@@ -1,0 +1,81 @@
+"""How long a browser takes to open a page: until it can be read, until the charts on the screen stand, until all do.
+
+    .venv/bin/python bench/report_open.py [PAGE.html] [--drives 20] [--repeat 7]
+
+Without a page, one of a comparison of made-up drives at three paces is rendered. Each time a new browser process opens
+it, since a second page of one process finds the chart library compiled. Beside it stands a page without any chart or
+drive, opened in turn: what the library alone takes on this machine. Times are those of the browser's own clock, from
+the start of the navigation.
+"""
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from lab import machine
+from playwright.sync_api import sync_playwright
+
+from blkreel.analysis.exhibits.model import Page
+from blkreel.analysis.page import render_page
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+WANTED_MS, WANTED_BYTES = 2000, 5_000_000
+MARKS = ("DOMContentLoaded", "charts on the screen", "all charts")
+
+
+def opened(playwright, path):
+    """ms from the start of the navigation to each of MARKS; the second is missing where there is no chart."""
+    browser = playwright.chromium.launch(executable_path=shutil.which("chromium"),
+                                         args=["--no-sandbox", "--disable-gpu"])
+    page = browser.new_page(viewport={"width": 1600, "height": 1000})
+    page.add_init_script("""addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
+        if (document.documentElement.dataset.settled === "1") window.settledAt ??= performance.now();
+    }).observe(document.documentElement, { attributes: true }));""")
+    page.goto(path.as_uri(), wait_until="commit")
+    page.wait_for_function("window.settledAt", timeout=120_000)
+    told = page.evaluate("""() => [performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
+        Number(document.documentElement.dataset.first ?? NaN), window.settledAt]""")
+    browser.close()
+    return told
+
+
+def shown(times):
+    known = [time for time in times if time == time]
+    return f"{statistics.median(known):5.0f} ms ({min(known):.0f} to {max(known):.0f})" if known else "–"
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("page", nargs="?", type=Path)
+    options.add_argument("--drives", type=int, default=20)
+    options.add_argument("--repeat", type=int, default=7)
+    options = options.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+        path = options.page.resolve() if options.page else Path(directory, "page.html")
+        if not options.page:
+            from synthetic_pages import made
+            path.write_text(render_page(made(options.drives, paces=3, steps=400)), encoding="utf-8")
+        empty = Path(directory, "empty.html")
+        empty.write_text(render_page(Page("report", "Empty", "", (), ())), encoding="utf-8")
+        times = {path: [], empty: []}
+        for _ in range(options.repeat):
+            for each, told in times.items():
+                told.append(opened(playwright, each))
+        size = path.stat().st_size
+        print(f"{path.name}: {size / 1e6:.2f} MB (wanted: under {WANTED_BYTES / 1e6:g}); "
+              f"median of {options.repeat} (smallest to largest)")
+        print(f"| | the page | without charts | ratio |\n{'|---' * 4}|")
+        for index, mark in enumerate(MARKS):
+            own, bare = ([told[index] for told in times[each]] for each in (path, empty))
+            ratio = f"{statistics.median(own) / statistics.median(bare):.2f}" if bare[0] == bare[0] else "–"
+            print(f"| {mark} | {shown(own)} | {shown(bare)} | {ratio} |")
+        worst = statistics.median(told[1] for told in times[path])
+        print(f"readable with its first charts after {worst / 1000:.2f} s (wanted: under {WANTED_MS / 1000:g} s)")
+
+
+if __name__ == "__main__":
+    main()
