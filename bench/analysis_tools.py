@@ -8,11 +8,11 @@ sequential I/O, the timeline, the heat map, and what joins parts.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 GAP_NS = 100_000_000
 SECOND_NS = 10**9
@@ -121,7 +121,7 @@ def _one(connection, query):
 def btt(path):
     """Latency from issue to completion, of all I/Os; and its other tables, which go unused."""
     with tempfile.TemporaryDirectory() as directory:  # it leaves files of figures behind where it runs
-        told = subprocess.run(["btt", "-i", os.path.abspath(path)], capture_output=True, text=True, check=True,
+        told = subprocess.run(["btt", "-i", Path(path).resolve()], capture_output=True, text=True, check=True,
                               cwd=directory).stdout
     found = re.search(r"^D2C\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)", told, re.MULTILINE)
     if not found:
