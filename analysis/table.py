@@ -81,8 +81,8 @@ def _show_ranks(section, console):
     """Who stands where in what the comparison leads with, and how sure that is; nothing where runs are too few."""
     if not any(entry["headline"][name]["low"] is not None for entry in section["entries"] for name in LEADING):
         return
-    console.print("In brackets: 95 % interval of the geometric mean over runs; beside a percentile, which is of the I/Os "
-                  "of all runs, that of the runs' own percentiles.", highlight=False)
+    console.print("In brackets: 95 % interval of the geometric mean over runs; beside a percentile, which is of "
+                  "the I/Os of all runs, that of the runs' own percentiles.", highlight=False)
     if len(section["entries"]) < 2:
         return
     for name in LEADING:
