@@ -6,13 +6,14 @@ from .interference import interference
 from .paired import paired
 
 MOST_ROWS = 20_000_000  # in all runs of a comparison; about a minute
+MOST_ENTRIES = 40  # of a section: a larger one is a fleet, which is looked at by its figures
 
 
 def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
     """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
 
-    far: the rows are not on this machine. Then, or where there are more rows than that, what is left out says so: a
-    fleet is compared by its partial results, and its rows stay where they are.
+    far: the rows are not on this machine. Then, or where there are more rows or entries than that, what is left out
+    says so: a fleet is compared by its partial results, and its rows stay where they are.
     """
     rows = sum(each.rows for section in sections for entry in section.entries for each in entry.measured)
     why = ""
@@ -21,6 +22,8 @@ def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
         why = "left out: it takes each row, and rows that are elsewhere stay there; copy the runs here to see it"
     elif rows > most_rows:
         why = f"left out: {rows:,} I/Os are more than the {most_rows:,} that a page reads once more"
+    elif any(len(section.entries) > MOST_ENTRIES for section in sections):
+        why = f"left out: it takes each row, and a comparison of more than {MOST_ENTRIES} drives reads figures only"
     for section in sections:
         for entry in section.entries:
             entry.shown["interference"] = {"why": why} if why else _interference(entry)

@@ -30,7 +30,7 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     shown, sections = document.comparison(fleet.measured)
     _tell(shown, fleet)
     if view.wanted(output):
-        read_again(sections, far=bool(way and way.cluster))
+        read_again(compare_exhibits.drawn(sections, view.highlight), far=bool(way and way.cluster))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 

@@ -9,6 +9,7 @@ from .model import Page, Section
 from .ranking import RANKINGS, ranked, ranking
 
 _SAID = 5  # drives of which a sentence is said: more are read in the table
+MOST_DRAWN = 8  # sections: of a fleet's traces, each with its own workload, a page of every chart would help nobody
 
 
 def page_of(document: dict, sections, highlight: str | None = None, catalogue=None) -> Page:
@@ -20,7 +21,15 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
     entries = entries_of(shown, _leads(shown), highlight, catalogue)
     hues, order = hues_of(entries), [entry.key for entry in entries]
     parts = [Section("figures", "Figures", (figures.headline(shown, order),))]
+    full = drawn(sections, highlight)
+    notices = list(document["notes"])
+    if len(full) < len(sections):
+        whose = f"those of {highlight}" if highlight else "none"
+        notices.append(f"These are {len(sections)} traces and paces. Their figures stand in one table, and charts are "
+                       f"drawn of {whose}. For others: the same command with --highlight LABEL, or blkreel report TRACE.")
     for index, section in enumerate(sections):
+        if section not in full:
+            continue
         prefix = f"s{index}-" if len(sections) > 1 else ""
         rankings = [ranking(prefix + id_, section.shown["entries"], name, higher, hues)
                     for id_, name, higher in RANKINGS]
@@ -28,12 +37,27 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
         parts.append(Section(f"s{index}", section.shown["title"],
                              tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
     return Page("compare", _title(order, highlight), _summary(shown), entries, tuple(parts), filters_of(entries),
-                tuple(document["notes"]), **method_of(document, shown))
+                tuple(notices), **method_of(document, shown))
+
+
+def drawn(sections, highlight: str | None) -> list:
+    """The sections whose charts are drawn: all of a few, of many those of the drive under test.
+
+    What takes another pass over the rows is found out for these only, so that a fleet's rows stay where they are until
+    somebody looks closer.
+    """
+    if len(sections) <= MOST_DRAWN:
+        return list(sections)
+    highlight = chosen(highlight, [section.shown for section in sections])
+    return [section for section in sections
+            if highlight and any(entry["label"] == highlight for entry in section.shown["entries"])]
 
 
 def _leads(sections):
-    """label -> rank by what the page leads with: the first ranking of the first section that has it."""
+    """label -> rank by what the page leads with: the first ranking of the first section that has one of several."""
     for section in sections:
+        if len(section["entries"]) < 2:
+            continue  # it says nothing of who stands before whom
         for _, name, higher in RANKINGS:
             rows = ranked(section["entries"], name, higher)
             if rows:
@@ -49,6 +73,9 @@ def _title(labels, highlight):
 
 
 def _summary(sections):
+    if len(sections) > MOST_DRAWN:
+        drives = {entry["label"] for section in sections for entry in section["entries"]}
+        return f"{len(sections)} traces and paces of {len(drives)} drives."
     told = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
             for section in sections]
     programs = sections[0]["source"]["programs"]
