@@ -26,7 +26,8 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
     if len(full) < len(sections):
         whose = f"those of {highlight}" if highlight else "none"
         notices.append(f"These are {len(sections)} traces and paces. Their figures stand in one table, and charts are "
-                       f"drawn of {whose}. For others: the same command with --highlight LABEL, or blkreel report TRACE.")
+                       f"drawn of {whose}. For others: the same command with --highlight LABEL, or "
+                       "blkreel report TRACE.")
     for index, section in enumerate(sections):
         if section not in full:
             continue
