@@ -24,12 +24,12 @@ def printed(document: dict, key: str) -> str:
     Raises UsageError for a key that there is not, BlkreelError for a figure that cannot be given.
     """
     figures = figures_of(document)
-    key = NAMES.get(key, key) if key not in figures else key
+    asked, key = key, NAMES.get(key, key) if key not in figures else key
     key = HEADLINE[key].key if key in HEADLINE else key
     found = figures
     for part in key.split("."):
         if not isinstance(found, dict) or part not in found:
-            raise UsageError(f"there is no figure {key!r}", f"--figure takes {_near(figures, key)}")
+            raise UsageError(f"there is no figure {asked!r}", f"--figure takes {_near(figures, asked)}")
         found = found[part]
     if isinstance(found, dict):
         raise UsageError(f"{key!r} is several figures", f"--figure takes {key}.{', '.join(found)}")

@@ -160,6 +160,8 @@ def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
     assert float(figure.printed(shown, "read.bursts.throughput_mb_s")) == figures["read"]["bursts"]["throughput_mb_s"]
     assert figure.printed(shown, "wait_ns") == str(figures["read"]["bursts"]["makespan_ns"])
     assert figure.printed(shown, "wait_time") == figure.printed(shown, "wait_ns")
+    with pytest.raises(UsageError, match="no figure 'wait_time'"):
+        figure.printed({"figures": {"slowdown": 2.0}}, "wait_time")
     with pytest.raises(UsageError, match="for example .*read.bursts.throughput_mb_s"):
         figure.printed(shown, "read.burst.throughput_mb_s")
     with pytest.raises(UsageError, match="several figures"):
