@@ -26,7 +26,7 @@ from . import verdict as verdicts
 from .columns import drive_words, payload_words
 from .definitions import BETTER, LEADING, headline
 from .measure import Measured
-from .numbers import setting
+from .numbers import one_line, setting
 from .ranking import pairs, ranked
 from .statistics import geometric_mean, interval
 from .summary import figures
@@ -192,7 +192,8 @@ def refuse_repeated(paths) -> None:
 
 
 def label(each: Measured) -> str:
-    return (each.run or {}).get("label") or each.path.stem
+    """The label of the run, or else the name of its directory or file."""
+    return one_line((each.run or {}).get("label") or "") or one_line(each.path.stem)
 
 
 def drive(each: Measured) -> dict:

@@ -12,6 +12,7 @@ from pathlib import Path
 from blkreel.traces.errors import UsageError
 from blkreel.traces.writer import output_error, publish, refuse_existing
 
+from . import numbers
 from .catalogue import Catalogue
 from .exhibits import model
 from .exhibits.parts import without
@@ -42,6 +43,8 @@ class View:
         if output is None:
             return
         path = Path(output)
+        if str(path) == "-":
+            raise UsageError("-o - is not stdout", "leave -o out: json, markdown, and csv with --chart go to stdout")
         format = self.format or format_of(path)
         several = self.chart is None and format in ("png", "svg", "csv")
         if path.is_dir() and not several:
@@ -200,7 +203,19 @@ def standing_alone(exhibit: model.Exhibit, page: model.Page) -> dict:
                      "offset": 14}
     spec["config"] = {**THEMES["light"], "background": "#ffffff"}
     spec["padding"] = 16
-    return spec
+    return _drawable(spec)
+
+
+def _drawable(value):
+    """A specification whose texts can all be drawn: a control character, as names of threads may have, would end the
+    process and not only the picture."""
+    if isinstance(value, str):
+        return numbers.one_line(value) if not value.isprintable() else value
+    if isinstance(value, dict):
+        return {key: _drawable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_drawable(each) for each in value]
+    return value
 
 
 def _folded(texts, width):

@@ -17,17 +17,10 @@ from blkreel.traces.units import parse_size_bytes, parse_time_ns
 
 from . import numbers
 from .definitions import HEADLINE
-from .figure import keys
+from .figure import NAMES, keys
 from .statistics import geometric_mean, welch
 from .verdict import ENOUGH_RUNS
 
-NAMES = {
-    "wait_time": "wait_ns", "wait": "wait_ns", "read_throughput": "read_throughput_mb_s",
-    "write_throughput": "write_throughput_mb_s", "service_time": "read_service_ns", "read_service": "read_service_ns",
-    "read_p50": "read_latency_p50_ns", "read_p99": "read_latency_p99_ns", "read_latency_p50": "read_latency_p50_ns",
-    "read_latency_p99": "read_latency_p99_ns", "response_p99": "read_response_p99_ns",
-    "read_response_p99": "read_response_p99_ns", "lateness_p99": "lateness_p99_ns",
-}
 MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
 EXIT_MET, EXIT_UNKNOWN = 4, 3
 
@@ -129,8 +122,10 @@ def check(document: dict, conditions: list[Condition], base: str | None = None) 
             if condition.kind != "change":
                 outcomes += [_on_value(condition, title, metric, drive) for drive in others or drives]
             elif first is None or not others:
-                outcomes.append(Outcome(condition.text, title, metric, first and first.label, drives[0].label, UNKNOWN,
+                outcomes.append(Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN,
                                         why="there is no base to compare with" if first is None else
+                                        "no other run here is of this trace at this pace, and others are never "
+                                        "compared" if len(sections) > 1 else
                                         "there is nothing to compare with the base: name runs of two drives, or with "
                                         "two labels"))
             else:

@@ -7,18 +7,29 @@ from blkreel.traces.errors import BlkreelError, UsageError
 
 from .definitions import HEADLINE
 
+# What people call figures of the headline, beside their own names.
+NAMES = {
+    "wait_time": "wait_ns", "wait": "wait_ns", "read_throughput": "read_throughput_mb_s",
+    "write_throughput": "write_throughput_mb_s", "service_time": "read_service_ns", "read_service": "read_service_ns",
+    "read_p50": "read_latency_p50_ns", "read_p99": "read_latency_p99_ns", "read_latency_p50": "read_latency_p50_ns",
+    "read_latency_p99": "read_latency_p99_ns", "response_p99": "read_response_p99_ns",
+    "read_response_p99": "read_response_p99_ns", "lateness_p99": "lateness_p99_ns",
+}
+
 
 def printed(document: dict, key: str) -> str:
-    """The figure of a report under a dotted key (read.bursts.throughput_mb_s) or a name of the headline (wait_ns).
+    """The figure of a report under a dotted key (read.bursts.throughput_mb_s) or a name of the headline (wait_ns),
+    as --fail-if takes it too (wait_time).
 
     Raises UsageError for a key that there is not, BlkreelError for a figure that cannot be given.
     """
     figures = figures_of(document)
+    asked, key = key, NAMES.get(key, key) if key not in figures else key
     key = HEADLINE[key].key if key in HEADLINE else key
     found = figures
     for part in key.split("."):
         if not isinstance(found, dict) or part not in found:
-            raise UsageError(f"there is no figure {key!r}", f"--figure takes {_near(figures, key)}")
+            raise UsageError(f"there is no figure {asked!r}", f"--figure takes {_near(figures, asked)}")
         found = found[part]
     if isinstance(found, dict):
         raise UsageError(f"{key!r} is several figures", f"--figure takes {key}.{', '.join(found)}")

@@ -1,7 +1,16 @@
 """Numbers for people: three significant digits, and one unit down a column so that rows can be compared."""
 
+import re
+
 _TIME_UNITS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (10**9, "s"))
 MISSING = "–"
+# Control characters, halves of surrogate pairs, and the two that no XML may hold.
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
+
+
+def one_line(text: str) -> str:
+    """Text of an input as it can be shown anywhere: a terminal must not obey it, a picture can't hold it otherwise."""
+    return _NOT_TEXT.sub(" ", text).strip()
 
 
 def digits(value: float | None) -> str:

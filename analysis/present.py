@@ -8,6 +8,7 @@ from . import document, export
 from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
+from .exhibits.facts import chosen
 from .once_more import read_again
 from .results import exhibits as test_exhibits
 from .results import results_of
@@ -29,6 +30,7 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     fleet = measure_fleet(paths, gap_ns=gap_ns, way=way, on_rows=on_rows)
     shown, sections = document.comparison(fleet.measured)
     _tell(shown, fleet)
+    chosen(view.highlight, shown["sections"])  # a name that is wrong is told where no page is made, too
     if view.wanted(output):
         read_again(compare_exhibits.drawn(sections, view.highlight), far=bool(way and way.cluster))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)

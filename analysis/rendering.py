@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import altair
 import jinja2
 import vl_convert
 from markupsafe import Markup, escape
@@ -15,6 +14,7 @@ import blkreel
 
 from . import cells, numbers
 from .exhibits import model
+from .exhibits.parts import SCHEMA
 from .theme import COLOURS, THEMES
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -204,8 +204,9 @@ def _environment():
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, of the version that Altair writes for."""
-    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    """Vega, Vega-Lite and Vega-Embed: the newest version of the schema that the charts are written for."""
+    schema = SCHEMA.rpartition("/v")[2].removesuffix(".json")
+    version = [known for known in vl_convert.get_vegalite_versions() if known.split(".")[0] == schema][-1]
     # Nothing in it may end the script element it stands in; other "</" are parts of regular expressions.
     return re.sub(r"</(?=script)", r"<\\/", vl_convert.javascript_bundle(vl_version=version), flags=re.IGNORECASE)
 

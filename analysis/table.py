@@ -19,7 +19,7 @@ def show_comparison(document: dict, console: Console) -> None:
     entries = [entry for section in document["sections"] for entry in section["entries"]]
     columns = columns_of(entries)
     for note in document["notes"]:
-        console.print(f"Note: {note}")
+        console.print(f"Note: {escape(note)}")
     for section in document["sections"]:
         draw = _by_figure if len(section["entries"]) <= WIDE else _by_drive
         console.print(draw(section["title"], section["entries"], columns))
@@ -29,43 +29,45 @@ def show_comparison(document: dict, console: Console) -> None:
 
 def show_report(document: dict, console: Console) -> None:
     entry, figures = document["entry"], document["entry"]["figures"]
-    table = Table(title=f"{entry['label']}: {drive_words(entry['drive'])}", title_justify="left", box=box.SIMPLE_HEAD)
+    title = escape(f"{entry['label']}: {drive_words(entry['drive'])}")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     for name in ("reads", "writes", "other"):
         table.add_column(name, justify="right")
     for label, cells in class_rows(figures):
         table.add_row(label, *(cell["text"] for cell in cells))
     console.print(table)
-    console.print(f"Data rate {numbers.digits(figures['all']['data_rate_by_busy_mb_s'])} MB/s while busy, "
-                  f"{numbers.digits(figures['all']['data_rate_by_wall_mb_s'])} MB/s over "
-                  f"{numbers.duration(figures['all']['makespan_ns'])}")
+    if figures["all"]["data_rate_by_busy_mb_s"] is not None:
+        console.print(f"Data rate {numbers.digits(figures['all']['data_rate_by_busy_mb_s'])} MB/s while busy, "
+                      f"{numbers.digits(figures['all']['data_rate_by_wall_mb_s'])} MB/s over "
+                      f"{numbers.duration(figures['all']['makespan_ns'])}")
     _show_reasons([entry], console)
 
 
 def _by_figure(title, entries, columns):
     """One column per drive."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     for entry in entries:
-        table.add_column(entry["label"], justify="right")
+        table.add_column(escape(entry["label"]), justify="right")
     for column in columns:
         table.add_row(f"{column.title}, {column.unit}", *(_text(column, entry) for entry in entries))
     if entries[0]["idle"]:
         table.add_row("Idle", *(idle_words(entry["idle"]) for entry in entries))
-        table.add_row("State before", *(state_words(entry["state"]) for entry in entries))
+        table.add_row("State before", *(escape(state_words(entry["state"])) for entry in entries))
     table.add_row("Verdict", *(_verdict(entry) for entry in entries))
     return table
 
 
 def _by_drive(title, entries, columns):
     """One row per drive."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     for column in columns:
         table.add_column(f"{column.title}\n{column.unit}", justify="right")
     table.add_column("Verdict")
     for entry in entries:
-        table.add_row(entry["label"], *(_text(column, entry) for column in columns), _verdict(entry))
+        table.add_row(escape(entry["label"]), *(_text(column, entry) for column in columns), _verdict(entry))
     return table
 
 

@@ -27,6 +27,10 @@ def verdict(metadata: dict, numbers: dict) -> dict:
     if lost:
         add("qualified", f"the capture lost {lost:,} events", "lost")
     if run is None:
+        if not numbers["all"]["ops"]:
+            unseen = numbers["all"]["unseen_ops"]
+            add("invalid", f"none of {unseen:,} I/Os was seen to complete: there are no figures" if unseen else
+                "it holds no I/O: there are no figures")
         return judged(reasons)
     if run.get("partial"):
         add("invalid", f"the replay was cut short: {run['partial']}", "cut short", "partial", "interrupted")

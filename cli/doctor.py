@@ -4,10 +4,10 @@ import dataclasses
 import json
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from blkreel.cli.checks import all_checks
+from blkreel.cli.console import Console
 from blkreel.cli.options import as_json
 from blkreel.replay.calibrate import PATTERNS, calibrate, remember
 from blkreel.traces.units import format_ns

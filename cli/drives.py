@@ -3,9 +3,9 @@
 import json
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from blkreel.cli.console import Console
 from blkreel.cli.options import as_json
 from blkreel.replay import drive_state
 from blkreel.replay.preparation_progress import state_words

@@ -1,5 +1,6 @@
 """The command as a whole: its subcommands, and how an error leaves it."""
 
+import os
 import sys
 from importlib import import_module
 from keyword import iskeyword
@@ -30,7 +31,26 @@ COMMANDS = {
 }
 
 
+class PipeClosed(Exception):
+    """Who read stdout has ended. Not an OSError: click ends with 1 on one that tells of a pipe."""
+
+
 class LazyGroup(click.Group):
+    def make_context(self, *arguments, **others):
+        try:
+            return super().make_context(*arguments, **others)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
+    def invoke(self, ctx):
+        try:
+            ended = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, and not when Python ends: then it is too late for an exit code
+            return ended
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
     def list_commands(self, ctx):
         return list(COMMANDS)
 
@@ -61,7 +81,8 @@ def cli():
 def main() -> None:
     """Run the command.
 
-    Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is met, 5 refused for safety.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is met, 5 refused for safety,
+    130 interrupted, 141 who read stdout has ended.
     """
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
@@ -74,8 +95,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (PipeClosed, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered must not fail again when Python ends
         sys.exit(141)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

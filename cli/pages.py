@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from blkreel.analysis import catalogue, export, figure
 from blkreel.analysis.bursts import DEFAULT_GAP_NS
 from blkreel.cli import options
+from blkreel.cli.console import Console
 from blkreel.cli.progress import progress
 from blkreel.traces.errors import UsageError
 
@@ -44,7 +44,8 @@ def page_options(command):
         if output is None and chart and not format_:
             raise UsageError("--chart needs a format or a name", f"add -o {chart}.svg, or --format csv")
         if output is None and format_ in ("html", "png", "svg"):
-            raise UsageError(f"--format {format_} needs a place to write to", "add -o FILE")
+            whole = "-o FILE" if chart or format_ == "html" else "-o DIRECTORY, or --chart ID -o FILE for one of them"
+            raise UsageError(f"--format {format_} needs a place to write to", f"add {whole}")
         if format_ == "csv" and output is None and not chart:
             raise UsageError("--format csv makes several tables", "add -o DIRECTORY, or --chart ID for one of them")
         view = export.View(format_ or "", chart, highlight, catalogue.load(drives) if drives else None)
@@ -66,7 +67,7 @@ def result(document: dict, show, output: Path | None, as_json: bool, view: expor
            key: str | None = None) -> None:
     """Figures and the page's path on stdout; with --json the document alone, with --figure one number, with a format
     and no output that text."""
-    if key:
+    if key is not None:
         click.echo(figure.printed(document, key))
         return
     if as_json:

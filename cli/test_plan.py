@@ -3,9 +3,9 @@
 import json
 import textwrap
 
-from rich.console import Console
 from rich.table import Table
 
+from blkreel.cli.console import Console
 from blkreel.replay.recipe import load_recipe, recipe_names
 from blkreel.replay.rule_stream import longest_ns
 from blkreel.replay.states import STATES

@@ -1,11 +1,11 @@
 """The results of a test in the terminal."""
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from blkreel.analysis.results.shown import drive_line, shown
+from blkreel.cli.console import Console
 
 _LEVEL_STYLE = {"valid": "green", "qualified": "yellow", "invalid": "bold red"}
 _ONLY_WHERE_SEVERAL = ("n", "Repeat")  # with one repeat, which the verdict tells, these are ones throughout

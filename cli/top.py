@@ -11,13 +11,14 @@ import tty
 from contextlib import contextmanager, suppress
 
 import click
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from blkreel.capture.drives import MAX_DRIVES, drives_to_watch
 from blkreel.capture.helper import Helper, Nowhere
 from blkreel.capture.session import CaptureOptions
+from blkreel.cli.console import Console
 from blkreel.cli.live import SORTS, Picture, figures, processes
 from blkreel.cli.options import TIME_NS
 from blkreel.traces.device import list_drives

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from synthetic_runs import write_four_runs, write_trace
+from synthetic_runs import write_four_runs, write_run, write_trace
 
 from blkreel.analysis import document, export, figure, present
 from blkreel.analysis.exhibits import compare, model
@@ -34,6 +34,19 @@ def test_a_picture_stands_alone(told, tmp_path):
     content = (tmp_path / "wait.png").read_bytes()
     width = int.from_bytes(content[16:20], "big")
     assert content.startswith(b"\x89PNG") and width >= 2 * 560
+
+
+def test_a_name_that_no_picture_can_hold_is_drawn_without_what_it_cannot(tmp_path):
+    run = write_run(tmp_path / "run", label="lab\x1b[31mel\ud800", seconds=3)
+    shown, sections = document.comparison([measure(run)])
+    sections[0].shown["programs"] = ["start\x1bgame"]
+    export.write(compare.page_of(shown, sections), "png", tmp_path / "wait.png", chart="wait")
+    assert (tmp_path / "wait.png").read_bytes().startswith(b"\x89PNG")
+    page = compare.page_of(shown, sections)
+    (timeline,) = (one for section in page.sections for one in section.exhibits if one.id == "timeline")
+    timeline.spec["description"] = "a\x1bb"
+    assert export.standing_alone(timeline, page)["description"] == "a b"
+    assert shown["sections"][0]["entries"][0]["label"] == "lab [31mel"
 
 
 def test_pictures_of_all_charts_get_a_directory(told, tmp_path):
@@ -146,6 +159,9 @@ def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
     figures = shown["entry"]["figures"]
     assert float(figure.printed(shown, "read.bursts.throughput_mb_s")) == figures["read"]["bursts"]["throughput_mb_s"]
     assert figure.printed(shown, "wait_ns") == str(figures["read"]["bursts"]["makespan_ns"])
+    assert figure.printed(shown, "wait_time") == figure.printed(shown, "wait_ns")
+    with pytest.raises(UsageError, match="no figure 'wait_time'"):
+        figure.printed({"figures": {"slowdown": 2.0}}, "wait_time")
     with pytest.raises(UsageError, match="for example .*read.bursts.throughput_mb_s"):
         figure.printed(shown, "read.burst.throughput_mb_s")
     with pytest.raises(UsageError, match="several figures"):
@@ -170,7 +186,9 @@ def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
 
 @pytest.mark.parametrize(("words", "code", "told_why"), [
     (["--format", "csv"], 2, "add -o DIRECTORY, or --chart ID"),
-    (["--format", "png"], 2, "add -o FILE"),
+    (["--format", "png"], 2, "add -o DIRECTORY, or --chart ID -o FILE"),
+    (["--format", "json", "-o", "-"], 2, "leave -o out"),
+    (["--highlight", "nobody"], 2, "name one of: In memory, On disk"),
     (["--chart", "wait"], 2, "add -o wait.svg"),
     (["--highlight", "nobody", "-o", "x.html"], 2, "name one of: In memory, On disk"),
     (["--drives", "none.toml", "-o", "x.html"], 2, "none.toml"),

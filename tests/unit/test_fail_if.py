@@ -178,6 +178,9 @@ def test_exit_codes(blkreel, runs, tmp_path):
     trace = write_trace(tmp_path / "t.parquet", 3)
     done = blkreel("compare", trace, "--fail-if", "read_p50 > 100s", check=False)
     assert done.returncode == 0 and "not met" in done.stderr
+    other = write_trace(tmp_path / "u.parquet", 4)
+    done = blkreel("compare", trace, other, "--fail-if", "read_p50 > +10%", check=False)
+    assert done.returncode == 3 and "[t]; no other run here is of this trace at this pace" in done.stderr
 
 
 def test_another_firmware_is_another_entry(tmp_path):

@@ -1,6 +1,10 @@
 """What a user meets first: every subcommand explains itself, with lines to copy."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -33,3 +37,15 @@ def test_the_command_lists_all_of_them():
 
 def test_an_unknown_subcommand_is_a_usage_error():
     assert CliRunner().invoke(cli, ["replai"]).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [["--help"], ["samples"], ["samples", "--json"]])
+def test_output_that_nobody_reads_ends_with_141_and_no_word(words):
+    command = Path(sys.executable).with_name("blkreel")
+    reader, writer = os.pipe()
+    os.close(reader)
+    for unbuffered in ("1", ""):
+        done = subprocess.run([command, *words], stdout=writer, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+        assert (done.returncode, done.stderr) == (141, "")
+    os.close(writer)

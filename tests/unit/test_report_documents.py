@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
@@ -167,7 +168,28 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
         writer.close({})
     document = present.report(tmp_path / "empty.parquet", tmp_path / "report.html")
     assert document["entry"]["headline"]["read_throughput_mb_s"]["value"] is None
+    assert document["entry"]["verdict"]["level"] == "invalid"
+    assert "it holds no I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
     assert "no reads" in {columns.missing(document["entry"], key) for key in columns.TITLES}
+
+
+def test_a_trace_of_which_no_completion_was_seen_is_not_called_valid(blkreel, tmp_path):
+    from blkreel.traces.schema import TRACE_SCHEMA
+    from blkreel.traces.writer import TraceWriter
+    none = np.zeros(20, np.int64)
+    with TraceWriter(tmp_path / "unseen.parquet", TRACE_SCHEMA) as writer:
+        writer.write({"submit_ns": np.arange(20), "latency_ns": none - 1, "op": none, "length_bytes": none + 4096,
+                      "offset_bytes": none, "flags": none, "tid": none})
+        writer.close({})
+    told = blkreel("report", tmp_path / "unseen.parquet").stdout
+    assert "invalid: none of 20 I/Os was seen to complete" in told and "Data rate" not in told
+
+
+def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
+    runs = [write_run(tmp_path / name, label=f"{name} [/red] [bold]", seconds=3) for name in "abcde"]
+    assert "a [/red] [bold]" in blkreel("report", runs[0]).stdout
+    assert "b [/red] [bold]" in blkreel("compare", *runs[:2]).stdout
+    assert "e [/red] [bold]" in blkreel("compare", *runs).stdout
 
 
 def test_text_in_the_input_cannot_become_markup(tmp_path):
