@@ -78,10 +78,10 @@ class NativeMetrics:
         if result == -errno.EILSEQ:
             raise out_of_order()
         if result == -errno.ERANGE:
-            raise TraceError("a row has a time, a place or a length that no drive has",
+            raise TraceError("rows have times, places or lengths that no drive has",
                              "see what is wrong with the trace: blkreel check TRACE")
         if result == -errno.EFBIG:
-            raise TraceError("rows were completed more than two years after the first submit",
+            raise TraceError("rows were completed more than 97 days after the first submit",
                              "see whether the trace is sound: blkreel check TRACE")
         raise MemoryError
 
