@@ -10,7 +10,7 @@ import pyarrow as pa
 from blkreel.traces.errors import TraceError
 from blkreel.traces.schema import COLUMN_TYPES
 
-from .carry import Carry, out_of_order
+from .carry import Carry, out_of_order, out_of_range
 
 # In the order of struct metrics_columns.
 COLUMNS = ("submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes", "due_ns", "op", "flags", "tid",
@@ -78,8 +78,7 @@ class NativeMetrics:
         if result == -errno.EILSEQ:
             raise out_of_order()
         if result == -errno.ERANGE:
-            raise TraceError("rows have times, places or lengths that no drive has",
-                             "see what is wrong with the trace: blkreel check TRACE")
+            raise out_of_range()
         if result == -errno.EFBIG:
             raise TraceError("rows were completed more than 97 days after the first submit",
                              "see whether the trace is sound: blkreel check TRACE")

@@ -209,6 +209,16 @@ def test_a_column_with_holes_or_of_another_type_is_refused():
             MetricsAccumulator().feed_batch(pa.record_batch({**good, "latency_ns": bad}))
 
 
+@pytest.mark.parametrize(("row", "says"), [
+    ([None, 1, 0], "submit_ns has 1 values missing"), ([1 << 62, 1, 0], "no drive"), ([1, 1 << 62, 0], "no drive")])
+def test_a_carry_of_what_cannot_be_is_refused(row, says):
+    names = ["submit_ns", "latency_ns", "op"]
+    batch = pa.record_batch({name: pa.array([value], COLUMN_TYPES[name]) for name, value in zip(names, row,
+                                                                                               strict=True)})
+    with pytest.raises(TraceError, match=says):
+        carry_after([batch])
+
+
 def test_hundreds_outstanding_are_counted_as_few_are():
     """Deeper than what is kept in order: bursts of submits, of which the completions come in any order."""
     random = np.random.default_rng(4)
