@@ -17,6 +17,8 @@ from blkreel.traces.schema import OPS
 CLASSES = ("read", "write", "other")
 COLUMNS = ["submit_ns", "latency_ns", "op"]
 
+# As native/metrics.c has them.
+_LIMIT_NS, _LATENCY_LIMIT_NS = 1 << 61, 1 << 60
 _NONE_FIRST, _NONE_REACH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
@@ -27,6 +29,11 @@ def classes_of(op: np.ndarray) -> np.ndarray:
 
 def out_of_order() -> TraceError:
     return TraceError("rows are not in the order of submit_ns", "sort the file by submit_ns, or record it again")
+
+
+def out_of_range() -> TraceError:
+    return TraceError("rows have times, places or lengths that no drive has",
+                      "see what is wrong with the trace: blkreel check TRACE")
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,10 @@ def carry_after(batches: Iterable[pa.RecordBatch]) -> Carry:
     """The carry behind batches with COLUMNS, by themselves. Raises TraceError for rows out of order."""
     carry = Carry()
     for batch in batches:
+        for name in COLUMNS:
+            if batch[name].null_count:
+                raise TraceError(f"column {name} has {batch[name].null_count} values missing",
+                                 "it was changed after it was written: record it again")
         if batch.num_rows:
             carry = carry.then(_of_rows(*(batch[name].to_numpy(zero_copy_only=False) for name in COLUMNS)))
     return carry
@@ -112,6 +123,8 @@ def carry_after(batches: Iterable[pa.RecordBatch]) -> Carry:
 def _of_rows(submit_ns, latency_ns, op) -> Carry:
     if (submit_ns[1:] < submit_ns[:-1]).any():
         raise out_of_order()
+    if submit_ns[0] < -_LATENCY_LIMIT_NS or submit_ns[-1] >= _LIMIT_NS or latency_ns.max() >= _LATENCY_LIMIT_NS:
+        raise out_of_range()
     seen = latency_ns >= 0
     last_ns = int(submit_ns[-1])
     if not seen.any():

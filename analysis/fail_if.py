@@ -9,6 +9,7 @@ compared, or is of invalid runs, is never taken for passed.
 """
 
 import difflib
+import math
 import re
 from dataclasses import asdict, dataclass
 
@@ -23,6 +24,7 @@ from .verdict import ENOUGH_RUNS
 
 MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
 EXIT_MET, EXIT_UNKNOWN = 4, 3
+_ROUNDING = 1e-12
 
 _CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*(\S*)\s*")
 _RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
@@ -42,6 +44,9 @@ class Condition:
     kind: str  # "change", "_ns", "_mb_s", "_bytes" or "" for a plain number
 
     def past(self, value: float) -> bool:
+        # 110 / 100 - 1 is not quite 10 %: what differs from the limit by rounding is at it.
+        if math.isclose(value, self.limit, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            return self.comparison in (">=", "<=")
         return {">": value > self.limit, ">=": value >= self.limit, "<": value < self.limit,
                 "<=": value <= self.limit}[self.comparison]
 
@@ -206,8 +211,8 @@ def _on_change(condition, title, metric, base, new):
     told = (condition.text, title, metric, base.label, new.label)
     wrong = " and ".join(dict.fromkeys(filter(None, (base.invalid, new.invalid))))
     wrong = wrong or next((_missing(one, metric) for one, value in ((base, before), (new, after)) if value is None), "")
-    if not wrong and not before and after:
-        wrong = f"{metric} of {base.label} is zero: there is no change in percent"
+    if not wrong and (before < 0 or not before and after):
+        wrong = f"{metric} of {base.label} is {'below ' if before else ''}zero: there is no change in percent"
     if wrong:
         return Outcome(*told, UNKNOWN, before, after, why=wrong)
     change = after / before - 1 if before else 0.0

@@ -91,7 +91,8 @@ class Histogram(Distribution):
 
     def items(self) -> tuple[np.ndarray, np.ndarray]:
         """(mean of each bin, rounded to an integer; how many values it has)."""
-        return (2 * self._totals + self._counts) // (2 * self._counts), self._counts
+        whole, rest = np.divmod(self._totals, self._counts)  # the double of a total may not fit
+        return whole + (rest >= self._counts - rest), self._counts
 
     def totals(self) -> np.ndarray:
         return self._totals

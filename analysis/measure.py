@@ -1,9 +1,11 @@
 """One trace or run, read once into everything that a page shows of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.traces.errors import TraceError
 from blkreel.traces.places import place
 from blkreel.traces.reader import Trace, open_trace
 
@@ -52,11 +54,23 @@ def measure(path, gap_ns: int = DEFAULT_GAP_NS, on_rows: Callable[[int, int], No
     trace = open_trace(path)
     metrics = MetricsAccumulator(gap_ns, exact=trace.rows <= EXACT_ROWS if exact is None else exact)
     done = 0
-    for batch in trace.batches(columns_of(trace), BATCH_ROWS):
-        metrics.feed_batch(batch)
-        done += batch.num_rows
-        on_rows(done, trace.rows)
+    with naming(trace.path):
+        for batch in trace.batches(columns_of(trace), BATCH_ROWS):
+            metrics.feed_batch(batch)
+            done += batch.num_rows
+            on_rows(done, trace.rows)
     return Measured(place(path), trace.metadata, trace.rows, metrics.finish())
+
+
+@contextmanager
+def naming(path) -> Iterator[None]:
+    """What is wrong with rows says of which file they are."""
+    try:
+        yield
+    except TraceError as error:
+        if str(path) in error.message:
+            raise
+        raise TraceError(f"{path}: {error.message}", error.remedy) from None
 
 
 def columns_of(trace: Trace) -> list[str]:

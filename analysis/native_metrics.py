@@ -10,7 +10,7 @@ import pyarrow as pa
 from blkreel.traces.errors import TraceError
 from blkreel.traces.schema import COLUMN_TYPES
 
-from .carry import Carry, out_of_order
+from .carry import Carry, out_of_order, out_of_range
 
 # In the order of struct metrics_columns.
 COLUMNS = ("submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes", "due_ns", "op", "flags", "tid",
@@ -78,10 +78,9 @@ class NativeMetrics:
         if result == -errno.EILSEQ:
             raise out_of_order()
         if result == -errno.ERANGE:
-            raise TraceError("a row has a time, a place or a length that no drive has",
-                             "see what is wrong with the trace: blkreel check TRACE")
+            raise out_of_range()
         if result == -errno.EFBIG:
-            raise TraceError("rows were completed more than two years after the first submit",
+            raise TraceError("rows were completed more than 97 days after the first submit",
                              "see whether the trace is sound: blkreel check TRACE")
         raise MemoryError
 

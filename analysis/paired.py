@@ -52,12 +52,21 @@ def paired(base, other, window_rows: int | None = None) -> dict:
         return {"why": str(reason)}
 
 
+def _op_name(op):
+    return OP_NAMES.get(op, f"operation {op}")
+
+
 class _Rows:
     """One run by windows of its source rows. ahead: rows read that lie behind the window."""
 
     def __init__(self, trace):
         self._batches, self._ahead, self.late, self._ended = trace.batches(COLUMNS), [], 0, False
-        self._origin_ns = None
+        self._origin_ns, self._latest = None, -1  # the lowest source row of the last batch
+
+    @property
+    def next_row(self) -> int | None:
+        """The first source row behind the windows so far; None where there is none."""
+        return min((int(rows["source_row"].min()) for rows in self._ahead), default=None)
 
     @property
     def over(self):
@@ -69,14 +78,16 @@ class _Rows:
         mine = []
         for rows in held:
             self._part(rows, begin, end, mine)
-        through = False
+        through = self._latest >= end
         while not (through or self._ended):
             batch = next(self._batches, None)
             if batch is None:
                 self._ended = True
                 break
             rows = self._taken(batch)
-            through = len(rows["source_row"]) and int(rows["source_row"].min()) >= end
+            if len(rows["source_row"]):
+                self._latest = int(rows["source_row"].min())
+                through = self._latest >= end
             self._part(rows, begin, end, mine)
             if sum(len(each["source_row"]) for each in self._ahead) > MOST_AHEAD_ROWS:
                 raise Unpaired("the runs issued the trace's I/Os in too different an order")
@@ -152,7 +163,9 @@ class _Pairing:
         begin = 0
         while not all(run.over for side in self._sides for run in side):
             self._join([[run.window(begin, begin + window_rows) for run in side] for side in self._sides])
-            begin += window_rows
+            # A part of a trace may begin anywhere in it.
+            following = [run.next_row for side in self._sides for run in side if run.next_row is not None]
+            begin = max(begin + window_rows, min(following, default=0))
 
     def _join(self, windows):
         runs = [rows for side in windows for rows in side]
@@ -196,7 +209,7 @@ class _Pairing:
         for place in np.argsort(-lost_ns, kind="stable")[:LOSSES].tolist():
             if lost_ns[place] > 0:
                 self._losses.append({
-                    "source_row": int(first["source_row"][place]), "op": OP_NAMES[int(first["op"][place])],
+                    "source_row": int(first["source_row"][place]), "op": _op_name(int(first["op"][place])),
                     "offset_bytes": int(first["offset_bytes"][place]),
                     "length_bytes": int(first["length_bytes"][place]), "at_ns": int(first["at_ns"][place]),
                     "base_ns": float(base_ns[place]), "other_ns": float(other_ns[place])})
@@ -216,9 +229,9 @@ class _Pairing:
             told = {key: ratios.shown() for key, ratios in groups.items()}
             shown[measure] = {
                 **told["all", 0], "classes": groups["all", 0].classes(),
-                "by_op": [{"op": OP_NAMES[which], **one} for (kind, which), one in sorted(told.items(), key=str)
+                "by_op": [{"op": _op_name(which), **one} for (kind, which), one in sorted(told.items(), key=str)
                           if kind == "op"],
-                "by_size": [{"op": OP_NAMES[op], "from_bytes": 1 << size, "to_bytes": 2 << size,
+                "by_size": [{"op": _op_name(op), "from_bytes": 1 << size, "to_bytes": 2 << size,
                              **told["size", (op, size)]}
                             for op, size in sorted(which for kind, which in told if kind == "size")]}
         return shown

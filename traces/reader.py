@@ -160,6 +160,10 @@ def _check_schema(path, schema, metadata):
     if missing:
         raise TraceError(f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
                          "it was changed after it was written: record it again")
+    twice = [name for name in COLUMN_TYPES if schema.names.count(name) > 1]
+    if twice:
+        raise TraceError(f"{path} has the column {twice[0]} several times",
+                         "it was changed after it was written: record it again")
     wrong = [f.name for f in schema if f.name in COLUMN_TYPES and f.type != COLUMN_TYPES[f.name]]
     if wrong:
         raise TraceError(f"{path} has column {wrong[0]} as {schema.field(wrong[0]).type}, "

@@ -26,6 +26,16 @@ struct sums {
 	int64_t service_ns;
 };
 
+/* Of all classes, seen or not, and of the sizes of what may be negative: no other sum goes beyond 64 bits unless one of
+ * these does. apart_ns: latencies and how far submits were from their deadlines.
+ */
+struct totals {
+	int64_t bytes;
+	int64_t service_ns;
+	int64_t queue_ns;
+	int64_t apart_ns;
+};
+
 /* Where I/Os of one class by one thread have gone. first_*: of the first in this part, for whether it goes on from the
  * last of the part before. -1 in first_offset before there was one.
  */
@@ -60,6 +70,7 @@ struct metrics {
 	int64_t last_seen_submit_ns;
 	struct span spans[CLASSES_AND_ALL];
 	struct sums sums[CLASSES];
+	struct totals totals;
 	struct bursts bursts[CLASSES];
 	struct bursts planned[CLASSES];
 	struct seconds seconds[CLASSES];

@@ -10,7 +10,7 @@
 
 #define SECOND_NS 1000000000
 /* 64 MiB of bins a class. */
-#define MOST_SECONDS (1 << 26)
+#define MOST_SECONDS (1 << 23)
 #define LIMIT_NS (1ll << 61)
 #define LATENCY_LIMIT_NS (1ll << 60)
 #define LENGTH_LIMIT_BYTES (1ll << 50)
@@ -32,6 +32,12 @@ static inline int record(struct metrics *metrics, bool exact, int distribution, 
 		return histogram_add(&metrics->histograms[distribution], value);
 	metrics->taken[distribution][metrics->taken_count[distribution]++] = value;
 	return 0;
+}
+
+/* Whether a sum goes beyond 64 bits. */
+static inline bool add_up(int64_t *sum, int64_t value)
+{
+	return __builtin_add_overflow(*sum, value, sum);
 }
 
 static inline void span_add(struct span *span, int64_t submit_ns, int64_t complete_ns)
@@ -129,7 +135,7 @@ static inline int add_due(struct metrics *metrics, bool exact, const struct metr
 
 	if (due_ns < 0)
 		return 0;
-	if (due_ns >= LIMIT_NS)
+	if (due_ns >= LIMIT_NS || add_up(&metrics->totals.apart_ns, llabs(submit_ns - due_ns) + complete_ns - submit_ns))
 		return -ERANGE;
 	err = record(metrics, exact, device ? DISTRIBUTION_LATENESS_DEVICE : DISTRIBUTION_LATENESS_HOST,
 		     submit_ns - due_ns);
@@ -160,6 +166,8 @@ static inline int add_seen(struct metrics *metrics, bool exact, const struct met
 	struct sums *sums = &metrics->sums[kind];
 	int err;
 
+	if (add_up(&metrics->totals.service_ns, latency_ns))
+		return -ERANGE;
 	if (!is_first) {
 		record(metrics, exact, DISTRIBUTION_SUBMIT_GAP, submit_ns - metrics->last_seen_submit_ns);
 		if (submit_ns > all->reach_ns)
@@ -179,7 +187,7 @@ static inline int add_seen(struct metrics *metrics, bool exact, const struct met
 	record(metrics, exact, DISTRIBUTION_LATENCY + kind, latency_ns);
 	record(metrics, exact, DISTRIBUTION_SIZE + kind, bytes);
 	if (columns->queue_ns && columns->queue_ns[i] >= 0) {
-		if (columns->queue_ns[i] >= LIMIT_NS)
+		if (columns->queue_ns[i] >= LIMIT_NS || add_up(&metrics->totals.queue_ns, columns->queue_ns[i]))
 			return -ERANGE;
 		record(metrics, exact, DISTRIBUTION_QUEUE + kind, columns->queue_ns[i]);
 	}
@@ -209,7 +217,7 @@ static inline __attribute__((always_inline)) int feed_rows(struct metrics *metri
 		if (submit_ns < metrics->last_submit_ns)
 			return -EILSEQ;
 		if (submit_ns < -LATENCY_LIMIT_NS || submit_ns >= LIMIT_NS || columns->latency_ns[i] >= LATENCY_LIMIT_NS ||
-		    (uint64_t)bytes >= LENGTH_LIMIT_BYTES)
+		    (uint64_t)bytes >= LENGTH_LIMIT_BYTES || add_up(&metrics->totals.bytes, bytes))
 			return -ERANGE;
 		metrics->last_submit_ns = submit_ns;
 		if (columns->latency_ns[i] < 0) {

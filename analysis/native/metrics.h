@@ -98,8 +98,8 @@ struct metrics *metrics_new(int64_t gap_ns, int exact, const int64_t *carry, siz
 void metrics_free(struct metrics *metrics);
 
 /* 0, or what makes the accumulator worthless: -ENOMEM; -EILSEQ, rows are not in the order of their submission; -ERANGE,
- * times of more than 73 years, places below 0, or lengths that no drive has; -EFBIG, completions 2 years after the first
- * submit, for which there would be too many bins.
+ * times of more than 73 years, places below 0, lengths that no drive has, or sums of these beyond 64 bits; -EFBIG,
+ * completions 97 days after the first submit, for which there would be too many bins.
  */
 int metrics_feed(struct metrics *metrics, const struct metrics_columns *columns);
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from blkreel import __version__
 from blkreel.traces.errors import BlkreelError, TraceError
-from blkreel.traces.places import Place
+from blkreel.traces.footer import read_footer
+from blkreel.traces.places import Place, Url
 from blkreel.traces.reader import open_trace
 
 from ..carry import COLUMNS as CARRY_COLUMNS
 from ..carry import Carry, carry_after
-from ..measure import BATCH_ROWS, columns_of
+from ..measure import BATCH_ROWS, columns_of, naming
 from ..metrics import MetricsAccumulator
 from ..partial import Partial
 from ..partial_file import VERSION, dump
@@ -44,16 +45,21 @@ def partial_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -
     trace = _opened(part)
     metrics = MetricsAccumulator(part.gap_ns, exact=part.exact, carry=part.carry)
     done = 0
-    for batch in trace.batches(columns_of(trace), BATCH_ROWS, part.groups):
-        metrics.feed_batch(batch)
-        done += batch.num_rows
-        on_rows(done)
+    with naming(part.place):
+        for batch in trace.batches(columns_of(trace), BATCH_ROWS, part.groups):
+            metrics.feed_batch(batch)
+            done += batch.num_rows
+            on_rows(done)
+    # Its rows are read by its path, which may have become another file's meanwhile. Not again over a network.
+    if not isinstance(part.place, Url):
+        _check_same(part, read_footer(part.place))
     return metrics.finish()
 
 
 def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Carry:
     """What the part by itself leaves to what follows. Raises TraceError."""
-    return carry_after(_opened(part).batches(CARRY_COLUMNS, groups=part.groups))
+    with naming(part.place):
+        return carry_after(_opened(part).batches(CARRY_COLUMNS, groups=part.groups))
 
 
 def _opened(part):
@@ -63,7 +69,11 @@ def _opened(part):
                            f"is not the user's {part.version[0]} (figures {part.version[1]})",
                            "install one version everywhere")
     trace = open_trace(part.place)
-    if trace.footer.fingerprint != part.fingerprint:
+    _check_same(part, trace.footer)
+    return trace
+
+
+def _check_same(part, footer):
+    if footer.fingerprint != part.fingerprint:
         raise TraceError(f"{part.place} changed while it was read, or is another file on {socket.gethostname()}",
                          "wait until it is whole; workers must see the same files under the same paths")
-    return trace

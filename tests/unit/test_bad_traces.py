@@ -77,6 +77,14 @@ def test_a_missing_column(good, tmp_path):
         open_trace(tmp_path / "t.parquet")
 
 
+def test_a_column_that_is_there_twice(good, tmp_path):
+    table = pq.read_table(good)
+    table = table.append_column(table.schema.field("submit_ns"), table["submit_ns"])
+    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "1"}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match="has the column submit_ns several times"):
+        open_trace(tmp_path / "t.parquet")
+
+
 def test_a_column_of_another_type(good, tmp_path):
     table = pq.read_table(good)
     index = table.schema.get_field_index("submit_ns")

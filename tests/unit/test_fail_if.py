@@ -74,6 +74,20 @@ def test_decisions(text, new, status):
         assert outcome.low is None and "n=5" in outcome.why and "the value alone decided" in fail_if.words(outcome)
 
 
+@pytest.mark.parametrize("percent", range(-60, 200, 7))
+def test_a_change_of_just_the_limit_is_at_it(percent):
+    for base in (100, 300, 1_234_500):
+        pair = entry("base", [base]), entry("new", [base + base * percent // 100])
+        assert base * percent % 100 == 0
+        told = {sign: check(f"wait_time {sign} {percent:+}%", *pair)[0].status for sign in (">", ">=", "<", "<=")}
+        assert told == {">": "not met", ">=": "met", "<": "not met", "<=": "met"}
+
+
+def test_no_change_in_percent_of_what_is_below_zero():
+    (outcome,) = check("read_p99 > +10%", entry("base", [9], [-100]), entry("new", [9], [-50]))
+    assert outcome.status == "unknown" and "below zero" in outcome.why
+
+
 def test_change_is_of_the_new_against_the_base():
     (outcome,) = check("wait_time > +10%", entry("base", EVEN), entry("new", SLOWER))
     assert outcome.change == pytest.approx(.2, abs=.003)

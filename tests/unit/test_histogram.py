@@ -83,12 +83,16 @@ def test_the_same_bins_in_c(sign):
     zeros = np.zeros(len(sizes), np.int64)
     found = Histogram()
     # A run of eighteen years is refused: several that are shorter.
-    for chosen in [sizes < 1 << 55, *(sizes == size for size in sizes[sizes >= 1 << 55])]:
+    for chosen in [sizes < 1 << 52, *(sizes == size for size in sizes[sizes >= 1 << 52])]:
         metrics = MetricsAccumulator(exact=False)
         metrics.feed({"submit_ns": submit_ns[chosen], "due_ns": due_ns[chosen], "latency_ns": zeros[chosen],
                       "length_bytes": zeros[chosen], "op": zeros[chosen]})
         found = found + metrics.finish().lateness_host
     assert found == Histogram.of(sign * sizes, np.ones(len(sizes), np.int64))
+
+
+def test_the_mean_of_a_bin_whose_doubled_total_does_not_fit():
+    assert Histogram.of_bins([9], [3], [(1 << 62) + 1], 1, 1 << 62).items()[0].tolist() == [((1 << 62) + 1 + 1) // 3]
 
 
 def test_what_is_shown_tells_its_error():

@@ -179,12 +179,25 @@ def test_parts_that_do_not_follow_each_other_do_not_join():
     ("latency_ns", 1 << 61, "no drive"), ("offset_bytes", -512, "no drive"), ("length_bytes", -1, "no drive"),
     ("length_bytes", 1 << 60, "no drive"), ("submit_ns", 1 << 62, "no drive"), ("submit_ns", -(1 << 62), "no drive"),
     ("due_ns", 1 << 62, "no drive"), ("queue_ns", 1 << 62, "no drive"),
-    ("latency_ns", 80_000_000 * SECOND, "two years")])
+    ("latency_ns", 9_000_000 * SECOND, "97 days")])
 def test_what_cannot_be_is_told_and_not_counted(column, value, words):
     row = {"submit_ns": 5, "latency_ns": 1, "queue_ns": 0, "offset_bytes": 0, "length_bytes": 512, "op": 0, "flags": 0,
            "status": 0, "tid": 1, "due_ns": 4, "burst": -1, column: value}
     with pytest.raises(TraceError, match=words):
         MetricsAccumulator(exact=False).feed({name: np.array([number]) for name, number in row.items()})
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("change", [
+    {"length_bytes": (1 << 50) - 1}, {"latency_ns": -1, "length_bytes": (1 << 50) - 1},
+    {"latency_ns": 8_000_000 * SECOND}, {"queue_ns": 1 << 60}, {"due_ns": 1 << 60}])
+def test_sums_beyond_64_bits_are_told_and_not_wrapped(change, exact):
+    row = {"submit_ns": 5, "latency_ns": 1, "queue_ns": 0, "offset_bytes": 0, "length_bytes": 512, "op": 0, "flags": 0,
+           "status": 0, "tid": 1, "due_ns": 4, "burst": -1, **change}
+    accumulator = MetricsAccumulator(exact=exact)
+    with pytest.raises(TraceError, match="no drive"):
+        for _ in range(10):
+            accumulator.feed({name: np.full(1000, number) for name, number in row.items()})
 
 
 def test_a_column_with_holes_or_of_another_type_is_refused():
@@ -194,6 +207,16 @@ def test_a_column_with_holes_or_of_another_type_is_refused():
     for bad in (pa.array([1, None], pa.int64()), pa.array([1, 2], pa.int32())):
         with pytest.raises(TraceError, match="latency_ns"):
             MetricsAccumulator().feed_batch(pa.record_batch({**good, "latency_ns": bad}))
+
+
+@pytest.mark.parametrize(("row", "says"), [
+    ([None, 1, 0], "submit_ns has 1 values missing"), ([1 << 62, 1, 0], "no drive"), ([1, 1 << 62, 0], "no drive")])
+def test_a_carry_of_what_cannot_be_is_refused(row, says):
+    names = ["submit_ns", "latency_ns", "op"]
+    batch = pa.record_batch({name: pa.array([value], COLUMN_TYPES[name]) for name, value in zip(names, row,
+                                                                                               strict=True)})
+    with pytest.raises(TraceError, match=says):
+        carry_after([batch])
 
 
 def test_hundreds_outstanding_are_counted_as_few_are():

@@ -136,6 +136,23 @@ def test_rows_out_of_order_past_all_measure_are_told(tmp_path, monkeypatch):
     assert "too different an order" in paired(a, b, 512)["why"]
 
 
+def test_many_runs_are_not_read_further_ahead_than_they_need(tmp_path, monkeypatch):
+    """Their windows are smaller than a batch."""
+    a, _ = run(tmp_path / "a", plan())
+    in_small_batches(monkeypatch)
+    monkeypatch.setattr(pairing, "MOST_AHEAD_ROWS", 1000)
+    shown = paired(a, a, 128)
+    assert shown["latency"]["n"] == 6000 and shown["late"] == 0
+
+
+def test_rows_from_far_inside_a_trace_are_found_at_once(tmp_path):
+    t = plan(300)
+    a, _ = run(tmp_path / "a", t.assign(source_row=t.source_row + 10**15, op=9))
+    shown = paired(a, a)
+    assert shown["latency"]["n"] == 300
+    assert [one["op"] for one in shown["latency"]["by_op"]] == ["operation 9"]  # of a later version, or damaged
+
+
 def test_a_page_reads_the_rows_once_more(tmp_path):
     paths = [write_run(tmp_path / name, name, seed=seed, seconds=4) for name, seed in (("one", 1), ("two", 2))]
     measured = [measure(path) for path in paths]

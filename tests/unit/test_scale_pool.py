@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pool_programs
 import pytest
 from figures_compared import same_figures
@@ -16,10 +17,12 @@ from range_server import serving
 from synthetic_runs import write_run, write_trace
 from waiting import wait_until
 
+from blkreel.analysis.measure import measure
 from blkreel.analysis.scale import Way, fleet, measure_fleet
 from blkreel.analysis.scale.here import Here
 from blkreel.analysis.scale.pool import Pool
-from blkreel.traces.errors import BlkreelError
+from blkreel.traces.errors import BlkreelError, TraceError
+from blkreel.traces.writer import TraceWriter
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +139,23 @@ def test_a_damaged_trace_among_many_is_named(tmp_path, runs, at_once):
     found = measure_fleet([runs[0], broken, runs[1]], way=way)
     assert [each.path for each in found.measured] == runs[:2]
     assert [path for path, _ in way.left_out] == [str(broken)] and "broken.parquet" in found.notes[0]
+
+
+def test_of_several_traces_the_one_with_bad_rows_is_named(tmp_path):
+    paths = [tmp_path / "good.parquet", tmp_path / "bad.parquet"]
+    for path, latency_ns in zip(paths, (1, 1 << 60), strict=True):
+        with TraceWriter(path) as out:
+            out.write({"submit_ns": np.arange(3), "latency_ns": np.full(3, latency_ns), "op": np.zeros(3, int),
+                       "offset_bytes": np.zeros(3, int), "length_bytes": np.full(3, 512)})
+            out.close({})
+    with pytest.raises(TraceError, match="bad.parquet: rows have times"):
+        measure_fleet(paths)
+    with pytest.raises(TraceError, match="bad.parquet: rows have times"):
+        measure(paths[1])
+
+
+def test_a_trace_that_was_replaced_while_it_was_read_is_not_taken_for_the_one_named(tmp_path):
+    first, second = (write_trace(tmp_path / f"{seconds}.parquet", seconds=seconds) for seconds in (2, 3))
+    with pytest.raises(TraceError, match="changed while it was read"):
+        measure_fleet([first], way=Way(keep=False),
+                      on_rows=lambda *_: second.replace(first) if second.exists() else None)
