@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import altair
 import jinja2
-import vl_convert
 from markupsafe import Markup, escape
 
 import blkreel
@@ -204,10 +202,8 @@ def _environment():
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, of the version that Altair writes for."""
-    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    # Nothing in it may end the script element it stands in; other "</" are parts of regular expressions.
-    return re.sub(r"</(?=script)", r"<\\/", vl_convert.javascript_bundle(vl_version=version), flags=re.IGNORECASE)
+    """Vega, Vega-Lite and Vega-Embed, as the build has put them together (library.py)."""
+    return Path(__file__).with_name("vega.js").read_text(encoding="utf-8")
 
 
 def _script_json(value) -> str:
