@@ -65,8 +65,8 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 # Those that use drives and watch the kernel take turns; the others go two at a time.
 test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test lint
 	PATH="$(abspath $(BIN)):$$PATH" meson test -C build --print-errorlogs
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit -n 2 --dist loadfile)
-	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest --ignore=tests/unit)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/browser -n 2 --dist loadfile)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest --ignore=tests/unit --ignore=tests/browser)
 
 # VM_ARGS is for the rig and for pytest, as in VM_ARGS="-k flush" or VM_ARGS=--shell. A machine that cannot install QEMU
 # is told so by the rig, which skips. Its own test comes last, when there is a kernel to boot.

@@ -7,14 +7,12 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
-import vl_convert
 from markupsafe import Markup, escape
 
 import blkreel
 
 from . import cells, numbers
 from .exhibits import model
-from .exhibits.parts import SCHEMA
 from .theme import COLOURS, THEMES
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -204,11 +202,8 @@ def _environment():
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed: the newest version of the schema that the charts are written for."""
-    schema = SCHEMA.rpartition("/v")[2].removesuffix(".json")
-    version = [known for known in vl_convert.get_vegalite_versions() if known.split(".")[0] == schema][-1]
-    # Nothing in it may end the script element it stands in; other "</" are parts of regular expressions.
-    return re.sub(r"</(?=script)", r"<\\/", vl_convert.javascript_bundle(vl_version=version), flags=re.IGNORECASE)
+    """Vega, Vega-Lite and Vega-Embed, as the build has put them together (library.py)."""
+    return Path(__file__).with_name("vega.js").read_text(encoding="utf-8")
 
 
 def _script_json(value) -> str:

@@ -9,6 +9,7 @@ import click
 
 from blkreel import __version__
 from blkreel.traces.errors import BlkreelError
+from blkreel.traces.no_pandas import keep_out_pandas
 
 # Loaded when asked for: `blkreel --help` must not wait for pandas and the chart library.
 COMMANDS = {
@@ -84,6 +85,7 @@ def main() -> None:
     Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is met, 5 refused for safety,
     130 interrupted, 141 who read stdout has ended.
     """
+    keep_out_pandas()
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except BlkreelError as error:

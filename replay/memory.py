@@ -1,9 +1,10 @@
 """Keeping the memory of a replay down: it runs beside what it measures, for as long as the trace does."""
 
 import ctypes
-import sys
 
 import pyarrow as pa
+
+from blkreel.traces.no_pandas import keep_out_pandas
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _THRESHOLD_BYTES = 256 << 10
@@ -11,20 +12,8 @@ _THRESHOLD_BYTES = 256 << 10
 
 def keep_small() -> None:
     """For the process of a replay, before its first column of rows."""
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
+    keep_out_pandas()
     _give_back_early()
-
-
-class _NoPandas:
-    """Keeps pyarrow from importing pandas, which it does with the first column that becomes an array:
-    40 MiB and some tenths of a second that nobody in this process has a use for.
-    """
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == "pandas":
-            raise ModuleNotFoundError("a replay goes without pandas", name=name)
 
 
 def _give_back_early():

@@ -78,6 +78,7 @@ class _Expansion:
         self.steps: list[TestStep] = []
         self._recipe, self._settled, self._size_bytes = recipe, settled, size_bytes
         self._block_bytes, self._seed = block_bytes, seed
+        self._settled_whole, self._whole_of_bytes = {}, None
         self._capacity_bytes = _down(size_bytes, _REGION_ALIGN_BYTES)
 
     def take(self, told: list, labels: dict) -> None:
@@ -245,8 +246,11 @@ class _Expansion:
         return {None: (start, end), "lower": (start, middle), "upper": (middle, end)}[part]
 
     def _names(self, labels) -> dict:
-        names = {**self._settled, **labels, "capacity": self._capacity_bytes, "block_size": self._block_bytes}
-        return {name: self._whole(value) for name, value in names.items()}
+        if self._whole_of_bytes != self._capacity_bytes:  # for each word of thousands of steps it is the same
+            self._settled_whole = {name: self._whole(value) for name, value in self._settled.items()}
+            self._whole_of_bytes = self._capacity_bytes
+        return {**self._settled_whole, **{name: self._whole(value) for name, value in labels.items()},
+                "capacity": self._capacity_bytes, "block_size": self._block_bytes}
 
     def _whole(self, value):
         if isinstance(value, list):

@@ -5,6 +5,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from blkreel.traces.errors import UsageError
 from blkreel.traces.units import format_bytes, format_ns, parse_size_bytes, parse_time_ns
@@ -126,10 +127,15 @@ def shown(kind: str, value) -> str:
 def evaluate(expression: str, names: Mapping):
     """A sum over names, in whole numbers: `reads * burst`, `capacity // 2`, `max(sizes)`. Raises UsageError."""
     try:
-        return _value(ast.parse(expression.strip(), mode="eval").body, names)
+        return _value(_parsed(expression.strip()), names)
     except (SyntaxError, TypeError, ValueError, ZeroDivisionError) as error:
         raise UsageError(f"the recipe's {expression.strip()!r} cannot be worked out: {error}",
                          "use parameters, whole numbers, + - * // % min max len sum") from None
+
+
+@lru_cache(maxsize=256)
+def _parsed(expression):
+    return ast.parse(expression, mode="eval").body
 
 
 def _value(node, names):

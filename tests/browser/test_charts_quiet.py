@@ -1,55 +1,49 @@
 """Charts of runs in a real browser: no complaint in its console, whichever drives are left."""
 
 import json
-import shutil
+from pathlib import Path
 
 import pytest
-import vl_convert
 from synthetic_runs import write_four_runs, write_run, write_trace
 
-from blkreel.analysis import document
+from blkreel.analysis import document, rendering
 from blkreel.analysis.exhibits import compare, report
 from blkreel.analysis.exhibits.parts import without
 from blkreel.analysis.measure import measure
 from blkreel.analysis.theme import THEMES
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make .stamps/venv-dev")
 pytestmark = pytest.mark.browser
+LIBRARY = Path(rendering.__file__).with_name("vega.js")
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def drawn(browser):
     """Draws specifications one after another, and gives what the console said of each by its name."""
-    chromium = shutil.which("chromium")
-    if not chromium:
-        pytest.skip("needs chromium: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        said = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.set_content('<div id="place" style="width: 500px"></div>')
-        page.add_script_tag(content=vl_convert.javascript_bundle(vl_version="6.4"), type="module")
-        page.wait_for_function("Boolean(window.vegaEmbed)")
+    page = browser.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.set_content('<div id="place" style="width: 500px"></div>')
+    page.add_script_tag(content=LIBRARY.read_text(encoding="utf-8"), type="module")
+    page.wait_for_function("Boolean(window.vegaEmbed)")
 
-        def draw(specs):
-            complaints = {}
-            for name, spec in specs.items():
-                said.clear()
-                if "vconcat" in spec:
-                    spec = {**spec, "vconcat": [{**view, "width": 400} for view in spec["vconcat"]]}
-                page.evaluate("""([spec, config]) => vegaEmbed('#place', spec, {config, renderer: 'svg',
-                              actions: false, logLevel: window.vega?.Warn ?? 2}).then(() => null)""",
-                              [spec, {**THEMES["light"], "aria": False}])
-                # As wide as its place and as high as its rows: Vega-Lite remarks on that of each ranking.
-                heard = [line for line in said if 'Dropping "fit-y"' not in line]
-                if heard:
-                    complaints[name] = heard
-            return complaints
+    def draw(specs):
+        complaints = {}
+        for name, spec in specs.items():
+            said.clear()
+            if "vconcat" in spec:
+                spec = {**spec, "vconcat": [{**view, "width": 400} for view in spec["vconcat"]]}
+            page.evaluate("""([spec, config]) => vegaEmbed('#place', spec, {config, renderer: 'svg',
+                          actions: false, logLevel: window.vega?.Warn ?? 2}).then(() => null)""",
+                          [spec, {**THEMES["light"], "aria": False}])
+            # As wide as its place and as high as its rows: Vega-Lite remarks on that of each ranking.
+            heard = [line for line in said if 'Dropping "fit-y"' not in line]
+            if heard:
+                complaints[name] = heard
+        return complaints
 
-        yield draw
-        browser.close()
+    yield draw
+    page.close()
 
 
 def specs_of(page, hidden=()):
@@ -63,10 +57,15 @@ def test_the_console_would_tell_of_a_layer_without_rows(drawn):
     assert "Infinite extent" in str(drawn({"bad": {"data": {"values": [{"a": 1}]}, **layer}}))
 
 
+@pytest.fixture(scope="module")
+def four_runs(tmp_path_factory):
+    runs = write_four_runs(tmp_path_factory.mktemp("four"))
+    return compare.page_of(*document.comparison([measure(path) for path in runs]))
+
+
 @pytest.mark.parametrize("hidden", [(), ("In memory",), ("On disk",)])
-def test_charts_of_a_comparison_are_quiet(drawn, tmp_path, hidden):
-    page = compare.page_of(*document.comparison([measure(path) for path in write_four_runs(tmp_path)]))
-    assert drawn(specs_of(page, hidden)) == {}
+def test_charts_of_a_comparison_are_quiet(drawn, four_runs, hidden):
+    assert drawn(specs_of(four_runs, hidden)) == {}
 
 
 def test_charts_of_runs_and_traces_are_quiet(drawn, tmp_path):

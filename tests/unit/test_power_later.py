@@ -1,9 +1,11 @@
 """A meter's log that comes when a run, or a whole test, is over."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from documented import run_blkreel
 
 from blkreel.traces.reader import open_trace
 from blkreel.traces.telemetry import read_telemetry
@@ -39,12 +41,27 @@ def drive(tmp_path):
     return path
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A directory with a run of a trace with a pause, and a test, on a file that stands in for a drive."""
+    directory = tmp_path_factory.mktemp("made")
+    with open(directory / "drive.img", "wb") as file:
+        file.truncate(8 << 20)
+    run_blkreel(directory, "replay", "sample:app-start", "--on", "drive.img", "--map", "wrap", "--pace", "x4",
+                "-o", "run")
+    (directory / "two.toml").write_text(RECIPE)
+    run_blkreel(directory, "test", "two.toml", "--on", "drive.img", "-o", "test")
+    return directory
+
+
 @pytest.fixture
-def run(blkreel, drive, tmp_path):
-    """A run of a trace with a pause, on a file that stands in for a drive."""
-    blkreel("replay", "sample:app-start", "--on", drive, "--map", "wrap", "--pace", "x4", "-o", tmp_path / "run",
-            check=False)
-    return tmp_path / "run"
+def run(made, tmp_path):
+    return shutil.copytree(made / "run", tmp_path / "run")
+
+
+@pytest.fixture
+def a_test(made, tmp_path):
+    return shutil.copytree(made / "test", tmp_path / "test")
 
 
 def realtime_s(run, monotonic_ns):
@@ -124,31 +141,26 @@ def test_damaged_amendments_change_nothing(run, damage):
     assert open_trace(run).metadata == before
 
 
-def test_every_run_of_a_test_gets_its_part(blkreel, drive, tmp_path):
-    (tmp_path / "two.toml").write_text(RECIPE)
-    test = tmp_path / "test"
-    blkreel("test", tmp_path / "two.toml", "--on", drive, "-o", test, check=False)
-    first, second = (test / step["directory"] for step in json.loads((test / "test.json").read_text())["steps"][1:])
+def test_every_run_of_a_test_gets_its_part(blkreel, a_test, tmp_path):
+    first, second = (a_test / step["directory"] for step in json.loads((a_test / "test.json").read_text())["steps"][1:])
     log = tmp_path / "meter.csv"
     # 2 W up to the second run, 5 W from there on; only the first is in what the meter shows at first.
     write_log(log, first, 2.0, before_s=0.05, after_s=0.05, every_s=0.01)
-    told = json.loads(blkreel("power", test, "--log", log, "--json").stdout)["runs"]
+    told = json.loads(blkreel("power", a_test, "--log", log, "--json").stdout)["runs"]
     assert [one["power"] and one["power"]["average_w"] for one in told] == [pytest.approx(2), None]
     assert "do not overlap" in told[1]["why"]
     write_log(tmp_path / "more.csv", second, 5.0, before_s=0.05, after_s=0.05, every_s=0.01)
     log.write_text(log.read_text() + (tmp_path / "more.csv").read_text().partition("\n")[2])
-    blkreel("power", test, "--log", log)
-    rows = json.loads((test / "results.json").read_text())["tables"][0]["rows"]
+    blkreel("power", a_test, "--log", log)
+    rows = json.loads((a_test / "results.json").read_text())["tables"][0]["rows"]
     assert [row["average_w"] for row in rows] == [pytest.approx(2), pytest.approx(5)]
     assert all(row["mb_per_j"] > 0 for row in rows)
 
 
-def test_what_cannot_be_is_refused(blkreel, run, drive, tmp_path):
-    (tmp_path / "two.toml").write_text(RECIPE)
-    blkreel("test", tmp_path / "two.toml", "--on", drive, "-o", tmp_path / "test", check=False)
+def test_what_cannot_be_is_refused(blkreel, run, a_test, tmp_path):
     relative = write_log(tmp_path / "relative.csv", run, 4.0, relative=True)
     for arguments, exit_code, words in (
-            ((tmp_path / "test", "--log", relative), 2, "not since 1970"),
+            ((a_test, "--log", relative), 2, "not since 1970"),
             ((run, "--log", tmp_path / "none.csv"), 1, "cannot be read"),
             ((run, "--log", f"{relative},offset=much"), 2, "offset"),
             ((tmp_path, "--log", relative), 1, "without records.parquet"),
@@ -159,9 +171,7 @@ def test_what_cannot_be_is_refused(blkreel, run, drive, tmp_path):
         assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_test_is_no_run_and_says_what_it_is(blkreel, drive, tmp_path):
-    (tmp_path / "two.toml").write_text(RECIPE)
-    blkreel("test", tmp_path / "two.toml", "--on", drive, "-o", tmp_path / "test", check=False)
-    result = blkreel("info", tmp_path / "test", check=False)
+def test_a_test_is_no_run_and_says_what_it_is(blkreel, a_test):
+    result = blkreel("info", a_test, check=False)
     assert result.returncode == 1
     assert "is a test" in result.stderr and "blkreel report" in result.stderr
