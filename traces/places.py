@@ -123,7 +123,11 @@ class Url:
             yield
         except BlkreelError:
             raise
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            # fsspec says so of a server that refuses and of one that is not there, too; why, stands in the cause.
+            cause = error.__cause__
+            if isinstance(cause, OSError) or getattr(cause, "status", 404) != 404:
+                raise self._unreadable(cause) from error
             raise TraceError(f"{self} does not exist", f"list what is there: {self.parent}") from None
         except PermissionError as error:
             raise TraceError(f"{self} may not be read ({_words(error)})",
@@ -131,8 +135,11 @@ class Url:
         except Exception as error:  # each storage's library has errors of its own
             if "range" in str(error).lower():
                 raise _no_ranges(self) from error
-            raise TraceError(f"{self} cannot be read ({_words(error)})",
-                             f"check the address, the network and the credentials of {self.protocol}://") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error):
+        return TraceError(f"{self} cannot be read ({_words(error)})",
+                          f"check the address, the network and the credentials of {self.protocol}://")
 
 
 Place = Path | Url

@@ -111,7 +111,7 @@ def test_an_object_that_is_not_there(memory, tmp_path):
 
 
 def test_a_server_that_does_not_answer():
-    with pytest.raises(TraceError, match=r"127\.0\.0\.1:9/t\.parquet"):
+    with pytest.raises(TraceError, match=r"127\.0\.0\.1:9/t\.parquet cannot be read .*check the address"):
         open_trace("http://127.0.0.1:9/t.parquet")
 
 
