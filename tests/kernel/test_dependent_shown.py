@@ -22,7 +22,7 @@ from blkreel.traces.reader import open_trace  # noqa: E402
 pytestmark = pytest.mark.kernel
 
 WITHIN = 0.05
-MOST_REPETITIONS = 10  # one is 4 % off here on any day, and some are slowed by others: the least needs several undisturbed
+MOST_REPETITIONS = 10  # some are slowed by other work, and the least needs several that are not
 # Those whose own computing takes the same time on each run; that of the others differs by more than 5 % by itself.
 WITHIN_LIMIT = ["fio, think time", "computing", "thread pool"]
 NEARER = ["bzip2", "sqlite"]
