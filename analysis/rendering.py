@@ -25,6 +25,8 @@ LEVELS = {"valid": ("✓", "passed every check: fit to publish"),
           "invalid": ("✕", "failed a check: not to be published")}
 # From this many rows on a table is long: its names are no buttons, and it prints only when it has been opened.
 LONG_TABLE = 120
+# Beyond so many letters a remark is folded: reasons of a verdict can be a paragraph, and a list is to be seen whole.
+LONG_NOTE = 160
 
 
 @dataclass
@@ -161,6 +163,8 @@ def _cell(head, cell, names_row):
     if cell.raw is None:
         return f"<{tag}{' class=n' if head.is_number else ''}><span class=none>{escape(cell.note) or '–'}</span>"
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
+    if len(cell.note) > LONG_NOTE:
+        note = f"<details class=why><summary>why</summary>{note}</details>"
     if head.column.format == "verdict":
         return f'<td data-v="{escape(cell.raw)}">{badge(cell.raw)}{note}'
     if head.is_number:

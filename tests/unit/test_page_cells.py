@@ -63,6 +63,13 @@ def test_the_list_of_drives_says_once_what_all_have_in_common():
     assert [column.format for column in table.columns][-1] == "number"
 
 
+def test_reasons_that_fill_a_paragraph_are_folded():
+    short, long = ({"level": "invalid", "text": text} for text in ("3 I/Os failed", "held up by the kernel, " * 20))
+    html = render_page(page(entry("a", 1, reasons=[short]), entry("b", 2, reasons=[long])))
+    assert "<small>3 I/Os failed</small>" in html and "<summary>why</summary><small>held up by the kernel" in html
+    assert html.count("<details class=why>") == 1
+
+
 def test_predecessor_and_rivals_are_found_by_label_and_model():
     drives = (entry("new", highlighted=True, predecessor="old", rivals="Model R, gone"), entry("old"),
               entry("rival", model="Model R"), entry("other", relation="rival"), entry("none"))
