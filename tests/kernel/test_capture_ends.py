@@ -61,7 +61,7 @@ def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
 
 def test_ctrl_c_reaches_the_command_and_keeps_the_trace(started, loop_drive, tmp_path):
     drive = loop_drive()
-    process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; touch read; exec sleep 1000")
+    process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; exec sleep 1000")
     wait_until(lambda: open_rows(tmp_path) >= 100, process)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
