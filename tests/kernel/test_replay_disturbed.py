@@ -28,14 +28,18 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
 MIB = 1 << 20
 BY_THE_MACHINE = {"preempted", "machine", "kernel", "wakeup", "paging", "blocked"}
 TRIES = 10
+# Its priority comes before its processor: on that one a thread of real time may leave it no time to go on.
 BUSY_LOOP = """
 import os, sys, time
-os.sched_setaffinity(0, {int(sys.argv[1])})
-priority, until = int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+cpu, priority, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 if priority:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-print("busy", flush=True)
-while time.monotonic() < until:
+os.sched_setaffinity(0, {cpu})
+print("ready", flush=True)
+begin = float(sys.stdin.readline())
+while time.monotonic() < begin:
+    time.sleep(max(0, begin - time.monotonic()))
+while time.monotonic() < begin + seconds:
     pass
 """
 
@@ -91,9 +95,20 @@ def replayed(loop_drive, tmp_path, monkeypatch):
 
 
 def busy_loops(priority, seconds):
-    """One on every processor, for so long."""
+    """One on every processor, all at the same time, for so long.
+
+    One that begins while another still starts up leaves the engine a processor to go to, and takes from the other
+    the time to start in: they would loop one after the other, and disturb nobody.
+    """
     loops = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP, str(cpu), str(priority), str(seconds)],
-                              stdout=subprocess.PIPE) for cpu in os.sched_getaffinity(0)]
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             for cpu in os.sched_getaffinity(0)]
+    for loop in loops:
+        assert loop.stdout.readline() == "ready\n"
+    begin = time.monotonic() + 0.05
+    for loop in loops:
+        loop.stdin.write(f"{begin}\n")
+        loop.stdin.flush()
     for loop in loops:
         loop.communicate()
 
