@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from held_drive import held_drive as make_held_drive
 from waiting import wait_until
 
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
@@ -58,6 +59,13 @@ def loop_drive(require_root, tmp_path):
         made = {}
         make.image_of = made.__getitem__
         yield make
+
+
+@pytest.fixture
+def held_drive(loop_drive, tmp_path):
+    """A drive whose writes wait while it is held: tests/held_drive.py."""
+    with make_held_drive(loop_drive(), tmp_path / "below") as drive:
+        yield drive
 
 
 @pytest.fixture

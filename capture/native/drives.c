@@ -111,6 +111,20 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 	return found >= 2 ? 0 : -EPROTO;
 }
 
+bool drive_is_idle(const struct drive *drive)
+{
+	unsigned int reads, writes;
+	FILE *file;
+	int found;
+
+	/* Of a drive whose counters are switched off, some kernels count nothing here either. */
+	if (!read_number(drive, "queue/iostats") || open_attribute(drive, "inflight", &file))
+		return false;
+	found = fscanf(file, "%u %u", &reads, &writes);
+	fclose(file);
+	return found == 2 && !reads && !writes;
+}
+
 uint64_t disk_counts_total(const struct disk_counts *counts)
 {
 	return counts->reads + counts->writes + counts->discards + counts->flushes;

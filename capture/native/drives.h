@@ -28,6 +28,7 @@ struct drive {
 	struct disk_counts at_start;
 	struct disk_counts at_stop;
 	uint64_t uncertain; /* completed while its counters were read and the capture switched: on either side */
+	bool idle_at_stop; /* it had nothing in flight when the capture was stopped, by the kernel's own count */
 };
 
 /* Fills a drive from "MAJOR:MINOR" of a whole disk. Prints the reason and returns -1 where there is none. */
@@ -38,6 +39,9 @@ bool drive_is_gone(const struct drive *drive);
 
 /* Returns 0 or a negative errno: -ENODEV where another disk stands in its place. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
+
+/* Whether the kernel says that nothing is in flight; false where it does not say. */
+bool drive_is_idle(const struct drive *drive);
 
 uint64_t disk_counts_total(const struct disk_counts *counts);
 

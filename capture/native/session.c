@@ -139,6 +139,29 @@ static uint64_t count_slots(const struct session *session, enum slot_state state
 	return count;
 }
 
+/*
+ * Whether what stands in a slot has ended unseen: when the capture was stopped,
+ * its drive had nothing in flight. Flushes are not in the kernel's count.
+ */
+static bool has_ended(const struct session *session, const volatile struct slot *slot)
+{
+	int32_t device = slot->device;
+
+	return slot->op != OP_FLUSH && device >= 0 && (size_t)device < session->options->drive_count &&
+	       session->options->drives[device].idle_at_stop;
+}
+
+static bool waits_for_a_drive(const struct session *session)
+{
+	for (size_t i = 0; i < session->programs.slot_count; i++) {
+		const volatile struct slot *slot = &session->programs.slots[i];
+
+		if (slot->state == SLOT_ISSUED && !has_ended(session, slot))
+			return true;
+	}
+	return false;
+}
+
 static void set_phase(struct session *session, enum phase phase)
 {
 	__atomic_store_n(&session->programs.control->phase, phase, __ATOMIC_SEQ_CST);
@@ -171,7 +194,11 @@ static void switch_phase(struct session *session, enum phase phase)
 		struct drive *drive = &session->options->drives[i];
 		struct disk_counts after = before[i];
 
+		/* Before the counters are read, so that they hold all that has ended. */
+		bool idle = !start && drive_is_idle(drive);
+
 		drive->gone = drive_read_counts(drive, &after) != 0;
+		drive->idle_at_stop = idle && !drive->gone;
 		if (drive->gone)
 			after = before[i] = drive->at_start;
 		drive->uncertain += disk_counts_total(&after) - disk_counts_total(&before[i]);
@@ -186,7 +213,7 @@ static void stop_recording(struct session *session)
 
 	switch_phase(session, PHASE_CLOSING);
 	deadline_ns = session->stopped_ns + CLOSING_NS;
-	while (count_slots(session, SLOT_ISSUED) && monotonic_ns() < deadline_ns)
+	while (waits_for_a_drive(session) && monotonic_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	set_phase(session, PHASE_OFF);
 	programs_detach(&session->programs);
@@ -213,7 +240,12 @@ static void add_slot(struct session *session, const volatile struct slot *slot)
 		.cgroup = slot->cgroup,
 	};
 
-	session->in_flight_at_end++;
+	if (!has_ended(session, slot))
+		session->in_flight_at_end++;
+	else if (slot->skipped)
+		session->not_own_at_end++;
+	else
+		session->unseen_at_end++;
 	if (!slot->skipped)
 		drain_add(&session->drain, &record.io, session->options->files ? &record : NULL);
 }
@@ -257,6 +289,9 @@ static int capture(struct session *session, int signal_fd)
 	err = ledger_read(&session->ledger, session->programs.ledger_fd);
 	if (err)
 		return fail(NULL, "cannot read the ledger of the BPF programs: %s", strerror(-err));
+	/* Which is no processor's. */
+	session->ledger.cpus[0].reused += session->unseen_at_end;
+	session->ledger.cpus[0].not_own += session->not_own_at_end;
 	return 0;
 }
 

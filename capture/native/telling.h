@@ -24,6 +24,8 @@ struct session {
 	uint64_t epoch_ns;
 	uint64_t stopped_ns;
 	uint64_t in_flight_at_end;
+	uint64_t unseen_at_end; /* completed before the end, which no program was run for */
+	uint64_t not_own_at_end; /* the same, of others, where only own ones are wanted */
 	uint64_t queued_at_end;
 };
 
