@@ -65,7 +65,7 @@ def complete_ns(rows):
 
 
 def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trace, replay, loop_drive):
-    """Captured on a drive of 48 ms: the original pace takes as long here, of the dependent one only its thoughts stay."""
+    """Captured on a drive of 48 ms: the original pace takes as long here, of the dependent its thoughts stay."""
     count, think_ns = 40, 2 * MS
     trace = make_trace(submit_ns=np.arange(count) * 50 * MS, latency_ns=48 * MS, tid=7,
                        waited_on=np.arange(count) - 1, think_ns=np.where(np.arange(count) > 0, think_ns, 0))
