@@ -24,17 +24,28 @@ AT_REAL_TIME = ["chrt", "--rr", "1"]
 
 @dataclass(frozen=True)
 class Shown:
-    """Seconds from first I/O to last."""
+    """Seconds from first I/O to last, or arrays of their parts: from each I/O to the next, and to the end."""
 
-    slow_s: float
-    fast_s: float
-    dependent_s: float
-    original_s: float
+    slow_s: float | np.ndarray
+    fast_s: float | np.ndarray
+    dependent_s: float | np.ndarray
+    original_s: float | np.ndarray
 
 
-def least(shown):
-    """The least of several: what else goes on in a machine only ever adds."""
-    return Shown(*(min(getattr(one, field.name) for one in shown) for field in fields(Shown)))
+def least(shown, rows=None):
+    """The least of several: what else goes on in a machine only ever adds.
+
+    Of the whole, or with `rows` of each stretch of so many I/Os, one after the other: a busy machine disturbs every
+    repetition somewhere, but hardly all of them at the same I/O. A stretch must begin with the same I/O each time.
+    """
+    return Shown(*(_least([getattr(one, field.name) for one in shown], rows) for field in fields(Shown)))
+
+
+def _least(repetitions, rows):
+    if rows is None:
+        return min(float(np.sum(parts_s)) for parts_s in repetitions)
+    begins = np.arange(0, len(repetitions[0]), rows)
+    return float(np.min([np.add.reduceat(parts_s, begins) for parts_s in repetitions], axis=0).sum())
 
 
 def off(replayed_s, shown):
@@ -43,7 +54,10 @@ def off(replayed_s, shown):
 
 
 def show(program, image, directory):
-    """image: the contents of both drives, made by program.make_image. directory: for the traces and runs."""
+    """Each in its parts.
+
+    image: the contents of both drives, made by program.make_image. directory: for the traces and runs.
+    """
     slow, fast = directory / "slow.parquet", directory / "fast.parquet"
     with slow_drive(image, LATENCY_NS) as drive:
         slow_s = capture(program, drive, slow)
@@ -57,10 +71,10 @@ def show(program, image, directory):
 
 
 def capture(program, drive, trace):
-    """Records the program on the drive; how long its I/O took from end to end."""
+    """Records the program on the drive; how long its I/O took from end to end, in parts."""
     with mounted(drive) if program.fill else nullcontext(drive) as place:
         blkreel("capture", drive, "-o", trace, "--force", "--cold", "--", *AT_REAL_TIME, *program.command(place))
-    return span_s(open_trace(trace), own_rows(trace))
+    return parts_s(open_trace(trace), own_rows(trace))
 
 
 def replay(trace, drive, pace, run):
@@ -69,7 +83,7 @@ def replay(trace, drive, pace, run):
     records = open_trace(run)
     own = own_rows(trace)
     source_row = records.table(["source_row"])["source_row"].to_numpy()
-    return span_s(records, (source_row >= 0) & own[source_row])
+    return parts_s(records, (source_row >= 0) & own[source_row])
 
 
 def own_rows(trace):
@@ -77,10 +91,12 @@ def own_rows(trace):
     return (open_trace(trace).table(["flags"])["flags"].to_numpy() & FLAGS["own"]) != 0
 
 
-def span_s(trace, wanted):
+def parts_s(trace, wanted):
+    """From each wanted I/O to the next, the last from the last to the latest completion: the sum is the whole."""
     table = trace.table(["submit_ns", "latency_ns"])
     submit_ns, latency_ns = (table[name].to_numpy()[wanted] for name in ("submit_ns", "latency_ns"))
-    return float(np.max(submit_ns + np.maximum(latency_ns, 0)) - np.min(submit_ns)) / 1e9
+    end_ns = np.max(submit_ns + np.maximum(latency_ns, 0))
+    return np.diff(np.sort(submit_ns), append=end_ns) / 1e9
 
 
 def blkreel(*words, allowed=(0,)):

@@ -47,7 +47,7 @@ def main():
 
 def cells(shown):
     best = least(shown)
-    times = [f"{getattr(best, field.name):.3f} s [{max(getattr(one, field.name) for one in shown):.3f}]"
+    times = [f"{getattr(best, field.name):.3f} s [{max(getattr(one, field.name).sum() for one in shown):.3f}]"
              for field in fields(Shown)]
     return times + [f"{off(replayed_s, best):+.1%}" for replayed_s in (best.dependent_s, best.original_s)]
 

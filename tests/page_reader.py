@@ -30,6 +30,19 @@ class Reader:
         self._contexts = []
 
 
+def settle(page):
+    """Until a page has drawn what was done to it, as it would be after a quarter of a second.
+
+    The page waits for a pause in what is typed, and in what else changes its view. Its own clock tells when that is
+    over: on a busy machine it runs behind ours.
+    """
+    page.evaluate("""async () => {
+        for (let frame = 0; frame < 2; frame += 1) await new Promise((resume) => requestAnimationFrame(resume));
+        await new Promise((resume) => setTimeout(resume, 250));
+    }""")
+    page.wait_for_function(SETTLED)
+
+
 def show(page, view):
     """Go to another view of a page that is open."""
     page.evaluate("""async (hash) => {

@@ -1,18 +1,13 @@
 """What a reader chooses: drive under test, neighbours, classes, a stretch of time; and the link that keeps it."""
 
 import pytest
-from page_reader import SETTLED, show
+from page_reader import settle, show
 
 pytestmark = pytest.mark.browser
 
 INK = {"light": {"accent": "#b8400e", "plain": "#4b6076"}}
 NAMES = ["WD Black SN710", "Samsung SN720", "Crucial SN730", "Kioxia SN740", "Solidigm SN750", "Corsair SN760",
          "Sabrent SN770", "Micron SN780"]
-
-
-def settle(page):
-    page.wait_for_timeout(200)  # what is typed is awaited for a moment before anything is drawn
-    page.wait_for_function(SETTLED)
 
 
 def marked_rows(page):
@@ -180,8 +175,7 @@ def test_a_link_brings_back_the_whole_view(eight, reader, made_pages):
     eight.keyboard.press("Tab")
     eight.get_by_text("Dark", exact=True).click()
     settle(eight)
-    eight.wait_for_timeout(200)
-    eight.wait_for_function(SETTLED)
+    settle(eight)
     wanted = view_of(eight)
     assert wanted["theme"] == "dark" and wanted["open"] == ["s0-read-tail-behind"] and "ascending" in wanted["sorts"]
     again = reader.open(made_pages[8], view=eight.url.split("#", 1)[1])

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from page_reader import SETTLED, show
+from page_reader import SETTLED, settle, show
 from synthetic_pages import made
 
 from blkreel.analysis.exhibits.model import Column, Entry, Exhibit, Page, Row, Section, Table
@@ -34,8 +34,7 @@ LABEL = "[data-chart=s0-wait] svg .role-axis-label text"
 def test_page_is_never_wider_than_the_screen_nor_a_chart_than_its_place(eight, width):
     eight.set_viewport_size({"width": width, "height": 900})
     try:
-        eight.wait_for_timeout(250)
-        eight.wait_for_function(SETTLED)
+        settle(eight)
         assert eight.evaluate("document.documentElement.scrollWidth") <= width
         over = eight.evaluate("""() => [...document.querySelectorAll("[data-chart]")].filter((place) =>
             !(place.querySelector("svg")?.getBoundingClientRect().width <= place.clientWidth + 1))
@@ -57,9 +56,7 @@ def test_a_report_of_one_drive_has_facts_instead_of_choices(reader, made_pages):
 def test_colours_follow_the_system_until_the_reader_chooses(eight):
     assert brightness(eight, "body", "backgroundColor") > 240
     eight.emulate_media(color_scheme="dark")
-    next_frame(eight)
-    eight.wait_for_timeout(100)
-    eight.wait_for_function(SETTLED)
+    settle(eight)
     assert brightness(eight, "body", "backgroundColor") < 60 and brightness(eight, LABEL, "fill") > 130
     eight.get_by_role("radio", name="Light").check()
     eight.wait_for_function(SETTLED)

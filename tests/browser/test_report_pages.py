@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from page_reader import SETTLED, Reader
+from page_reader import Reader, settle
 from synthetic_runs import write_four_runs, write_run, write_trace
 from synthetic_tests import MadeTest, both, rows_of
 
@@ -75,8 +75,7 @@ def test_every_chart_is_drawn_with_marks_and_fits_any_screen(opened, name):
                                   ".length") >= 1, told
     for width in (390, 1024, 1600):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(250)
-        page.wait_for_function(SETTLED)
+        settle(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         # In its place: neither cut off nor pushing the page wide.
         assert page.evaluate("""() => [...document.querySelectorAll("[data-chart]")].filter((place) =>

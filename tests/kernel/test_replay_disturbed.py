@@ -94,23 +94,42 @@ def replayed(loop_drive, tmp_path, monkeypatch):
     return replay
 
 
-def busy_loops(priority, seconds):
-    """One on every processor, all at the same time, for so long.
+@pytest.fixture
+def busy_loops():
+    """busy_loops(priority, seconds) is what a disturber does: loop on every processor, at the same time, for so long.
 
-    One that begins while another still starts up leaves the engine a processor to go to, and takes from the other
-    the time to start in: they would loop one after the other, and disturb nobody.
+    They are started at once, before there is a run: where there are many processors, or little is left of them, a run
+    would be over before the last has started. One that loops while another still starts up leaves the engine a
+    processor to go to, and takes from the other the time to start in: one after the other they would disturb nobody.
     """
+    started = []
+
+    def prepare(priority, seconds):
+        started.extend(start_loops(priority, seconds))
+        return lambda pid: let_loop(started)
+
+    yield prepare
+    for loop in started:
+        loop.kill()
+        loop.communicate()
+
+
+def start_loops(priority, seconds):
     loops = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP, str(cpu), str(priority), str(seconds)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
              for cpu in os.sched_getaffinity(0)]
     for loop in loops:
         assert loop.stdout.readline() == "ready\n"
+    return loops
+
+
+def let_loop(loops):
     begin = time.monotonic() + 0.05
     for loop in loops:
         loop.stdin.write(f"{begin}\n")
         loop.stdin.flush()
     for loop in loops:
-        loop.communicate()
+        loop.wait()
 
 
 def host_reasons(account):
@@ -148,22 +167,22 @@ def test_a_stopped_helper(replayed):
     assert longest["max_late_ns"] <= account["lateness"]["host_max_ns"]
 
 
-def test_busy_loops_beside_a_thread_without_priority(replayed):
-    account = replayed(30_000, 50_000, meanwhile=lambda pid: busy_loops(0, 0.8), realtime=False)
+def test_busy_loops_beside_a_thread_without_priority(replayed, busy_loops):
+    account = replayed(30_000, 50_000, meanwhile=busy_loops(0, 0.8), realtime=False)
     assert_untrustworthy(account, "preempted", "other work had its processor")
     assert account["certificate"]["host"]["waited_ns"] >= causes(account)["preempted"]["total_ns"] * 0.9
 
 
-def test_busy_loops_of_a_higher_priority(replayed):
-    account = replayed(15_000, 100_000, meanwhile=lambda pid: busy_loops(50, 0.3))
+def test_busy_loops_of_a_higher_priority(replayed, busy_loops):
+    account = replayed(15_000, 100_000, meanwhile=busy_loops(50, 0.3))
     if not account["engine"]["realtime"]:
         pytest.skip("needs real-time priority: ulimit -r 50")
     assert_untrustworthy(account, "preempted", "other work had its processor")
 
 
-def test_busy_loops_beside_a_run_without_deadlines(replayed):
+def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
     """No I/O is late there, but completions are seen late."""
-    account = replayed(120_000, 1000, meanwhile=lambda pid: busy_loops(50, 0.3), pace=Pace("depth", 1))
+    account = replayed(120_000, 1000, meanwhile=busy_loops(50, 0.3), pace=Pace("depth", 1))
     assert account["lateness"] is None
     assert causes(account)["preempted"]["longest_ns"] > 10_000_000
     assert_untrustworthy(account, "preempted", "other work had its processor")

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from helpers import helpers_of
 
 from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import FLAGS, OPS
@@ -216,8 +217,12 @@ def test_io_of_others_is_noticed(blkreel, loop_drive, make_trace, tmp_path):
     process = subprocess.Popen([blkreel.command, "replay", trace, "--on", drive, "-o", tmp_path / "run"],
                                env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_rows(tmp_path / "run", size_bytes=1000)
+    # However long it takes others to come, the run must still be going on.
+    helper, = helpers_of(process.pid)
+    os.kill(helper, signal.SIGSTOP)
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4096", "count=5", "iflag=direct"], check=True,
                    capture_output=True)
+    os.kill(helper, signal.SIGCONT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 3
     assert account(tmp_path / "run")["foreign_ios"] == 5

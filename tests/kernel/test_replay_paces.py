@@ -65,9 +65,9 @@ def complete_ns(rows):
 
 
 def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trace, replay, loop_drive):
-    """Captured on a drive of 8 ms: at original pace it takes as long here, at dependent pace only its thoughts stay."""
-    count, think_ns = 60, 2 * MS
-    trace = make_trace(submit_ns=np.arange(count) * 10 * MS, latency_ns=8 * MS, tid=7,
+    """Captured on a drive of 48 ms: the original pace takes as long here, of the dependent its thoughts stay."""
+    count, think_ns = 40, 2 * MS
+    trace = make_trace(submit_ns=np.arange(count) * 50 * MS, latency_ns=48 * MS, tid=7,
                        waited_on=np.arange(count) - 1, think_ns=np.where(np.arange(count) > 0, think_ns, 0))
     drive = loop_drive(DRIVE_BYTES)
     account, rows = replay(trace, "--on", drive, "--pace", "dependent")
@@ -81,7 +81,7 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     assert account["pace"]["anchored"] == {"waited": count - 1, "followed": 0, "caused": 0, "absolute": 1,
                                            "reanchored": 0}
     original, _ = replay(trace, "--on", drive)
-    assert original["wall_ns"] >= (count - 2) * 10 * MS
+    assert original["wall_ns"] >= (count - 2) * 50 * MS
     assert account["wall_ns"] < original["wall_ns"]
 
 
@@ -117,15 +117,18 @@ def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, l
     stream = np.arange(3000) % 3 % 2
     trace = make_trace(submit_ns=np.arange(3000) * MS // 10, stream=stream, op=np.where(stream == 1, READ, WRITE),
                        offset_bytes=np.where(stream == 1, 0, MIB) + np.arange(3000) % 200 * 4096)
-    account, rows = replay(trace, "--on", loop_drive(DRIVE_BYTES), "--pace", "original", "--pace", "1:depth=4")
-    timed, reader = rows[rows["stream"] == 0], rows[rows["stream"] == 1]
-    assert (timed["due_ns"] - timed["due_ns"].iloc[0] == timed["source_row"] * MS // 10).all()
-    assert (reader["due_ns"] == -1).all()
-    events = np.concatenate([reader["submit_ns"], complete_ns(reader)])
-    steps = np.concatenate([np.ones(len(reader)), -np.ones(len(reader))])
-    assert np.cumsum(steps[np.lexsort((steps, events))]).max() <= 4
+    simulated = f"nil:{DRIVE_BYTES},read_latency=50us,clock=virtual"
+    for target in (loop_drive(DRIVE_BYTES), simulated):
+        account, rows = replay(trace, "--on", target, "--pace", "original", "--pace", "1:depth=4")
+        timed, reader = rows[rows["stream"] == 0], rows[rows["stream"] == 1]
+        assert (timed["due_ns"] - timed["due_ns"].iloc[0] == timed["source_row"] * MS // 10).all()
+        assert (reader["due_ns"] == -1).all()
+        events = np.concatenate([reader["submit_ns"], complete_ns(reader)])
+        steps = np.concatenate([np.ones(len(reader)), -np.ones(len(reader))])
+        assert np.cumsum(steps[np.lexsort((steps, events))]).max() <= 4
+        assert account["pace"]["streams"]["1"]["depth"] == 4
+    # How long a real drive takes for 1000 reads, four at a time, is nobody's to say; this one takes 12.5 ms.
     assert complete_ns(reader).max() < timed["due_ns"].max(), "the reader need not wait for the writer"
-    assert account["pace"]["streams"]["1"]["depth"] == 4
 
 
 def test_two_drives_on_one_clock(make_trace, replay, loop_drive):

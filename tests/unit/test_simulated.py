@@ -24,6 +24,7 @@ from blkreel.replay.simulated_spec import KEYS
 from blkreel.replay.target import engine_options, find_target
 from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 from blkreel.traces.schema import OPS
+from blkreel.traces.spool import spool_of
 
 S, MS, US = 10**9, 10**6, 10**3
 MIB = 1 << 20
@@ -301,8 +302,8 @@ def test_ctrl_c_ends_it_in_order(blkreel, tmp_path):
     process = subprocess.Popen([blkreel.command, "replay", "sample:game-load", "--on", "nil:8GiB,clock=real", "-o",
                                 tmp_path / "run", "--json"], env=blkreel.environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, start_new_session=True)
-    wait_until(lambda: list((tmp_path / "state/simulated").glob("*.json")), process)
-    time.sleep(1)
+    rows = spool_of(tmp_path / "run/records.parquet") / "rows.blocks"
+    wait_until(lambda: rows.exists() and rows.stat().st_size > 10_000, process)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 3, err

@@ -1,7 +1,6 @@
 """A steady rate, others' I/O, and what a run's account and its verdict make of what was measured."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -99,18 +98,19 @@ def test_a_sensor_that_is_gone_for_good_has_a_gap_to_the_end():
 
 def test_a_sensor_that_hangs_holds_up_nothing_but_itself(monkeypatch):
     monkeypatch.setattr("blkreel.replay.telemetry.sampler._JOIN_S", 0.2)
-    hanging, first = threading.Event(), [True]
+    hangs, hanging, first = threading.Event(), threading.Event(), [True]
 
     class Hanging(Scripted):
         def read(self):
             if not first:
+                hangs.set()
                 hanging.wait(20)
             first.clear()
             return {"a": 1.0}
 
     sampler = Sampler("test", [Hanging(None, [])], 0.05, lambda *_: None, lambda *_: None, lambda *_: None)
     sampler.begin()
-    time.sleep(0.2)
+    assert hangs.wait(20)
     assert not sampler.end()
     hanging.set()
 

@@ -92,7 +92,9 @@ def test_foreign_io_of_a_run_has_its_time(nvme, sys_root, tmp_path):
 
     def somebody_reads():
         time.sleep(0.5)
-        stat.write_text("3 0 24 0 0 0 0 0 0 0 0\n")
+        # All at once, as the kernel does: who reads it finds one or the other.
+        (tmp_path / "stat").write_text("3 0 24 0 0 0 0 0 0 0 0\n")
+        (tmp_path / "stat").replace(stat)
 
     account, found = record(nvme, tmp_path, sys_root=sys_root, during=somebody_reads)
     time_ns, value = found.series("foreign_ios")
