@@ -22,18 +22,19 @@ from .depth import Depth
 from .fingerprint import Fingerprint
 from .histogram import Histogram
 from .measure import Measured
-from .partial import ClassPartial, Partial, Seconds
+from .partial import ClassPartial, Partial
 from .percentiles import ValueCounts
+from .seconds import Bins, Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline
 
 MAGIC = b"BLKREELP"
-VERSION = 1
+VERSION = 2
 # Of a trace's metadata: what only a replay needs, and can be as long as the partial.
 _LEFT_OUT = ("survey", "boundary")
 
 _RECORDS = {kind.__name__: kind for kind in (
-    Partial, ClassPartial, Seconds, Fingerprint, Depth, BurstTable, Timeline, Heat, Threads, Carry)}
+    Partial, ClassPartial, Seconds, Bins, Fingerprint, Depth, BurstTable, Timeline, Heat, Threads, Carry)}
 
 
 def dump(measured: Measured | Partial) -> bytes:

@@ -46,21 +46,21 @@ def test_damage_and_other_versions_are_told():
     for broken in (b"", MAGIC, data[:-1], data[:40], data[:50] + b"x" + data[51:], b"PAR1" + data):
         with pytest.raises(ValueError, match="partial"):
             load(broken)
-    with pytest.raises(ValueError, match="version 9, not 1"):
+    with pytest.raises(ValueError, match="version 9, not 2"):
         load(MAGIC + b"\x09" + data[len(MAGIC) + 1:])
 
 
-@pytest.mark.parametrize("name", ["partial-v1", "partial-binned-v1"])
-def test_a_file_of_version_1_is_read(name):
-    """Written by version 1 from the golden run; python tests/unit/test_partial_file.py wrote them."""
+@pytest.mark.parametrize("name", ["partial-v2", "partial-binned-v2"])
+def test_a_file_of_this_version_is_read(name):
+    """Written by version 2 from the golden run; python tests/unit/test_partial_file.py wrote them."""
     kept = load((GOLDEN / f"{name}.bin").read_bytes())
     assert isinstance(kept, Measured)
-    now = measure(GOLDEN / "run-v1.parquet", exact=name == "partial-v1")
+    now = measure(GOLDEN / "run-v1.parquet", exact=name == "partial-v2")
     assert kept.partial == now.partial and kept.rows == now.rows == 300
     assert figures(kept.partial) == figures(now.partial)
 
 
 if __name__ == "__main__":
-    for name, exact in (("partial-v1", True), ("partial-binned-v1", False)):
+    for name, exact in (("partial-v2", True), ("partial-binned-v2", False)):
         measured = measure(GOLDEN / "run-v1.parquet", exact=exact)
         (GOLDEN / f"{name}.bin").write_bytes(dump(Measured(Path("run-v1.parquet"), *list(vars(measured).values())[1:])))
