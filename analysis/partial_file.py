@@ -5,7 +5,8 @@ The bytes: MAGIC, one byte of VERSION, and compressed with zlib, whose checksum 
 array {"array": its place among the arrays, "shape", "delta": whether differences stand for it}. The bytes of an array
 are sorted by their rank, all lowest first, because most of the high ones are 0.
 
-Another version is not read: what was kept is measured again. A golden file holds that this one is.
+Another version is not read: what was kept is measured again. A change of what a figure means, or of how it is told,
+raises VERSION: tests/unit/test_partial_file.py pins what this one holds, and golden files hold that it is read.
 """
 
 import json
