@@ -56,6 +56,11 @@ class Carry:
         return self.first_ns[-1]
 
     @property
+    def span_ns(self) -> int | None:
+        """The makespan; None where no completion was seen."""
+        return None if self.origin_ns is None else self.makespan_ns
+
+    @property
     def makespan_ns(self) -> int:
         return self.makespan_of(-1)
 

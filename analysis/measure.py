@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from blkreel.traces.errors import TraceError
-from blkreel.traces.places import place
+from blkreel.traces.places import Place, place
 from blkreel.traces.reader import Trace, open_trace
 
 from .bursts import DEFAULT_GAP_NS
@@ -20,12 +20,17 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Measured:
-    """path is what the user named; metadata is the file's."""
+    """path is what the user named; metadata is the file's.
+
+    records, fingerprint: the file that was read, and what tells it from another (footer.py); None where nobody knows.
+    """
 
     path: Path
     metadata: dict
     rows: int
     partial: Partial
+    records: Place | None = field(default=None, compare=False)
+    fingerprint: str | None = field(default=None, compare=False)
 
     @property
     def timeline(self) -> Timeline:
@@ -59,7 +64,7 @@ def measure(path, gap_ns: int = DEFAULT_GAP_NS, on_rows: Callable[[int, int], No
             metrics.feed_batch(batch)
             done += batch.num_rows
             on_rows(done, trace.rows)
-    return Measured(place(path), trace.metadata, trace.rows, metrics.finish())
+    return Measured(place(path), trace.metadata, trace.rows, metrics.finish(), trace.path, trace.footer.fingerprint)
 
 
 @contextmanager

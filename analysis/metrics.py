@@ -12,8 +12,9 @@ from .bursts import DEFAULT_GAP_NS, BurstTable, late_starts
 from .carry import CLASSES, Carry, carry_after, classes_of
 from .depth import Depth
 from .histogram import Histogram
-from .partial import SECOND_NS, ClassPartial, Partial, Seconds, fingerprint_of, join, rest
+from .partial import ClassPartial, Partial, fingerprint_of, join, rest
 from .percentiles import Distribution, ValueCounts
+from .seconds import SECOND_NS, Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline
 
@@ -67,7 +68,6 @@ class MetricsAccumulator:
         """The figures of what was fed. More may be fed afterwards."""
         end = self.carry()
         threads = Threads.of_native(self._native.read(native.THREADS))
-        span_ns = None if end.origin_ns is None else end.makespan_ns
         return Partial(
             runs=1, gap_ns=self._gap_ns,
             **{name: self._of_class(kind, end) for kind, name in enumerate(CLASSES)},
@@ -77,7 +77,7 @@ class MetricsAccumulator:
             depth=Depth(self._native.read(native.DEPTH, len(CLASSES))) + rest(end),
             fingerprint=fingerprint_of(self._distribution(native.SUBMIT_GAP), self._distribution(native.IDLE_GAP),
                                        threads),
-            timeline=Timeline.of_native(self._native.read(native.TIMELINE), span_ns),
+            timeline=Timeline.of_native(self._native.read(native.TIMELINE), end.span_ns),
             heat=Heat.of_native(self._native.read(native.HEAT)), threads=threads, begin=self._begin, end=end)
 
     def _of_class(self, kind, end):
@@ -89,7 +89,7 @@ class MetricsAccumulator:
             sizes=self._distribution(native.SIZE + kind),
             bursts=BurstTable.of_native(self._native.read(native.BURSTS, kind)), planned=planned,
             late_bursts=late_starts(planned),
-            seconds=Seconds.of(self._native.read(native.SECONDS, kind), end.makespan_ns),
+            seconds=Seconds.of_native(self._native.read(native.SECONDS, kind), end.span_ns),
             depth=Depth(self._native.read(native.DEPTH, kind)) + rest(end, kind))
 
     def _distribution(self, index) -> Distribution:

@@ -79,9 +79,6 @@ class NativeMetrics:
             raise out_of_order()
         if result == -errno.ERANGE:
             raise out_of_range()
-        if result == -errno.EFBIG:
-            raise TraceError("rows were completed more than 97 days after the first submit",
-                             "see whether the trace is sound: blkreel check TRACE")
         raise MemoryError
 
     def taken(self, distribution: int) -> np.ndarray:

@@ -7,6 +7,9 @@ drives: the unit of repetition is a run, so what differs I/O by I/O in single ru
 Rows come in the order of submission, in which a replay may overtake itself. The trace is gone through in windows of
 source rows; a file is through with a window when a whole batch of it lies behind. Rows that come later still are
 counted as `late` and are in no figure.
+
+A change of what is found, or of how it is told, raises VERSION: what was kept of pairs is not believed then.
+tests/unit/test_once_more_kept.py pins what this one tells.
 """
 
 import numpy as np
@@ -16,6 +19,7 @@ from blkreel.traces.schema import OP_NAMES
 
 from .percentiles import enough
 
+VERSION = 1
 WINDOW_ROWS = 1 << 19  # in all runs together, so that memory is the same for two runs and for twelve
 FEWEST_ROWS = 1 << 15
 MOST_AHEAD_ROWS = 4 << 20  # of one file beyond its window: 150 MB
@@ -42,14 +46,24 @@ def paired(base, other, window_rows: int | None = None) -> dict:
     all of them have. {"why": reason} of runs of which no I/Os can be paired. Raises TraceError for a damaged file.
     """
     sides = [list(one) if isinstance(one, list | tuple) else [one] for one in (base, other)]
-    sources = {((each.run or {}).get("source") or {}).get("sha256") for side in sides for each in side}
-    if None in sources or len(sources) > 1:
+    if not of_one_trace(*sides):
         return {"why": "not runs of one trace"}
-    window_rows = window_rows or max(FEWEST_ROWS, WINDOW_ROWS // sum(map(len, sides)))
+    window_rows = window_rows or window_of(*sides)
     try:
         return _Pairing([[open_trace(each.path) for each in side] for side in sides], window_rows).result()
     except Unpaired as reason:
         return {"why": str(reason)}
+
+
+def of_one_trace(base: list, other: list) -> bool:
+    """Whether all are runs that replayed the same trace, as their metadata says. No row is read."""
+    sources = {((each.run or {}).get("source") or {}).get("sha256") for each in [*base, *other]}
+    return None not in sources and len(sources) == 1
+
+
+def window_of(base: list, other: list) -> int:
+    """How many source rows are joined at a time."""
+    return max(FEWEST_ROWS, WINDOW_ROWS // len([*base, *other]))
 
 
 def _op_name(op):

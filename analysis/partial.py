@@ -5,17 +5,14 @@ The formulas are those of docs/method.md; sums are integers throughout.
 
 from dataclasses import dataclass, field, fields
 
-import numpy as np
-
 from .bursts import BurstTable, late_starts
 from .carry import CLASSES, Carry
 from .depth import Depth
 from .fingerprint import Fingerprint
 from .percentiles import Distribution, ValueCounts
+from .seconds import Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline
-
-SECOND_NS = 10**9
 
 
 @dataclass(eq=False)
@@ -29,41 +26,6 @@ class Additive:
         return type(self) is type(other) and all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
 
     __hash__ = None
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Completions in 1 s bins since the first submit, empty bins included: one (bins, whole seconds) per run."""
-
-    runs: tuple[tuple[np.ndarray, int], ...] = ()
-
-    @classmethod
-    def of(cls, bins: np.ndarray, makespan_ns: int) -> "Seconds":
-        """Of one run, from the bins up to the last that is not empty."""
-        length = max(-(-makespan_ns // SECOND_NS), len(bins))
-        return cls(((np.pad(bins, (0, length - len(bins))), makespan_ns // SECOND_NS),))
-
-    def __add__(self, other):
-        return Seconds(self.runs + other.runs)
-
-    def join(self, later: "Seconds", makespan_ns: int) -> "Seconds":
-        """Of two parts of one run, that count from the same origin."""
-        (mine, _), (theirs, _) = self.runs[0], later.runs[0]
-        bins = np.zeros(max(len(mine), len(theirs)), np.int64)
-        bins[:len(mine)] += mine
-        bins[:len(theirs)] += theirs
-        return Seconds.of(bins, makespan_ns)
-
-    def __eq__(self, other):
-        return len(self.runs) == len(other.runs) and all(
-            whole_a == whole_b and np.array_equal(bins_a, bins_b)
-            for (bins_a, whole_a), (bins_b, whole_b) in zip(self.runs, other.runs, strict=True))
-
-    __hash__ = None
-
-    def whole(self) -> np.ndarray:
-        """The seconds that were measured to their end: a last, cut-off second says nothing of the rate."""
-        return np.concatenate([bins[:whole] for bins, whole in self.runs] + [np.empty(0, np.int64)])
 
 
 @dataclass(eq=False)
@@ -169,7 +131,7 @@ def _join_class(kind, earlier, later):
         **{name: getattr(mine, name) + getattr(theirs, name) for name in _SUMS},
         makespan_ns=later.end.makespan_of(kind), bursts=mine.bursts.join(theirs.bursts, earlier.gap_ns),
         planned=planned, late_bursts=late_starts(planned),
-        seconds=mine.seconds.join(theirs.seconds, later.end.makespan_ns),
+        seconds=mine.seconds.join(theirs.seconds, later.end.span_ns),
         depth=mine.depth - rest(earlier.end, kind) + theirs.depth)
 
 

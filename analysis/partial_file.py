@@ -5,7 +5,8 @@ The bytes: MAGIC, one byte of VERSION, and compressed with zlib, whose checksum 
 array {"array": its place among the arrays, "shape", "delta": whether differences stand for it}. The bytes of an array
 are sorted by their rank, all lowest first, because most of the high ones are 0.
 
-Another version is not read: what was kept is measured again. A golden file holds that this one is.
+Another version is not read: what was kept is measured again. A change of what a figure means, or of how it is told,
+raises VERSION: tests/unit/test_partial_file.py pins what this one holds, and golden files hold that it is read.
 """
 
 import json
@@ -22,18 +23,19 @@ from .depth import Depth
 from .fingerprint import Fingerprint
 from .histogram import Histogram
 from .measure import Measured
-from .partial import ClassPartial, Partial, Seconds
+from .partial import ClassPartial, Partial
 from .percentiles import ValueCounts
+from .seconds import Bins, Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline
 
 MAGIC = b"BLKREELP"
-VERSION = 1
+VERSION = 2
 # Of a trace's metadata: what only a replay needs, and can be as long as the partial.
 _LEFT_OUT = ("survey", "boundary")
 
 _RECORDS = {kind.__name__: kind for kind in (
-    Partial, ClassPartial, Seconds, Fingerprint, Depth, BurstTable, Timeline, Heat, Threads, Carry)}
+    Partial, ClassPartial, Seconds, Bins, Fingerprint, Depth, BurstTable, Timeline, Heat, Threads, Carry)}
 
 
 def dump(measured: Measured | Partial) -> bytes:

@@ -99,7 +99,7 @@ class ValueCounts(Distribution):
         if not isinstance(other, ValueCounts):
             return self.to_histogram() + other if isinstance(other, Distribution) else NotImplemented
         (values_a, counts_a), (values_b, counts_b) = self.items(), other.items()
-        return ValueCounts.of(*_merge(np.concatenate([values_a, values_b]), np.concatenate([counts_a, counts_b])))
+        return ValueCounts.of(*merged(np.concatenate([values_a, values_b]), np.concatenate([counts_a, counts_b])))
 
     def to_histogram(self):
         """The same values in bins."""
@@ -143,11 +143,12 @@ class ValueCounts(Distribution):
             return
         values, counts = np.unique(np.concatenate(self._pending), return_counts=True)
         self._pending, self._pending_rows = [], 0
-        self._values, self._counts = _merge(np.concatenate([self._values, values]),
+        self._values, self._counts = merged(np.concatenate([self._values, values]),
                                             np.concatenate([self._counts, counts]))
 
 
-def _merge(values, counts):
+def merged(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the values, ascending and each once, the sum of the counts of each)."""
     distinct, where = np.unique(values, return_inverse=True)
     summed = np.zeros(len(distinct), np.int64)
     np.add.at(summed, where, counts)

@@ -32,7 +32,7 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     _tell(shown, fleet)
     chosen(view.highlight, shown["sections"])  # a name that is wrong is told where no page is made, too
     if view.wanted(output):
-        read_again(compare_exhibits.drawn(sections, view.highlight), far=bool(way and way.cluster))
+        read_again(compare_exhibits.drawn(sections, view.highlight), **_of_way(way))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
@@ -50,7 +50,7 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
     shown, section = document.report(fleet.measured[0])
     _tell(shown, fleet)
     if view.wanted(output):
-        read_again([section], far=bool(way and way.cluster))
+        read_again([section], **_of_way(way))
     view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
     return shown
 
@@ -81,6 +81,10 @@ def compare_tests(directories: list, output=None, *, force: bool = False, view: 
         results_of(path, lambda done, total, path=path: on_step(str(path), done, total)) for path in directories])
     view.write(shown, lambda: test_exhibits.page_of(shown, view.highlight, view.catalogue), output, force)
     return shown
+
+
+def _of_way(way):
+    return {"far": bool(way and way.cluster), "keep": way is None or way.keep}
 
 
 def _tell(shown, fleet):

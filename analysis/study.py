@@ -6,6 +6,7 @@ stream, of which never more than a batch is in memory. docs/python.md shows it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -176,16 +177,23 @@ class Study:
                     "ops": bursts.ops, "bytes": bursts.bytes, "throughput_mb_s": rate, "is_stray": bursts.strays}))
         return self._pandas.concat(frames, ignore_index=True)
 
-    def seconds(self) -> pd.DataFrame:
+    def seconds(self, empty: bool = True) -> pd.DataFrame:
         """I/Os completed in each second since the first submit: second, read_ops, write_ops, ... for each class.
 
-        The last second is cut off by the end, and says nothing of a rate.
+        The last second is cut off by the end, and says nothing of a rate. empty: with the seconds in which nothing was
+        completed, of which a trace of months has millions, at 32 bytes each.
         """
         frames = []
         for label, measured in self._measured.items():
-            shown = figures(measured.partial)
-            counts = {f"{name}_ops": np.asarray(shown[name]["iops_1s"][0]) for name in measured.partial.classes()}
-            frames.append(self._columns(label, {"second": np.arange(max(map(len, counts.values()))), **counts}))
+            bins = {f"{name}_ops": part.seconds.runs[0] for name, part in measured.partial.classes().items()}
+            length = max(each.length for each in bins.values())
+            if empty:
+                second = np.arange(length)
+                counts = {name: each.dense(length) for name, each in bins.items()}
+            else:
+                second = functools.reduce(np.union1d, [each.filled for each in bins.values()])
+                counts = {name: each.at(second) for name, each in bins.items()}
+            frames.append(self._columns(label, {"second": second, **counts}))
         return self._pandas.concat(frames, ignore_index=True)
 
     def timeline(self) -> pd.DataFrame:

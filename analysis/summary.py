@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .metrics import ClassPartial, Partial
-from .percentiles import PERCENTILES, Distribution, enough
+from .percentiles import PERCENTILES, Distribution, ValueCounts, enough
 
 KEPT_UP_SHARE = (99, 100)  # of the offered bytes that a writer must have written
 
@@ -55,8 +55,8 @@ def class_figures(part: ClassPartial) -> dict:
         "waiting": waiting(part.latency),
         "response": distribution(part.response),
         "queue": distribution(part.queue),
-        "consistency": consistency(part.seconds.whole()),
-        "iops_1s": [bins.tolist() for bins, _ in part.seconds.runs],
+        "consistency": evenness(part.seconds.whole()),
+        "iops_1s": [bins.shown for bins in part.seconds.runs],
     }
 
 
@@ -112,25 +112,31 @@ def writer(write: ClassPartial) -> dict:
 
 
 def consistency(seconds: np.ndarray) -> dict:
-    """How even the IOPS of whole seconds are. Scores are None where nothing deviates, or of under 2 seconds."""
+    """How even the IOPS of whole seconds are, from the completions in each."""
+    return evenness(ValueCounts.of(*np.unique(seconds, return_counts=True)))
+
+
+def evenness(seconds: ValueCounts) -> dict:
+    """As consistency(), from how often each number of completions occurred. Scores are None where nothing deviates, or
+    of under 2 seconds."""
     keys = ("mean_iops", "score", "downside_score", "first_percentile_over_median", "share_under_half_median")
-    count = len(seconds)
+    count = seconds.count
     if count < 2:
         return {"seconds": count, **dict.fromkeys(keys)}
-    ordered = np.sort(seconds)
-    median = int(ordered[-(-count // 2) - 1])
-    # In integers up to the root, so that no order of summation shows in a digit.
-    total, squares = int(seconds.sum()), int((seconds * seconds).sum())
+    median = seconds.percentile((50, 100))
+    # In Python's integers up to the root: no order of summation shows in a digit, and no sum is too large.
+    ops = [(value, times) for value, times in zip(*(each.tolist() for each in seconds.items()), strict=True)]
+    total = sum(value * times for value, times in ops)
+    squares = sum(value * value * times for value, times in ops)
     deviation = math.sqrt(count * squares - total * total) / count
-    below = np.minimum(0, seconds - median)
-    downside = math.sqrt(int((below * below).sum()) / count)
+    downside = math.sqrt(sum((value - median)**2 * times for value, times in ops if value < median) / count)
     return {
         "seconds": count,
         "mean_iops": total / count,
         "score": ratio(total / count, deviation),
         "downside_score": ratio(median, downside),
-        "first_percentile_over_median": ratio(int(ordered[max(0, -(-count // 100) - 1)]), median),
-        "share_under_half_median": int((2 * seconds < median).sum()) / count,
+        "first_percentile_over_median": ratio(seconds.percentile((1, 100)), median),
+        "share_under_half_median": sum(times for value, times in ops if 2 * value < median) / count,
     }
 
 

@@ -1,6 +1,6 @@
 """Made-up traces for bench/analysis_speed.py: what a busy drive sees, in any length, the same for the same length.
 
-    .venv/bin/python bench/analysis_data.py trace PATH ROWS
+    .venv/bin/python bench/analysis_data.py trace PATH ROWS [DAYS]
     .venv/bin/python bench/analysis_data.py blktrace PATH ROWS TRACE      prints what a reader should find, as JSON
 """
 
@@ -15,6 +15,7 @@ from blkreel.traces.reader import open_trace
 from blkreel.traces.writer import TraceWriter
 
 CHUNK_ROWS = 1_000_000
+DAY_NS = 86_400 * 10**9
 DRIVE_BYTES = 1 << 40
 SIZES = np.array([512, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 524_288, 1_048_576])
 SHARES = np.array([0.01, 0.47, 0.08, 0.12, 0.06, 0.08, 0.12, 0.04, 0.02])
@@ -27,22 +28,25 @@ _READ, _WRITE, _QUEUE, _ISSUE, _COMPLETE = 1, 2, 1 << 4, 1 << 6, 1 << 7
 _DEVICE = 8 << 20  # sda
 
 
-def make_trace(path: Path, rows: int) -> Path:
-    """A trace of that many rows, written in the product's own way. Kept: it is made only where it is not there."""
+def make_trace(path: Path, rows: int, days: int = 0) -> Path:
+    """A trace of that many rows, written in the product's own way. Kept: it is made only where it is not there.
+
+    days: over so many the I/Os are spread, one at a time, instead of coming in bursts."""
     if path.exists() and open_trace(path).rows == rows:
         return path
     random, state = np.random.default_rng(rows), {"now_ns": 0, "heads": np.arange(8) * (DRIVE_BYTES // 8)}
     with TraceWriter(path, force=True) as out:
         for low in range(0, rows, CHUNK_ROWS):
-            out.write(_chunk(random, state, min(CHUNK_ROWS, rows - low)))
+            out.write(_chunk(random, state, min(CHUNK_ROWS, rows - low), days * DAY_NS / rows))
         out.close({"devices": [{"name": "synthetic", "size_bytes": DRIVE_BYTES}], "source_format": "synthetic",
                    "threads": {str(1000 + i): {"pid": 1000 + i // 4, "comm": f"worker{i // 4}"} for i in range(24)}})
     return path
 
 
-def _chunk(random, state, count):
-    """Bursts of some thousand I/Os with pauses of up to seconds, submitted in handfuls; reads of about 80 µs, writes of
-    about 30 µs, one in 500 fifty times as long; four in ten go on where the one before of their stream ended."""
+def _chunk(random, state, count, mean_gap_ns):
+    """Bursts of some thousand I/Os with pauses of up to seconds, submitted in handfuls, or where mean_gap_ns is not 0
+    one I/O at a time, so far apart; reads of about 80 µs, writes of about 30 µs, one in 500 fifty times as long; four
+    in ten go on where the one before of their stream ended."""
     op = random.choice(np.array([0, 1, 2, 3], np.int8), count, p=[0.62, 0.36, 0.015, 0.005])
     # Who issues goes on for a while: neighbours in a trace are of one thread more often than not.
     op = op[np.maximum.accumulate(np.where(random.random(count) < 0.4, np.arange(count), 0))]
@@ -50,6 +54,8 @@ def _chunk(random, state, count):
                       random.exponential(45_000, count).astype(np.int64))
     pauses = random.random(count) < 1 / 4000
     gap_ns[pauses] = random.exponential(4e8, int(pauses.sum())).astype(np.int64)
+    if mean_gap_ns:
+        gap_ns = random.exponential(mean_gap_ns, count).astype(np.int64)
     submit_ns = state["now_ns"] + np.cumsum(gap_ns)
     state["now_ns"] = int(submit_ns[-1])
     latency_ns = (np.where(op == 0, 80_000, 30_000) * random.lognormal(0, 0.5, count)).astype(np.int64)
@@ -118,6 +124,6 @@ def write_blktrace(trace_path: Path, path: Path, rows: int) -> dict:
 
 if __name__ == "__main__":
     if sys.argv[1] == "trace":
-        make_trace(Path(sys.argv[2]), int(sys.argv[3]))
+        make_trace(Path(sys.argv[2]), *map(int, sys.argv[3:]))
     else:
         print(json.dumps(write_blktrace(Path(sys.argv[4]), Path(sys.argv[2]), int(sys.argv[3]))))

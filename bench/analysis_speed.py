@@ -1,6 +1,6 @@
 """How long an analysis takes and how much memory, beside pandas, DuckDB and btt on the same I/Os, on one processor.
 
-    .venv/bin/python bench/analysis_speed.py [--rows 1000000 10000000 100000000] [--directory /var/tmp] [--json FILE]
+    .venv/bin/python bench/analysis_speed.py [--rows 1000000 10000000 100000000] [--days 400] [--directory /var/tmp]
 
 Makes traces of so many I/Os (12 bytes each; kept in the directory for the next time), and lets each tool read them in a
 process of its own that may use one processor, one after the other in each repetition. Wall and processor time and the
@@ -37,6 +37,7 @@ NEEDED = {"DuckDB": (lambda: find_spec("duckdb"), "make .stamps/venv-dev"),
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--days", type=int, default=0, help="spread the I/Os over so many days (default: bursts)")
     parser.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
@@ -101,8 +102,8 @@ def main():
             chosen.tools.remove(tool)
     results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
     for rows in chosen.rows:
-        path = chosen.directory / f"blkreel-bench-{rows}.parquet"
-        made("trace", path, rows)
+        path = chosen.directory / f"blkreel-bench-{rows}{f'-{chosen.days}-days' if chosen.days else ''}.parquet"
+        made("trace", path, rows, str(chosen.days))
         inputs, offered = {}, None
         for tool in chosen.tools:
             if MOST_ROWS[tool] is None or rows <= MOST_ROWS[tool] or chosen.all:

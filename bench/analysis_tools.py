@@ -31,7 +31,7 @@ def blkreel(path):
     read = partial.read
     figures |= {f"read_p{p}_ns": read.latency.percentile((p, 100)) for p in PERCENTILES}
     figures |= {"read_bursts": len(read.bursts), "read_bursts_ns": read.bursts.makespan_ns,
-                "most_reads_in_a_second": int(read.seconds.whole().max(initial=0)),
+                "most_reads_in_a_second": read.seconds.whole().maximum or 0,
                 "most_bytes_of_a_thread": max(sums.read_bytes + sums.write_bytes
                                               for sums in partial.threads.sums.values())}
     return figures

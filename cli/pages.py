@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,7 +72,9 @@ def result(document: dict, show, output: Path | None, as_json: bool, view: expor
         click.echo(figure.printed(document, key))
         return
     if as_json:
-        click.echo(json.dumps(document, indent=1))
+        # Piece by piece: of a trace of months the whole text would take more memory than its figures.
+        sys.stdout.writelines(json.JSONEncoder(indent=1).iterencode(document))
+        click.echo()
         return
     if view and view.text is not None:
         click.echo(view.text, nl=False)

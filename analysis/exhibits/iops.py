@@ -16,7 +16,7 @@ _TITLE = "seconds since the run began"
 
 def iops(entry, id_: str) -> Exhibit | None:
     """entry: an analysis.document.Entry; its first run is drawn."""
-    if len(entry.partial.read.seconds.runs[0][0]) < 2:
+    if entry.partial.read.seconds.runs[0].length < 2:
         return None
     rows = iops_rows(entry)
     degrees = temperature(entry.measured[0])
@@ -47,10 +47,10 @@ def iops(entry, id_: str) -> Exhibit | None:
 
 def iops_rows(entry) -> list[dict]:
     """Mean IOPS of each second, reads and writes; of several seconds together where there are more than _MOST."""
-    (reads, _), (writes, _) = (part.seconds.runs[0] for part in (entry.partial.read, entry.partial.write))
-    together = -(-len(reads) // _MOST) or 1
-    return [{"t": start, "reads": float(reads[start:start + together].mean()),
-             "writes": float(writes[start:start + together].mean())} for start in range(0, len(reads), together)]
+    reads, writes = (part.seconds.runs[0] for part in (entry.partial.read, entry.partial.write))
+    together = -(-reads.length // _MOST) or 1
+    return [{"t": place * together, "reads": read, "writes": write} for place, (read, write) in enumerate(
+        zip(reads.together(together).tolist(), writes.together(together).tolist(), strict=True))]
 
 
 def temperature(measured) -> list[dict]:

@@ -57,11 +57,17 @@ struct thread {
 	struct stream of[DATA_CLASSES];
 };
 
-/* seconds: completions in each; room for `capacity`. */
+/* Completions in a second since the origin. */
+struct second {
+	int64_t number;
+	int64_t ops;
+};
+
+/* Those that have some, in the order in which they were met: months with few I/Os have millions that have none. */
 struct seconds {
-	int64_t *counts;
+	struct number_map numbers;
+	struct second *rows;
 	size_t capacity;
-	size_t used;
 };
 
 struct metrics {

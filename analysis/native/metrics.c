@@ -9,8 +9,6 @@
 #include "codes.h"
 
 #define SECOND_NS 1000000000
-/* 64 MiB of bins a class. */
-#define MOST_SECONDS (1 << 23)
 #define LIMIT_NS (1ll << 61)
 #define LATENCY_LIMIT_NS (1ll << 60)
 #define LENGTH_LIMIT_BYTES (1ll << 50)
@@ -51,34 +49,31 @@ static inline void span_add(struct span *span, int64_t submit_ns, int64_t comple
 	span->reach_ns = max_of(span->reach_ns, complete_ns);
 }
 
-static int seconds_grow(struct seconds *seconds, size_t second)
+static struct second *seconds_grow(struct seconds *seconds, size_t index, int64_t number)
 {
-	size_t capacity = seconds->capacity ? seconds->capacity : 64;
-	int64_t *counts;
+	if (index >= seconds->capacity) {
+		size_t capacity = seconds->capacity ? seconds->capacity * 2 : 64;
+		struct second *rows = realloc(seconds->rows, capacity * sizeof(*rows));
 
-	if (second >= MOST_SECONDS)
-		return -EFBIG;
-	while (capacity <= second)
-		capacity *= 2;
-	counts = realloc(seconds->counts, capacity * sizeof(*counts));
-	if (!counts)
-		return -ENOMEM;
-	memset(counts + seconds->capacity, 0, (capacity - seconds->capacity) * sizeof(*counts));
-	seconds->counts = counts;
-	seconds->capacity = capacity;
-	return 0;
+		if (!rows)
+			return NULL;
+		seconds->rows = rows;
+		seconds->capacity = capacity;
+	}
+	seconds->rows[index] = (struct second){ .number = number };
+	return &seconds->rows[index];
 }
 
 static inline int seconds_add(struct seconds *seconds, int64_t since_ns)
 {
-	size_t second = since_ns / SECOND_NS;
-	int err = second >= seconds->capacity ? seconds_grow(seconds, second) : 0;
+	size_t known = seconds->numbers.count;
+	int64_t number = since_ns / SECOND_NS, index = number_map_get(&seconds->numbers, number);
+	struct second *second = index < 0 ? NULL :
+		(size_t)index < known ? &seconds->rows[index] : seconds_grow(seconds, index, number);
 
-	if (err)
-		return err;
-	seconds->counts[second]++;
-	if (second >= seconds->used)
-		seconds->used = second + 1;
+	if (!second)
+		return -ENOMEM;
+	second->ops++;
 	return 0;
 }
 
@@ -349,7 +344,8 @@ void metrics_free(struct metrics *metrics)
 	for (int kind = 0; kind < CLASSES; kind++) {
 		bursts_deinit(&metrics->bursts[kind]);
 		bursts_deinit(&metrics->planned[kind]);
-		free(metrics->seconds[kind].counts);
+		number_map_deinit(&metrics->seconds[kind].numbers);
+		free(metrics->seconds[kind].rows);
 	}
 	for (int i = 0; i < DISTRIBUTIONS; i++) {
 		histogram_deinit(&metrics->histograms[i]);

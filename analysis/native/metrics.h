@@ -43,7 +43,7 @@ enum metrics_part {
 	/* Class: reach of those found by time, INT64_MIN for none; then opened, start, end, ops, bytes, label of each. */
 	PART_BURSTS,
 	PART_PLANNED,
-	/* Class: completions in each second since the origin. */
+	/* Class: number and completions of each second since the origin that has some, in any order. */
 	PART_SECONDS,
 	/* Class or all: ns at 0, 1, 2 .. outstanding, until the last submit where some still are. */
 	PART_DEPTH,
@@ -98,8 +98,7 @@ struct metrics *metrics_new(int64_t gap_ns, int exact, const int64_t *carry, siz
 void metrics_free(struct metrics *metrics);
 
 /* 0, or what makes the accumulator worthless: -ENOMEM; -EILSEQ, rows are not in the order of their submission; -ERANGE,
- * times of more than 73 years, places below 0, lengths that no drive has, or sums of these beyond 64 bits; -EFBIG,
- * completions 97 days after the first submit, for which there would be too many bins.
+ * times of more than 73 years, places below 0, lengths that no drive has, or sums of these beyond 64 bits.
  */
 int metrics_feed(struct metrics *metrics, const struct metrics_columns *columns);
 

@@ -115,7 +115,8 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 	case PART_PLANNED:
 		return read_bursts(&metrics->planned[which], values, capacity);
 	case PART_SECONDS:
-		return give(values, capacity, metrics->seconds[which].counts, metrics->seconds[which].used);
+		return give(values, capacity, metrics->seconds[which].rows, metrics->seconds[which].numbers.count *
+			    sizeof(*metrics->seconds[which].rows) / sizeof(*values));
 	case PART_DEPTH:
 		return read_depth(metrics, which, values, capacity);
 	case PART_TIMELINE:

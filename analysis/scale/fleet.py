@@ -100,7 +100,8 @@ def measure_fleet(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = N
     progress = _Progress(total, sum(trace.rows for trace in traces if trace.partial), on_rows)
     if missing:
         _read(missing, way, keeper, progress)
-    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.partial) for trace in traces if trace.partial]
+    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.partial, trace.records, trace.key.fingerprint)
+                for trace in traces if trace.partial]
     if not measured:
         raise TraceError(f"none of {len(found.places)} traces could be read: {way.left_out[0][1]}")
     return Fleet(measured, _notes(found, way), keeper.account(len(measured)))

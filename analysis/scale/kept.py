@@ -30,15 +30,23 @@ _NEVER_WRITTEN = ("http", "https", "data", "github", "git", "gist", "zip", "tar"
 
 @dataclass(frozen=True)
 class Key:
-    """What the figures of a trace depend on."""
+    """What the figures of a trace depend on. once_more.py has keys of other findings, with the same three methods."""
 
     fingerprint: str
     gap_ns: int
     exact: bool
 
     def header(self) -> dict:
-        return {"format": _FORMAT, "partial": VERSION, "blkreel": __version__,
-                "fingerprint": self.fingerprint, "gap_ns": self.gap_ns, "exact": self.exact}
+        """What a kept file must say of itself to be believed, beside what all say."""
+        return {"partial": VERSION, "fingerprint": self.fingerprint, "gap_ns": self.gap_ns, "exact": self.exact}
+
+    @property
+    def name(self) -> str:
+        """In the name of the file: figures of another name are kept beside these, others take their place."""
+        return f"{'exact' if self.exact else 'binned'}-{self.gap_ns}ns"
+
+    def load(self, content: bytes) -> Partial:
+        return load(content)
 
 
 @dataclass
@@ -50,28 +58,30 @@ class Keeper:
     written: int = 0
     refused: dict[str, str] = field(default_factory=dict)
 
-    def look(self, records: Place, rows: int, key: Key) -> Partial | None:
-        """What is kept of that trace; None where nothing is that is sound and of this key. Threads may call it."""
+    def look(self, records: Place, rows: int, key: Key):
+        """What is kept of that trace, as key.load() gives it; None where nothing is that is sound and of this key.
+
+        Threads may call it.
+        """
         if not self._is_kept(records, rows):
             return None
         try:
             head, _, content = path_of(records, key).read_bytes().partition(b"\n")
             told = json.loads(head)
-            if told != {**key.header(), "sha256": hashlib.sha256(content).hexdigest()}:
+            if told != _header(key, content):
                 return None
-            return load(content)
+            return key.load(content)
         except Exception:  # whatever is wrong with it, the rows tell
             return None
 
     def keep(self, records: Place, rows: int, key: Key, dumped: Callable[[], bytes]) -> None:
-        """Keep what dumped() gives, which is partial_file.dump's. A place that may not be written is noted, and not
+        """Keep what dumped() gives, which key.load() reads. A place that may not be written is noted, and not
         tried again."""
         where = str(records.parent)
         if not self._is_kept(records, rows) or where in self.refused:
             return
         content = dumped()
-        header = {**key.header(), "sha256": hashlib.sha256(content).hexdigest()}
-        whole = json.dumps(header).encode() + b"\n" + content
+        whole = json.dumps(_header(key, content)).encode() + b"\n" + content
         path = path_of(records, key)
         try:
             if isinstance(path, Url):
@@ -101,8 +111,11 @@ class Keeper:
 
 def path_of(records: Place, key: Key) -> Place:
     """Where the figures of a trace file are kept: hidden, beside it."""
-    kind = "exact" if key.exact else "binned"
-    return records.with_name(f".{records.name}.{kind}-{key.gap_ns}ns{SUFFIX}")
+    return records.with_name(f".{records.name}.{key.name}{SUFFIX}")
+
+
+def _header(key, content):
+    return {"format": _FORMAT, "blkreel": __version__, **key.header(), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _write(path: Path, content: bytes, records: Path):

@@ -211,9 +211,10 @@ def test_consistency():
 def test_empty_seconds_stay():
     second = 10**9
     partial = measured(rows([(0, 1), (3 * second, 3 * second + second // 2)]))
-    bins, whole = partial.read.seconds.runs[0]
-    assert bins.tolist() == [1, 0, 0, 1] and whole == 3
-    assert partial.read.seconds.whole().tolist() == [1, 0, 0]
+    bins = partial.read.seconds.runs[0]
+    assert bins.dense().tolist() == [1, 0, 0, 1] and bins.whole == 3
+    assert figures(partial)["read"]["iops_1s"] == [[1, 0, 0, 1]]
+    assert [each.tolist() for each in partial.read.seconds.whole().items()] == [[0, 1], [2, 1]]
 
 
 # Published figures, each against the interval it was rounded from.

@@ -84,6 +84,9 @@ def test_bursts_seconds_and_timeline_add_up_to_the_rows(runs):
     complete_s = (reads.submit_ns + reads.latency_ns - rows.submit_ns.min()) // 10**9
     seconds = study.seconds().set_index("second").read_ops
     assert seconds[seconds > 0].to_dict() == complete_s.value_counts().to_dict()
+    every, filled = study.seconds(), study.seconds(empty=False)
+    assert every.second.tolist() == list(range(len(every)))
+    assert filled.values.tolist() == every[every.drop(columns="second").any(axis=1)].values.tolist()
     timeline = study.timeline()
     widths_s = (timeline.end_ns - timeline.begin_ns) / 1e9
     assert (timeline.read_mb_s * widths_s * 1e6).sum() == pytest.approx(reads.length_bytes.sum())
