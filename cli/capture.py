@@ -20,6 +20,7 @@ from blkreel.cli.terminal_kept import can_be_drawn_on
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _NOT_TRUSTWORTHY = 3
+_RATE_OVER_S = 2.0
 
 
 class _WithCommand(click.Command):
@@ -134,7 +135,7 @@ class _Monitor:
 
     def __init__(self, task, on_run=None):
         self._task, self._on_run = task, on_run
-        self._seconds = self._events = 0
+        self._seconds = self._events = self._rate = 0
 
     def notice(self, line):
         print(f"blkreel: {line}", file=sys.stderr)
@@ -147,9 +148,11 @@ class _Monitor:
         if events is None:
             self._task.update(seconds, "I/Os and losses are counted when it ends")
             return
-        rate = (events - self._events) / (seconds - self._seconds) if seconds > self._seconds else 0
-        self._seconds, self._events = seconds, events
-        self._task.update(seconds, f"{format_count(events)} I/Os, {rate:,.0f}/s, {format_count(lost)} lost")
+        # A source tells of its events now and then: between two looks there may be none, or those of twice the time.
+        if seconds - self._seconds >= _RATE_OVER_S:
+            self._rate = (events - self._events) / (seconds - self._seconds)
+            self._seconds, self._events = seconds, events
+        self._task.update(seconds, f"{format_count(events)} I/Os, {self._rate:,.0f}/s, {format_count(lost)} lost")
 
     def live(self, interval, drives, names):
         if self._task is not None and hasattr(self._task, "show"):

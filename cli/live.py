@@ -15,7 +15,7 @@ INTERVAL_NS = 1_000_000_000
 HISTORY = 48  # intervals in a sparkline
 _PROCESSES_SHOWN = 12
 _BLOCKS, _ASCII = "▁▂▃▄▅▆▇█", "_.-=+*%#"
-_WIDE, _MEDIUM, _NARROW = 110, 84, 70  # columns of a terminal below which something is left out
+_WIDE, _MEDIUM, _NARROW, _TINY = 110, 84, 70, 56  # columns of a terminal below which something is left out
 
 
 def figures(interval: Interval, drive: int | None = None) -> dict:
@@ -153,8 +153,9 @@ class Picture:
         interval, width = self._interval, self.console.width
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2 if width >= _WIDE else 1, 0, 0))
         table.add_column("drive", no_wrap=True, overflow="ellipsis", max_width=24)
-        times = ("mean", "p50", "p99") if width >= _NARROW else ("mean", "p99")
-        for name in (*_rates(width), "IOPS", "depth", *(["in flight"] if width >= _MEDIUM else []), *times):
+        times = ("mean", "p50", "p99") if width >= _NARROW else ("mean", "p99") if width >= _TINY else ("mean",)
+        depth = ["depth"] if width >= _TINY else []
+        for name in (*_rates(width), "IOPS", *depth, *(["in flight"] if width >= _MEDIUM else []), *times):
             table.add_column(name, justify="right", no_wrap=True)
         if width >= _WIDE:
             table.add_column("MB/s so far", no_wrap=True)
@@ -162,8 +163,8 @@ class Picture:
                          key=lambda entry: self.sort(entry[0]), reverse=True)
         fits = len(entries) if len(entries) <= most else most - 1
         for shown, name in entries[:fits]:
-            cells = [name, _number(shown["read_mb_s"]), _number(shown["write_mb_s"]), _number(shown["iops"]),
-                     f"{shown['depth']:.1f}"]
+            cells = [name, _number(shown["read_mb_s"]), _number(shown["write_mb_s"]), _number(shown["iops"])]
+            cells += [f"{shown['depth']:.1f}"] * len(depth)
             if width >= _MEDIUM:
                 cells.append("?" if shown["in_flight"] is None else format_count(shown["in_flight"]))
             cells += [_time(shown[f"{name}_ns"]) for name in times]
@@ -178,13 +179,14 @@ class Picture:
         table = Table(box=None, pad_edge=False, header_style="bold",
                       padding=(0, 2 if self.console.width >= _WIDE else 1, 0, 0))
         table.add_column("process", no_wrap=True, overflow="ellipsis", max_width=24)
-        for name in ("pid", *_rates(self.console.width), "IOPS", "depth", "mean"):
+        depth = ["depth"] if self.console.width >= _TINY else []
+        for name in ("pid", *_rates(self.console.width), "IOPS", *depth, "mean"):
             table.add_column(name, justify="right", no_wrap=True)
         entries = sorted(processes(self._interval, self._names), key=self.sort, reverse=True)
         for entry in entries[:most]:
             table.add_row(entry["process"], str(entry["pid"] or ""), _number(entry["read_mb_s"]),
-                          _number(entry["write_mb_s"]), _number(entry["iops"]), f"{entry['depth']:.1f}",
-                          _time(entry["mean_ns"]))
+                          _number(entry["write_mb_s"]), _number(entry["iops"]),
+                          *[f"{entry['depth']:.1f}"] * len(depth), _time(entry["mean_ns"]))
         return table
 
     def _bars(self):
@@ -240,7 +242,8 @@ def _line(name, words, style=""):
 
 
 def _rates(width):
-    return ("read MB/s", "write MB/s") if width >= _NARROW else ("rd MB/s", "wr MB/s")
+    return ("read MB/s", "write MB/s") if width >= _NARROW else ("rd MB/s", "wr MB/s") if width >= _TINY else (
+        "rd MB", "wr MB")
 
 
 def _number(value):
