@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blkreel import __version__
-from blkreel.traces.device import Drive, describe, drives_under
+from blkreel.traces.device import Drive, block_directory, describe, drives_under
 from blkreel.traces.errors import BlkreelError, UsageError
 from blkreel.traces.reader import counts_by_op, open_trace
 from blkreel.traces.schema import OPS, TRACE_SCHEMA
@@ -18,6 +18,7 @@ from blkreel.traces.spool import Spool
 from blkreel.traces.spool_notes import begun_metadata
 
 from . import ledger, sources
+from .counters import Counters
 from .drives import drives_to_watch, layer_of
 from .helper import Helper
 from .own import Own, ProcessEnd, cgroup_directory, processes_from, refuse_contradictions
@@ -37,6 +38,7 @@ class CaptureOptions:
     pid, cgroup: mark the I/O of this process or control group, as that of a command is; own_only: record no other.
     until_exit: end when the process of pid ends. files: record inodes and paths.
     live_ns: how often to tell the monitor what the drives do; None: never, which costs least.
+    command_streams: where the command's stdout and stderr go, by their names, as subprocess.Popen takes them; ours.
     programs: kind of BPF programs, "auto", "tp_btf" or "raw_tp". io_start: False as on a kernel that has no
     block_io_start. source: where the rows come from, "auto" or one of sources.SOURCES.
     """
@@ -61,6 +63,7 @@ class CaptureOptions:
     io_start: bool = True
     source: str = "auto"
     live_ns: int | None = None
+    command_streams: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,15 @@ class _NoMonitor:
     """Who listens to a capture: notice(line) for facts the user should know, progress(seconds, events, lost).
 
     live(interval, drives, names) is told each interval of options.live_ns: a traces.live.Interval, the Drives in the
-    order of their numbers, and names of threads, {tid: (pid, name, process)}. Only bpf can tell.
+    order of their numbers, and names of threads, {tid: (pid, name, process)}. Of other sources than bpf it is what the
+    kernel counts. progress() has None for what the source does not tell before its end. over() is called when nothing
+    more is recorded; a monitor may lack it.
     """
 
     def notice(self, line: str) -> None:
         pass
 
-    def progress(self, seconds: float, events: int, lost: int) -> None:
+    def progress(self, seconds: float, events: int | None, lost: int | None) -> None:
         pass
 
     def live(self, interval, drives, names) -> None:
@@ -120,7 +125,7 @@ class _Session:
         self.interrupted = False
         self.signal = None
         self.saves_wanted = 0
-        self.helper = self.workload = self.ring = self.process_end = None
+        self.helper = self.workload = self.ring = self.process_end = self.counters = None
         self.spool_metadata: dict = {}
 
     def run(self):
@@ -132,7 +137,8 @@ class _Session:
                 raise
             self._watch()
             self.helper.stop()
-            self._tell_live()
+            self._tell_live(last=True)
+            getattr(self.monitor, "over", lambda: None)()
             if self.workload and self.workload.exit_code is None:
                 self._wait_for_command()
             return self._finish()
@@ -170,7 +176,7 @@ class _Session:
         if self.options.pid is not None:
             return Own(pids=processes_from(self.options.pid))
         if self.options.command:
-            self.workload = Workload(self.options.command, self.user)
+            self.workload = Workload(self.options.command, self.user, self.options.command_streams)
             return Own(pids=(self.workload.pid,))
         return Own()
 
@@ -181,15 +187,20 @@ class _Session:
             now = time.monotonic()
             if now >= end:
                 return
-            self.monitor.progress(now - began, self.helper.events, self.helper.lost)
+            late = getattr(self.helper, "tells_late", False)
+            self.monitor.progress(now - began, *((None, None) if late else (self.helper.events, self.helper.lost)))
             self._tell_live()
             self._look_at_ring()
             if self.saves_wanted:
                 self._save()
             self._wait_for_change(min(_TICK_S, end - now))
 
-    def _tell_live(self):
-        if self.options.live_ns and isinstance(self.helper, Helper):
+    def _tell_live(self, last=False):
+        if self.counters:
+            lost = None if self.helper.tells_late and not self.helper.end else self.helper.lost
+            for interval in self.counters.intervals(lost, last=last):
+                self.monitor.live(interval, self.drives, {})
+        elif self.options.live_ns:
             for interval in self.helper.intervals():
                 self.monitor.live(interval, self.drives, self.helper.names)
 
@@ -301,8 +312,13 @@ class _Session:
             return Helper(self._helper_arguments(own), self.spool, lambda: self.changes.put("helper"),
                           self.options.live_ns)
         self.monitor.notice(f"the source is {name}: {why}")
-        return sources.start(name, self.drives, self.options, self.spool, lambda: self.changes.put("helper"),
-                             self.monitor.notice)
+        source = sources.start(name, self.drives, self.options, self.spool, lambda: self.changes.put("helper"),
+                               self.monitor.notice)
+        if self.options.live_ns:
+            self.counters = Counters([block_directory(drive) / "stat" for drive in self.drives], self.options.live_ns,
+                                     f"by the kernel's counters: {name} tells no percentiles and no processes "
+                                     "while it records")
+        return source
 
     def _helper_arguments(self, own):
         arguments = ["--programs", self.options.programs, "--ring-bytes", str(self.options.ring_bytes),

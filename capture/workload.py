@@ -17,17 +17,17 @@ class Workload:
     """A command with our stdin, stdout and stderr. It has its pid, and does not run before release().
 
     So whoever watches it can be told its pid before it does anything. To be made while no other thread runs: until
-    the command itself runs, its process is a fork of this one.
+    the command itself runs, its process is a fork of this one. streams: other files for its stdout and stderr, by name.
     """
 
-    def __init__(self, command: list[str], user: pwd.struct_passwd | None):
+    def __init__(self, command: list[str], user: pwd.struct_passwd | None, streams: dict[str, int] | None = None):
         self.process: subprocess.Popen | None = None
         self._command, self._error = command, None
         self._ended = threading.Event()
         told, tells = os.pipe()
         held, self._go = os.pipe()
         self._starter = threading.Thread(target=self._start, name="workload-start", daemon=True,
-                                         args=(_as_user(user) if user else {}, held, tells))
+                                         args=({**(_as_user(user) if user else {}), **(streams or {})}, held, tells))
         self._starter.start()
         self.pid = int(os.read(told, 32) or 0)  # 0: it could not even be forked, and release() says why
         os.close(told)

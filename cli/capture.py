@@ -2,18 +2,25 @@
 
 import json
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from blkreel.capture.session import CaptureOptions, run_capture
 from blkreel.capture.sources import SOURCES
-from blkreel.cli.live import INTERVAL_NS, live_progress
+from blkreel.capture.workload import user_of_command
+from blkreel.cli.live import INTERVAL_NS
+from blkreel.cli.live_task import LiveTask, live_progress
 from blkreel.cli.options import SIZE_BYTES, TIME_NS, as_json, force
+from blkreel.cli.passed_through import PassedThrough
+from blkreel.cli.terminal_kept import can_be_drawn_on
 from blkreel.traces.units import format_bytes, format_count, format_ns
 
 _NOT_TRUSTWORTHY = 3
+_RATE_OVER_S = 2.0
 
 
 class _WithCommand(click.Command):
@@ -53,37 +60,45 @@ class _WithCommand(click.Command):
               help="Memory between kernel and helper; more where I/Os are lost.")
 @click.option("--source", type=click.Choice(["auto", *SOURCES]), default="auto", show_default=True,
               help="Where the I/Os come from; auto takes the first that can run.")
+@click.option("--live/--no-live", "live", default=None,
+              help="The live view. With a COMMAND it is shown on request only, below what the command prints. "
+                   "[default: on a terminal, without a COMMAND]")
 @click.option("--programs", type=click.Choice(["auto", "tp_btf", "raw_tp"]), default="auto", show_default=True,
               help="Kind of BPF programs.")
 @click.option("--without-io-start", is_flag=True, hidden=True)
 @force
 @as_json
 @click.pass_context
-def command(ctx, devices, as_json, without_io_start, **given):
+def command(ctx, devices, as_json, live, without_io_start, **given):
     """Record each I/O of one or more drives into a trace: when, where, how long, and by which thread.
 
     With a COMMAND, the capture lasts as long as it runs, and its exit code is passed on; without, until
     Ctrl-C or for the time of --for. The whole drive is recorded, other programs' I/O included. With a
     COMMAND and neither DEVICE nor --path it is the drive under the current directory. Needs root.
 
+    On a terminal it shows what the drives do. A COMMAND has the terminal for itself, unless --live asks for both:
+    what it prints stands above the view then, line by line, as of a game that prints a few; its input stays its own. A
+    program that draws the whole screen gets it, and the view ends.
+
     With --keep or --max-size it goes on and holds only what came last, until Ctrl-C; the signal USR1 saves what is
     held by then as OUTPUT-TIMESTAMP.
 
     \b
     sudo blkreel capture -o game.parquet --path ~/Games --cold -- ./start-game
+    sudo blkreel capture -o game.parquet --path ~/Games --live -- ./start-game
     sudo blkreel capture /dev/nvme0n1 -o minute.parquet --for 60s
     sudo blkreel capture /dev/sda /dev/sdb -o both.parquet
     sudo blkreel capture --path /srv -o database.parquet --pid 1234 --own-only --until-exit
     sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
-    # A command has the terminal for itself.
-    watched = not ctx.meta["blkreel.command"] and sys.stderr.isatty()
-    options = CaptureOptions(devices=list(devices), command=ctx.meta["blkreel.command"], io_start=not without_io_start,
+    own_words = ctx.meta["blkreel.command"]
+    watched = can_be_drawn_on(Console(stderr=True)) and (not own_words if live is None else live)
+    if live and not watched:
+        print("blkreel: there is no live view: stderr is no terminal that one could be drawn on", file=sys.stderr)
+    options = CaptureOptions(devices=list(devices), command=own_words, io_start=not without_io_start,
                              live_ns=INTERVAL_NS if watched else None, **given)
-    shown = nullcontext() if options.command else live_progress(
-        "capturing", options.duration_ns / 1e9 if options.duration_ns else None)
-    with shown as task:
-        result = run_capture(options, _Monitor(task))
+    with _shown(options, live) as (monitor, streams):
+        result = run_capture(replace(options, command_streams=streams), monitor)
     document = _document(result)
     if as_json:
         print(json.dumps(document))
@@ -96,12 +111,31 @@ def command(ctx, devices, as_json, without_io_start, **given):
     return _NOT_TRUSTWORTHY if result.missing else 0
 
 
-class _Monitor:
-    """Shows progress, where there is a task to show it, and notices."""
+@contextmanager
+def _shown(options, live):
+    """Who shows how it goes, as far as a command does not have the terminal; and where the command's output goes."""
+    total = options.duration_ns / 1e9 if options.duration_ns else None
+    if not options.command:
+        with live_progress("capturing", total, live=live) as task:
+            yield _Monitor(task), {}
+    elif not options.live_ns:
+        yield _Monitor(None), {}
+    else:
+        user = user_of_command(options.user)
+        output = PassedThrough(Console(stderr=True), user.pw_uid if user else None)
+        with LiveTask(output.console, "capturing", total, [], pending=output.pending) as task:
+            try:
+                yield _Monitor(task, lambda: output.begin(task)), output.streams
+            finally:
+                output.end()
 
-    def __init__(self, task):
-        self._task = task
-        self._seconds = self._events = 0
+
+class _Monitor:
+    """Shows progress, where there is a task to show it, and notices. on_run: called when a command has been begun."""
+
+    def __init__(self, task, on_run=None):
+        self._task, self._on_run = task, on_run
+        self._seconds = self._events = self._rate = 0
 
     def notice(self, line):
         print(f"blkreel: {line}", file=sys.stderr)
@@ -109,13 +143,25 @@ class _Monitor:
     def progress(self, seconds, events, lost):
         if self._task is None:
             return
-        rate = (events - self._events) / (seconds - self._seconds) if seconds > self._seconds else 0
-        self._seconds, self._events = seconds, events
-        self._task.update(seconds, f"{format_count(events)} I/Os, {rate:,.0f}/s, {format_count(lost)} lost")
+        if self._on_run:
+            self._on_run()
+        if events is None:
+            self._task.update(seconds, "I/Os and losses are counted when it ends")
+            return
+        # A source tells of its events now and then: between two looks there may be none, or those of twice the time.
+        if seconds - self._seconds >= _RATE_OVER_S:
+            self._rate = (events - self._events) / (seconds - self._seconds)
+            self._seconds, self._events = seconds, events
+        self._task.update(seconds, f"{format_count(events)} I/Os, {self._rate:,.0f}/s, {format_count(lost)} lost")
 
     def live(self, interval, drives, names):
         if self._task is not None and hasattr(self._task, "show"):
             self._task.show(interval, [drive.path for drive in drives], names)
+
+    def over(self):
+        """Nothing more is recorded: what comes now is the trace, or the rest of a command."""
+        if hasattr(self._task, "say"):
+            self._task.say("captured, and writes the trace" + " when the command has ended" * bool(self._on_run))
 
 
 def _document(result):

@@ -1,30 +1,21 @@
-"""The live view of a capture, a replay and `blkreel top`: what the drives do now, on a terminal.
+"""The picture of the live view: what the drives do now, on a terminal of any size."""
 
-It must never slow or end what it shows: whatever goes wrong in here ends the view, and nothing else.
-"""
-
-import sys
-import time
 from collections import deque
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from blkreel.analysis.percentiles import PERCENTILES, enough
-from blkreel.cli.progress import line_task
-from blkreel.traces.live import Interval, RunCounter, percentile_ns
-from blkreel.traces.units import format_count, format_ns
+from blkreel.traces.live import Counts, Interval, percentile_ns
+from blkreel.traces.units import format_bytes, format_count, format_ns
 
 INTERVAL_NS = 1_000_000_000
 HISTORY = 48  # intervals in a sparkline
-_REFRESH_EVERY_S = 0.5
 _PROCESSES_SHOWN = 12
 _BLOCKS, _ASCII = "▁▂▃▄▅▆▇█", "_.-=+*%#"
-_WIDE, _MEDIUM, _NARROW = 110, 84, 70  # columns of a terminal below which something is left out
+_WIDE, _MEDIUM, _NARROW, _TINY = 110, 84, 70, 56  # columns of a terminal below which something is left out
 
 
 def figures(interval: Interval, drive: int | None = None) -> dict:
@@ -96,13 +87,22 @@ def sparkline(values, ascii_only: bool = False) -> str:
 
 
 class Picture:
-    """What is drawn of the last interval and of those before it."""
+    """What is drawn of the last interval and of those before it, and what all of them are together.
 
-    def __init__(self, console: Console, sort: str = "depth"):
-        self.console, self.sort = console, SORTS[sort]
+    others_lines: of the terminal, which somebody else draws. note: what these figures cannot tell, and why.
+    telemetry: what sensors told last, by their names in the run's telemetry.
+    """
+
+    def __init__(self, console: Console, sort: str = "depth", others_lines: int = 0):
+        self.console, self.sort, self.others_lines = console, SORTS[sort], others_lines
+        self.note = ""
+        self.telemetry: dict[str, float] = {}
         self._interval: Interval | None = None
         self._drives, self._names = [], {}
         self._history: dict[str, deque] = {}
+        self._so_far = {"read": Counts(), "write": Counts(), "other": Counts()}
+        self._late = False
+        self._latest_ns = 0
 
     def take(self, interval: Interval, drives: list[str], names: dict) -> None:
         """drives: names to show, in the order of their numbers."""
@@ -114,6 +114,15 @@ class Picture:
         self._keep("throughput", everything["read_mb_s"] + everything["write_mb_s"])
         self._keep("latency", everything["mean_ns"] or 0)
         self._keep("depth", everything["depth"])
+        self.note = interval.limits or self.note
+        self.add(interval)
+
+    def add(self, interval: Interval) -> None:
+        """To what was done so far, and nothing else: of an interval too short to be drawn."""
+        for (_, op), counts in interval.classes.items():
+            self._so_far[op if op in self._so_far else "other"].add(counts)
+        if interval.lateness is not None and interval.lateness.any():
+            self._late, self._latest_ns = True, max(self._latest_ns, interval.latest_ns)
 
     def _keep(self, name, value):
         self._history.setdefault(name, deque(maxlen=HISTORY)).append(value)
@@ -126,68 +135,115 @@ class Picture:
     def __rich__(self):
         if not self.has_some:
             return Text("waiting for the first interval ...", style="dim")
-        parts = [self._drive_table()]
-        if self._interval.threads:
-            parts.append(self._process_table())
-        parts.append(self._sparklines())
-        return Group(*parts)
+        bars, below = self._bars(), self._lines()
+        # Of what does not fit the bars go first, then the lines between.
+        if self.console.height - self.others_lines - len(bars) - len(below) >= 4:
+            below = bars + below
+        room = self.console.height - self.others_lines - len(below)
+        gap = [Text()] if room >= 4 else []
+        room -= len(gap)
+        table, used = self._drive_table(max(1, room - 1))
+        parts, room = [table], room - used
+        if self._interval.threads and room >= 3:
+            parts += [Text(), self._process_table(min(_PROCESSES_SHOWN, room - 2))]
+        return Group(*parts, *gap, *below)
 
-    def _drive_table(self):
+    def _drive_table(self, most):
+        """Of at most so many lines below its head; and how many lines it has."""
         interval, width = self._interval, self.console.width
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2 if width >= _WIDE else 1, 0, 0))
         table.add_column("drive", no_wrap=True, overflow="ellipsis", max_width=24)
-        times = ("mean", "p50", "p99") if width >= _NARROW else ("mean", "p99")
-        for name in (*_rates(width), "IOPS", "depth", *(["in flight"] if width >= _MEDIUM else []), *times):
+        times = ("mean", "p50", "p99") if width >= _NARROW else ("mean", "p99") if width >= _TINY else ("mean",)
+        depth = ["depth"] if width >= _TINY else []
+        for name in (*_rates(width), "IOPS", *depth, *(["in flight"] if width >= _MEDIUM else []), *times):
             table.add_column(name, justify="right", no_wrap=True)
         if width >= _WIDE:
             table.add_column("MB/s so far", no_wrap=True)
         entries = sorted(((figures(interval, index), name) for index, name in enumerate(self._drives)),
                          key=lambda entry: self.sort(entry[0]), reverse=True)
-        for shown, name in entries:
-            cells = [name, _number(shown["read_mb_s"]), _number(shown["write_mb_s"]), _number(shown["iops"]),
-                     f"{shown['depth']:.1f}"]
+        fits = len(entries) if len(entries) <= most else most - 1
+        for shown, name in entries[:fits]:
+            cells = [name, _number(shown["read_mb_s"]), _number(shown["write_mb_s"]), _number(shown["iops"])]
+            cells += [f"{shown['depth']:.1f}"] * len(depth)
             if width >= _MEDIUM:
                 cells.append("?" if shown["in_flight"] is None else format_count(shown["in_flight"]))
             cells += [_time(shown[f"{name}_ns"]) for name in times]
             if width >= _WIDE:
                 cells.append(self._spark(name, 24))
             table.add_row(*cells)
-        return table
+        if fits < len(entries):
+            table.add_row(Text(f"and {len(entries) - fits} more", style="dim"))
+        return table, 1 + table.row_count
 
-    def _process_table(self):
+    def _process_table(self, most):
         table = Table(box=None, pad_edge=False, header_style="bold",
                       padding=(0, 2 if self.console.width >= _WIDE else 1, 0, 0))
         table.add_column("process", no_wrap=True, overflow="ellipsis", max_width=24)
-        for name in ("pid", *_rates(self.console.width), "IOPS", "depth", "mean"):
+        depth = ["depth"] if self.console.width >= _TINY else []
+        for name in ("pid", *_rates(self.console.width), "IOPS", *depth, "mean"):
             table.add_column(name, justify="right", no_wrap=True)
         entries = sorted(processes(self._interval, self._names), key=self.sort, reverse=True)
-        for entry in entries[:_PROCESSES_SHOWN]:
+        for entry in entries[:most]:
             table.add_row(entry["process"], str(entry["pid"] or ""), _number(entry["read_mb_s"]),
-                          _number(entry["write_mb_s"]), _number(entry["iops"]), f"{entry['depth']:.1f}",
-                          _time(entry["mean_ns"]))
-        return Group(Text(), table)
+                          _number(entry["write_mb_s"]), _number(entry["iops"]),
+                          *[f"{entry['depth']:.1f}"] * len(depth), _time(entry["mean_ns"]))
+        return table
 
-    def _sparklines(self):
-        interval = self._interval
-        lines = [Text()]
+    def _bars(self):
         last = {name: values[-1] for name, values in self._history.items()}
+        lines = []
         for name, words in (("throughput", f"{_number(last['throughput'])} MB/s"), ("depth", f"{last['depth']:.1f}"),
                             ("latency", f"{_time(last['latency'] or None)} mean")):
             room = max(0, min(HISTORY, self.console.width - 27))
-            lines.append(Text(f"{name:<11}{words:<14} {self._spark(name, room)}", no_wrap=True, overflow="crop"))
-        if interval.lateness is not None and interval.lateness.any():
-            lines.append(Text(f"{'lateness':<11}p99 {_time(percentile_ns(interval.lateness, 99, 100))}, "
-                              f"at most {_time(interval.latest_ns)} in the last interval"))
-        lines.append(Text(f"{'lost':<11}{format_count(interval.lost)}", style="bold red" if interval.lost else ""))
-        return Group(*lines)
+            lines.append(_line(name, f"{words:<14} {self._spark(name, room)}"))
+        return lines
+
+    def _lines(self):
+        interval, lines = self._interval, []
+        if self._late:
+            here = interval.lateness
+            told = here is not None and here.any()
+            lines.append(_line("lateness", f"p99 {_time(percentile_ns(here, 99, 100) if told else None)}, at most "
+                                           f"{_time(interval.latest_ns if told else None)} now, "
+                                           f"{_time(self._latest_ns)} so far"))
+        if heat := telemetry_words(self.telemetry):
+            lines.append(_line("sensors", heat))
+        lines.append(_line("so far", self._sum_words()))
+        if errors := sum(counts.errors for counts in self._so_far.values()):
+            lines.append(_line("errors", format_count(errors), "bold red"))
+        lines.append(_line("lost", "?" if interval.lost is None else format_count(interval.lost),
+                           "bold red" if interval.lost else ""))
+        if self.note:
+            lines.append(Text(self.note, style="dim", no_wrap=True, overflow="ellipsis"))
+        return lines
+
+    def _sum_words(self):
+        """Of all intervals: `12,345 I/Os, 1.20 GB read, 340 MB written`."""
+        done = self._so_far
+        words = [f"{format_count(sum(counts.ops + counts.unseen for counts in done.values()))} I/Os"]
+        words += [f"{format_bytes(done[op].bytes)} {word}" for op, word in (("read", "read"), ("write", "written"))]
+        return ", ".join(words)
 
     def _spark(self, name, width):
         ascii_only = self.console.options.ascii_only
         return sparkline(list(self._history.get(name, ()))[-width:] if width else [], ascii_only).ljust(width)
 
 
+def telemetry_words(values: dict[str, float]) -> str:
+    """`41 C, 5.20 W, throttled` of what sensors told last; "" of nothing that concerns the drive."""
+    heat = [f"{value:.0f} C" for name, value in sorted(values.items()) if name.startswith("temperature_c")]
+    power = [f"{values['power_w']:.2f} W"] if "power_w" in values else []
+    throttled = any(value for name, value in values.items() if name.partition(".")[0] == "throttling")
+    return ", ".join([*heat, *power, *(["throttled"] if throttled else [])])
+
+
+def _line(name, words, style=""):
+    return Text(f"{name:<11}{words}", style=style, no_wrap=True, overflow="crop")
+
+
 def _rates(width):
-    return ("read MB/s", "write MB/s") if width >= _NARROW else ("rd MB/s", "wr MB/s")
+    return ("read MB/s", "write MB/s") if width >= _NARROW else ("rd MB/s", "wr MB/s") if width >= _TINY else (
+        "rd MB", "wr MB")
 
 
 def _number(value):
@@ -196,106 +252,3 @@ def _number(value):
 
 def _time(value_ns):
     return "-" if value_ns is None else format_ns(value_ns)
-
-
-class LiveTask:
-    """What a capture or a replay reports to; as progress.Task, with take_rows and take_note for a replay besides."""
-
-    def __init__(self, console: Console, step: str, total: float | None, drives: list[str]):
-        self.step, self.total, self._drives = step, total, drives
-        self._picture, self._counter = Picture(console), RunCounter()
-        self._began = self._drawn_at = self._taken_at = time.monotonic()
-        self._done, self._detail, self._outstanding = 0.0, "", None
-        self._live = Live(self, console=console, auto_refresh=False, transient=True)
-        self._lines = None  # what takes over where the view has ended
-
-    def update(self, done: float, detail: str = "") -> None:
-        self._done, self._detail = done, detail
-        if self._lines:
-            self._lines.update(done, detail)
-        self._safely(self._draw)
-
-    def show(self, interval: Interval, drives: list[str], names: dict) -> None:
-        """An interval of a capture."""
-        self._safely(lambda: self._picture.take(interval, drives, names))
-
-    def take_rows(self, rows) -> None:
-        """Rows of a replay, as the engine gives them."""
-        self._safely(lambda: self._counter.add(rows))
-
-    def take_note(self, note: dict) -> None:
-        """The engine's own word, about twice a second also where no row comes."""
-        self._safely(lambda: self._take_note(note))
-
-    def _take_note(self, note):
-        self._outstanding = note.get("outstanding")
-        now = time.monotonic()
-        if now - self._taken_at >= INTERVAL_NS / 1e9:
-            interval = self._counter.take(int((now - self._taken_at) * 1e9))
-            interval.in_flight = [self._outstanding] if len(self._drives) == 1 else []
-            self._taken_at = now
-            self._picture.take(interval, self._drives, {})
-        self._draw()
-
-    def _draw(self):
-        if time.monotonic() - self._drawn_at >= _REFRESH_EVERY_S:
-            self._drawn_at = time.monotonic()
-            self._live.refresh()
-
-    def __rich__(self):
-        if self._lines:
-            return Text()  # what could not be drawn is not drawn once more when it ends
-        headline = Text(self._headline(), style="bold", no_wrap=True, overflow="ellipsis")
-        return Group(headline, Text(), self._picture) if self._picture.has_some else headline
-
-    def _headline(self):
-        elapsed_s = time.monotonic() - self._began
-        parts = [f"{self.step}, {_clock(elapsed_s)}"]
-        if self.total:
-            parts.append(f"{min(100, 100 * self._done / self.total):.0f} %")
-            if self._done:
-                parts.append(f"{_clock(elapsed_s * max(0, self.total - self._done) / self._done)} left")
-        return ", ".join(parts + ([self._detail] if self._detail else []))
-
-    def _safely(self, act):
-        if self._lines:
-            return
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001 - whatever it is: what is shown goes on
-            self._lines = line_task(self.step, self.total)
-            self._stop()
-            with suppress(OSError, ValueError):  # the terminal may be gone
-                print(f"blkreel: the live view has ended ({type(error).__name__}: {error}); {self.step} goes on",
-                      file=sys.stderr)
-
-    def _stop(self):
-        with suppress(Exception):
-            self._live.stop()
-
-    def __enter__(self):
-        self._safely(lambda: self._live.start(refresh=True))
-        return self
-
-    def __exit__(self, *reason):
-        self._stop()
-
-
-def _clock(seconds):
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-@contextmanager
-def live_progress(step: str, total: float | None = None, drives: list[str] = ()):
-    """As progress.progress, with a picture of the drives on a terminal; plain lines elsewhere.
-
-    drives: of a replay, what they are called.
-    """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield line_task(step, total)
-        return
-    with LiveTask(console, step, total, list(drives)) as task:
-        yield task

@@ -86,6 +86,9 @@ def main() -> None:
     130 interrupted, 141 who read stdout has ended.
     """
     keep_out_pandas()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode gets a ? for what it does not have
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except BlkreelError as error:

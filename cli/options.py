@@ -38,4 +38,5 @@ def payload(command):
     return _compressible(_duplicates(command))
 
 
+no_live = click.option("--no-live", is_flag=True, help="Show how far it is in one line, without the drives.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")

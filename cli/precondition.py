@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from blkreel.cli.options import TIME_NS, as_json, payload
+from blkreel.cli.live_steps import LiveSteps, shown_name
+from blkreel.cli.options import TIME_NS, as_json, no_live, payload
 from blkreel.cli.progress import progress
 from blkreel.replay import safety
 from blkreel.replay.erase import KINDS
@@ -43,9 +44,10 @@ from blkreel.traces.units import format_bytes, format_count, format_ns, parse_si
 @payload
 @click.option("--restart", is_flag=True, help="Begin anew, instead of going on with what was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Print the steps, and touch nothing.")
+@no_live
 @as_json
 def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, permutation, idle, seed, compressible,
-            duplicates, restart, dry_run, as_json):
+            duplicates, restart, dry_run, no_live, as_json):
     """Put a drive into a known state, so that measurements on it can be compared and repeated.
 
     All data on it is lost: a real drive has to be named by its serial with --destroy. The sizes are meant for
@@ -69,7 +71,8 @@ def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, pe
         raise UsageError("--map and --device are of a trace", "name it: --state trace --trace FILE")
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=idle, permuted=permutation,
                       spans=[_span(one) for one in spans] or None, erase=bool(erase and erase != "none") or None, **of)
-    preparation = Preparation(target, state, seed, progress, Payload(compressible, duplicates),
+    live = LiveSteps(shown_name(target), live=False if no_live else None)
+    preparation = Preparation(target, state, seed, live, Payload(compressible, duplicates),
                               erase=erase or "discard", restart=restart,
                               say=lambda text: print(f"blkreel: {text}", file=sys.stderr))
     preparation.check()

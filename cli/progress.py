@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from blkreel.cli.terminal_kept import can_be_drawn_on, kept, stop_here
+
 _LINE_EVERY_S = 5.0
 
 
@@ -25,14 +27,31 @@ class Task:
 def progress(step: str, total: float | None = None):
     """`with progress("replaying", total=seconds) as task: task.update(done, "12,345 I/Os")`."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not can_be_drawn_on(console):
         yield line_task(step, total)
         return
-    columns = [SpinnerColumn(), TextColumn("{task.description}")]
+    # The spinner's dots have no form in ASCII, as the bar has.
+    columns = [SpinnerColumn("line" if console.options.ascii_only else "dots"), TextColumn("{task.description}")]
     columns += [BarColumn(), TimeRemainingColumn()] if total else [TimeElapsedColumn()]
-    with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=True) as bar:
+    stops = []
+
+    def stop():
+        stops.clear()
+        bar.stop()
+        stop_here()
+
+    def show(done, detail):
+        bar.update(handle, completed=done, detail=detail)
+        if stops:
+            stop()
+            bar.start()
+
+    with (kept(lambda: stops.append(True)),
+          Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=True) as bar):
         handle = bar.add_task(step, total=total, detail="")
-        yield Task(step, total, lambda done, detail: bar.update(handle, completed=done, detail=detail))
+        yield Task(step, total, show)
+        if stops:
+            stop()
 
 
 def line_task(step: str, total: float | None) -> "Task":

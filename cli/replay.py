@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from blkreel.cli.live import live_progress
-from blkreel.cli.options import as_json, force, payload
+from blkreel.cli.live_steps import shown_name
+from blkreel.cli.live_task import live_progress
+from blkreel.cli.options import as_json, force, no_live, payload
 from blkreel.cli.progress import progress
 from blkreel.cli.replay_shown import paced, show_plan, show_run, state_lines
 from blkreel.cli.telemetry_options import telemetry_options
@@ -57,10 +58,11 @@ MAX_THREADS = 64
 @telemetry_options
 @click.option("--polled", is_flag=True, help="Look for completions at the drive instead of waiting for interrupts.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and touch nothing.")
+@no_live
 @force
 @as_json
 def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, threads, label, device, seed,
-            compressible, duplicates, telemetry, polled, dry_run, force, as_json):
+            compressible, duplicates, telemetry, polled, dry_run, no_live, force, as_json):
     """Reissue a trace on a drive, and record what each I/O took.
 
     Whatever the trace writes overwrites the drive. A real drive therefore has to be named by its serial
@@ -104,7 +106,7 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
         print(f"blkreel: warning: {warning}", file=sys.stderr)
     for line in state_lines(plan.targets):
         print(f"blkreel: {line}", file=sys.stderr)
-    account = Replay(plan, directory, label or _label(plan), seed, _progress_of(plan), force,
+    account = Replay(plan, directory, label or _label(plan), seed, _progress_of(plan, no_live), force,
                      Payload(compressible, duplicates), polled, last_use=True, telemetry=telemetry).run()
     if as_json:
         print(json.dumps({"version": 1, "path": str(directory.path), "run": account}))
@@ -113,12 +115,14 @@ def command(trace, targets, output, paces, idle, wanted_map, destroy, prefill, t
     return NOT_TRUSTWORTHY if account["verdict"]["level"] == "invalid" else 0
 
 
-def _progress_of(plan):
-    """Of each step a bar, of the replay itself what the drives do."""
-    drives = [target.drive.path for target in plan.targets]
+def _progress_of(plan, no_live):
+    """Of what is written beforehand and of the replay itself what the drives do."""
+    drives = [shown_name(target) for target in plan.targets]
 
     def shown(step, total=None):
-        return live_progress(step, total, drives) if step == "replaying" else progress(step, total)
+        # What is written beforehand is written to one drive after the other, and no row of it says to which.
+        named = drives if step == "replaying" or len(drives) == 1 else ["the drive"]
+        return live_progress(step, total, named, live=False if no_live else None)
 
     return shown
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from blkreel import __version__
-from blkreel.cli.options import as_json, force, payload
-from blkreel.cli.progress import progress
+from blkreel.cli.live_steps import LiveSteps, shown_name
+from blkreel.cli.options import as_json, force, no_live, payload
 from blkreel.cli.telemetry_options import telemetry_options
 from blkreel.cli.test_plan import explain, list_tests, show_steps, time_words
 from blkreel.cli.test_results import write_results
@@ -49,10 +49,11 @@ NOT_TRUSTWORTHY = 3
 @payload
 @telemetry_options
 @click.option("--dry-run", is_flag=True, help="Print the steps, and touch nothing.")
+@no_live
 @force
 @as_json
 def command(name, listed, explained, device, output, resume, sets, quick, fit, label, seed, destroy, erase,
-            compressible, duplicates, telemetry, dry_run, force, as_json):
+            compressible, duplicates, telemetry, dry_run, no_live, force, as_json):
     """Carry a published test out on a drive: its states, rests, measurements and figures.
 
     Each measuring step is a run of its own in DIR/steps, with everything that a run holds; DIR/results.json has the
@@ -73,7 +74,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
     keep_small()
     if resume is not None:
         _refuse_with_resume(name, output, sets, quick or fit)
-        testing = _resumed(resume, device, destroy, telemetry)
+        testing = _resumed(resume, device, destroy, telemetry, no_live)
     elif not name:
         raise click.UsageError("Missing the name of a test: `blkreel test --list` tells them.")
     else:
@@ -100,7 +101,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
         head = _head(recipe, given, settled, target, quick=quick, scale=scale, seed=seed, label=label,
                      payload=Payload(compressible, duplicates), erase=erase)
-        testing = _testing(create(output, head, steps, force=force), target, destroy, telemetry)
+        testing = _testing(create(output, head, steps, force=force), target, destroy, telemetry, no_live)
     testing.run()
     document = write_results(testing.record.directory)
     if as_json:
@@ -121,13 +122,19 @@ def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload,
             "started_at": now(), "ended_at": None, "blkreel": __version__}
 
 
-def _testing(record, target, destroy, telemetry) -> Testing:
-    return Testing(record, target, record.head["seed"], progress, destroy, ["blkreel", *sys.argv[1:]],
+def _testing(record, target, destroy, telemetry, no_live) -> Testing:
+    live = LiveSteps(shown_name(target), live=False if no_live else None)
+
+    def begin_step(number, steps):
+        _tell_step(number, steps)
+        live.begin(number, steps)
+
+    return Testing(record, target, record.head["seed"], live, destroy, ["blkreel", *sys.argv[1:]],
                    Payload(**record.head["payload"]), erase=record.head["erase"], say=_say,
-                   replay_options={"telemetry": telemetry}, on_step=_tell_step)
+                   replay_options={"telemetry": telemetry}, on_step=begin_step)
 
 
-def _resumed(directory: Path, device, destroy, telemetry) -> Testing:
+def _resumed(directory: Path, device, destroy, telemetry, no_live) -> Testing:
     """Everything as it was begun: the recipe too, of which test.json holds a copy."""
     stored = stored_document(directory)
     target = find_target(device or stored["device"])
@@ -146,7 +153,7 @@ def _resumed(directory: Path, device, destroy, telemetry) -> Testing:
     record = TestRecord(directory, head, records)
     if record.unfinished is not None:
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    return _testing(record, target, destroy, telemetry)
+    return _testing(record, target, destroy, telemetry, no_live)
 
 
 def _refuse_with_resume(name, output, sets, shortened) -> None:

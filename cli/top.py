@@ -29,6 +29,7 @@ _NOT_TRUSTWORTHY = 3
 _SHORTEST_NS = 100_000_000  # the helper hands over what came ten times a second
 _ATTACH_TIMEOUT_S = 60
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SPACIOUS_LINES = 20
 _KEYS = {name[0]: name for name in SORTS}
 _HELP = "q: end   order by   " + "   ".join(f"{key}: {name}" for key, name in _KEYS.items())
 
@@ -61,8 +62,8 @@ def command(devices, path, interval_ns, duration_ns, once, sort, as_json):
     console = Console()
     if as_json:
         show = _json_lines()
-    elif once or not console.is_terminal:
-        show = _once(console, sort) if console.is_terminal else _plain_lines()
+    elif once or not console.is_terminal or console.is_dumb_terminal:
+        show = _once(console, sort) if once and console.is_terminal else _plain_lines()
     else:
         show = _Screen(console, sort)
     return _Watch(drives, interval_ns, duration_ns, once, show).run()
@@ -293,5 +294,9 @@ class _Screen:
 
     def __rich__(self):
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return Group(Text(f"blkreel top, {minutes}:{seconds:02}", style="bold"), Text(), self.picture,
-                     Text(f"\n{_HELP}", style="dim"))
+        title = Text(f"blkreel top, {minutes}:{seconds:02}", style="bold")
+        keys = Text(_HELP, style="dim", no_wrap=True, overflow="ellipsis")
+        spacious = self.console.height >= _SPACIOUS_LINES
+        gap = [Text()] if spacious else []
+        self.picture.others_lines = 2 + 2 * len(gap)
+        return Group(title, *gap, self.picture, *gap, keys)

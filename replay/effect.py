@@ -12,6 +12,7 @@ from blkreel.traces.schema import OPS
 from blkreel.traces.units import format_bytes
 
 from .engine import EngineOptions, run_engine
+from .onlooker import watchers
 from .payload import Payload
 from .records import error_text
 from .safety import wait_released
@@ -87,13 +88,16 @@ def carry_out(target: Target, plan: Iterable[dict], *, what: str, total_bytes: i
             task.update(done_bytes)
         effect = Effect(target, what, task, total_bytes, done_bytes, more)
 
+        watch_rows, watch_note, _ = watchers(task)
+
         def take(rows):
             effect.take(rows)
             if on_done:
                 on_done(rows)
+            watch_rows(rows)
 
         options = EngineOptions(**engine_options([target]), depth=depth, may_write=True, seed=seed, payload=payload)
-        end = engine(options, plan, take, lambda note: None)
+        end = engine(options, plan, take, watch_note)
         wait_released(target)
     stopped = end.get("stopped")
     # Where all was issued already: whoever pressed Ctrl-C wants the steps that follow no more than this one.

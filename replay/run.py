@@ -16,6 +16,7 @@ from .certificate import Certificate, certified
 from .effect import carry_out
 from .engine import BLOCK_ROWS, PLAN_BLOCKS_AHEAD, EngineOptions, run_engine
 from .environment import environment, uses_page_cache
+from .onlooker import watchers
 from .payload import Payload
 from .plan import Plan
 from .records import Fingerprint, OpenFingerprint, RunRecords
@@ -137,15 +138,26 @@ class Replay:
         options = EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
-        noted_at = time.monotonic()
+        noted_at, elapsed_ns = time.monotonic(), 0
         spool.note({**self._metadata(), "run": self.account(_DIED)})
         with self.progress("replaying", total) as task:
-            # What draws the drives, too, where somebody looks on.
-            watch_rows, watch_note = (getattr(task, name, _unwatched) for name in ("take_rows", "take_note"))
+            watch_rows, watch_note, watch_telemetry = watchers(task)
+
+            def tell_progress():
+                records = self._records
+                rate = records.completed_ops * 1e9 / max(records.wall_ns, 1)
+                late = f", at most {format_ns(records.lateness.max_ns)} late" if records.lateness.max_ns else ""
+                task.update(max(records.last_submit_ns, elapsed_ns) / 1e9 if timed else records.completed_ops,
+                            f"{format_count(round(rate))} IOPS{late}")
 
             def note_taken(note):
+                nonlocal elapsed_ns
                 self._take_note(note)
+                # Of a trace that idles no row comes, and yet it goes on.
+                elapsed_ns = note.get("elapsed_ns", 0)
+                watch_telemetry(self._recorder.latest)
                 watch_note(note)
+                tell_progress()
 
             def take(rows):
                 nonlocal noted_at
@@ -158,10 +170,7 @@ class Replay:
                     # What a killed replay leaves behind then tells how far it came.
                     spool.note({**self._metadata(), "run": self.account(_DIED)})
                     noted_at = time.monotonic()
-                rate = records.completed_ops * 1e9 / max(records.wall_ns, 1)
-                late = f", at most {format_ns(records.lateness.max_ns)} late" if records.lateness.max_ns else ""
-                task.update(records.last_submit_ns / 1e9 if timed else records.completed_ops,
-                            f"{format_count(round(rate))} IOPS{late}")
+                tell_progress()
 
             with self._recorder:
                 for drive in self._drives:
@@ -325,10 +334,6 @@ class Replay:
             "unmatched": 0, "in_flight_at_start": 0,
             "in_flight_at_end": self._records.issued.ios - self._records.completed_ops,
         }
-
-
-def _unwatched(_) -> None:
-    """Nobody looks on."""
 
 
 def _wait_released(target) -> None:

@@ -77,19 +77,21 @@ class Interval:
     """From begin_ns to end_ns of a run's or a capture's own clock; every I/O falls into exactly one interval.
 
     classes: by (number of the drive, name of the operation). in_flight: of each drive, when the interval was told;
-    None where not known. lost: since the start. threads: (tid, ops, read bytes, write bytes, sum of latencies in ns),
-    those that the drives served longest; others: the sum of the rest, likewise. lateness: of a replay, as buckets.
+    None where not known. lost: since the start, None where not known yet. threads: (tid, ops, read bytes, write bytes,
+    sum of latencies in ns), those that the drives served longest; others: the sum of the rest, likewise. lateness: of a
+    replay, as buckets. limits: what it cannot tell, and why.
     """
 
     begin_ns: int
     end_ns: int
     classes: dict[tuple[int, str], Counts] = field(default_factory=dict)
     in_flight: list[int | None] = field(default_factory=list)
-    lost: int = 0
+    lost: int | None = 0
     threads: list[tuple] = field(default_factory=list)
     others: tuple | None = None
     lateness: np.ndarray | None = None
     latest_ns: int = 0
+    limits: str = ""
 
     @property
     def seconds(self) -> float:

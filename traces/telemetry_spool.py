@@ -22,13 +22,15 @@ _NO_START = "the run died before its start was known: time 0 is the first sample
 class TelemetrySpool:
     """Takes samples of one run from several threads. Each line is handed to the kernel at once, and survives a kill.
 
-    failed: why a line could not be written, "" while all could. Raises BlkreelError where the file can't be made.
+    failed: why a line could not be written, "" while all could. latest: the last value of each sensor.
+    Raises BlkreelError where the file can't be made.
     """
 
     def __init__(self, directory):
         self.path = spool_of(directory)
         self._output = Path(directory) / FILE
         self.failed = ""
+        self.latest: dict[str, float] = {}
         self._lock = threading.Lock()
         self._broken = False
         try:
@@ -47,6 +49,7 @@ class TelemetrySpool:
         self._write({"sensor": name, "unit": unit, "source": source, "rate_hz": rate_hz, "missing": missing})
 
     def samples(self, monotonic_ns: int, values: Mapping[str, float]) -> None:
+        self.latest.update(values)
         self._write({"t": monotonic_ns, "v": dict(values)})
 
     def gap(self, name: str, from_ns: int, to_ns: int) -> None:

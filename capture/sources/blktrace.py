@@ -62,6 +62,8 @@ def locked_down(debugfs: Path) -> bool:
 
 
 class Blktrace(DecodedSource):
+    tells_late = True
+
     def __init__(self, drives, spool, ring_bytes: int, on_change, notice=lambda line: None):
         super().__init__("blktrace", drives, spool, on_change)
         probe(drives)

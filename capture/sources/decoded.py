@@ -16,8 +16,12 @@ _STAT_FIELDS = {"read": 0, "write": 4, "discard": 11, "flush": 15}
 class DecodedSource:
     """A source as the session needs it (capture/sources/__init__.py), around a decoder and what feeds it.
 
+    tells_late: whether events and lost are known at its end only.
+
     The events' times are readings of CLOCK_MONOTONIC; the rows' are relative to the moment of attaching.
     """
+
+    tells_late = False
 
     def __init__(self, name: str, drives, spool, on_change):
         self.name, self.drives, self.spool = name, drives, spool

@@ -95,6 +95,11 @@ class Recorder:
                 here = rows["target"] == index
                 drive.foreign.take(rows, reads & here, writes & here)
 
+    @property
+    def latest(self) -> dict[str, float]:
+        """What each sensor told last, by its name; of no drive, or of a simulated one before its end, nothing."""
+        return dict(self._spool.latest) if self._spool is not None else {}
+
     def finish(self, totals: dict, wall_ns: int) -> None:
         """Write the file. totals: the engine's, empty where it failed."""
         self.epoch(totals.get("start_monotonic_ns"))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from blkreel.cli.live import LiveTask, Picture, figures, processes, sparkline
+from blkreel.cli.live import Picture, figures, processes, sparkline
+from blkreel.cli.live_task import LiveTask
 from blkreel.traces.live import BUCKETS, Counts, Interval, RunCounter, buckets_of, interval_of, percentile_ns
 
 # tests/native/capture_live.c has the same.
