@@ -362,3 +362,13 @@ def test_trace_by_hand(tmp_path):
     assert full["writes"]["mean_ns"] == 6 * MS
     assert document["figures"]["full_over_empty"]["writes_mean"] == 2
     assert "capped at 25 ms, 7 s taken out" in dict(document["method"])["Idle time"]
+
+
+@pytest.mark.parametrize(("traces", "level"), [(("one", "one"), "valid"), (("one", "other"), "invalid")])
+def test_runs_of_a_trace_that_was_replaced_meanwhile_are_no_test(tmp_path, traces, level):
+    test = MadeTest(tmp_path / "t", "trace")
+    for state, sha256 in zip(("empty", "full"), traces, strict=True):
+        test.step("trace", {"state": state, "repeat": 1}, rows_of([0, MS], MS), do="replay",
+                  source={"path": "game.parquet", "sha256": sha256})
+    reasons = [each for each in results_of(test.path)["verdict"]["reasons"] if "different traces" in each["text"]]
+    assert [each["level"] for each in reasons] == ([level] if level == "invalid" else [])
