@@ -22,7 +22,7 @@ from blkreel.replay.recipe_steps import steps_of
 from blkreel.replay.states import REFERENCE_BYTES
 from blkreel.replay.target import find_target
 from blkreel.replay.testing import Testing, check_states, check_traces, check_unchanged
-from blkreel.replay.testing_record import StepRecord, TestRecord, create, now, stored_document
+from blkreel.replay.testing_record import StepRecord, TestRecord, create, document_to_go_on, now
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError, UsageError
 
@@ -131,7 +131,7 @@ def _testing(record, target, destroy, telemetry) -> Testing:
 
 def _resumed(directory: Path, device, destroy, telemetry) -> Testing:
     """Everything as it was begun: the recipe too, of which test.json holds a copy."""
-    stored = stored_document(directory)
+    stored = document_to_go_on(directory)
     target = find_target(device or stored["device"])
     check_unchanged(stored, target)
     recipe = parse_recipe(stored["test"], stored["recipe"]["text"].encode())
