@@ -34,13 +34,13 @@ def command(directory, log, as_json):
     if is_test(directory):
         told = _of_test(directory, power_log)
         if not any(one["power"] for one in told):
-            raise BlkreelError(f"{power_log.path} has no sample of any step of {directory}: {told[0]['why']}",
-                               "say how far its clock is off: --log FILE,offset=SECONDS")
+            raise BlkreelError(f"{power_log.path} tells the power of no step of {directory}: {told[0]['why']}",
+                               told[0]["remedy"])
         write_results(directory)
     else:
         told = [{"run": str(directory), "power": add_power(directory, power_log)["telemetry"]["power"], "why": None}]
     if as_json:
-        print(json.dumps({"version": 1, "runs": told}))
+        print(json.dumps({"version": 1, "runs": [{key: one[key] for key in ("run", "power", "why")} for one in told]}))
         return
     for one in told:
         power = one["power"]
@@ -59,8 +59,8 @@ def _of_test(directory, log) -> list[dict]:
     told = []
     for step in steps:
         try:
-            power, why = add_power(directory / step["directory"], log)["telemetry"]["power"], None
+            power, why, remedy = add_power(directory / step["directory"], log)["telemetry"]["power"], None, None
         except BlkreelError as error:
-            power, why = None, error.message
-        told.append({"run": str(directory / step["directory"]), "power": power, "why": why})
+            power, why, remedy = None, error.message, error.remedy
+        told.append({"run": str(directory / step["directory"]), "power": power, "why": why, "remedy": remedy})
     return told

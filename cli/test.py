@@ -22,7 +22,7 @@ from blkreel.replay.recipe_steps import steps_of
 from blkreel.replay.states import REFERENCE_BYTES
 from blkreel.replay.target import find_target
 from blkreel.replay.testing import Testing, check_states, check_traces, check_unchanged
-from blkreel.replay.testing_record import StepRecord, TestRecord, create, now, stored_document
+from blkreel.replay.testing_record import StepRecord, TestRecord, create, document_to_go_on, now
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError, UsageError
 
@@ -72,6 +72,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
         list_tests(as_json)
         return 0
     keep_small()
+    telemetry = telemetry.for_several_runs()
     if resume is not None:
         _refuse_with_resume(name, output, sets, quick or fit)
         testing = _resumed(resume, device, destroy, telemetry, no_live)
@@ -100,7 +101,7 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
             return 0
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
         head = _head(recipe, given, settled, target, quick=quick, scale=scale, seed=seed, label=label,
-                     payload=Payload(compressible, duplicates), erase=erase)
+                     payload=Payload(compressible, duplicates), erase=erase, telemetry=telemetry)
         testing = _testing(create(output, head, steps, force=force), target, destroy, telemetry, no_live)
     testing.run()
     document = write_results(testing.record.directory)
@@ -111,12 +112,13 @@ def command(name, listed, explained, device, output, resume, sets, quick, fit, l
     return NOT_TRUSTWORTHY if document["verdict"]["level"] == "invalid" else 0
 
 
-def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload, erase) -> dict:
+def _head(recipe, given, settled, target, *, quick, scale, seed, label, payload, erase, telemetry) -> dict:
     return {"test": recipe.name, "title": recipe.title, "report": recipe.report, "explain": recipe.summary,
             "quick": quick, "scale": scale, "parameters": {key: _plain(value) for key, value in settled.items()},
             "shown": {key: recipe.parameters[key].shown(value) for key, value in settled.items()},
             "given": given, "recipe": {"sha256": recipe.sha256, "text": recipe.source},
-            "seed": seed, "payload": payload.account(), "erase": erase, "drive": describe(target.drive),
+            "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": telemetry.account(),
+            "directory": str(Path.cwd()), "drive": describe(target.drive),
             "device": str(target.path), "usable_bytes": target.size_bytes, "block_bytes": target.block_bytes,
             "label": label or target.drive.model or target.drive.name,
             "started_at": now(), "ended_at": None, "blkreel": __version__}
@@ -136,11 +138,11 @@ def _testing(record, target, destroy, telemetry, no_live) -> Testing:
 
 def _resumed(directory: Path, device, destroy, telemetry, no_live) -> Testing:
     """Everything as it was begun: the recipe too, of which test.json holds a copy."""
-    stored = stored_document(directory)
+    stored = document_to_go_on(directory)
     target = find_target(device or stored["device"])
     check_unchanged(stored, target)
     recipe = parse_recipe(stored["test"], stored["recipe"]["text"].encode())
-    settled = recipe.settle(stored["given"], quick=stored["quick"], scale=stored["scale"])
+    settled = recipe.settle(_as_given(recipe, stored), quick=stored["quick"], scale=stored["scale"])
     steps = steps_of(recipe, settled, size_bytes=target.size_bytes, block_bytes=target.block_bytes,
                      seed=stored["seed"])
     if [step.id for step in steps] != [step["id"] for step in stored["steps"]]:
@@ -153,7 +155,16 @@ def _resumed(directory: Path, device, destroy, telemetry, no_live) -> Testing:
     record = TestRecord(directory, head, records)
     if record.unfinished is not None:
         safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
-    return _testing(record, target, destroy, telemetry, no_live)
+    return _testing(record, target, destroy, telemetry.or_as_begun(stored.get("telemetry")), no_live)
+
+
+def _as_given(recipe, stored) -> dict[str, str]:
+    """What --set said, traces where they lie as seen from here."""
+    begun_in, given = Path(stored.get("directory", ".")), dict(stored["given"])
+    for name, words in given.items():
+        if recipe.parameters[name].kind == "trace" and not Path(words).exists() and (begun_in / words).exists():
+            given[name] = str(begun_in / words)
+    return given
 
 
 def _refuse_with_resume(name, output, sets, shortened) -> None:

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from blkreel.cli.console import Console
 from blkreel.replay.recipe import load_recipe, recipe_names
+from blkreel.replay.recipe_words import shown
 from blkreel.replay.rule_stream import longest_ns
 from blkreel.replay.states import STATES
 from blkreel.traces.units import format_bytes, format_ns
@@ -89,7 +90,8 @@ def _until(entry) -> str:
 
 def _lines(step) -> list[str]:
     if step.do == "state":
-        spans = f" ({', '.join(format_bytes(end - start) for start, end in step.spans)})" if step.spans else ""
+        spans = (f" ({', '.join(format_bytes(end - start) for start, end in step.spans)})"
+                 if step.state.partition("+")[0] == "data" else "")
         return [f"put the drive into the state {step.state}: {STATES.get(step.state, 'as named')}{spans}"]
     if step.do == "rest":
         return [f"rest {'as long as the step before took' if step.time_ns is None else format_ns(step.time_ns)}"]
@@ -100,7 +102,7 @@ def _lines(step) -> list[str]:
 
 def _stream(stream) -> str:
     mix = {0: stream.op + "s", 100: "reads"}.get(stream.read_percent, f"{stream.read_percent} % reads")
-    blocks = "" if stream.access == "extents" else f"{format_bytes(stream.block_bytes)} "
+    blocks = "" if stream.access == "extents" else f"{shown('size', stream.block_bytes)} "
     words = [f"{stream.name}: {blocks}{stream.access} {mix} at depth {stream.depth}"]
     if stream.access == "extents":
         words.append(f"{len(stream.lengths_bytes)} of them, {format_bytes(sum(stream.lengths_bytes))}")

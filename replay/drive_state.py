@@ -26,6 +26,7 @@ _RUNS_KEPT = 64
 _EARLIER = "earlier runs"
 # Less is no use of the drive that anybody would have to know of.
 OTHERS_LEAST_BYTES = 1 << 20
+NOT_ERASED_AS_ASKED = "not erased, as asked"
 # The first version of the record had these; the others are filled in.
 _FIRST = ("name", "prepared_at", "scale", "seed", "idle_ns", "filled_bytes", "written_since_bytes",
           "discarded_since_bytes", "notes")
@@ -73,6 +74,14 @@ class DriveState:
         if self.name is None or self.identity is None or self.since:
             return False
         return {**self.identity, "seed": 0} == {**identity, "seed": 0} and self.payload == payload
+
+    def was_erased_by(self, kind: str) -> bool:
+        """Whether a preparation that erases so, one of erase.KINDS, would leave what is there now.
+
+        None that did not erase, as it was asked not to, counts as one that did; a drive that has no discard does.
+        """
+        not_asked = NOT_ERASED_AS_ASKED in self.notes
+        return not_asked if kind == "none" else not not_asked and self.erased_by in (kind, None)
 
     def covers(self, limit_bytes: int) -> bool:
         """Whether every byte below the limit was written since the drive was erased."""

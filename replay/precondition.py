@@ -24,15 +24,14 @@ from .termination import terminated_like_interrupted
 from .time_left import TimeLeft
 from .verify import Writers, verify
 
-_GOES_ON = "the same command goes on from there"
-
 
 @dataclass
 class Preparation:
     """Carries the steps of a state out. The target was found safe before run() is called.
 
     erase: one of erase.KINDS. by: who asks for it, for the record. restart: not to go on with what was interrupted.
-    say: is told what it goes on with, and what it drops. verifies: whether it reads back what it wrote.
+    say: is told what it goes on with, and what it drops. verifies: whether it reads back what it wrote. goes_on: what
+    whoever interrupted it is told.
     """
 
     target: Target
@@ -46,6 +45,7 @@ class Preparation:
     restart: bool = False
     say: object = lambda text: None
     verifies: bool = True
+    goes_on: str = "the same command goes on from there"
     written_bytes: int = 0
 
     def check(self) -> None:
@@ -81,7 +81,7 @@ class Preparation:
                     self._noted.next_step()
                 verified = self._verify()
             except KeyboardInterrupt:
-                raise Interrupted(f"preparing {self.target.path} was interrupted", _GOES_ON) from None
+                raise Interrupted(f"preparing {self.target.path} was interrupted", self.goes_on) from None
             self.written_bytes = record.written_bytes
             prepared = self._prepared(verified)
             drive_state.save(self.target, prepared)
@@ -139,7 +139,7 @@ class Preparation:
         A simulated drive is discarded as any other, which leaves it its clock and its heat.
         """
         if self.erase == "none":
-            self._record.notes.append("not erased, as asked")
+            self._record.notes.append(drive_state.NOT_ERASED_AS_ASKED)
         elif self.erase == "format":
             erase.format_drive(self.target, self.progress)
         elif self.erase == "sanitize":
@@ -165,7 +165,7 @@ class Preparation:
                     depth=step.depth, seed=seed, payload=self.payload, progress=self.progress, engine=self.engine,
                     done_bytes=record.done_bytes, on_done=self._noted.take,
                     more=lambda done_bytes, rate: self._time_left(step, done_bytes, rate),
-                    after_interruption=_GOES_ON)
+                    after_interruption=self.goes_on)
             finally:
                 self._noted.end_engine()
             if effect.refused_discards:

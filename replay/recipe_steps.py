@@ -70,6 +70,7 @@ def steps_of(recipe: Recipe, settled: dict, *, size_bytes: int, block_bytes: int
     """
     expansion = _Expansion(recipe, settled, size_bytes, block_bytes, seed)
     expansion.take(recipe.steps, {})
+    expansion.check_distinct()
     return expansion.steps
 
 
@@ -91,6 +92,19 @@ class _Expansion:
                     self.take(one["steps"], values)
                 else:
                     self._add(one, values)
+
+    def check_distinct(self) -> None:
+        """Raise where a result could not tell two steps apart, and would show one of them, or both as repeats."""
+        seen = {}
+        for step in self.steps:
+            if not step.measures:
+                continue
+            key = (step.role, tuple(sorted((name, str(value)) for name, value in step.labels.items())))
+            if key in seen:
+                words = ", ".join(f"{name} {value}" for name, value in step.labels.items()) or "no labels"
+                raise self._wrong(f"the steps {seen[key]} and {step.id} are the same to a result ({words})",
+                                  "set values that differ; to do all of it again: --set repeats=N")
+            seen[key] = step.id
 
     def _loops(self, loops, labels):
         """The labels for each turn of nested loops, the first the outermost."""
@@ -229,7 +243,7 @@ class _Expansion:
         if at > self._capacity_bytes:
             raise UsageError(f"{self._recipe.name} needs {format_bytes(at)}, and the drive has "
                              f"{format_bytes(self._capacity_bytes)} to use",
-                             "shrink the test to the drive with --fit, or set its sizes: "
+                             "shrink the test to the drive with --fit, name a larger drive, or set its sizes: "
                              f"blkreel test {self._recipe.name} --explain")
         return placed
 

@@ -145,17 +145,21 @@ def wait_released(target: Target, wait_s: float = _RELEASE_WAIT_S) -> bool:
         time.sleep(0.01)
 
 
+_held_here: set[Path] = set()
+
+
 @contextmanager
 def held(target: Target):
-    """Keep udev and partitioning tools off the drive while the block runs.
+    """Keep others off the drive while the block runs: udev, partitioning tools, a second blkreel.
 
-    They probe a drive whenever a writer closes it, in the middle of the next step, unless they find its
-    node locked (flock, as systemd documents for block devices).
+    The former probe a drive whenever a writer closes it, in the middle of the next step, unless they find its
+    node locked (flock, as systemd documents for block devices). Where this process holds it already, as a test does
+    from its first step to its last, that is enough.
     """
-    if target.is_nil:
+    node = target.path if target.block is None else Path(target.drive.path)
+    if target.is_nil or node in _held_here:
         yield
         return
-    node = target.path if target.block is None else Path(target.drive.path)
     with open(node, "rb", buffering=0) as file:
         deadline = time.monotonic() + _LOCK_WAIT_S
         while True:
@@ -167,4 +171,8 @@ def held(target: Target):
                     raise SafetyError(f"{node} is locked by another program",
                                       f"wait until it ends; find it with: lsof {node}") from None
                 time.sleep(0.05)
-        yield
+        _held_here.add(node)
+        try:
+            yield
+        finally:
+            _held_here.discard(node)

@@ -1,9 +1,11 @@
 """Carries a test out: its states, rests and measuring steps in order. Goes on with one that ended early."""
 
 import zlib
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 
-from blkreel.traces.errors import BlkreelError, UsageError
+from blkreel.traces.errors import BlkreelError, SafetyError, UsageError
 from blkreel.traces.reader import open_trace
 from blkreel.traces.steady import is_steady
 from blkreel.traces.units import format_bytes
@@ -22,9 +24,11 @@ from .rest import rest
 from .rule_stream import stream_of
 from .run import Replay
 from .run_directory import RunDirectory
+from .safety import held
 from .states import State, state_for
 from .target import Target
 from .termination import terminated_like_interrupted
+from .testing_drive import left_as, used_by_others
 from .testing_record import DONE, FAILED, SKIPPED, StepRecord, TestRecord, now
 from .workload import plan_workload
 
@@ -55,10 +59,11 @@ class Testing:
 
     def __post_init__(self):
         self._asked_to_stop = False
+        self._carried_out = 0
 
     def run(self) -> None:
         """Raises Interrupted or BlkreelError, with what is done so far remembered, and how to go on."""
-        with terminated_like_interrupted():
+        with self._drive_held(), terminated_like_interrupted():
             while (step := self.record.unfinished) is not None:
                 step = self._begin(step)
                 self.on_step(self.record.steps.index(step) + 1, [one.step for one in self.record.steps])
@@ -72,11 +77,23 @@ class Testing:
                     error.remedy = f"{error.remedy}; then {self._go_on}" if error.remedy else self._go_on
                     raise
                 self._finish(step, result)
+                self._carried_out += 1
                 if self._asked_to_stop and self.record.unfinished is not None:
                     raise Interrupted(f"{self._name} was interrupted after {step.step.title!r}", self._go_on)
         if self.record.head["ended_at"] is None:
             self.record.head["ended_at"] = now()
             self.record.save()
+
+    @contextmanager
+    def _drive_held(self):
+        """From the first step to the last: a rest that somebody uses for a test of his own is none."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held(self.target))
+            except SafetyError as error:
+                error.remedy = f"{error.remedy}; then {self._go_on}"
+                raise
+            yield
 
     @property
     def _name(self) -> str:
@@ -89,13 +106,39 @@ class Testing:
 
     def _begin(self, step: StepRecord) -> StepRecord:
         """The step to carry out: where one was interrupted that wants its state again, the step of that state."""
-        if step.began_at is not None:
+        interrupted = step.began_at is not None
+        if interrupted:
             self._set_aside(step)
-            if step.step.again == "state":
-                step = self._back_to_state(step)
+        if self._is_spoilt(step, interrupted) or (interrupted and step.step.again == "state"):
+            step = self._back_to_state(step)
+        self.record.head["drive_left_as"] = left_as(self.target)
         step.began_at, step.status, step.error = now(), FAILED, "did not end"
         self.record.save()
         return step
+
+    def _is_spoilt(self, step: StepRecord, interrupted: bool) -> bool:
+        """Whether the state that the step goes on from was written over, while the test was not there.
+
+        Raises SafetyError where that happened while it was: whoever does will do it again.
+        """
+        if not self._builds_on_state(step):
+            return False
+        how = used_by_others(self.target, self.record.head.get("drive_left_as"),
+                             self._label(step.step) if interrupted else None, counted=not self._carried_out)
+        if how and self._carried_out:
+            raise SafetyError(f"{self.target.path} was used by others while {self._name} was under way: {how}",
+                              f"see that nobody else uses it, then {self._go_on}")
+        if how:
+            self.say(f"{self.target.path} was used since: {how}; beginning again from its state")
+        return how is not None
+
+    def _builds_on_state(self, step: StepRecord) -> bool:
+        """Whether a state was made before it, of which something is still to be measured."""
+        steps = self.record.steps
+        at = steps.index(step)
+        left = takewhile(lambda one: one.step.do != "state", steps[at:])
+        return any(one.step.do == "state" for one in steps[:at]) and any(
+            one.step.measures and one.status not in (DONE, SKIPPED) for one in left)
 
     def _back_to_state(self, interrupted: StepRecord) -> StepRecord:
         steps = self.record.steps
@@ -105,7 +148,15 @@ class Testing:
             if step is not interrupted and step.began_at is not None:
                 self._set_aside(step)
             step.reset()
+        self._unskip(steps[start:])
         return steps[start]
+
+    @staticmethod
+    def _unskip(steps) -> None:
+        """The rounds that were left out because those before them were steady may be wanted now."""
+        for step in steps:
+            if step.status == SKIPPED:
+                step.reset()
 
     def _set_aside(self, step: StepRecord) -> None:
         """Keep what an interrupted step recorded, under another name."""
@@ -123,6 +174,9 @@ class Testing:
     def _finish(self, step, result) -> None:
         step.status, step.error, step.ended_at, step.result = DONE, None, now(), result
         self._settle_rounds(step)
+        then = self.record.head.get("drive_left_as")
+        if step.step.do == "state" or not used_by_others(self.target, then, self._label(step.step)):
+            self.record.head["drive_left_as"] = left_as(self.target)  # otherwise the next step says so
         self.record.save()
 
     def _settle_rounds(self, step) -> None:
@@ -161,13 +215,14 @@ class Testing:
             return {**asdict(known), "kept": True}
         self._check(writes=True)
         preparation = Preparation(self.target, state, self.seed, self.progress, self.payload, self.engine,
-                                  erase=self.erase, by=self._name, say=self.say)
+                                  erase=self.erase, by=self._name, say=self.say, goes_on="")
         return {**asdict(preparation.run()), "kept": False}
 
     def _is_kept(self, known, state) -> bool:
         """Whether the drive is in that state already, and nothing has come over it since."""
         payload = self.payload.account() if state.filled.bytes else None
-        return known.is_as_prepared(state.identity, payload) and not drive_state.written_by_others(self.target, known)
+        return (known.is_as_prepared(state.identity, payload) and known.was_erased_by(self.erase)
+                and not drive_state.written_by_others(self.target, known))
 
     def _measure(self, record: StepRecord) -> dict:
         step = record.step
@@ -175,7 +230,7 @@ class Testing:
             self._rule_plan(step))
         self._check(writes=plan.writes)
         replay = Replay(plan, RunDirectory(self.record.directory / record.directory, force=False),
-                        f"{self.record.head['label']}: {step.title}", _seed(self.seed, step.id), self.progress,
+                        self._label(step), _seed(self.seed, step.id), self.progress,
                         payload=self.payload, engine=self.engine, last_use=True, about=self._about(step),
                         **self.replay_options)
         account = replay.run()
@@ -194,6 +249,10 @@ class Testing:
                    for spec in step.streams]
         about = {"path": self.record.head["test"], "streams": [asdict(spec) for spec in step.streams]}
         return plan_workload(streams, [self.target], about=about, prefill=False, stop_ns=step.time_ns)
+
+    def _label(self, step) -> str:
+        """Of a step's run, and what is remembered of the drive as to who wrote to it."""
+        return f"{self.record.head['label']}: {step.title}"
 
     def _about(self, step) -> dict:
         return {"test": self.record.head["test"], "step": step.id, "role": step.role, "labels": step.labels}

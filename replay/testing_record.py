@@ -110,6 +110,27 @@ def _clear(directory, force) -> None:
     shutil.rmtree(directory)
 
 
+# What a test needs to go on. What came later (telemetry, directory, drive_left_as) may lack.
+_HEAD = {"test": str, "given": dict, "recipe": dict, "quick": bool, "scale": (int, float), "seed": int, "drive": dict,
+         "device": str, "payload": dict, "erase": str, "label": str}
+_STEP = ("id", "status", "began_at", "ended_at", "result", "error", "interrupted")
+
+
+def document_to_go_on(directory: Path) -> dict:
+    """test.json, with all that a test needs to go on. Raises UsageError as stored_document(), and where it lacks."""
+    stored = stored_document(directory)
+    lacks = [key for key, kind in _HEAD.items() if not isinstance(stored.get(key), kind)]
+    lacks += [f"{key} of a step" for key in _STEP if any(key not in step for step in stored["steps"])]
+    lacks += [] if isinstance((stored.get("recipe") or {}).get("text"), str) else ["the recipe's text"]
+    if lacks:
+        raise _damaged(directory / FILE, f" (it lacks {lacks[0]})")
+    return stored
+
+
+def _damaged(path: Path, how: str = "") -> UsageError:
+    return UsageError(f"{path} is damaged{how}", "its steps/ are whole runs: blkreel report DIR/steps/*")
+
+
 def stored_document(directory: Path) -> dict:
     """test.json. Raises UsageError where there is none, or none that this version reads."""
     path = directory / FILE
@@ -119,8 +140,13 @@ def stored_document(directory: Path) -> dict:
         raise UsageError(f"{directory} holds no test: {path} {error.strerror.lower()}",
                          "name the directory that `blkreel test ... -o` was given") from None
     except ValueError:
-        raise UsageError(f"{path} is damaged", "its steps/ are whole runs: blkreel report DIR/steps/*") from None
+        raise _damaged(path) from None
+    if not isinstance(stored, dict):
+        raise _damaged(path)
     if stored.get("version") != VERSION:
         raise UsageError(f"{path} is of version {stored.get('version')}, and this blkreel reads {VERSION}",
                          "install the version that wrote it")
+    steps = stored.get("steps")
+    if not isinstance(steps, list) or not all(isinstance(step, dict) and "status" in step for step in steps):
+        raise _damaged(path, " (it lacks steps)")
     return stored

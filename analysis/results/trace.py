@@ -19,18 +19,24 @@ def _measure(step, trace):
     for columns in arrays(trace, METRIC_COLUMNS + RUN_COLUMNS):
         sums.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
-    return sums, metrics.finish(), ((trace.metadata.get("run") or {}).get("idle") or {})
+    run = trace.metadata.get("run") or {}
+    return sums, metrics.finish(), run.get("idle") or {}, (run.get("source") or {}).get("sha256")
 
 
 def content(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
-    groups, idles, everything = {}, {}, []
-    for step, (sums, partial, idle) in runs.measured(ROLE, _measure):
+    groups, idles, everything, sources = {}, {}, [], {}
+    for step, (sums, partial, idle, sha256) in runs.measured(ROLE, _measure):
+        others = tuple((name, value) for name, value in step.labels.items() if name not in ("state", "repeat"))
+        sources.setdefault(others, set()).update({sha256} - {None})
         state = str(step.labels.get("state", ""))
         groups.setdefault(state, []).append((sums, partial))
         idles.setdefault(state, idle)
         everything.append(sums)
     shown = Content(method=[*METHOD, energy_note(everything)])
+    if any(len(own) > 1 for own in sources.values()):
+        shown.reasons.append({"level": "invalid", "text": "its runs are of different traces: the file was another one "
+                                                          "when the test went on"})
     states = {state: _of_state(own) for state, own in groups.items()}
     shown.figures = {"states": states, "full_over_empty": _full_over_empty(states)}
     rows = [{"state": state, **own} for state, own in states.items()]

@@ -95,7 +95,7 @@ def median_slope(count_bytes: np.ndarray, duration_ns: np.ndarray) -> float | No
 
 
 def content(test: Test, runs: Runs) -> Content:
-    """Role extents, labels state and repeat where there are any; role whole, label state."""
+    """Role extents, labels state and repeat where there are any; role whole, labels state and before."""
     shown, rows, lines = Content(method=list(METHOD)), [], []
     for step, each in runs.measured(EXTENTS, _measure):
         sizes = _sizes(each)
@@ -103,9 +103,7 @@ def content(test: Test, runs: Runs) -> Content:
             key: value for key, value in row.items() if key not in ("bytes", "why")} for row in sizes}})
         lines += _points(step, each)
         shown.tables.append(table(f"By size: {step.title}", _SIZES, sizes))
-    whole = {}
-    for step, sums in runs.measured(WHOLE, tally):
-        whole.setdefault(str(step.labels.get("state", "")), []).append(sums)
+    whole = _by_contents(runs.measured(WHOLE, tally))
     wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
                **over_repeats("s_per_gb", [_s_per_gb(each) for each in own]),
                **over_repeats("took_ns", [each.makespan_ns or None for each in own])} for state, own in whole.items()]
@@ -119,6 +117,19 @@ def content(test: Test, runs: Runs) -> Content:
         shown.series.append(series("Latency by size of the discarded extent", ("extent", "bytes"), ("Latency", "ns"),
                                    lines))
     return shown
+
+
+def _by_contents(found):
+    """What was measured of whole drives by what was on them: the state, and of a drive that had been discarded just
+    before also which state that was, where there are several. Usable parts of different sizes are never one."""
+    wholes = [(str(step.labels.get("state", "")), str(step.labels.get("before", "")), sums) for step, sums in found]
+    before = {}
+    for state, was, _ in wholes:
+        before.setdefault(state, set()).add(was)
+    groups = {}
+    for state, was, sums in wholes:
+        groups.setdefault(f"{state} after {was}" if len(before[state]) > 1 else state, []).append(sums)
+    return groups
 
 
 def _key(row):

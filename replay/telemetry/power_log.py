@@ -1,10 +1,11 @@
 """Power from a CSV that was made elsewhere: a bench meter, a logger on another machine."""
 
+import codecs
 import csv
-import io
 import math
 import re
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,17 +22,21 @@ _EXAMPLE = "write --power-log FILE,offset=SECONDS,columns=TIME:WATTS"
 _UNIX_UNITS_S = ((1e9, 1e10, 1.0), (1e12, 1e13, 1e-3), (1e15, 1e16, 1e-6), (1e18, 1e19, 1e-9))
 _MOST_BYTES = 1 << 30
 _LOOKED_AT = 20  # lines
+_MOST_OFFSET_S = 4e9  # any clock against any other
+_LONGEST_LINE = 1 << 16
 
 
 @dataclass(frozen=True)
 class PowerLog:
     """offset_s: what is to be added to the log's times. columns: time and watts, or time, volts and amperes; each a
     name in the first line, or a number counted from 1. Empty: the columns that are called so, else the first two.
+    of_several_runs: whether times since a run's start tell nothing, as there are several.
     """
 
     path: Path
     offset_s: float = 0.0
     columns: tuple[str, ...] = ()
+    of_several_runs: bool = False
 
     def read(self, pairs: ClockPairs, start_ns: int) -> PowerSamples:
         """On CLOCK_MONOTONIC. start_ns: the run's start, from which relative times count.
@@ -51,8 +56,10 @@ class PowerLog:
         if not seconds:
             raise BlkreelError(f"{self.path} holds no line of a time and watts", f"name its columns: {_EXAMPLE}")
         notes = [f"lines without a time and watts, left out: {rubbish:,}"] if rubbish else []
-        time_ns = np.round(np.array(seconds) * 1e9).astype(np.int64) + round(self.offset_s * 1e9)
         absolute = np.array(seconds) >= UNIX_SINCE_S
+        if self.of_several_runs and not absolute[0]:
+            raise self._of_no_run()
+        time_ns = np.round(np.array(seconds) * 1e9).astype(np.int64) + round(self.offset_s * 1e9)
         time_ns = np.where(absolute, pairs.monotonic_ns(time_ns), time_ns + start_ns)
         return tidied(time_ns, watts, notes)
 
@@ -62,7 +69,28 @@ class PowerLog:
         rows = _rows(self.path)
         at, first = self._columns(rows)
         times = [time_s for row in rows[first:] if (time_s := _time_s(row, at[0])) is not None]
-        return bool(times) and times[0] >= UNIX_SINCE_S
+        if not times:
+            raise BlkreelError(f"{self.path} holds no line of a time and watts", f"name its columns: {_EXAMPLE}")
+        return times[0] >= UNIX_SINCE_S
+
+    def for_several_runs(self) -> "PowerLog":
+        """The same for each run of a test. Raises UsageError where it is there already, and its times are no such."""
+        is_absolute = True
+        with suppress(BlkreelError):  # a log that is not written yet, or only its head
+            is_absolute = self.is_absolute
+        if not is_absolute:
+            raise self._of_no_run()
+        return replace(self, of_several_runs=True)
+
+    def told(self) -> str:
+        """As parse_power_log() takes it, wherever the command is called."""
+        columns = f",columns={self.columns[0]}:{'*'.join(self.columns[1:])}" if self.columns else ""
+        return f"{self.path.absolute()},offset={self.offset_s!r}{columns}"
+
+    def _of_no_run(self) -> UsageError:
+        return UsageError(f"the times of {self.path} are not since 1970, and a test has several runs",
+                          "let the meter write times since 1970, or add the power of one run when all is over: "
+                          "blkreel power TEST/steps/NAME --log FILE,offset=SECONDS")
 
     def _columns(self, rows) -> tuple[list[int], int]:
         """The numbers of the columns, and of the first row that holds values."""
@@ -104,7 +132,7 @@ def parse_power_log(text: str) -> PowerLog:
         key, _, value = setting.partition("=")
         if key == "offset":
             offset_s = _number(value)
-            if offset_s is None:
+            if offset_s is None or abs(offset_s) > _MOST_OFFSET_S:
                 raise UsageError(f"--power-log: offset {value!r} is not a number of seconds", _EXAMPLE)
         elif key == "columns":
             time, _, power = value.partition(":")
@@ -122,17 +150,21 @@ def _rows(path) -> list[list[str]]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise BlkreelError(f"{path} is larger than 1 GiB", "cut what belongs to the run out of it")
-        text = path.read_bytes().decode("utf-8-sig", errors="replace")
+        data = path.read_bytes()
+        # Loggers on Windows write UTF-16, and say so in front.
+        utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = data.decode("utf-16" if utf_16 else "utf-8-sig", errors="replace").replace("\0", "")
     except OSError as error:
         raise BlkreelError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [line[:_LONGEST_LINE] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     separator = _separator(lines[:_LOOKED_AT])
     if separator == ";":
         # Where a semicolon stands between values, the comma is their decimal point.
         lines = [line.replace(",", ".") for line in lines]
     if separator == " ":
         return [line.split() for line in lines]
-    return [[word.strip() for word in row] for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=separator)]
+    # Line by line: a quotation mark that nothing closes spoils its own line, and not all behind it.
+    return [[word.strip() for word in next(csv.reader([line], delimiter=separator))] for line in lines]
 
 
 def _separator(lines) -> str:

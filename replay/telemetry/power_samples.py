@@ -51,6 +51,9 @@ def is_unix(seconds: float) -> bool:
 def tidied(time_ns, watts, notes=()) -> PowerSamples:
     """Samples as they should have come. How many had to be put in order, or stood twice, becomes a note."""
     time_ns, watts = np.asarray(time_ns, np.int64), np.asarray(watts, np.float64)
+    if len(watts) and watts.mean() < 0:
+        raise BlkreelError(f"its samples are {watts.mean():.3g} W on average, which no drive takes",
+                           "turn the meter's wires round, or name another column")
     time_ns, watts, early, twice = in_order(time_ns, watts)
     notes = list(notes)
     if early:

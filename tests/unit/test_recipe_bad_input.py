@@ -123,3 +123,20 @@ def test_what_is_wrong_is_named(name, words, said):
     with pytest.raises(UsageError) as error:
         follow(load_recipe(name), {parameter: value})
     assert said in f"{error.value.message} {error.value.remedy}"
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("mixed-random", {"mixes": "50,20,50"}), ("mixed-burst", {"states": "data,data"}),
+    ("depth-sweep-read", {"depths": "4,4"}), ("slc-cache", {"rest_2": "30s"}), ("slc-cache", {"rest_1": "0s"}),
+    ("qd1", {"blocks": "4096,4K"})])
+def test_steps_that_a_result_could_not_tell_apart_are_refused(name, words):
+    """Of two alike the figures would hold the last alone, or both as repeats that they are not."""
+    with pytest.raises(UsageError, match="are the same to a result") as error:
+        follow(load_recipe(name), words)
+    assert_one_line(error.value)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_several_states_and_repeats_are_told_apart(name):
+    states = "fresh,full" if name in ("trace", "slc-cache") else "data,full+op25,full"
+    assert follow(load_recipe(name), {"states": states, "repeats": "3"})

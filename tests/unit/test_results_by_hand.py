@@ -295,6 +295,20 @@ def trim(tmp_path, added=lambda size: 2 * MS + size // 1000, own=lambda size: MS
     return results_of(test.path)
 
 
+def test_drives_emptied_after_several_states_are_told_apart(tmp_path):
+    """25 % of spare left out, it is another amount that was discarded: no repeat of the other."""
+    test = MadeTest(tmp_path / "t", "trim")
+    for before, size in (("full", 4 * GIB), ("full+op25", 3 * GIB)):
+        for state, took in ((before, 8 * SECOND), ("empty", SECOND)):
+            labels = {"state": state, **({"before": before} if state == "empty" else {})}
+            test.step("whole", labels, rows_of([0], took, op=3, length_bytes=size), do="discard")
+    whole = results_of(test.path)["figures"]["whole"]
+    assert {name: (row["bytes"], row["n"]) for name, row in whole.items()} == {
+        "full": (4 * GIB, 1), "empty after full": (4 * GIB, 1),
+        "full+op25": (3 * GIB, 1), "empty after full+op25": (3 * GIB, 1)}
+    assert whole["empty after full+op25"]["s_per_gb"] == pytest.approx(1 / (3 * GIB / 1e9))
+
+
 def test_trim_by_hand(tmp_path):
     """1 ns for each 1,000 bytes is 1 ms for a GB; the discard itself takes twice that."""
     document = trim(tmp_path)
@@ -348,3 +362,13 @@ def test_trace_by_hand(tmp_path):
     assert full["writes"]["mean_ns"] == 6 * MS
     assert document["figures"]["full_over_empty"]["writes_mean"] == 2
     assert "capped at 25 ms, 7 s taken out" in dict(document["method"])["Idle time"]
+
+
+@pytest.mark.parametrize(("traces", "level"), [(("one", "one"), "valid"), (("one", "other"), "invalid")])
+def test_runs_of_a_trace_that_was_replaced_meanwhile_are_no_test(tmp_path, traces, level):
+    test = MadeTest(tmp_path / "t", "trace")
+    for state, sha256 in zip(("empty", "full"), traces, strict=True):
+        test.step("trace", {"state": state, "repeat": 1}, rows_of([0, MS], MS), do="replay",
+                  source={"path": "game.parquet", "sha256": sha256})
+    reasons = [each for each in results_of(test.path)["verdict"]["reasons"] if "different traces" in each["text"]]
+    assert [each["level"] for each in reasons] == ([level] if level == "invalid" else [])

@@ -12,7 +12,7 @@ from blkreel.replay.recipe import parse_recipe
 from blkreel.replay.recipe_steps import steps_of
 from blkreel.replay.target import find_target
 from blkreel.replay.testing import Testing, check_traces, check_unchanged
-from blkreel.replay.testing_record import StepRecord, TestRecord, create, stored_document
+from blkreel.replay.testing_record import StepRecord, TestRecord, create, document_to_go_on, stored_document
 from blkreel.traces.device import describe
 from blkreel.traces.errors import BlkreelError, OutputExists, UsageError
 from blkreel.traces.reader import open_trace
@@ -220,6 +220,14 @@ def test_a_directory_that_is_no_test_or_a_damaged_one(tmp_path):
     (tmp_path / "test.json").write_text('{"version": 1, "st')
     with pytest.raises(UsageError, match="damaged"):
         stored_document(tmp_path)
+    for whole_but_wrong in ("[1]", '{"version": 1}', '{"version": 1, "steps": [7]}'):
+        (tmp_path / "test.json").write_text(whole_but_wrong)
+        with pytest.raises(UsageError, match="damaged"):
+            stored_document(tmp_path)
+    (tmp_path / "test.json").write_text('{"version": 1, "steps": [], "test": "mine"}')
+    assert stored_document(tmp_path)["test"] == "mine"
+    with pytest.raises(UsageError, match=r"damaged \(it lacks given\)"):
+        document_to_go_on(tmp_path)
     (tmp_path / "test.json").write_text('{"version": 2}')
     with pytest.raises(UsageError, match="version 2"):
         stored_document(tmp_path)
