@@ -9,11 +9,12 @@ MOST_ROWS = 20_000_000  # in all runs of a comparison; about a minute
 MOST_ENTRIES = 40  # of a section: a larger one is a fleet, which is looked at by its figures
 
 
-def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
+def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, marked: str | None = None) -> None:
     """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
 
     far: the rows are not on this machine. Then, or where there are more rows or entries than that, what is left out
-    says so: a fleet is compared by its partial results, and its rows stay where they are.
+    says so: a fleet is compared by its partial results, and its rows stay where they are. marked: label of the drive
+    under test, which the others stand against; without it, or where it is not, the first.
     """
     rows = sum(each.rows for section in sections for entry in section.entries for each in entry.measured)
     why = ""
@@ -27,7 +28,8 @@ def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS) -> None:
     for section in sections:
         for entry in section.entries:
             entry.shown["interference"] = {"why": why} if why else _interference(entry)
-        first, *others = section.entries
+        first = next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
+        others = [entry for entry in section.entries if entry is not first]
         section.shown["paired"] = [
             {"base": first.shown["label"], "other": other.shown["label"],
              **({"why": why} if why else paired(first.measured, other.measured))} for other in others]

@@ -44,7 +44,8 @@ def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None
     paths: one path or URL, a trace that ships ("sample:game-load"), a pattern ("runs/*"), a list of them, or
     {label: path}. gap_ns: idle time after which a new burst starts. exact: whether percentiles are so, whatever that
     takes; None: up to 4 million I/Os, beyond that within 0.4 %. jobs: processes that read where there is much to read;
-    None: as many as cores. Nothing but the files' ends is read before a figure is asked for. Raises BlkreelError, with its remedy, for what is none of these.
+    None: as many as cores. Nothing but the files' ends is read before a figure is asked for. Raises BlkreelError, with
+    its remedy, for what is none of these.
     """
     if isinstance(paths, str) and "://" not in paths and _MAGIC.intersection(paths) and not Path(paths).exists():
         found = sorted(glob(paths))  # noqa: PTH207 - Path has none for a pattern with an absolute path
