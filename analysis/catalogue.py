@@ -41,8 +41,10 @@ _KEYS = [one.name.rstrip("_") for one in fields(Drive)]
 
 
 class Catalogue:
-    def __init__(self, drives: list[Drive]):
-        self.drives = drives
+    """path: of the file, for what is said of it."""
+
+    def __init__(self, drives: list[Drive], path: Path | None = None):
+        self.drives, self.path = drives, path
 
     def find(self, label: str, model: str) -> Drive | None:
         """The first of the file that matches the label, or else the first that matches the model."""
@@ -59,6 +61,14 @@ class Catalogue:
         if drive.price is not None:
             told["price"] = f"{drive.price:,.2f} {drive.currency} ({drive.price_date.isoformat()})"
         return {name: value for name, value in told.items() if value}
+
+    def unmatched(self, models: dict[str, str]) -> list[str]:
+        """What is to be said of entries that match none of these drives. models: label -> model."""
+        names = {name for one in models.items() for name in one if name}
+        there = ", ".join(label if label.casefold() in model.casefold() or not model else f"{label} ({model})"
+                          for label, model in models.items())
+        return [f"{self.path or 'drives.toml'}: match = {drive.match!r} matches none of these drives: {there}"
+                for drive in self.drives if not any(_matches(drive.match, name) for name in names)]
 
     def relations(self, label: str, models: dict[str, str]) -> dict[str, str]:
         """label -> what it is to the drive under test. models: label -> model of all drives, of that one too."""
@@ -97,7 +107,7 @@ def load(path) -> Catalogue:
     drives = told.get("drive", [])
     if not isinstance(drives, list) or not all(isinstance(one, dict) for one in drives):
         raise _wrong(path, text, None, "drive", "'drive' is one table", "write [[drive]] with two brackets")
-    return Catalogue([_drive(path, text, number, one) for number, one in enumerate(drives)])
+    return Catalogue([_drive(path, text, number, one) for number, one in enumerate(drives)], path)
 
 
 def _drive(path, text, number, told):

@@ -80,7 +80,7 @@ def _digits(shown, value):
     if form == "size" and shown.scale == 1:
         return f"{value:,.0f}"
     if form == "change":
-        return f"{value * 100:+.1f}"
+        return f"{value * 100:+.1f}" if round(value * 100, 1) else "0.0"
     return numbers.digits(value / shown.scale)
 
 

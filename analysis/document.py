@@ -10,8 +10,9 @@ What is known of a figure's certainty stands beside it (statistics.py, ranking.p
 - section["ratios"]: of each figure and pair of entries {"figure", "base", "other", "value" (other / base), "low",
   "high", "p", "differ", "why"}. p is adjusted for how many were compared; differ is None, and `why` says the reason,
   where there are too few runs.
-- section["paired"]: the first entry I/O by I/O against each other one (paired.py), entry["interference"] what writes do
-  to reads (interference.py); {"why": reason} where it wasn't worked out, None where it wasn't asked for.
+- section["paired"]: the drive under test, or the first entry, I/O by I/O against each other one (paired.py),
+  entry["interference"] what writes do to reads (interference.py); {"why": reason} where it wasn't worked out, None
+  where it wasn't asked for.
 """
 
 import shlex

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from blkreel.traces.errors import UsageError
@@ -15,6 +15,7 @@ from blkreel.traces.writer import output_error, publish, refuse_existing
 from . import numbers
 from .catalogue import Catalogue
 from .exhibits import model
+from .exhibits.facts import chosen
 from .exhibits.parts import without
 from .markdown import of_exhibit, of_page
 
@@ -30,6 +31,7 @@ _WRAP = {False: 84, True: 140}  # characters of a line of text below the title
 class View:
     """How a page is to be shown. format: of FORMATS, "" for what the output's name says. chart: id of one exhibit.
     highlight: label of the drive under test, or words that it alone has. text: what was made without an output.
+    warnings: what the user must know although the page is made.
     """
 
     format: str = ""
@@ -37,6 +39,16 @@ class View:
     highlight: str | None = None
     catalogue: Catalogue | None = None
     text: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def check_drives(self, models: dict[str, str]) -> None:
+        """Hold what was said of drives against those there are, whether a page is made or not.
+
+        models: label -> model. Raises UsageError for a highlight that is none of them; what the catalogue has of
+        others is a warning, for one file may serve many comparisons.
+        """
+        chosen(self.highlight, models)
+        self.warnings += self.catalogue.unmatched(models) if self.catalogue else []
 
     def check(self, output, force: bool = False) -> None:
         """Refuse before anything is read what could not be written at the end. Raises OutputExists, UsageError."""
@@ -103,13 +115,13 @@ def write(page: model.Page, format: str, output=None, chart: str | None = None, 
         if output is None:
             raise UsageError(f"--format {format} needs a place to write to", "add -o FILE or -o DIRECTORY")
         exhibits = drawn
-    chosen = list(exhibits.values()) if chart is None else [exhibits[chart]]
+    asked = list(exhibits.values()) if chart is None else [exhibits[chart]]
     if chart is not None:
-        content = _content(chosen[0], page, format)
+        content = _content(asked[0], page, format)
         return _text(content, output, force)
     if output is None:
         raise UsageError(f"--format {format} makes several tables", "add -o DIRECTORY, or --chart ID for one of them")
-    _directory({one.id + SUFFIXES[format]: _content(one, page, format) for one in chosen}, output, force)
+    _directory({one.id + SUFFIXES[format]: _content(one, page, format) for one in asked}, output, force)
     return None
 
 
@@ -168,8 +180,14 @@ def as_json(exhibit: model.Exhibit) -> dict:
                          "format": column.format, "formula": column.formula or None,
                          "recompute": column.recompute or None} for column in table.columns],
             "rows": [{**({"entry": row.entry} if row.entry else {}), **({"group": row.group} if row.group else {}),
-                      **({"path": row.path} if row.path else {}), "values": row.values,
+                      **_path(row), "values": row.values,
                       **({"why": row.why} if row.why else {})} for row in table.rows]}
+
+
+def _path(row):
+    if not row.path:
+        return {}
+    return {"path": row.path} if isinstance(row.path, str) else {"paths": list(row.path)}
 
 
 def picture(exhibit: model.Exhibit, page: model.Page, format: str):

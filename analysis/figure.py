@@ -19,7 +19,8 @@ NAMES = {
 
 def printed(document: dict, key: str) -> str:
     """The figure of a report under a dotted key (read.bursts.throughput_mb_s) or a name of the headline (wait_ns),
-    as --fail-if takes it too (wait_time).
+    as --fail-if takes it too (wait_time). Of several runs of one drive it is what their comparison shows: the geometric
+    mean of what it leads with, all else of the runs pooled.
 
     Raises UsageError for a key that there is not, BlkreelError for a figure that cannot be given.
     """
@@ -33,18 +34,25 @@ def printed(document: dict, key: str) -> str:
         found = found[part]
     if isinstance(found, dict):
         raise UsageError(f"{key!r} is several figures", f"--figure takes {key}.{', '.join(found)}")
+    name = next((name for name, definition in HEADLINE.items() if definition.key == key), None)
+    if "sections" in document and name:
+        found = document["sections"][0]["entries"][0]["headline"][name]["value"]
     if found is None:
         raise BlkreelError(f"{key} cannot be given", _why(figures, key))
     return found if isinstance(found, str) else json.dumps(found)
 
 
 def figures_of(document: dict) -> dict:
-    """The figures of a report of one run or trace, or of one test. A comparison has several sets."""
+    """The figures of a report of one run or trace, of one test, or of a comparison of runs of one drive and pace."""
     if "entry" in document:
         return document["entry"]["figures"]
     if "figures" in document:
         return document["figures"]
-    raise UsageError("--figure is of one run, trace or test", "blkreel report RUN --figure KEY")
+    entries = [entry for section in document.get("sections", ()) for entry in section["entries"]]
+    if len(entries) == 1:
+        return entries[0]["figures"]
+    raise UsageError("--figure is of one run, trace or test, or of several runs of one drive at one pace",
+                     "blkreel report RUN --figure KEY, or blkreel compare RUN RUN … --figure KEY")
 
 
 def keys(figures: dict, before: str = "") -> list[str]:

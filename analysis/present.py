@@ -8,11 +8,13 @@ from . import document, export
 from .bursts import DEFAULT_GAP_NS
 from .exhibits import compare as compare_exhibits
 from .exhibits import report as report_exhibits
-from .exhibits.facts import chosen
+from .exhibits.facts import chosen, models_of
 from .once_more import read_again
 from .results import exhibits as test_exhibits
 from .results import results_of
 from .results.compared import compared
+from .results.exhibits.subjects import models_of as models_of_subjects
+from .results.exhibits.subjects import subjects_of
 from .scale import Way, measure_fleet
 
 
@@ -30,9 +32,10 @@ def compare(paths: list, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bo
     fleet = measure_fleet(paths, gap_ns=gap_ns, way=way, on_rows=on_rows)
     shown, sections = document.comparison(fleet.measured)
     _tell(shown, fleet)
-    chosen(view.highlight, shown["sections"])  # a name that is wrong is told where no page is made, too
+    view.check_drives(models_of(shown["sections"]))
     if view.wanted(output):
-        read_again(compare_exhibits.drawn(sections, view.highlight), **_of_way(way))
+        read_again(compare_exhibits.drawn(sections, view.highlight), **_of_way(way),
+                   marked=chosen(view.highlight, models_of(shown["sections"])))
     view.write(shown, lambda: compare_exhibits.page_of(shown, sections, view.highlight, view.catalogue), output, force)
     return shown
 
@@ -49,9 +52,10 @@ def report(path, output=None, *, gap_ns: int = DEFAULT_GAP_NS, force: bool = Fal
                          f"see them side by side: blkreel compare {path}")
     shown, section = document.report(fleet.measured[0])
     _tell(shown, fleet)
+    view.check_drives(models_of([section.shown]))
     if view.wanted(output):
         read_again([section], **_of_way(way))
-    view.write(shown, lambda: report_exhibits.page_of(shown, section), output, force)
+    view.write(shown, lambda: report_exhibits.page_of(shown, section, view.catalogue), output, force)
     return shown
 
 
@@ -64,6 +68,7 @@ def report_test(directory, output=None, *, force: bool = False, view: export.Vie
     view = view or export.View()
     view.check(output, force)
     shown = results_of(directory, on_step)
+    view.check_drives(models_of_subjects(subjects_of(shown)))
     view.write(shown, lambda: test_exhibits.page_of(shown, view.highlight, view.catalogue), output, force)
     return shown
 
@@ -79,6 +84,7 @@ def compare_tests(directories: list, output=None, *, force: bool = False, view: 
     document.refuse_repeated(directories)
     shown = compared(directories, [
         results_of(path, lambda done, total, path=path: on_step(str(path), done, total)) for path in directories])
+    view.check_drives(models_of_subjects(subjects_of(shown)))
     view.write(shown, lambda: test_exhibits.page_of(shown, view.highlight, view.catalogue), output, force)
     return shown
 

@@ -27,6 +27,7 @@ LEVELS = {"valid": ("✓", "passed every check: fit to publish"),
 LONG_TABLE = 120
 # Beyond so many letters a remark is folded: reasons of a verdict can be a paragraph, and a list is to be seen whole.
 LONG_NOTE = 160
+_TALL = 480  # pixels
 
 
 @dataclass
@@ -34,13 +35,19 @@ class Explained:
     """Columns that have a formula, a unit or a command, each once; `of` gives the id under which it stands."""
 
     columns: dict = field(default_factory=dict)
+    captions: dict = field(default_factory=dict)
 
-    def of(self, head: cells.Head) -> str:
+    def of(self, head: cells.Head, caption: str = "") -> str:
         column = head.column
         if not column.formula and not column.recompute:
             return ""
         told = (column.title, self.unit(column), column.formula, column.recompute, column.better)
+        self.captions.setdefault(told, caption)
         return self.columns.setdefault(told, f"column-{len(self.columns) + 1}")
+
+    def where(self, told: tuple) -> str:
+        """Of which table a column is, where several have one of its name."""
+        return self.captions[told] if sum(told[0] == other[0] for other in self.columns) > 1 else ""
 
     @staticmethod
     def unit(column: model.Column) -> str:
@@ -62,6 +69,7 @@ def drives(page: model.Page) -> model.Table:
     reasons = shared_reasons(page)
     rows = [model.Row({"entry": entry.key, "rank": entry.rank, "verdict": entry.verdict["level"],
                        **{name: fact_words(entry.facts.get(name)) for name in names}}, entry=entry.key,
+                      why={"rank": entry.why} if entry.why else {},
                       whole={"verdict": "; ".join(reason["text"] for reason in entry.verdict.get("reasons", [])
                                                   if reason not in reasons)})
             for entry in page.entries]
@@ -109,7 +117,7 @@ def render(page: model.Page) -> str:
     table = drives(page) if len(page.entries) > 1 else None
     data = {
         "kind": page.kind, "filters": list(page.filters), "themes": THEMES,
-        "entries": [{"key": entry.key, "rank": entry.rank, "kin": kin(page, entry),
+        "entries": [{"key": entry.key, "rank": entry.order, "kin": kin(page, entry),
                      "facts": {name: str(fact_words(value)) for name, value in entry.facts.items()
                                if value is not None and value != ""}} for entry in page.entries],
         "highlight": next((entry.key for entry in page.entries if entry.highlighted), ""),
@@ -133,6 +141,13 @@ def shared_reasons(page: model.Page) -> list[dict]:
     return [reason for reason in first if all(reason in reasons for reasons in others)]
 
 
+def is_tall(spec: dict) -> bool:
+    """Whether a chart has so many rows of drives that others fit beside it one above the other."""
+    step = spec["height"].get("step", 0) if isinstance(spec.get("height"), dict) else 0
+    drives = {row.get("entry") for row in (spec.get("data") or {}).get("values") or ()}
+    return step * len(drives) >= _TALL
+
+
 def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Markup:
     """The rows as HTML, one tbody for a group. Made here and not in a template: they are most of a page.
 
@@ -145,12 +160,16 @@ def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Marku
             parts.append(f'<tr class=group><th scope=rowgroup colspan={len(heads)}>{escape(title)}')
         for row in rows:
             told = f' data-entry="{escape(row.entry)}"' if row.entry is not None else ""
-            told += f' data-path="{escape(row.path)}"' if row.path else ""
+            told += f' data-path="{escape(_lines(row.path))}"' if row.path else ""
             told += " class=marked" if row.entry is not None and row.entry == marked else ""
             parts.append(f"<tr{told}>" + "".join(
                 _cell(head, cells.cell(head, row), index == _name_column(heads)) for index, head in enumerate(heads)))
         parts.append("</tbody>")
     return Markup("\n".join(parts))
+
+
+def _lines(path):
+    return path if isinstance(path, str) else "\n".join(path)
 
 
 def _name_column(heads):
@@ -200,7 +219,7 @@ def _environment():
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": fact_words,
-                            "size": numbers.size}
+                            "size": numbers.size, "is_tall": is_tall}
     return environment
 
 

@@ -23,9 +23,10 @@ from blkreel.traces.reader import RUN_RECORDS, Trace, open_trace
 from blkreel.traces.schema import OPS
 
 from .bursts import DEFAULT_GAP_NS
-from .measure import Measured, measure
+from .measure import Measured
 from .metrics import EXACT_ROWS
 from .percentiles import enough
+from .scale import Way, measure_fleet
 from .summary import figures
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ _MAGIC = frozenset("*?[")
 _LABELS = pa.dictionary(pa.int32(), pa.string())
 
 
-def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None) -> Study:
+def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None,
+               jobs: int | None = None) -> Study:
     """Open a trace, a run's directory, a test's directory, or several of them.
 
     paths: one path or URL, a trace that ships ("sample:game-load"), a pattern ("runs/*"), a list of them, or
     {label: path}. gap_ns: idle time after which a new burst starts. exact: whether percentiles are so, whatever that
-    takes; None: up to 4 million I/Os, beyond that within 0.4 %. Nothing but the files' ends is read before a figure is
-    asked for. Raises BlkreelError, with its remedy, for what is none of these.
+    takes; None: up to 4 million I/Os, beyond that within 0.4 %. jobs: processes that read where there is much to read;
+    None: as many as cores. Nothing but the files' ends is read before a figure is asked for. Raises BlkreelError, with
+    its remedy, for what is none of these.
     """
     if isinstance(paths, str) and "://" not in paths and _MAGIC.intersection(paths) and not Path(paths).exists():
         found = sorted(glob(paths))  # noqa: PTH207 - Path has none for a pattern with an absolute path
@@ -51,14 +54,14 @@ def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None
             raise UsageError(f"nothing is called {paths}", "name traces, runs or tests that are there")
         paths = found
     if isinstance(paths, str | PathLike):
-        return Study(_parts(str(paths)), gap_ns, exact, test=_test_of(paths))
+        return Study(_parts(str(paths)), gap_ns, exact, jobs, test=_test_of(paths))
     if isinstance(paths, Mapping):
         parts = [(str(label), trace) for label, path in paths.items() for trace in _only(path)]
     else:
         parts = [part for path in paths for part in _parts(str(path), several=True)]
     if not parts:
         raise UsageError("no path is given to blkreel.open", 'name a trace, as in: blkreel.open("game.parquet")')
-    return Study(_distinct(parts), gap_ns, exact, several=True)
+    return Study(_distinct(parts), gap_ns, exact, jobs, several=True)
 
 
 class Study:
@@ -68,10 +71,10 @@ class Study:
     names of these. Times are integers in ns since the start of the trace, sizes in bytes, rates in MB/s of 10^6 bytes.
     """
 
-    def __init__(self, parts: Sequence[tuple[str, Trace]], gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None, *,
-                 several: bool = False, test: Path | None = None):
+    def __init__(self, parts: Sequence[tuple[str, Trace]], gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None,
+                 jobs: int | None = None, *, several: bool = False, test: Path | None = None):
         self._parts = dict(parts)
-        self._gap_ns = gap_ns
+        self._gap_ns, self._jobs = gap_ns, jobs
         self._exact = self.rows <= EXACT_ROWS if exact is None else exact
         self._several = several or test is not None
         self._test = test
@@ -264,7 +267,12 @@ class Study:
 
     @cached_property
     def _measured(self) -> dict[str, Measured]:
-        return {label: measure(trace.path, self._gap_ns, exact=self._exact) for label, trace in self._parts.items()}
+        files = {label: trace.path.resolve() if isinstance(trace.path, Path) else trace.path
+                 for label, trace in self._parts.items()}
+        read = list(dict.fromkeys(files.values()))  # one may be here under two labels
+        fleet = measure_fleet(read, gap_ns=self._gap_ns, exact=self._exact, way=Way(self._jobs, keep=False))
+        measured = dict(zip(read, fleet.measured, strict=True))
+        return {label: measured[file] for label, file in files.items()}
 
     @property
     def _pandas(self):

@@ -47,7 +47,8 @@ def _config(colour):
         "header": {"labelColor": colour["text"], "labelFont": _FONT},
         "text": {"color": colour["text"], "font": _FONT, "fontSize": 12},
         "range": {"category": colour["category"],
-                  "heatmap": {"scheme": "oranges" if colour is _LIGHT else "inferno"}},
+                  "heatmap": {"scheme": "oranges"} if colour is _LIGHT else
+                  {"scheme": "inferno", "extent": [.25, 1]}},
         "params": [{"name": name, "value": colour[name]} for name in INKS],
         "style": {
             "reads": {"color": colour["read"]},

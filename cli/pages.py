@@ -68,6 +68,8 @@ def result(document: dict, show, output: Path | None, as_json: bool, view: expor
            key: str | None = None) -> None:
     """Figures and the page's path on stdout; with --json the document alone, with --figure one number, with a format
     and no output that text."""
+    for warning in view.warnings if view else ():
+        click.echo(f"warning: {warning}", err=True)
     if key is not None:
         click.echo(figure.printed(document, key))
         return

@@ -24,8 +24,10 @@ def sleep(part):
 
 def main():
     """Two processes that sleep, until somebody ends us."""
+    import pool_programs  # this, as processes can import it: they know nothing of what is run as a script
+
     with Pool(2) as pool:
-        list(pool.run(sleep, [part("a"), part("b")], lambda index, done: None))
+        list(pool.run(pool_programs.sleep, [part("a"), part("b")], lambda index, done: None))
 
 
 if __name__ == "__main__":

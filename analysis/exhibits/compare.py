@@ -3,7 +3,8 @@
 from .. import columns
 from . import figures
 from .charts import section_exhibits
-from .facts import chosen, entries_of, filters_of, hues_of
+from .commands import with_gap
+from .facts import chosen, entries_of, filters_of, hues_of, models_of
 from .method import method_of
 from .model import Page, Section
 from .ranking import RANKINGS, ranked, ranking
@@ -17,7 +18,7 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
     alone has. catalogue: analysis.catalogue.Catalogue. Raises UsageError for a highlight that is no drive.
     """
     shown = [section.shown for section in sections]
-    highlight = chosen(highlight, shown)
+    highlight = chosen(highlight, models_of(shown))
     entries = entries_of(shown, _leads(shown), highlight, catalogue)
     hues, order = hues_of(entries), [entry.key for entry in entries]
     parts = [Section("figures", "Figures", (figures.headline(shown, order),))]
@@ -37,8 +38,8 @@ def page_of(document: dict, sections, highlight: str | None = None, catalogue=No
         others = section_exhibits(section, prefix, order, catalogue, highlight)
         parts.append(Section(f"s{index}", section.shown["title"],
                              tuple(one for one in [*rankings, *others] if one), _lead(section.shown)))
-    return Page("compare", _title(order, highlight), _summary(shown), entries, tuple(parts), filters_of(entries),
-                tuple(notices), **method_of(document, shown))
+    return Page("compare", _title(order, highlight), _summary(shown), entries, with_gap(parts, document),
+                filters_of(entries), tuple(notices), **method_of(document, shown))
 
 
 def drawn(sections, highlight: str | None) -> list:
@@ -49,21 +50,21 @@ def drawn(sections, highlight: str | None) -> list:
     """
     if len(sections) <= MOST_DRAWN:
         return list(sections)
-    highlight = chosen(highlight, [section.shown for section in sections])
+    highlight = chosen(highlight, models_of([section.shown for section in sections]))
     return [section for section in sections
             if highlight and any(entry["label"] == highlight for entry in section.shown["entries"])]
 
 
 def _leads(sections):
-    """label -> rank by what the page leads with: the first ranking of the first section that has one of several."""
+    """label -> (rank, place) by what the page leads with: the first ranking of the first section that has one of
+    several. Where some drives have too few runs they have a place among the others, and no rank."""
     for section in sections:
         if len(section["entries"]) < 2:
             continue  # it says nothing of who stands before whom
         for _, name, higher in RANKINGS:
             rows = ranked(section["entries"], name, higher)
             if rows:
-                all_ranked = all(row["rank"] for row in rows)
-                return {row["shown"]["label"]: row["rank"] if all_ranked else row["place"] + 1 for row in rows}
+                return {row["shown"]["label"]: (row["rank"], row["place"] + 1) for row in rows}
     return {}
 
 

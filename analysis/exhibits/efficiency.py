@@ -1,6 +1,7 @@
 """What a drive does with its power, where that was measured."""
 
 from .. import numbers
+from .commands import path_of
 from .model import Column, Exhibit, Row, Table
 from .parts import name_of
 from .scatter import scatter
@@ -51,4 +52,4 @@ def _told(entry):
         return None
     return {"entry": entry.shown["label"], "name": name_of(entry.shown), "mb_per_j": moved / 1e6 / joules,
             "watts": watts_ns / covered_ns, "joules": joules, "bytes": moved, "meter": "; ".join(meters),
-            "path": entry.shown["runs"][0]["path"]}
+            "path": path_of(entry.shown)}

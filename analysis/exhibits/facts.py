@@ -13,41 +13,52 @@ _GENERATIONS = {2.5: "1.0", 5: "2.0", 8: "3.0", 16: "4.0", 32: "5.0", 64: "6.0"}
 _KINDS = {"loop": "loop device", "file": "file", "zram": "memory", "ram": "memory"}
 
 
-def entries_of(sections, leads: dict[str, int], highlight: str | None, catalogue=None) -> tuple[Entry, ...]:
-    """One Entry a label, in the order of their ranks. leads: label -> rank in what the page leads with."""
-    shown = {}
+def entries_of(sections, leads: dict[str, tuple], highlight: str | None, catalogue=None) -> tuple[Entry, ...]:
+    """One Entry a label, in the order of their places. leads: label -> (rank, place) in what the page leads with."""
+    shown, titles = {}, {}
     for section in sections:
         for entry in section["entries"]:
             shown.setdefault(entry["label"], []).append(entry)
-    told = {label: facts_of(ones[0], catalogue) for label, ones in shown.items()}
+            titles.setdefault(entry["label"], []).append(section["title"])
+    told = {label: _over_sections(ones, catalogue) for label, ones in shown.items()}
     if catalogue and highlight:
-        models = {label: (ones[0]["drive"].get("model") or "") for label, ones in shown.items()}
-        for label, relation in catalogue.relations(highlight, models).items():
+        for label, relation in catalogue.relations(highlight, models_of(sections)).items():
             told[label]["relation"] = relation
-    built = [Entry(label, {name: value for name, value in told[label].items() if value}, _verdict(ones),
-                   leads.get(label), label == highlight) for label, ones in shown.items()]
-    return tuple(sorted(built, key=lambda entry: entry.rank or len(built) + 1))
+    built = []
+    for label, ones in shown.items():
+        rank, place = leads.get(label, (None, None))
+        built.append(Entry(label, {name: value for name, value in told[label].items() if value},
+                           _verdict(ones, titles[label]), rank, label == highlight, place,
+                           f"n={ones[0]['n']}" if place and not rank else ""))
+    return tuple(sorted(built, key=lambda entry: entry.place or len(built) + 1))
 
 
-def chosen(highlight: str | None, sections) -> str | None:
+def models_of(sections) -> dict[str, str]:
+    """label -> model of all drives of a comparison's sections."""
+    models = {}
+    for section in sections:
+        for entry in section["entries"]:
+            models.setdefault(entry["label"], entry["drive"].get("model") or "")
+    return models
+
+
+def chosen(highlight: str | None, models: dict[str, str]) -> str | None:
     """The label that the user means: as it is, or the only one (label or model) that holds these words.
 
-    Raises UsageError with the labels there are.
+    models: label -> model of all drives. Raises UsageError with the labels there are.
     """
     if not highlight:
         return None
-    entries = [entry for section in sections for entry in section["entries"]]
-    labels = list(dict.fromkeys(entry["label"] for entry in entries))
-    if highlight in labels:
+    if highlight in models:
         return highlight
     words = highlight.casefold()
-    for text_of in (lambda entry: entry["label"], lambda entry: entry["drive"].get("model") or ""):
-        found = list(dict.fromkeys(entry["label"] for entry in entries if words in text_of(entry).casefold()))
+    for text_of in (lambda label: label, models.get):
+        found = [label for label in models if words in text_of(label).casefold()]
         if len(found) == 1:
             return found[0]
         if found:
             raise UsageError(f"--highlight {highlight!r} means several: {', '.join(found)}", "name one of them")
-    raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(labels)}")
+    raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(models)}")
 
 
 def facts_of(entry: dict, catalogue=None) -> dict:
@@ -100,8 +111,21 @@ def filters_of(page_entries) -> tuple[str, ...]:
     return tuple(name for name in FILTERS if len({entry.facts.get(name) for entry in page_entries}) > 1)
 
 
-def _verdict(ones):
-    reasons = []
-    for one in ones:
-        reasons += [reason for reason in one["verdict"]["reasons"] if reason not in reasons]
-    return {"level": max((one["verdict"]["level"] for one in ones), key=LEVELS.index), "reasons": reasons}
+def _over_sections(ones, catalogue):
+    """Facts of one drive, over the sections in which it stands: what is of its runs may differ there."""
+    first, *others = [facts_of(one, catalogue) for one in ones]
+    for name in ("state", "data written", "idle"):
+        first[name] = "; ".join(dict.fromkeys(facts[name] for facts in (first, *others) if facts[name]))
+    counts = sorted({one["n"] for one in ones})
+    return {**first, "runs": f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])}
+
+
+def _verdict(ones, titles):
+    """The worst of them; a reason that is of some of the sections says of which."""
+    reasons = {}
+    for one, title in zip(ones, titles, strict=True):
+        for reason in one["verdict"]["reasons"]:
+            reasons.setdefault((reason["level"], reason["text"]), []).append(title)
+    told = [{"level": level, "text": text if len(where) == len(ones) else f"{text} ({'; '.join(where)})"}
+            for (level, text), where in reasons.items()]
+    return {"level": max((one["verdict"]["level"] for one in ones), key=LEVELS.index), "reasons": told}

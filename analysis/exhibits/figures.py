@@ -5,6 +5,7 @@ from ..classes import CONSISTENCY
 from ..columns import TITLES, missing
 from ..definitions import HEADLINE
 from ..percentiles import PERCENTILES
+from .commands import command, path_of
 from .model import Column, Exhibit, Row, Table
 
 MOST_THREADS = 25
@@ -28,19 +29,14 @@ def headline(sections: list[dict], order: list[str]) -> Exhibit:
                       **{name: entry["headline"][name]["value"] for name in TITLES}}
             why = {name: missing(entry, name) for name in TITLES if values[name] is None}
             whole = {"read_throughput_mb_s": "writer fell behind"} if entry["writer"] == "fell behind" else {}
-            rows.append(Row(values, entry["label"], why, whole, section["title"], entry["runs"][0]["path"]))
+            rows.append(Row(values, entry["label"], why, whole, section["title"], path_of(entry)))
     return Exhibit("figures", "Figures", Table("Each drive and pace; formulas stand under Method", tuple(columns),
                                                tuple(rows)), wide=True)
 
 
-def command(key: str) -> str:
-    """What prints one figure of a run, unrounded."""
-    return f"blkreel report RUN --figure {key}"
-
-
 def by_class(entry: dict) -> list[Exhibit]:
     """The figures of one run or trace by class of I/O: work and time, percentiles, evenness."""
-    figures, path, label = entry["figures"], entry["runs"][0]["path"], entry["label"]
+    figures, path, label = entry["figures"], path_of(entry), entry["label"]
     present = [(name, title) for name, title in CLASSES if figures[name]["ops"] or figures[name]["unseen_ops"]]
     exhibits = []
 

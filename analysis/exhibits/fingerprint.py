@@ -4,7 +4,7 @@ import math
 import re
 
 from .. import numbers
-from .figures import command
+from .commands import path_of, table_command
 from .model import Column, Exhibit, Row, Table
 from .parts import finished, tooltip
 
@@ -31,9 +31,9 @@ def sizes(entry, id_, key=None) -> Exhibit | None:
     for row in rows:
         row["text"] = numbers.binary_size(row["bucket"])
     columns = (Column("size_bytes", "Up to", "block", formula="sizes by powers of two"),
-               Column("reads", "Reads", "count", recompute=command("read.ops")),
+               Column("reads", "Reads", "count", recompute=table_command("sizes")),
                Column("reads_share", "of reads", "share"),
-               Column("writes", "Writes", "count", recompute=command("write.ops")),
+               Column("writes", "Writes", "count", recompute=table_command("sizes")),
                Column("writes_share", "of writes", "share"))
     table = Table("I/Os by size", columns, tuple(_row(key, entry, "size_bytes", row) for row in rows))
     return Exhibit(id_, "Sizes", table, _bars(rows, "size up to", "share of the I/Os", "Sizes of reads and writes"),
@@ -143,7 +143,7 @@ def _alone(counted):
 
 def _row(key, entry, unit, row):
     return Row({unit: row["bucket"], **{name: value for name, value in row.items() if name not in ("bucket", "text")}},
-               key, path=entry.shown["runs"][0]["path"])
+               key, path=path_of(entry.shown))
 
 
 def _bars(rows, what, share, description):

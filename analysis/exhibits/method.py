@@ -1,6 +1,7 @@
 """How the figures of a page came about: parameters, decisions, the trace behind them."""
 
 from .. import definitions, numbers
+from ..bursts import DEFAULT_GAP_NS
 from ..columns import idle_words, payload_words
 from ..verdict import ENOUGH_RUNS
 
@@ -8,11 +9,13 @@ from ..verdict import ENOUGH_RUNS
 def method_of(document: dict, sections: list[dict]) -> dict:
     """The fields of a Page that say how its figures came about."""
     sure = any(entry["n"] >= ENOUGH_RUNS for section in sections for entry in section["entries"])
-    gap = numbers.setting(document["parameters"]["burst_gap_ns"])
+    gap_ns = document["parameters"]["burst_gap_ns"]
+    gap = numbers.setting(gap_ns)
     return {"parameters": tuple([("Burst gap", gap), *_sources(sections), *_runs(sections)]),
             "decisions": tuple((name, text.format(gap=gap)) for name, text in definitions.DECISIONS),
             "definitions": (*definitions.FIGURES, *(definitions.STATISTICS if sure else ())),
-            "preamble": definitions.PREAMBLE + (f"\n\n{definitions.STATISTICS_PREAMBLE}" if sure else "")}
+            "preamble": definitions.PREAMBLE.replace(f"{DEFAULT_GAP_NS:_}", f"{gap_ns:_}") + (
+                f"\n\n{definitions.STATISTICS_PREAMBLE}" if sure else "")}
 
 
 def _sources(sections):

@@ -17,7 +17,8 @@ class Column:
     """key: of the value in a row, with its unit where it has one (`wait_ns`): the CSV's header.
 
     formula: what the figure is, in words and symbols. recompute: the command that gives this number again, with
-    RUN in place of the run (a row's `path`). better: "higher", "lower" or "".
+    RUN in place of the run (a row's `path`); of several runs `blkreel compare RUN RUN …` for `blkreel report RUN`.
+    better: "higher", "lower" or "".
     """
 
     key: str
@@ -34,7 +35,8 @@ class Row:
     """values: by the keys of the columns; None or absent where there is none, and then `why` says the reason.
 
     entry: the key of the Entry (drive) that it is of; None where it is of no single one. group: rows of one group
-    stand together under that title. whole: for an interval or a note beside a value, by key, as text.
+    stand together under that title. whole: for an interval or a note beside a value, by key, as text. path: of the
+    run that it is of, or of several.
     """
 
     values: dict
@@ -42,7 +44,7 @@ class Row:
     why: dict = field(default_factory=dict)
     whole: dict = field(default_factory=dict)
     group: str = ""
-    path: str | None = None
+    path: str | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,9 @@ class Entry:
 
     key: its label, as in data and rows. facts: first-class properties by name, in the order shown: model, firmware,
     unit (serial's hash, shortened), capacity, interface, class, flash, state, price, ... `filters` are those of them
-    that a reader filters by. verdict: {"level", "reasons"}. rank: place in the list (ties share one), from 1, by what
-    the page leads with; None where it has no figure.
+    that a reader filters by. verdict: {"level", "reasons"}. rank: from 1 (ties share one), by what the page leads with;
+    None where it has no figure, or too few runs beside others that have enough: `why` says so. place: in the order of
+    that figure, whatever the runs; the rank where it is not told.
     """
 
     key: str
@@ -104,6 +107,12 @@ class Entry:
     verdict: dict
     rank: int | None = None
     highlighted: bool = False
+    place: int | None = None
+    why: str = ""
+
+    @property
+    def order(self) -> int | None:
+        return self.rank if self.place is None else self.place
 
 
 @dataclass(frozen=True)

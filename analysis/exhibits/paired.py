@@ -2,10 +2,11 @@
 
 from ..definitions import HEADLINE
 from .model import Column, Exhibit, Row, Table
-from .parts import MARKED_THICK, MOST_HUES, MOST_ROWS, ROLE_COLOUR, by_role, dash, finished, hue, role
+from .parts import MARKED_THICK, MOST_HUES, ROLE_COLOUR, by_role, dash, finished, hue, role
 from .ranking import RANKINGS
 
 _POINTS = 3000  # of all curves together
+_LOSSES, _FEWEST_LOSSES = 40, 3  # listed of all drives together, and of each at least
 _WELCH = "95 % Welch interval of the ratio − 1, on ln over runs"
 _PERCENTILES = ("p1", "p5", "p25", "p50", "p75", "p95", "p99")
 
@@ -84,7 +85,7 @@ def _losses(pairs, prefix):
                Column("other_ns", "Here", "time"))
     rows = tuple(Row({"drive": pair["other"], **{column.key: one.get(column.key) for column in columns[1:]}},
                      pair["other"], group=f"{pair['other']} against {pair['base']}")
-                 for pair in pairs for one in pair["losses"][:MOST_ROWS // len(pairs) or 1])
+                 for pair in pairs for one in pair["losses"][:max(_FEWEST_LOSSES, _LOSSES // len(pairs))])
     return Exhibit(f"{prefix}losses", "I/Os that lost the most", Table(
         f"The I/Os that took longest beyond what they took on {pairs[0]['base']}", columns, rows), wide=True)
 

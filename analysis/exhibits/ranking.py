@@ -4,6 +4,7 @@ from .. import numbers
 from ..columns import missing
 from ..definitions import HEADLINE
 from ..verdict import ENOUGH_RUNS
+from .commands import command, path_of
 from .model import Column, Exhibit, Row, Table
 from .parts import finished, name_of, tooltip
 
@@ -139,7 +140,7 @@ def _table(entries, rows, name, title, better):
     columns = (
         Column("rank", "Rank", "count"), Column("drive", "Drive"), Column("state", "State"),
         Column(name, title, **shape, formula=definition.formula, better=better,
-               recompute=f"blkreel report RUN --figure {definition.key}"),
+               recompute=command(definition.key)),
         Column(f"{stem}_low{unit}", "Interval, low", **shape, formula="95 % interval over runs, on ln of the figure"),
         Column(f"{stem}_high{unit}", "Interval, high", **shape, formula="95 % interval over runs, on ln of the figure"),
         Column(f"{stem}_smallest{unit}", "Smallest run", **shape),
@@ -167,7 +168,7 @@ def _row(entry, ranked_row, name):
     whole = {}
     if name == "read_throughput_mb_s" and entry["writer"] == "fell behind":
         whole[name] = "writer fell behind"
-    return Row(values, entry["label"], why, whole, path=entry["runs"][0]["path"])
+    return Row(values, entry["label"], why, whole, path=path_of(entry))
 
 
 def _parted(name):

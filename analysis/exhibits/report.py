@@ -3,13 +3,14 @@
 from ..columns import drive_words, idle_words, state_words
 from . import figures
 from .charts import fingerprint_exhibits, honesty_exhibits, latency_exhibits, over_time_exhibits
+from .commands import with_gap
 from .facts import entries_of
 from .method import method_of
 from .model import Page, Section
 
 
-def page_of(document: dict, section) -> Page:
-    """document, section: of analysis.document.report."""
+def page_of(document: dict, section, catalogue=None) -> Page:
+    """document, section: of analysis.document.report. catalogue: analysis.catalogue.Catalogue."""
     entry, shown = section.entries[0].shown, section.shown
     run, order = entry["runs"][0]["run"], [entry["label"]]
     parts = [
@@ -26,5 +27,5 @@ def page_of(document: dict, section) -> Page:
     lead = title + shown["title"]
     if run:
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
-    return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None),
-                tuple(part for part in parts if part.exhibits), **method_of(document, [shown]))
+    return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None, catalogue),
+                with_gap([part for part in parts if part.exhibits], document), **method_of(document, [shown]))

@@ -8,7 +8,8 @@ def scatter(description: str, rows: list[dict], order: list[str], x: tuple, y: t
     values = [{**row, "place": order.index(row["entry"])} for row in rows]
     named = 1 if len(order) <= MOST_HUES else 0
     scale = {"zero": True, "nice": True}
-    at = {name: {"field": name, "type": "quantitative", "title": ", ".join(words), "scale": scale}
+    at = {name: {"field": name, "type": "quantitative", "title": ", ".join(words), "scale": scale,
+                 "axis": {"tickCount": 6}}
           for name, words in (("x", x), ("y", y))}
     layers = [
         {"mark": {"type": "point", "filled": True, "opacity": 1},

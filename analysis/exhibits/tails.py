@@ -6,7 +6,7 @@ from .. import numbers
 from ..definitions import HEADLINE
 from ..percentiles import PERCENTILES
 from ..theme import DASHES, SHAPES
-from .figures import command
+from .commands import command, path_of
 from .model import Column, Exhibit, Row, Table
 from .parts import (
     MARKED_THICK,
@@ -171,5 +171,5 @@ def _table(title, told, key, formula):
     for shown, _, figures in told:
         why = {f"{name}_ns": f"n too small (n={figures['n']:,})" for name in figures["too_small"]}
         rows.append(Row({"drive": shown["label"], **{name: figures[name] for name, *_ in percentiles}},
-                        shown["label"], why, path=shown["runs"][0]["path"]))
+                        shown["label"], why, path=path_of(shown)))
     return Table(f"{title}: percentiles by nearest rank", columns, tuple(rows))

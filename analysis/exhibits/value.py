@@ -1,7 +1,7 @@
 """What a drive gives for its price, where the user has entered prices (drives.toml)."""
 
 from .. import numbers
-from .figures import command
+from .commands import command, path_of
 from .model import Column, Exhibit, Row, Table
 from .parts import name_of
 from .scatter import scatter
@@ -33,7 +33,7 @@ def value(entries, id_: str, order: list[str], catalogue) -> Exhibit | None:
     table = Table("Read throughput for the price, the most first", columns, tuple(
         Row({"drive": shown["label"], "price": drive.price, "price_date": drive.price_date.isoformat(),
              "read_throughput_mb_s": rate, "mb_s_per_currency": rate / drive.price}, shown["label"],
-            path=shown["runs"][0]["path"]) for shown, drive, rate in drawn))
+            path=path_of(shown)) for shown, drive, rate in drawn))
     notes = ["Up and to the left is better. Prices were entered by who made this page, and hold for their dates."]
     missed = [entry.shown["label"] for entry in entries if not any(entry.shown is shown for shown, *_ in drawn)]
     if missed:

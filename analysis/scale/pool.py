@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -73,7 +75,7 @@ class Pool:
     def _submit(self, function, part):
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.parallel, multiprocessing.get_context("spawn"), _begin)
-        with _deaf_to_interrupts():
+        with _deaf_to_interrupts(), _without_main():
             return self._pool.submit(function, part)
 
     def _end(self):
@@ -105,6 +107,18 @@ def _deaf_to_interrupts():
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main():
+    """Processes begun meanwhile do not run the caller's script again, as spawn would have them do to find what is
+    defined there: nothing of ours is, and a script that does not guard its lines would start pools in its own pool."""
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
 
 
 def _begin():

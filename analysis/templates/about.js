@@ -12,6 +12,12 @@ function pathFor(table) {
 
 const shell = (path) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
+// A figure of several runs of a drive is printed by a comparison of these.
+function commandOf(text, paths) {
+  const runs = paths.map(shell).join(" ");
+  return paths.length > 1 ? text.replaceAll("blkreel report RUN", () => `blkreel compare ${runs}`) : text.replaceAll("RUN", () => runs);
+}
+
 function part(name, ...content) {
   return element("div", {}, element("dt", { textContent: name }), element("dd", {}, ...content));
 }
@@ -22,7 +28,7 @@ function fill(box, link) {
   const list = element("dl", {}, part("Formula", formula.textContent));
   if (unit.textContent) list.append(part("Unit", unit.textContent));
   if (command.textContent) {
-    const text = dataset ? command.textContent.replaceAll("RUN", shell(dataset.path)) : command.textContent;
+    const text = dataset ? commandOf(command.textContent, dataset.path.split("\n")) : command.textContent;
     const button = element("button", { type: "button", textContent: "Copy command", onclick: () => copy(text, "the command") });
     list.append(part(dataset?.entry ? `Command, for ${dataset.entry}` : "Command", element("code", { textContent: text }), button));
   }

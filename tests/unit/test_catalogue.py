@@ -30,6 +30,12 @@ def test_a_label_goes_before_a_model_and_the_first_of_the_file_before_the_next(t
     assert told.facts("old one", "Other") == {"class": "c"}
 
 
+def test_an_entry_that_matches_no_drive_is_named_with_the_drives_there_are(tmp_path):
+    told = loaded(tmp_path, '[[drive]]\nmatch = "New*"\n[[drive]]\nmatch = "Exmaple*"\n[[drive]]\nmatch = "example*"\n')
+    (warning,) = told.unmatched({"New 1": "Example 10", "B": ""})
+    assert "drives.toml: match = 'Exmaple*' matches none of these drives: New 1 (Example 10), B" in warning
+
+
 def test_predecessor_and_rivals_are_told_of_the_others(tmp_path):
     told = loaded(tmp_path, '[[drive]]\nmatch = "New"\npredecessor = "Example 9*"\nrivals = ["B", "C*"]\n')
     models = {"New": "Example 10", "old": "Example 980", "B": "", "c1": "CX 5", "D": "D"}

@@ -11,6 +11,7 @@ from blkreel.analysis.exhibits.model import MOST_MARKS
 from blkreel.analysis.exhibits.parts import marks, without
 from blkreel.analysis.interference import interference
 from blkreel.analysis.measure import measure
+from blkreel.analysis.once_more import read_again
 from blkreel.analysis.paired import paired
 from blkreel.traces.reader import open_trace
 
@@ -66,6 +67,34 @@ def test_drives_that_tie_share_a_shade_and_those_that_differ_do_not(compared):
     assert [row[key] for key in ("change", "low", "high")] == pytest.approx(
         [1 / one["value"] - 1, 1 / one["high"] - 1, 1 / one["low"] - 1])
     assert row["verdict"] == ("differ" if one["differ"] else "tie")
+
+
+def test_a_drive_with_too_few_runs_has_a_place_and_no_rank(compared):
+    section, _ = compared
+    ranks = {entry["label"]: entry["headline"]["wait_ns"]["rank"] for entry in section["entries"]}
+    entries = compare.entries_of([section], compare._leads([section]), OTHER)
+    assert {entry.key: entry.rank for entry in entries} == ranks and ranks["third drive"] is None
+    assert sorted(entry.order for entry in entries) == [1, 2, 3] == [entry.order for entry in entries]
+    assert {entry.key: entry.why for entry in entries if entry.why} == {"third drive": "n=1"}
+
+
+def test_the_drive_under_test_is_what_others_are_held_against_io_by_io(tmp_path):
+    runs = [write_run(tmp_path / label, label, seconds=2, model=label) for label in ("a", "b", "c")]
+    _, sections = document.comparison([measure(run) for run in runs])
+    for marked, base in ((None, "a"), ("b", "b"), ("elsewhere", "a")):
+        read_again(sections, marked=marked)
+        assert [(pair["base"], pair["other"]) for pair in sections[0].shown["paired"]] == [
+            (base, other) for other in "abc" if other != base]
+
+
+def test_facts_and_reasons_of_one_pace_are_not_told_of_all(tmp_path):
+    runs = [write_run(tmp_path / f"o{seed}", seed=seed, seconds=2) for seed in range(6)]
+    runs.append(write_run(tmp_path / "capped", cap_ns=3_000_000, seconds=2))
+    told, sections = document.comparison([measure(run) for run in runs])
+    (entry,) = compare.page_of(told, sections).entries
+    assert entry.facts["runs"] == "1 to 6" and entry.facts["idle"].startswith("as captured; capped at 3 ms, ")
+    few = [reason["text"] for reason in entry.verdict["reasons"] if "fewer than 6 runs" in reason["text"]]
+    assert len(few) == 1 and few[0].endswith(f"({sections[1].shown['title']})") and "idle capped" in few[0]
 
 
 def test_pairs_are_drawn_as_they_were_found(compared):

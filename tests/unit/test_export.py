@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import math
 
+import pandas as pd
 import pytest
+from synthetic_fleet import small_test
 from synthetic_runs import write_four_runs, write_run, write_trace
 
-from blkreel.analysis import document, export, figure, present
-from blkreel.analysis.exhibits import compare, model
+from blkreel.analysis import catalogue, document, export, figure, present
+from blkreel.analysis.exhibits import compare, model, report
 from blkreel.analysis.measure import measure
 from blkreel.traces.errors import BlkreelError, OutputExists, UsageError
 
@@ -169,7 +172,48 @@ def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
     with pytest.raises(BlkreelError, match=r"n too small \(n="):
         figure.printed(shown, "read.latency.p99_9_ns")
     with pytest.raises(UsageError, match="one run, trace or test"):
-        figure.printed(present.compare(runs[:1]), "wait_ns")
+        figure.printed(present.compare(runs), "wait_ns")
+
+
+def test_a_figure_of_several_runs_is_the_one_that_their_comparison_shows(tmp_path):
+    runs = [write_run(tmp_path / str(seed), seed=seed, seconds=4) for seed in (1, 2, 3)]
+    compared = present.compare(runs)
+    alone = [present.report(run) for run in runs]
+    waits_ns = [float(figure.printed(one, "wait_time")) for one in alone]
+    assert float(figure.printed(compared, "wait_time")) == pytest.approx(math.prod(waits_ns) ** (1 / 3), rel=1e-12)
+    assert figure.printed(compared, "read.bursts.makespan_ns") == figure.printed(compared, "wait_ns")
+    assert int(figure.printed(compared, "read.ops")) == sum(int(figure.printed(one, "read.ops")) for one in alone)
+    rows = pd.concat([pd.read_parquet(run / "records.parquet") for run in runs])
+    latency_ns = sorted(rows.latency_ns[rows.op == 0])
+    assert int(figure.printed(compared, "read_p99")) == latency_ns[-(-len(latency_ns) * 99 // 100) - 1]
+
+
+def test_what_was_said_of_drives_is_checked_where_no_page_is_made(tmp_path, runs):
+    tests = [small_test(tmp_path / name, "qd1") for name in ("A", "B")]
+    (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
+    ways = [(lambda view: present.compare(runs, view=view), "In memory, On disk"),
+            (lambda view: present.report(runs[0], view=view), "In memory"),
+            (lambda view: present.compare_tests(tests, view=view), "fast drive"),
+            (lambda view: present.report_test(tests[0], view=view), "fast drive")]
+    for show, drives in ways:
+        with pytest.raises(UsageError, match=f"--highlight 'WD' is none of these drives; name one of: {drives}"):
+            show(export.View(highlight="WD"))
+        view = export.View(catalogue=catalogue.load(tmp_path / "drives.toml"))
+        show(view)
+        (warning,) = view.warnings
+        assert "match = 'Nobody*' matches none of these drives: " in warning and drives.split(", ")[0] in warning
+
+
+def test_commands_find_the_bursts_that_the_page_shows(tmp_path):
+    run = write_run(tmp_path / "run", seconds=4)
+    for gap_ns, option, line in ((5_000_000, " --gap 5ms", "gap = 5_000_000 "), (1_234_567_891, " --gap 1234567891ns",
+                                                                                "gap = 1_234_567_891 ")):
+        for told, page_of in ((document.comparison([measure(run, gap_ns)]), compare.page_of),
+                              (document.report(measure(run, gap_ns)), report.page_of)):
+            page = page_of(*told)
+            commands = {column.recompute for section in page.sections for one in section.exhibits
+                        for column in one.table.columns if column.recompute}
+            assert commands and all(command.endswith(option) for command in commands) and line in page.preamble
 
 
 # The installed command.
@@ -177,7 +221,10 @@ def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
 def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
     shown = blkreel("compare", *runs, "--chart", "s0-read-tail", "-o", tmp_path / "tail.svg", "--highlight", "memory")
     assert "tail.svg" in shown.stdout and "<svg" in (tmp_path / "tail.svg").read_text()
-    table = blkreel("compare", *runs, "--format", "csv", "--chart", "s0-wait").stdout
+    (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
+    told = blkreel("compare", *runs, "--format", "csv", "--chart", "s0-wait", "--drives", tmp_path / "drives.toml")
+    assert told.stderr.startswith("warning: ") and "Nobody*" in told.stderr
+    table = told.stdout
     assert table.splitlines()[0].startswith("rank,drive,state,wait_ns")
     trace = write_trace(tmp_path / "game.parquet")
     printed = blkreel("report", trace, "--figure", "read.service_ns").stdout
@@ -192,6 +239,7 @@ def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
     (["--chart", "wait"], 2, "add -o wait.svg"),
     (["--highlight", "nobody", "-o", "x.html"], 2, "name one of: In memory, On disk"),
     (["--drives", "none.toml", "-o", "x.html"], 2, "none.toml"),
+    (["--figure", "wait_time"], 2, "or of several runs of one drive"),
 ])
 def test_commands_say_what_is_missing(blkreel, tmp_path, runs, words, code, told_why):
     words = [tmp_path / word if word.endswith((".html", ".toml")) else word for word in words]

@@ -29,7 +29,7 @@ def shown(form, values, unit=""):
     ("block", [4096, 131_072, 512], "", ["4K", "128K", "512"]),
     ("count", [1_234_567, np.int64(3), 2.5], "", ["1,234,567", "3", "2.50"]),
     ("share", [0.123, 1, 0], "%", ["12.3", "100", "0"]),
-    ("change", [0.051, -0.2, 0.0], "%", ["+5.1", "-20.0", "+0.0"]),
+    ("change", [0.051, -0.2, 0.0, -0.0004], "%", ["+5.1", "-20.0", "0.0", "0.0"]),
     ("number", [np.float64(0.0123), float("nan"), float("inf")], "W", ["0.0123", "", ""]),
     ("text", ["TLC", True, False], "", ["TLC", "yes", "no"])])
 def test_a_column_has_one_unit_and_three_digits(form, values, unit, texts):

@@ -196,6 +196,36 @@ def test_a_test_is_the_runs_of_its_steps(quick_test):
         _ = test.results
 
 
+def test_one_file_under_two_labels_is_read_and_shown_under_both(runs, tmp_path):
+    (tmp_path / "link").symlink_to(runs[0])
+    study = blkreel.open({"A": runs[0], "B": tmp_path / "link"})
+    reads = study.metrics.loc["read"].set_index("label")
+    assert reads.loc["A"].to_dict() == reads.loc["B"].to_dict() and len(reads) == 2
+
+
+def test_a_script_reads_much_with_many_processes_and_needs_no_guard(runs, tmp_path):
+    script = tmp_path / "study.py"
+    script.write_text(f"""
+import os
+import blkreel
+from blkreel.analysis.scale import fleet
+
+fleet.POOL_ROWS = 1
+begun = []
+Pool = fleet.Pool
+fleet.Pool = lambda jobs: begun.append(jobs) or Pool(jobs)
+paths = {[str(path) for path in runs]!r}
+with open({str(tmp_path / "times")!r}, "a") as times:
+    times.write("run\\n")
+many = blkreel.open(paths, jobs=2)
+one = blkreel.open(paths, jobs=1)
+print(many.metrics.equals(one.metrics), begun)
+""")
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    assert told.stdout == "True [2]\n", told.stderr
+    assert (tmp_path / "times").read_text() == "run\n"  # once, not in each process again
+
+
 def test_every_error_says_what_mends_it(runs, tmp_path):
     study = blkreel.open(runs[0])
     (tmp_path / "text.parquet").write_text("no trace")

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from blkreel.traces.errors import UsageError
-
 from ... import numbers
-from ...exhibits.facts import interface
+from ...exhibits.facts import chosen, interface
 from ...exhibits.model import Entry
 from ...statistics import geometric_mean, interval
 from ...verdict import ENOUGH_RUNS, judged
@@ -147,31 +145,19 @@ def subjects_of(document: dict) -> list[Subject]:
     return [Subject(key, tuple(tests)) for key, tests in groups.items()]
 
 
+def models_of(subjects: list[Subject]) -> dict[str, str]:
+    """Key -> model of the drives."""
+    return {subject.key: subject.tests[0]["drive"].get("model") or "" for subject in subjects}
+
+
 def entries_of(subjects: list[Subject], ranks: dict, highlight: str | None, catalogue=None) -> tuple[Entry, ...]:
     """In the order of their ranks. highlight, catalogue: as of page_of, which says what is raised."""
-    marked = highlighted(subjects, highlight)
-    related = catalogue.relations(marked, {subject.key: subject.tests[0]["drive"].get("model") or ""
-                                           for subject in subjects}) if catalogue and marked else {}
+    models = models_of(subjects)
+    marked = chosen(highlight, models)
+    related = catalogue.relations(marked, models) if catalogue and marked else {}
     entries = [Entry(subject.key, _facts(subject, catalogue, related.get(subject.key)), subject.verdict,
                      ranks.get(subject.key), subject.key == marked) for subject in subjects]
     return tuple(sorted(entries, key=lambda entry: entry.rank or len(entries) + 1))
-
-
-def highlighted(subjects: list[Subject], highlight: str | None) -> str | None:
-    """The key that is meant: itself, or the only one (label or model) that holds these words."""
-    if not highlight:
-        return None
-    keys = [subject.key for subject in subjects]
-    if highlight in keys:
-        return highlight
-    words = highlight.casefold()
-    for text_of in (lambda one: one.key, lambda one: one.tests[0]["drive"].get("model") or ""):
-        found = [subject.key for subject in subjects if words in text_of(subject).casefold()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UsageError(f"--highlight {highlight!r} means several: {', '.join(found)}", "name one of them")
-    raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(keys)}")
 
 
 def _facts(subject, catalogue, relation):
