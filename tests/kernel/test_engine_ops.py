@@ -168,7 +168,9 @@ def test_a_discard_does_not_hold_the_row_behind_it(loop_drive, a_plan, issue):
         assert set(records["status"]) == {0}
         order = np.argsort(records["source_row"])
         submit, complete = records["submit_ns"][order], records["complete_ns"][order]
-        assert (submit[1::2] < complete[::2]).all()
+        # One that waited for the discard would be behind it each time. That of both it is the thread that loses its
+        # processor, between the two and for longer than the discard takes, happens here and there.
+        assert np.median(complete[::2] - submit[1::2]) > 0
 
 
 def test_errors_are_recorded_by_row_and_kind(loop_drive, a_plan, issue, tiny_filesystem):
