@@ -63,16 +63,21 @@ class OfPair:
         return json.loads(content)
 
 
-def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, keep: bool = False) -> None:
+def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, marked: str | None = None,
+               keep: bool = False) -> None:
     """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
 
     keep: look for what was kept, and keep what is found. far: the rows are not on this machine. Then, or where more
     than most_rows were to be read, or in larger sections, what is not kept is left out and says so: a fleet is
-    compared by its partial results, and its rows stay where they are.
+    compared by its partial results, and its rows stay where they are. marked: label of the drive under test, which the
+    others stand against; without it, or where it is not, the first.
     """
     entries = [entry for section in sections for entry in section.entries]
     runs = [each for entry in entries for each in entry.measured]
-    pairs = [(section.entries[0], other) for section in sections for other in section.entries[1:]]
+    bases = [next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
+             for section in sections]
+    pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
+             if other is not base]
     keeper = Keeper(keep)
     found, told, why = {}, {}, ""
     if any(len(section.entries) > MOST_ENTRIES for section in sections):
@@ -85,10 +90,10 @@ def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, keep: bo
     for base, other in pairs:
         if not why and id(other) not in told:
             told[id(other)] = _paired(base.measured, other.measured, keeper)
-    for section in sections:
-        first, *others = section.entries
-        section.shown["paired"] = [{"base": first.shown["label"], "other": other.shown["label"],
-                                    **told.get(id(other), {"why": why})} for other in others]
+    for section, base in zip(sections, bases, strict=True):
+        section.shown["paired"] = [{"base": base.shown["label"], "other": other.shown["label"],
+                                    **told.get(id(other), {"why": why})}
+                                   for other in section.entries if other is not base]
 
 
 def _kept(runs, pairs, keeper):
