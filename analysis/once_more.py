@@ -63,8 +63,8 @@ class OfPair:
         return json.loads(content)
 
 
-def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, keep: bool = False,
-               marked: str | None = None) -> None:
+def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, marked: str | None = None,
+               keep: bool = False) -> None:
     """Put `paired` and `interference` to the documents of sections (document.Section). Raises TraceError.
 
     keep: look for what was kept, and keep what is found. far: the rows are not on this machine. Then, or where more
@@ -74,7 +74,10 @@ def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, keep: bo
     """
     entries = [entry for section in sections for entry in section.entries]
     runs = [each for entry in entries for each in entry.measured]
-    pairs = [(base, other) for base, others in (_sides(section, marked) for section in sections) for other in others]
+    bases = [next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
+             for section in sections]
+    pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
+             if other is not base]
     keeper = Keeper(keep)
     found, told, why = {}, {}, ""
     if any(len(section.entries) > MOST_ENTRIES for section in sections):
@@ -87,16 +90,10 @@ def read_again(sections, far: bool = False, most_rows: int = MOST_ROWS, keep: bo
     for base, other in pairs:
         if not why and id(other) not in told:
             told[id(other)] = _paired(base.measured, other.measured, keeper)
-    for section in sections:
-        base, others = _sides(section, marked)
+    for section, base in zip(sections, bases, strict=True):
         section.shown["paired"] = [{"base": base.shown["label"], "other": other.shown["label"],
-                                    **told.get(id(other), {"why": why})} for other in others]
-
-
-def _sides(section, marked):
-    """The drive that the others of a section stand against, and those."""
-    base = next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
-    return base, [entry for entry in section.entries if entry is not base]
+                                    **told.get(id(other), {"why": why})}
+                                   for other in section.entries if other is not base]
 
 
 def _kept(runs, pairs, keeper):

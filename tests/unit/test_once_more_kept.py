@@ -115,6 +115,19 @@ def test_a_pair_is_of_these_runs_in_this_order(runs, decoded):
     assert found_in(page([a, b])) == found_in(both) and decoded == [], "and it is still there"
 
 
+def test_the_drive_under_test_is_the_base_whatever_was_kept_of_another(runs):
+    def pairs(**more):
+        told, sections = document.comparison([measure(run) for run in runs])
+        once_more.read_again(sections, **more)
+        return told["sections"][0]["paired"]
+
+    first, marked = pairs(keep=True), pairs(marked="b", keep=True)
+    assert [(one["base"], one["other"]) for one in first + marked] == [("a", "b"), ("b", "a")]
+    assert marked[0]["latency"]["geometric_mean"] == pytest.approx(1 / first[0]["latency"]["geometric_mean"])
+    assert pairs(marked="b") == marked == pairs(marked="b", most_rows=0, keep=True)
+    assert pairs(marked="nobody") == first
+
+
 @pytest.mark.parametrize("which", ["interference", "paired"])
 @pytest.mark.parametrize("harm", [
     lambda content: content[:-1], lambda content: b"", lambda content: content[:-30] + b"\0" + content[-29:],
