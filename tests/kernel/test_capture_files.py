@@ -18,7 +18,9 @@ MIB = 1 << 20
 def mounted(loop_drive, tmp_path, program):
     """(drive, directory): a file system on a scratch drive, with a file of 8 MiB that is in no cache."""
     drive = loop_drive(128 << 20)
-    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", drive], check=True)
+    # Nothing is left for the kernel to write by itself.
+    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
+                    drive], check=True)
     directory = tmp_path / "files"
     directory.mkdir()
     subprocess.run(["mount", drive, directory], check=True)
@@ -69,8 +71,11 @@ def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
     """The writer has long ended when a kernel thread writes its data out."""
     drive, directory = mounted
     before = int(Path("/proc/sys/vm/dirty_writeback_centisecs").read_text())
-    script = (f"cd {directory}; dd if=/dev/zero of=deep/er/new bs=1M count=3 status=none; "
-              "cd /proc/sys/vm; echo 1 > dirty_expire_centisecs; echo 10 > dirty_writeback_centisecs; sleep 3")
+    # Until it is written out: the sectors written by the drive, in the kernel's count.
+    script = (f"written() {{ set -- $(cat /sys/block/{Path(drive).name}/stat); echo $7; }}; before=$(written); "
+              f"cd {directory}; dd if=/dev/zero of=deep/er/new bs=1M count=3 status=none; "
+              "cd /proc/sys/vm; echo 1 > dirty_expire_centisecs; echo 10 > dirty_writeback_centisecs; "
+              f"until [ $(written) -ge $((before + {3 * MIB // 512})) ]; do sleep 0.1; done")
     expire = Path("/proc/sys/vm/dirty_expire_centisecs").read_text()
     try:
         rows = captured(blkreel, drive, tmp_path / "t.parquet", script, "--programs", kind)

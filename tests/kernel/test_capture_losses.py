@@ -1,6 +1,7 @@
 """Events that are lost are counted, placed in time, stored, shown, and answered with exit code 3."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -50,23 +51,24 @@ def drive_counts(drive):
 
 
 def test_a_tiny_ring_that_is_read_loses_and_tells_each(blkreel, loop_drive, tmp_path):
-    """Bursts of reads that complete together, from both processors, into a ring of 64 KiB and a reader that sleeps."""
+    """Bursts of two threads' reads into a ring of 64 KiB whose reader stands still, and none in between."""
     drive, trace = loop_drive(), tmp_path / "t.parquet"
     before = drive_counts(drive)
-    read = f"dd if={drive} of=/dev/null bs=512 count=20000 iflag=direct status=none"
-    script = f"helper=$(pgrep -P $PPID -x blkreel-capture); {read} & {read} & for i in 1 2 3 4 5; do " \
-             "kill -STOP $helper; sleep 0.1; kill -CONT $helper; sleep 0.1; done; wait"
+    read = f"dd if={drive} of=/dev/null bs=512 count=3000 iflag=direct status=none"
+    # A burst is counted, not timed: a fast drive is as far as a slow one when the reader goes on.
+    script = f"helper=$(pgrep -P $PPID -x blkreel-capture); for i in 1 2 3; do kill -STOP $helper; {read} & {read} & " \
+             "wait; kill -CONT $helper; sleep 0.3; done"
     result = blkreel("capture", drive, "--ring-size", "64K", "-o", trace, "--json", "--", "sh", "-c", script,
                      check=False)
     assert result.returncode == 3, result.stderr
     summary, lost = json.loads(result.stdout), open_trace(trace).metadata["lost"]
-    assert 0 < lost["total"] == summary["lost"] == 40_000 - summary["rows"]
-    assert drive_counts(drive) - before == 40_000
+    assert 0 < lost["total"] == summary["lost"] == 18_000 - summary["rows"]
+    assert drive_counts(drive) - before == 18_000
     assert summary["diskstats"]["difference"] == 0, "what was lost is accounted for"
     assert sum(lost["per_cpu"].values()) == lost["total"]
     for cpu, count in lost["per_cpu"].items():
         assert sum(one["count"] for one in lost["intervals"] if one["cpu"] == int(cpu)) == count
-    assert len(lost["intervals"]) >= 2, "the pauses are told apart"
+    assert len(lost["intervals"]) >= 3, "the pauses are told apart"
 
 
 @pytest.fixture
@@ -101,11 +103,28 @@ def test_each_record_made_is_a_row_or_lost_where_the_ring_overflows(synthetic):
     assert trace.rows and (offsets % 4096 == 0).all()
 
 
+def stolen_ns():
+    """Processor time that other guests of the host had, of all processors."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) * 10**9 // os.sysconf("SC_CLK_TCK")
+
+
 def test_a_small_ring_that_is_read_loses_nothing(blkreel, loop_drive, program, tmp_path):
-    """The forced wake-up empties a ring that would fill within one look every 10 ms."""
-    drive, trace = loop_drive(), tmp_path / "t.parquet"
-    result = blkreel("capture", drive, "--ring-size", "1M", "-o", trace, "--json", "--", program("fio"), "--name=r",
-                     f"--filename={drive}", "--direct=1", "--rw=read", "--bs=4k", "--size=64m", "--loops=4",
-                     "--ioengine=io_uring", "--iodepth=32", f"--output={tmp_path}/fio")
-    summary = json.loads(result.stdout)
-    assert summary["rows"] == 4 * 16_384 and summary["lost"] == 0
+    """But where its reader got no processor for the time in which it fills, which the scheduler's account tells."""
+    drive, trace, report, account = (loop_drive(), *(tmp_path / name for name in ("t.parquet", "fio", "account")))
+    fio = (f"{program('fio')} --name=r --filename={drive} --direct=1 --rw=read --bs=4k --size=64m --loops=4"
+           f" --ioengine=io_uring --iodepth=32 --output-format=json --output={report}")
+    script = f"helper=$(pgrep -P $PPID -x blkreel-capture); {fio}; cat /proc/$helper/task/*/schedstat > {account}"
+    for _ in range(10):
+        stolen = stolen_ns()
+        result = blkreel("capture", drive, "--ring-size", "1M", "-o", trace, "--force", "--json", "--",
+                         "sh", "-ec", script, check=False)
+        summary, stolen = json.loads(result.stdout), stolen_ns() - stolen
+        assert summary["rows"] + summary["lost"] == 4 * 16_384
+        if not summary["lost"]:
+            return
+        # It holds some 13,000 records of 80 bytes. The second number is what a thread waited while it was ready to run.
+        filled_ns = json.loads(report.read_text())["jobs"][0]["job_runtime"] * 10**6 * 13_000 / (4 * 16_384)
+        waited_ns = max(int(line.split()[1]) for line in account.read_text().splitlines())
+        assert waited_ns + stolen > filled_ns / 2, "a reader that had a processor has lost some"
+    pytest.skip("the ring's reader was kept from the processors in each of ten captures")

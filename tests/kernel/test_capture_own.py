@@ -120,7 +120,7 @@ def test_files_are_named_where_asked_for(blkreel, loop_drive, tmp_path):
     subprocess.run(["mount", drive, mount], check=True)
     try:
         (mount / "level1.dat").write_bytes(b"x" * (1 << 20))
-        subprocess.run(["sync"], check=True)
+        subprocess.run(["sync", "--file-system", mount], check=True)
         blkreel("capture", "--path", mount, "-o", tmp_path / "t.parquet", "--files", "--cold", "--",
                 "cat", mount / "level1.dat")
         inode = (mount / "level1.dat").stat().st_ino

@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from spooled import rows_on_disk
+from waiting import wait_until
 
 from blkreel.traces.reader import open_trace
 
@@ -121,15 +123,19 @@ def test_a_full_disk_ends_the_capture_with_what_it_has(blkreel, loop_drive, tiny
     assert checked.returncode == 3 and "ended early" in checked.stdout + checked.stderr
 
 
-def test_no_space_for_the_trace_itself(blkreel, loop_drive, tiny_filesystem):
+def test_no_space_for_the_trace_itself(blkreel, started, loop_drive, tiny_filesystem, tmp_path):
     """Somebody else has taken even what was kept free for it."""
     drive, trace = loop_drive(), tiny_filesystem / "t.parquet"
-    script = (f"dd if={drive} of=/dev/null bs=512 count=2000 iflag=direct status=none; sleep 0.3; cd {tiny_filesystem};"
+    script = (f"dd if={drive} of=/dev/null bs=512 count=2000 iflag=direct status=none; cd {tiny_filesystem};"
+              f" until [ -e {tmp_path}/recorded ]; do sleep 0.05; done;"
               " : > .t.parquet.spool/reserve; cat /dev/zero > fill 2>&-; true")
-    result = blkreel("capture", drive, "-o", trace, "--", "sh", "-c", script, check=False)
-    assert result.returncode == 1
-    assert "no space left" in result.stderr and "df -h" in result.stderr and f"blkreel recover {trace}" in result.stderr
-    assert "Traceback" not in result.stderr and not trace.exists()
+    process = started(drive, "--", "sh", "-c", script, output=trace)
+    wait_until(lambda: len(rows_on_disk(trace)) == 2000, process)
+    (tmp_path / "recorded").touch()
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no space left" in stderr and "df -h" in stderr and f"blkreel recover {trace}" in stderr
+    assert "Traceback" not in stderr and not trace.exists()
     (tiny_filesystem / "fill").unlink()
     blkreel("recover", trace)
     assert open_trace(trace).rows == 2000

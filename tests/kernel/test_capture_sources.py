@@ -6,14 +6,14 @@ A source that cannot run on this machine is skipped with its reason: the blktrac
 import fcntl
 import json
 import os
-import signal
 import subprocess
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from spooled import rows_on_disk
+from waiting import wait_until
 
 from blkreel.capture.sources import SOURCES, probe
 from blkreel.capture.sources import tracefs as ftrace_settings
@@ -24,7 +24,7 @@ from blkreel.traces.reader import open_trace
 pytestmark = pytest.mark.kernel
 
 OTHERS = [name for name in SOURCES if name != "bpf"]
-UNSEEN_SHARE = {"bpftrace": 0.25, "bpf": 0.03}  # completions that the kernel keeps from BPF where it nests
+UNSEEN_SHARE = {"bpftrace": 0.25, "bpf": 0.25}  # completions that the kernel keeps from BPF where it nests
 SETTINGS = ["current_tracer", "trace_clock", "tracing_on", "options/bin", "options/context-info", "options/markers"]
 
 
@@ -61,6 +61,16 @@ def skip_where_told(name, summary):
         pytest.skip(f"the kernel kept events from bpftrace, and the capture said so: {summary['missing']}")
 
 
+def assert_unseen_is_told(name, summary, rows):
+    """Each I/O without a latency is one whose completion the kernel kept from the source, and counted as such.
+
+    How many these are, is the machine's affair; where it is all of some parts, nothing is tested any more.
+    """
+    unseen = int((rows.latency_ns < 0).sum())
+    assert unseen == summary["ledger"]["reused"] + summary["in_flight_at_end"]
+    assert unseen <= UNSEEN_SHARE.get(name, 0) * len(rows)
+
+
 def fio(program, drive, *options):
     """The same I/O each time: two threads, each reading and writing its own half in an order that its seed sets."""
     job = [program("fio"), "--direct=1", "--rw=randrw", "--bsrange=4k-64k", "--bs_unaligned=0", "--randseed=7",
@@ -88,7 +98,7 @@ def test_the_same_job_gives_the_same_rows(blkreel, tracer, drive, program, tmp_p
     assert orders(rows) == orders(wanted)
     assert len(rows) > 500
     seen = rows[rows.latency_ns >= 0]
-    assert len(seen) >= (1 - UNSEEN_SHARE.get(name, 0)) * len(rows)
+    assert_unseen_is_told(name, summary, rows)
     assert summary["lost"] == 0 and summary["in_flight_at_start"] == 0
     # One I/O at a time and thread: its parts follow each other, and none lasts longer than the job.
     for _, mine in seen.groupby("tid"):
@@ -127,16 +137,18 @@ def test_many_at_once_on_few_places_lose_nothing(blkreel, tracer, drive, program
     skip_where_told(name, summary)
     assert len(rows) == 3072
     assert rows.offset_bytes.nunique() <= 16
-    assert (rows.latency_ns >= 0).mean() >= 1 - UNSEEN_SHARE.get(name, 0)
+    assert_unseen_is_told(name, summary, rows)
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_flushes_discards_and_merges_add_up_with_the_counters(blkreel, tracer, drive, tmp_path, name):
     skip_unless_it_runs(name, drive)
-    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    # Nothing is left for the kernel to write by itself while the capture begins and ends.
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", drive], check=True)
     mount = tmp_path / "fs"
     mount.mkdir()
     subprocess.run(["mount", drive, mount], check=True)
+    subprocess.run(["sync", "--file-system", mount], check=True)
     script = (f"cd {mount}; for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=64k count=16 conv=fsync status=none; done; "
               "rm f1; sync; fstrim .")
     try:
@@ -168,17 +180,16 @@ def test_a_killed_ftrace_capture_is_cleaned_up_by_the_next_and_its_rows_are_kept
     skip_unless_it_runs("ftrace", drive)
     before, trace = settings(), tmp_path / "t.parquet"
     words = [blkreel.command, "capture", drive, "--source", "ftrace", "-o", trace]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     enabled = Path(f"/sys/block/{Path(drive).name}/trace/enable")
-    deadline = time.monotonic() + 60
-    while enabled.read_text().strip() != "1" and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)
+    metadata = tmp_path / ".t.parquet.spool/metadata.json"
+    wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)
+    assert enabled.read_text().strip() == "1"
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=64k", "count=64", "iflag=direct", "status=none"],
                    check=True)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    wait_until(lambda: sum(rows_on_disk(trace, "length_bytes")) == 4 << 20, process)
+    process.kill()
+    process.communicate()
     assert settings() != before
     blkreel("recover", trace)
     rows = open_trace(trace).table().to_pandas()

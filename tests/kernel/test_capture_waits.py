@@ -77,7 +77,9 @@ def test_pauses_are_think_time(blkreel, loop_drive, program, tmp_path):
                     [*ONE_AT_A_TIME["direct"], "--thinktime=1ms", "--number_ios=200"])
     for own in [own for _, own in rows.groupby("tid") if len(own) >= 100]:
         right = own.waited_on.to_numpy()[1:] == own.index.to_numpy()[:-1]
-        assert right.mean() >= 0.99
+        # Nobody knows who waited for a completion that the kernel kept from BPF.
+        seen = own.latency_ns.to_numpy()[:-1] >= 0
+        assert seen.mean() > 0.5 and right[seen].mean() >= 0.99
         assert np.median(own.think_ns.to_numpy()[1:]) >= 1_000_000
 
 

@@ -99,15 +99,20 @@ def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, 
     assert before_ns < first < after_ns + 2 * S
 
 
+def samples_in(spool):
+    return spool.read_bytes().count(b'"power_w":4.5') if spool.exists() else 0
+
+
 def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     run = tmp_path / "run"
     process = subprocess.Popen([blkreel.command, "replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o", run,
                                 "--power-command", f"echo $$ > {tmp_path}/meter; {METER}"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
     spool = spool_of(run)
-    wait_until(lambda: spool.exists() and spool.read_bytes().count(b'"power_w":4.5') > 12 and
-               b"epoch_ns" in spool.read_bytes(), process)
-    written = spool.read_bytes().count(b'"power_w":4.5')
+    wait_until(lambda: samples_in(spool) > 12 and b"epoch_ns" in spool.read_bytes(), process)
+    before = samples_in(spool)  # which may all be of the time before the first I/O
+    wait_until(lambda: samples_in(spool) > before + 1, process)
+    written = samples_in(spool)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (run / FILE).exists()
@@ -130,7 +135,8 @@ def test_an_interrupted_run_has_its_telemetry(blkreel, loop_drive, trace, tmp_pa
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
     spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
     wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
-    time.sleep(1)
+    before = samples_in(spool_of(tmp_path / "run"))
+    wait_until(lambda: samples_in(spool_of(tmp_path / "run")) > before + 6, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 3
     run = open_trace(tmp_path / "run").metadata["run"]

@@ -1,5 +1,6 @@
 """The live view against independent counts, and as a person has it: on a terminal, until it is ended."""
 
+import errno
 import fcntl
 import json
 import os
@@ -46,6 +47,7 @@ def busy(loop_drive, program):
     reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
                                "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=4000", "--time_based",
                                "--runtime=600", "--thread"], stdout=subprocess.DEVNULL)
+    wait_until(lambda: reads_and_writes(drive)[0] > 100)
     yield drive
     reader.kill()
     reader.wait()
@@ -92,8 +94,8 @@ def test_all_intervals_together_are_what_fio_did(blkreel, loop_drive, program):
         assert entry["iops"] == pytest.approx(entry["ops"] / seconds)
     full = max(drives, key=lambda entry: entry["ops"])
     assert 0 < full["p50_ns"] <= full["p99_ns"] <= full["longest_ns"] * 33 / 32
-    # fio holds 16, of which this sees those that have reached the driver.
-    assert 0 < full["depth"] <= 17 and 0 <= full["in_flight"] <= 16
+    # fio holds 16, of which this sees those that have reached the driver, and what ended unseen.
+    assert 0 < full["depth"] <= 17 and 0 <= full["in_flight"] <= 16 + unseen
     waited_ns = sum(entry["mean_ns"] * entry["ops"] for entry in drives if entry["ops"])
     fio_ns = sum(job[way]["clat_ns"]["mean"] * job[way]["total_ios"] for way in ("read", "write"))
     assert waited_ns <= fio_ns * 1.05
@@ -104,12 +106,14 @@ def test_all_intervals_together_are_what_fio_did(blkreel, loop_drive, program):
 
 
 def test_an_idle_drive_is_all_zeros_and_has_no_percentiles(blkreel, loop_drive):
-    drive = loop_drive()
+    drive, began_ns = loop_drive(), time.monotonic_ns()
     line, = map(json.loads, blkreel("top", drive, "--once", "--interval", "300ms", "--json").stdout.splitlines())
+    ended_ns = time.monotonic_ns()
     entry = line["drives"][0]
     assert entry["ops"] == entry["iops"] == entry["depth"] == entry["in_flight"] == 0
     assert entry["mean_ns"] is None and entry["p99_ns"] is None
-    assert line["end_ns"] - line["begin_ns"] == pytest.approx(300e6, rel=0.9)
+    # It ends where a block of rows does, of which ten come a second, and no later than the command.
+    assert 30e6 <= line["end_ns"] - line["begin_ns"] <= ended_ns - began_ns
 
 
 def test_lines_where_no_terminal_is(blkreel, busy):
@@ -128,9 +132,8 @@ ENDS = {"q": lambda terminal: terminal.press("q"), "Ctrl-C": lambda terminal: te
 def test_a_terminal_shows_the_figures_until_it_is_ended(on_terminal, busy, end):
     words = ["top", busy, "--interval", "300ms"] + (["--for", "2s"] if end == "--for" else [])
     terminal = on_terminal(*words)
-    row = rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +([\d,]+(?:\.\d)?) +\d+\.\d"
-    shown = terminal.wait_for(row)
-    assert float(shown[1]) > 0
+    # Of a second in which fio was not kept from the processor.
+    terminal.wait_for(rf"{busy} +(0\.[1-9]|[1-9]\d*\.\d|\d{{2,}}) +0\.0 +([\d,]+(?:\.\d)?) +\d+\.\d")
     terminal.wait_for(r"fio +\d+ +\d")
     terminal.wait_for(r"throughput +[\d.]+ MB/s +[▁▂▃▄▅▆▇█]")
     terminal.wait_for(r"lost +0")
@@ -174,13 +177,25 @@ def test_an_interval_that_cannot_be_counted_is_refused(blkreel, loop_drive):
     assert result.returncode == 2 and "100" in result.stderr
 
 
+def take_away(zram_drive):
+    """Once nobody else looks at it."""
+    def removed():
+        try:
+            Path("/sys/class/zram-control/hot_remove").write_text(zram_drive.name.removeprefix("zram"))
+        except OSError as error:
+            assert error.errno == errno.EBUSY
+            return False
+        return True
+
+    wait_until(removed)
+
+
 def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
     top = subprocess.Popen([blkreel.command, "top", zram_drive, "--json", "--interval", "200ms"], text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
     assert json.loads(top.stdout.readline())["drives"][0]["in_flight"] is None
-    Path("/sys/class/zram-control/hot_remove").write_text(zram_drive.name.removeprefix("zram"))
+    take_away(zram_drive)
     _, stderr = top.communicate(timeout=60)
-    Path("/sys/class/zram-control/hot_add").read_text()  # for the fixture to take away
     assert top.returncode == 1
     assert f"{zram_drive} is gone; " in stderr and "dmesg" in stderr
 
@@ -189,15 +204,13 @@ def test_the_other_drives_are_watched_on(blkreel, zram_drive, busy):
     top = subprocess.Popen([blkreel.command, "top", zram_drive, busy, "--json", "--interval", "200ms"], text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
     assert [entry["path"] for entry in json.loads(top.stdout.readline())["drives"]] == [str(zram_drive), busy]
-    Path("/sys/class/zram-control/hot_remove").write_text(zram_drive.name.removeprefix("zram"))
-    while len(json.loads(top.stdout.readline())["drives"]) > 1:
+    take_away(zram_drive)
+    while len(after := json.loads(top.stdout.readline())["drives"]) > 1 or not after[0]["read_ops"]:
         pass
-    after = json.loads(top.stdout.readline())["drives"]
-    Path("/sys/class/zram-control/hot_add").read_text()  # for the fixture to take away
     top.send_signal(signal.SIGINT)
     _, stderr = top.communicate(timeout=60)
     assert top.returncode == 0 and f"{zram_drive} is gone" in stderr
-    assert after[0]["path"] == busy and after[0]["read_ops"] > 0
+    assert after[0]["path"] == busy
 
 
 def test_what_nobody_reads_is_told_later(loop_drive, program):
@@ -281,9 +294,11 @@ def test_a_replay_on_a_terminal_shows_the_drive(on_terminal, loop_drive, tmp_pat
         writer.close({"devices": [{"size_bytes": 64 << 20}], "clock": "monotonic", "threads": {}})
     terminal = on_terminal("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--no-prefill")
     terminal.wait_for(r"replaying, 0:0\d, \d+ %, 0:0\d left")
-    shown = terminal.wait_for(rf"{drive} +(\d+\.\d) +0\.0 +([\d,]+) ")
+    shown = rf"{drive} +(\d+\.\d) +0\.0 +[\d,]+ "
+    terminal.wait_for(shown)
     terminal.wait_for(r"lateness +p99")
     terminal.wait_for(r"lost +0")
     assert terminal.wait() in (0, 3), terminal.text
     assert terminal.is_sane()
-    assert 10 < float(shown[1]) < 60  # 2,000 a second of 16 KiB are 32.8 MB/s
+    # 2,000 a second of 16 KiB are 32.8 MB/s; the first and the last that is shown are of part of a second.
+    assert any(10 < float(rate) < 60 for rate in re.findall(shown, terminal.text))
