@@ -374,6 +374,8 @@ def _drop_caches():
 def _signals(on_end, on_save):
     """Ctrl-C and its kin end the capture instead of the process, until the trace is whole."""
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_end) | {signal.SIGUSR1: on_save}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        del handlers[signal.SIGHUP]  # nohup: it shall outlive its terminal
     kept = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -138,6 +138,7 @@ class LiveTask:
         try:
             act()
         except Exception as error:  # noqa: BLE001 - whatever it is: what is shown goes on
+            _raise_interrupt_behind(error)
             gives_way = isinstance(error, _GivesWay)
             self._lines = Task(self.step, self.total, _silent) if gives_way else line_task(self.step, self.total)
             self._stop()
@@ -157,8 +158,10 @@ class LiveTask:
         self._live.start(refresh=True)
 
     def _stop(self):
-        with suppress(Exception):
+        try:
             self._live.stop()
+        except Exception as error:  # noqa: BLE001 - as above
+            _raise_interrupt_behind(error)
 
     def _want_stop(self):
         self._stop_wanted = True
@@ -185,6 +188,18 @@ class LiveTask:
         self._kept.__exit__(None, None, None)
         if self._stop_wanted:
             stop_here()
+
+
+def _raise_interrupt_behind(error) -> None:
+    """Where Ctrl-C, or the end of the terminal, came while something was drawn and that then failed for good.
+
+    The failure stands in front of the interrupt then, which is not the view's to swallow.
+    """
+    behind = error.__context__
+    while behind is not None:
+        if isinstance(behind, KeyboardInterrupt):
+            raise behind
+        behind = behind.__context__
 
 
 def _silent(done, detail):

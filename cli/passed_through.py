@@ -68,7 +68,7 @@ class PassedThrough:
     def pending(self) -> Text | None:
         """Of its last line what has come: a question, or a bar that is drawn over and over."""
         self._follow_size()
-        text = Text.from_ansi(self._pending.rpartition("\r")[2])
+        text = Text.from_ansi(_as_it_stands(self._pending))
         text.no_wrap, text.overflow = True, "ellipsis"
         return text if text.plain else None
 
@@ -133,9 +133,14 @@ class PassedThrough:
         if not end:
             self._task.refresh()
             return
-        lines = (line.rpartition("\r")[2] for line in whole.split("\n"))
+        lines = [Text.from_ansi(_as_it_stands(line)) for line in whole.split("\n")]
         with suppress(OSError, ValueError):  # the terminal may be gone
-            self.console.print(Text("\n").join(map(Text.from_ansi, lines)), soft_wrap=True)
+            self.console.print(Text("\n").join(lines), soft_wrap=True)
+
+
+def _as_it_stands(line) -> str:
+    """A line that was drawn over and over, as it was drawn last."""
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _same_terminal(one, other) -> bool:

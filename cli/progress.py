@@ -2,7 +2,7 @@
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -73,6 +73,7 @@ def line_task(step: str, total: float | None) -> "Task":
             parts.append(f"{min(100, 100 * done / total):.0f} %")
             if done > begun:
                 parts.append(f"{(now - started) * max(0, total - done) / (done - begun):.0f} s left")
-        print(": ".join(parts[:1]) + ": " + ", ".join(parts[1:] + ([detail] if detail else [])), file=sys.stderr)
+        with suppress(OSError, ValueError):  # whoever read it has ended; what is told of goes on
+            print(": ".join(parts[:1]) + ": " + ", ".join(parts[1:] + ([detail] if detail else [])), file=sys.stderr)
 
     return Task(step, total, show)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
@@ -29,7 +29,8 @@ def kept(on_stop=None):
         return
 
     def die(number, frame):
-        os.write(sys.__stderr__.fileno(), _SHOW_CURSOR)  # past all buffers: one of them may be in use here
+        with suppress(OSError):  # the terminal may be gone
+            os.write(sys.__stderr__.fileno(), _SHOW_CURSOR)  # past all buffers: one of them may be in use here
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

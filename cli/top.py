@@ -178,7 +178,8 @@ class _Watch:
             self.show.suspends = True
             self._stir()
 
-        kept = {number: signal.signal(number, end) for number in _ENDS}
+        kept = {number: signal.signal(number, end) for number in _ENDS
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN}  # as nohup does
         if self.show.keys is not None:
             kept[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, stop)
         try:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from blkreel.cli.live import Picture, figures, processes, sparkline
+from blkreel.capture.counters import Counters
+from blkreel.cli.live import Picture, figures, processes, sparkline, telemetry_words
 from blkreel.cli.live_task import LiveTask
 from blkreel.traces.live import BUCKETS, Counts, Interval, RunCounter, buckets_of, interval_of, percentile_ns
 
@@ -135,3 +136,67 @@ def test_whatever_breaks_in_the_view_ends_only_the_view(monkeypatch, capsys):
         task.update(5, "still there")
     assert "the live view has ended (ZeroDivisionError" in capsys.readouterr().err
     assert console.file.getvalue().rfind("\x1b[?25h") > console.file.getvalue().rfind("\x1b[?25l")
+
+
+def test_an_interrupt_behind_a_failed_drawing_is_not_swallowed(capsys):
+    """A terminal that is shut sends its signal while something is drawn on it, which then fails."""
+    class Shut(io.StringIO):
+        is_shut = False
+
+        def write(self, text):
+            if self.is_shut:
+                try:
+                    raise KeyboardInterrupt
+                finally:
+                    raise OSError(5, "Input/output error")
+            return super().write(text)
+
+    file = Shut()
+    console = Console(file=file, width=100, force_terminal=True)
+    with pytest.raises(KeyboardInterrupt), LiveTask(console, "replaying", 10.0, ["/dev/sda"]) as task:
+        file.is_shut = True
+        task.refresh()
+
+
+STAT = "{reads} 0 {sectors} {ms} {writes} 0 80 4 {in_flight} 9 9 3 0 24 6 2 0"
+
+
+def test_what_the_kernel_counts_is_an_interval(tmp_path):
+    files = [tmp_path / "a", tmp_path / "b"]
+    now_ns = [5_000_000_000]
+    files[0].write_text(STAT.format(reads=10, sectors=80, ms=7, writes=1, in_flight=0))
+    files[1].write_text("1 0 8 1 1 0 8 1 0 1 1")  # of a kernel that counts neither discards nor flushes
+    counters = Counters(files, 1_000_000_000, "no percentiles", clock_ns=lambda: now_ns[0])
+    now_ns[0] += 999_999_999
+    assert counters.intervals(0) == []
+    now_ns[0] += 1_000_000_001
+    files[0].write_text(STAT.format(reads=110, sectors=880, ms=57, writes=3, in_flight=4))
+    first, = counters.intervals(None)
+    assert (first.begin_ns, first.end_ns, first.lost, first.limits) == (0, 2_000_000_000, None, "no percentiles")
+    shown = figures(first, 0)
+    assert (shown["read_ops"], shown["read_bytes"], shown["write_ops"]) == (100, 800 * 512, 2)
+    assert shown["iops"] == 51 and shown["mean_ns"] == pytest.approx(50e6 / 102) and shown["p50_ns"] is None
+    assert shown["depth"] == pytest.approx(50e6 / 2e9) and shown["in_flight"] == 4
+    assert first.counts(1).ops == 0
+    files[1].unlink()
+    last, = counters.intervals(7, last=True)
+    assert last.begin_ns == 2_000_000_000 and last.counts().ops == 0 and last.in_flight == [4, None]
+
+
+@pytest.mark.parametrize("lines", [8, 12, 15, 24, 50])
+def test_the_picture_is_no_higher_than_its_terminal(lines):
+    console = Console(file=io.StringIO(), width=100, height=lines, force_terminal=True, color_system=None)
+    picture = Picture(console, others_lines=1)
+    for _ in range(3):
+        interval = interval_with(threads=[(tid, 5, 500, 0, 50) for tid in range(5_000_000, 5_000_020)],
+                                 lateness=np.ones(BUCKETS, np.int64), latest_ns=9)
+        picture.take(interval, [f"/dev/nvme{number}n1" for number in range(9)], {})
+    console.print(picture)
+    shown = console.file.getvalue().splitlines()
+    assert len(shown) < lines and shown[-1].startswith("lost")
+    assert any(line.startswith("so far     600 I/Os, 2.46 MB read") for line in shown)
+
+
+def test_sensors_are_told_in_a_line():
+    assert telemetry_words({"temperature_c": 41.4, "power_w": 5.2, "link_gt_s": 8}) == "41 C, 5.20 W"
+    assert telemetry_words({"throttling": 1.0}) == "throttled" and telemetry_words({"throttling": 0.0}) == ""
