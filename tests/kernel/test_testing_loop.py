@@ -104,7 +104,7 @@ def test_from_the_state_to_the_figures(blkreel, recipe, loop_drive, tmp_path):
     assert (document["version"], document["test"], document["quick"]) == (1, "two-depths", False)
     assert document == json.loads((tmp_path / "out/results.json").read_text())
     assert_whole(tmp_path / "out")
-    assert "step 1 of 3: state full (at most 600 ms, besides 1 step without a time left)" in result.stderr
+    assert "step 1 of 3: state full (left: at most 600 ms, besides 1 step without a time)" in result.stderr
     # Done is done: what is asked for again is shown, and nothing is issued.
     before = told(tmp_path / "out")
     again = blkreel("test", "--resume", tmp_path / "out", check=False)
