@@ -158,7 +158,7 @@ def test_a_dry_run_touches_nothing(blkreel, recipe, loop_drive, tmp_path):
     before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
     shown = blkreel("test", recipe, "--on", drive, "--dry-run").stdout
     assert "state full" in shown
-    assert "4.10 KB random writes at depth 8" in shown
+    assert "4 KiB random writes at depth 8" in shown
     document = json.loads(blkreel("test", recipe, "--on", drive, "--dry-run", "--json").stdout)
     assert [step["do"] for step in document["steps"]] == ["state", "measure", "measure"]
     assert hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest() == before
