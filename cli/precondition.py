@@ -19,7 +19,7 @@ from blkreel.replay.pace import ORIGINAL
 from blkreel.replay.payload import Payload
 from blkreel.replay.plan import plan_trace
 from blkreel.replay.precondition import Preparation
-from blkreel.replay.states import STATES, state_for
+from blkreel.replay.states import STATES, about, state_for
 from blkreel.replay.target import find_target
 from blkreel.traces.errors import UsageError
 from blkreel.traces.reader import open_trace
@@ -71,6 +71,8 @@ def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, pe
         raise UsageError("--map and --device are of a trace", "name it: --state trace --trace FILE")
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=idle, permuted=permutation,
                       spans=[_span(one) for one in spans] or None, erase=bool(erase and erase != "none") or None, **of)
+    if idle and not any(step.plan is None for step in state.steps):
+        raise UsageError(f"the state {name} does not rest, so --idle changes nothing", "leave it out; client rests")
     live = LiveSteps(shown_name(target), live=False if no_live else None)
     preparation = Preparation(target, state, seed, live, Payload(compressible, duplicates),
                               erase=erase or "discard", restart=restart,
@@ -84,7 +86,7 @@ def command(device, name, destroy, erase, spans, trace, wanted_map, of_trace, pe
     if as_json:
         print(json.dumps({"version": 1, "device": str(target.path), "state": asdict(prepared)}))
         return
-    print(f"{target.path} is now in the state {prepared.name}: {STATES.get(name, 'as asked')}")
+    print(f"{target.path} is now in the state {prepared.name}: {about(name)}")
     rested = f", rested for {format_ns(state.rest_ns)}" if state.rest_ns else ""
     print(f"  {format_bytes(preparation.written_bytes)} written{rested}{_scaled(state)}")
     if prepared.verified_blocks:

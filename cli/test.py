@@ -196,5 +196,5 @@ def _say(text) -> None:
 
 def _tell_step(number, steps) -> None:
     left = time_words(steps[number - 1:])
-    left = f" ({left} left)" if left else ""
+    left = f" (left: {left})" if left else ""
     print(f"step {number} of {len(steps)}: {steps[number - 1].title}{left}", file=sys.stderr)

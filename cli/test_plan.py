@@ -9,7 +9,7 @@ from blkreel.cli.console import Console
 from blkreel.replay.recipe import load_recipe, recipe_names
 from blkreel.replay.recipe_words import shown
 from blkreel.replay.rule_stream import longest_ns
-from blkreel.replay.states import STATES
+from blkreel.replay.states import about
 from blkreel.traces.units import format_bytes, format_ns
 
 _WIDTH = 110
@@ -92,7 +92,7 @@ def _lines(step) -> list[str]:
     if step.do == "state":
         spans = (f" ({', '.join(format_bytes(end - start) for start, end in step.spans)})"
                  if step.state.partition("+")[0] == "data" else "")
-        return [f"put the drive into the state {step.state}: {STATES.get(step.state, 'as named')}{spans}"]
+        return [f"put the drive into the state {step.state}: {about(step.state)}{spans}"]
     if step.do == "rest":
         return [f"rest {'as long as the step before took' if step.time_ns is None else format_ns(step.time_ns)}"]
     if step.do == "replay":

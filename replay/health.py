@@ -67,7 +67,8 @@ def _called(name):
 def _power(told, wall_ns):
     power = told.get("power")
     if not power:
-        why = (told.get("missing") or {}).get("power_w") or ""
+        notes = (told.get("notes") or {}).get("power_w") or []
+        why = (told.get("missing") or {}).get("power_w") or "; ".join(notes)
         asked_for = why and not why.startswith(NO_METER)
         yield f"power was not measured{f': {why}' if asked_for else ''}"
         return

@@ -89,6 +89,12 @@ class State:
         return any(step.erases for step in self.steps)
 
 
+def about(name: str) -> str:
+    """What a state is, in a line."""
+    base, _, spare = name.partition("+")
+    return f"{STATES[base]}; on three quarters, the rest left erased" if spare else STATES[name]
+
+
 def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, rest_ns: int | None = None,
               spans: Sequence[tuple[int, int]] | None = None, permuted: bool = False,
               prefill: PlacedBlocks | None = None, trace: dict | None = None, erase: bool | None = None) -> State:
@@ -109,6 +115,8 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     _check_words(name, base, spans, permuted, trace)
     block_bytes = max(4096, block_bytes)
     span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
+    if span_bytes < block_bytes and base not in ("fresh", "trace"):
+        raise UsageError(f"{capacity_bytes:,} bytes are too few for the state {name}", "choose a larger drive")
     # What is named in bytes is not scaled.
     scale = 1.0 if base in ("data", "trace") else min(1.0, capacity_bytes / REFERENCE_BYTES)
     steps = [_erase(capacity_bytes)] if erase or (erase is None and base != "trace") else []

@@ -222,7 +222,7 @@ class Testing:
         """Whether the drive is in that state already, and nothing has come over it since."""
         payload = self.payload.account() if state.filled.bytes else None
         return (known.is_as_prepared(state.identity, payload) and known.was_erased_by(self.erase)
-                and not drive_state.written_by_others(self.target, known))
+                and known.idle_ns >= state.rest_ns and not drive_state.written_by_others(self.target, known))
 
     def _measure(self, record: StepRecord) -> dict:
         step = record.step
@@ -299,6 +299,9 @@ def check_unchanged(head: dict, target: Target) -> None:
         was = f"{then['model'] or then['path']} of {format_bytes(then['size_bytes'])}"
         raise UsageError(f"this test was begun on {was}, and {target.path} is another drive",
                          "name the same drive: --on DEVICE")
+    if head.get("block_bytes", target.block_bytes) != target.block_bytes:
+        raise UsageError(f"this test was begun with blocks of {head['block_bytes']} bytes, and {target.path} has "
+                         f"{target.block_bytes} now: it was formatted since", "begin it anew, with another -o")
 
 
 def _without(labels, name) -> dict:

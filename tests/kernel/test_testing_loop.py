@@ -107,7 +107,7 @@ def test_from_the_state_to_the_figures(blkreel, recipe, loop_drive, tmp_path):
     assert (document["version"], document["test"], document["quick"]) == (1, "two-depths", False)
     assert document == json.loads((tmp_path / "out/results.json").read_text())
     assert_whole(tmp_path / "out")
-    assert "step 1 of 3: state full (at most 600 ms, besides 1 step without a time left)" in result.stderr
+    assert "step 1 of 3: state full (left: at most 600 ms, besides 1 step without a time)" in result.stderr
     # Done is done: what is asked for again is shown, and nothing is issued.
     before = told(tmp_path / "out")
     again = blkreel("test", "--resume", tmp_path / "out", check=False)
@@ -173,7 +173,7 @@ def test_a_dry_run_touches_nothing(blkreel, recipe, loop_drive, tmp_path):
     before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
     shown = blkreel("test", recipe, "--on", drive, "--dry-run").stdout
     assert "state full" in shown
-    assert "4.10 KB random writes at depth 8" in shown
+    assert "4 KiB random writes at depth 8" in shown
     document = json.loads(blkreel("test", recipe, "--on", drive, "--dry-run", "--json").stdout)
     assert [step["do"] for step in document["steps"]] == ["state", "measure", "measure"]
     assert hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest() == before

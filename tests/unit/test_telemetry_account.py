@@ -236,6 +236,8 @@ def test_power_that_was_not_measured_is_said_with_its_reason():
     assert reasons(unknown)[1] == ["power was not measured"]
     broken = {**unknown, "missing": {"power_w": "the program ended with 3"}}
     assert reasons(broken)[1] == ["power was not measured: the program ended with 3"]
+    alone = {**unknown, "notes": {"power_w": ["the program ended with 3 before the run did"]}}  # after one sample
+    assert reasons(alone)[1] == ["power was not measured: the program ended with 3 before the run did"]
     power = {**METER, "rate_hz": 1, "average_w": 4, "energy_j": 32, "gaps": 2, "covered_ns": 8 * S}
     assert "20%" in reasons({**unknown, "power": power})[1][0]
     assert not reasons({**unknown, "power": {**power, "covered_ns": 96 * S // 10}})[1]

@@ -241,6 +241,8 @@ def test_another_drive_than_it_was_begun_on_is_refused(tmp_path):
     check_unchanged(head, find_target(tmp_path / "a"))
     with pytest.raises(UsageError, match="is another drive"):
         check_unchanged(head, find_target(tmp_path / "b"))
+    with pytest.raises(UsageError, match="begun with blocks of 4096 bytes, and .* has 512 now"):
+        check_unchanged({**head, "block_bytes": 4096}, find_target(tmp_path / "a"))
 
 
 def test_a_test_of_a_trace_needs_one():

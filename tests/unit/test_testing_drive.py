@@ -230,6 +230,16 @@ def test_a_state_counts_as_there_only_where_it_was_erased_as_asked(target, a_tes
     assert json.loads(test.record.path.read_text())["steps"][0]["result"]["kept"] is kept
 
 
+@pytest.mark.parametrize(("rested_ns", "kept"), [(10**6, True), (10**3, False)])
+def test_a_state_that_rested_less_than_it_is_to_is_made_again(target, a_test, rested_ns, kept):
+    state = state_for("client", target.size_bytes, 512, seed=1, rest_ns=rested_ns)
+    Preparation(target, state, 1, progress).run()
+    text = RECIPE.replace('state = "full"', 'state = "client"\nidle = "1ms"')
+    test = a_test(text=text)
+    test.run()
+    assert json.loads(test.record.path.read_text())["steps"][0]["result"]["kept"] is kept
+
+
 def test_whoever_interrupts_a_state_is_told_one_way_to_go_on(a_test):
     with pytest.raises(Interrupted) as error:
         a_test(Engine(at=2)).run()
