@@ -64,7 +64,7 @@ def missing(entry: dict, key: str) -> str:
             shown = shown[part]
         if shown["n"]:
             return f"n too small (n={shown['n']:,})"
-        return "no reads" if where == ("read", "latency") else "no due times"
+        return "no reads" if where[0] == "read" and not entry["figures"]["read"]["ops"] else "no due times"
     return "no writes" if key == "write_throughput_mb_s" else "no reads"
 
 

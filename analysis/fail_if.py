@@ -26,7 +26,8 @@ MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
 EXIT_MET, EXIT_UNKNOWN = 4, 3
 _ROUNDING = 1e-12
 
-_CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*(\S*)\s*")
+_CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*"
+                        r"([^\W\d]*(?:/s)?|%)\s*")
 _RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
 _UNITS = ("_ns", "_mb_s", "_bytes")
 _EXAMPLES = "write it like 'wait_time > +10%', 'read_p99 > 2ms' or 'read_throughput < 500MB/s'"
@@ -270,8 +271,8 @@ def _resolved(condition, drives):
         found = next((name for name in (NAMES.get(metric), *ends) if name in HEADLINE), None)
         if found:
             return _in_unit(condition, found)
-    exact = [key for key in known if key in ends]
     end = ends + ([NAMES[metric]] if metric in NAMES else [])
+    exact = [key for key in known if key in end]
     found = exact or [key for key in known if any(key.endswith(f".{one}") for one in end)]
     # The slowdown of a test, not that of each of its bursts, which lies deeper.
     found = [key for key in found if key.count(".") == min(one.count(".") for one in found)]
@@ -287,12 +288,16 @@ def _resolved(condition, drives):
 
 
 def _in_unit(condition, metric):
-    unit = next((one for one in _UNITS if f"_{metric.split('.')[-1]}".endswith(one)), "")
+    unit = _unit(metric)
     if condition.kind not in ("change", unit):
         like = {"_ns": "2ms", "_mb_s": "500MB/s", "_bytes": "8GiB", "": "1.5"}[unit]
         raise UsageError(f"--fail-if {condition.text!r}: {metric} is not in that unit",
                          f"write the limit like {like}, or +10%")
     return metric
+
+
+def _unit(metric):
+    return next((one for one in _UNITS if f"_{metric.split('.')[-1]}".endswith(one)), "")
 
 
 def _near(word, names):
@@ -302,12 +307,13 @@ def _near(word, names):
 
 
 def _percent(share):
-    return f"{share * 100:+.1f} %"
+    return f"{share * 100:+.1f} %" if round(share * 100, 1) else "0.0 %"
 
 
 def _value(metric, value):
-    if metric.endswith("_ns"):
+    unit = _unit(metric)
+    if unit == "_ns":
         return numbers.duration(value)
-    if metric.endswith("_bytes"):
+    if unit == "_bytes":
         return numbers.size(value)
-    return f"{numbers.digits(value)}{' MB/s' if metric.endswith('_mb_s') else ''}"
+    return f"{numbers.digits(value)}{' MB/s' if unit == '_mb_s' else ''}"

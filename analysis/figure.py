@@ -7,13 +7,15 @@ from blkreel.traces.errors import BlkreelError, UsageError
 
 from .definitions import HEADLINE
 
-# What people call figures of the headline, beside their own names.
+# What people call figures: those of the headline by their own names, others by their keys.
 NAMES = {
     "wait_time": "wait_ns", "wait": "wait_ns", "read_throughput": "read_throughput_mb_s",
     "write_throughput": "write_throughput_mb_s", "service_time": "read_service_ns", "read_service": "read_service_ns",
     "read_p50": "read_latency_p50_ns", "read_p99": "read_latency_p99_ns", "read_latency_p50": "read_latency_p50_ns",
     "read_latency_p99": "read_latency_p99_ns", "response_p99": "read_response_p99_ns",
     "read_response_p99": "read_response_p99_ns", "lateness_p99": "lateness_p99_ns",
+    **{f"{kind}_{name}": f"{kind}.latency.{name}_ns" for kind in ("read", "write")
+       for name in ("p50", "p90", "p99", "p99_9") if (kind, name) not in (("read", "p50"), ("read", "p99"))},
 }
 
 

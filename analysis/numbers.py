@@ -4,8 +4,9 @@ import re
 
 _TIME_UNITS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (10**9, "s"))
 MISSING = "–"
-# Control characters, halves of surrogate pairs, and the two that no XML may hold.
-_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
+# Control characters, those that turn the direction of what stands behind them, halves of surrogate pairs, and the two
+# that no XML may hold.
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
 
 
 def one_line(text: str) -> str:

@@ -50,7 +50,8 @@ def test_conditions_as_people_write_them(text, metric, comparison, limit, kind):
 @pytest.mark.parametrize(("text", "says"), [
     ("wait_time", "is no condition"), ("> 10%", "is no condition"), ("wait_time = 3", "is no condition"),
     ("wait_time > fast", "is no condition"), ("wait_time > +2ms", "with a sign is a change"),
-    ("wait_time > 3 parsecs", "unknown unit 'parsecs'"), ("", "is no condition")])
+    ("wait_time > 3 parsecs", "unknown unit 'parsecs'"), ("", "is no condition"),
+    ("wait_time > +10,5%", "is no condition"), ("read_throughput < 1e3MB/s", "is no condition")])
 def test_what_is_no_condition_says_how_to_write_one(text, says):
     with pytest.raises(UsageError, match=says):
         fail_if.parse(text)
@@ -72,6 +73,19 @@ def test_decisions(text, new, status):
         assert outcome.low <= outcome.change <= outcome.high and "decided" not in outcome.why
     if len(new) < 6:
         assert outcome.low is None and "n=5" in outcome.why and "the value alone decided" in fail_if.words(outcome)
+
+
+def test_names_of_writes_are_those_of_reads_and_values_are_in_their_units():
+    base, new = entry("base", EVEN), entry("new", EVEN)
+    for one in (base, new):
+        for figures in [one["figures"], *(run["figures"] for run in one["runs"])]:
+            figures["write"] = {"ops": 5, "latency": {"n": 500, "p99_ns": 3 * MS, "too_small": []}}
+    (outcome,) = check("write_p99 > 2ms", base, new)
+    assert outcome.status == "met" and fail_if.words(outcome).startswith("met: write_p99 > 2ms  [new]  (3.00 ms)")
+    (outcome,) = check("read.bytes > 1KiB", base, new)
+    assert "(4.10 KB)" in fail_if.words(outcome)
+    (outcome,) = check("write_p99 > +10%", base, new)
+    assert "  0.0 %" in fail_if.words(outcome)
 
 
 @pytest.mark.parametrize("percent", range(-60, 200, 7))
