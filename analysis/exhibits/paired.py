@@ -107,8 +107,8 @@ def ratios(section: dict, prefix: str, marked: str | None) -> Exhibit | None:
                Column("p", "p", "number", formula="Welch, adjusted for all comparisons of the section (Holm)"),
                Column("verdict", "They", formula="differ where the interval excludes no difference, by more than 2 %"))
     rows = [Row({"other": one["other"], "base": one["base"], "change": one["value"] - 1, "low": one["low"] - 1,
-                 "high": one["high"] - 1, "p": one["p"], "verdict": "differ" if one["differ"] else "tie"}, None, {},
-                {"verdict": one["why"]} if one["why"] else {}, HEADLINE[one["figure"]].title) for one in told]
+                 "high": one["high"] - 1, "p": one["p"], "verdict": "differ" if one["differ"] else "tie"}, one["other"],
+                {}, {"verdict": one["why"]} if one["why"] else {}, HEADLINE[one["figure"]].title) for one in told]
     return Exhibit(f"{prefix}ratios", "Which drives differ", Table(
         "Ratios of the geometric means over runs; the unit of repetition is a whole run", columns, tuple(rows)),
         wide=True)

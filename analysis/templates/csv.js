@@ -61,7 +61,7 @@ export async function copy(text, what) {
 }
 
 function buttons(table) {
-  const caption = table.caption.firstChild.textContent.trim();
+  const caption = table.caption.firstElementChild.firstChild.textContent.trim();
   const count = () => `${shownRows(table).length} rows of “${caption}” as CSV`;
   const make = (text, act) => {
     const made = element("button", { type: "button", textContent: text, onclick: act });

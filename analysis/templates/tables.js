@@ -109,7 +109,7 @@ function apply(view, changed) {
 export function startTables() {
   for (const node of all("table[id]:not(.definitions)")) {
     const count = element("span", { className: "count" });
-    node.caption.append(count);
+    (node.caption.firstElementChild ?? node.caption).append(count);
     for (const column of columnsOf(node)) sortable(node.id, column);
     nameable(node);
     const written = new Map([...node.tBodies].map((body) => [body, rowsOf(body)]));

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from synthetic_pages import made
 
-from blkreel.analysis import cells, rendering
+from blkreel.analysis import cells, numbers, rendering
+from blkreel.analysis.columns import missing
+from blkreel.analysis.exhibits import paired
 from blkreel.analysis.exhibits.model import Column, Entry, Exhibit, Page, Row, Section, Table
 from blkreel.analysis.page import render_page, write_page
+from blkreel.analysis.rendering import Explained, is_tall
 from blkreel.traces.errors import BlkreelError
 
 
@@ -119,3 +122,37 @@ def test_a_page_loads_nothing_and_is_written_whole(tmp_path):
     assert path.read_text(encoding="utf-8") == html
     with pytest.raises(BlkreelError, match="page.html"):
         write_page(path, html)
+
+
+def test_no_label_turns_the_direction_of_what_stands_behind_it():
+    assert numbers.one_line("a\u202egnp.exe \u2066b\u2069") == "a gnp.exe  b"
+
+
+def test_a_response_of_no_reads_lacks_reads_and_not_due_times():
+    shown = {"figures": {"read": {"ops": 0, "response": {"n": 0}}}}
+    assert missing(shown, "read_response_p99_ns") == "no reads"
+    shown["figures"]["read"]["ops"] = 5
+    assert missing(shown, "read_response_p99_ns") == "no due times"
+
+
+def test_charts_of_many_drives_leave_room_beside_them_for_two():
+    def spec(drives):
+        return {"height": {"step": 40}, "data": {"values": [{"entry": str(each)} for each in range(drives)]}}
+    assert is_tall(spec(12)) and not is_tall(spec(3)) and not is_tall({"height": 250, "layer": []})
+
+
+def test_columns_of_one_name_say_of_which_table_they_are():
+    explained = Explained()
+    columns = [Column("p90_ns", "p90", "time", formula=words) for words in ("of reads", "of writes")]
+    columns.append(Column("n", "n", "count", formula="I/Os"))
+    for column, caption in zip(columns, ("Reads", "Writes", "Both"), strict=True):
+        explained.of(cells.head(column, ()), caption)
+    assert [explained.where(told) for told in explained.columns] == ["Reads", "Writes", ""]
+
+
+def test_of_many_drives_few_losses_of_each_are_listed():
+    one = {"source_row": 1, "op": "read", "at_ns": 1, "offset_bytes": 0, "length_bytes": 4096, "base_ns": 1,
+           "other_ns": 2}
+    for others, rows in ((1, 20), (2, 40), (19, 57)):
+        pairs = [{"base": "base", "other": f"drive {each}", "losses": [one] * 20} for each in range(others)]
+        assert len(paired._losses(pairs, "").table.rows) == rows

@@ -32,7 +32,7 @@ def page_of(document: dict, highlight: str | None = None, catalogue=None) -> Pag
     return Page("test", _title(document, subjects), _lead(document, subjects), entries, tuple(parts),
                 tuple(name for name in _FILTERS if len({entry.facts.get(name) for entry in entries}) > 1),
                 tuple(_notices(document)), tuple(_parameters(document)),
-                tuple((name, text) for name, text in document["method"]))
+                tuple(_decisions(document)))
 
 
 def _ranks(leads):
@@ -49,8 +49,14 @@ def _title(document, subjects):
 def _lead(document, subjects):
     title = document["title"] or ""
     line = "" if len(subjects) > 1 else drive_line({"drive": subjects[0].tests[0]["drive"], "label": subjects[0].key})
-    return " ".join(f"{words}." for words in (line, title[:1].upper() + title[1:]) if words) + (
-        f" {document['explain']}" if document["explain"] else "")
+    return " ".join(f"{words}." for words in (line, title[:1].upper() + title[1:]) if words)
+
+
+def _decisions(document):
+    """What the test does, at length, and what its method leaves open."""
+    if document["explain"]:
+        yield "The test", document["explain"]
+    yield from ((name, text) for name, text in document["method"])
 
 
 def _notices(document):

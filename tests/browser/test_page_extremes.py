@@ -1,0 +1,64 @@
+"""Pages of what is seldom: names without end, several runs of a drive, colours that the system chooses."""
+
+import shlex
+
+import pytest
+from synthetic_runs import write_run
+
+from blkreel.analysis import export, figure, present
+
+LONG, SHORT = "drive" * 60, "Short name of a drive"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    return [write_run(root / f"{name[:5]}-{seed}", name, 90 + 60 * seed, seed=seed, seconds=4, model=f"{name[:5]} 1")
+            for name in (LONG, SHORT) for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def path(runs, tmp_path_factory):
+    output = tmp_path_factory.mktemp("page") / "page.html"
+    present.compare(runs, output, view=export.View(highlight=SHORT))
+    return output
+
+
+@pytest.mark.parametrize("width", [400, 900, 1600])
+def test_a_name_without_end_leaves_room_for_what_is_said_of_the_drive(reader, path, width):
+    page = reader.open(path, width=width)
+    table = page.locator("#drives-table")
+    names = {name: table.locator(".name", has_text=name).bounding_box() for name in (LONG, SHORT)}
+    assert names[LONG]["width"] <= 0.6 * width and names[LONG]["height"] > 3 * names[SHORT]["height"] / 2
+    assert names[LONG]["x"] + names[LONG]["width"] <= table.locator("th", has_text="Verdict").bounding_box()["x"]
+    if width >= 900:
+        assert names[SHORT]["height"] < 32  # on one line
+    caption = table.locator("caption > span").bounding_box()
+    assert caption["x"] >= 0 and caption["x"] + caption["width"] <= width
+
+
+def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(reader, path, runs):
+    page = reader.open(path)
+    page.locator("#figures a.about").first.click()
+    words = shlex.split(page.locator("#about code").first.inner_text())
+    mine = [str(run) for run in runs if run.name.startswith(SHORT[:5])]
+    assert words == ["blkreel", "compare", *mine, "--figure", "read.bursts.throughput_mb_s"]
+    shown = page.locator("#figures tr", has_text=SHORT).locator("td.n").first
+    assert float(figure.printed(present.compare(mine), words[-1])) == float(shown.get_attribute("data-v"))
+
+
+def test_the_drive_under_test_is_marked_where_the_system_chooses_colours(reader, path):
+    page = reader.open(path, forced_colors="active")
+    widths = page.evaluate("""() => [...document.querySelectorAll("#drives-table tbody tr")].map((row) =>
+        [row.matches(".marked"), parseFloat(getComputedStyle(row.firstElementChild).borderLeftWidth)])""")
+    assert sorted(widths) == [[False, 0], [True, 6]]
+
+
+def test_pairs_go_with_the_drives_that_filters_hide(reader, tmp_path):
+    runs = [write_run(tmp_path / f"{name}-{seed}", name, 90, seed=seed, seconds=4, model=name)
+            for name in ("alpha", "bravo", "charlie") for seed in range(6)]
+    present.compare(runs, tmp_path / "page.html", view=export.View(highlight="alpha"))
+    page = reader.open(tmp_path / "page.html", view="search=bravo")
+    rows = page.evaluate("""() => [...document.querySelectorAll("#ratios-table tbody tr[data-entry]")].filter(
+        (row) => row.offsetParent).map((row) => row.dataset.entry)""")
+    assert rows and set(rows) == {"bravo"}
