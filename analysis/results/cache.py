@@ -109,7 +109,8 @@ def content(test: Test, runs: Runs) -> Content:
         groups = {}
         for step, each in own:
             groups.setdefault(step.labels["rest_ns"], []).append(each)
-        rows = [_row(rest_ns, groups[rest_ns], groups.get(0, [])) for rest_ns in sorted(groups)]
+        in_order = [each for rest_ns in sorted(groups) for each in groups[rest_ns]]
+        rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
         shown.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
                                           "fast_bytes": rows[0]["fast_bytes"]}
         shown.tables.append(table(in_state("Fast part, by the rest before it", state), _COLUMNS, rows))
@@ -137,9 +138,9 @@ def _fast_bytes(repeats):
     return over_repeats("value", [each.fast_bytes for each in repeats])["value"] if repeats else None
 
 
-def _unchanged(each: Measured, first: list[Measured]):
-    """Why there is no size: and, where the first fill tells what is fast and slow, which of them all of this was."""
-    told, known = "", [one for one in first if one.change.at is not None]
+def _unchanged(each: Measured, fills: list[Measured]):
+    """Why there is no size: and, where another fill tells what is fast and slow, which of them all of this was."""
+    told, known = "", [one for one in fills if one.change.at is not None]
     if known and each.sums.mb_s:
         for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
             if abs(each.sums.mb_s - speed) <= ALIKE * speed:
@@ -147,12 +148,12 @@ def _unchanged(each: Measured, first: list[Measured]):
     return f"no change found{told}: {each.change.why}"
 
 
-def _row(rest_ns, repeats: list[Measured], first: list[Measured]):
+def _row(rest_ns, repeats: list[Measured], first: list[Measured], fills: list[Measured]):
     powers = [each.sums.power_figures() for each in repeats]
     why = dict(next((power["why"] for power in powers if "why" in power), {}))
     gone = next((each for each in repeats if each.change.at is None), None)
     if gone is not None:
-        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, first))
+        why |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, fills))
     fresh = _fast_bytes(first)
     fast = over_repeats("fast_bytes", [each.fast_bytes for each in repeats])
     return {"rest_ns": rest_ns, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,

@@ -143,3 +143,15 @@ def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
     line = document["series"][0]["lines"][0]
     assert line["x"] == [0.0] and line["y"][0] == pytest.approx(
         MIB * sum(np.cumsum(np.repeat([MIB // 8, MIB], [100, 900])) < 5e8) / 5e5, rel=1e-5)
+
+
+def test_a_first_fill_within_the_fast_part_is_told_as_fast_where_a_later_one_shows_both(tmp_path):
+    """A cache larger than the first fill: what the second one finds of it tells what the first one was."""
+    test = MadeTest(tmp_path / "t", "cache")
+    for rest_ns, fast in ((0, 1000), (30 * 10**9, 60)):
+        cost = np.where(np.arange(1000) < fast, MIB // 8, MIB)
+        test.step("fill", {"rest_ns": rest_ns}, closed_loop(1000, cost, op=1, length_bytes=MIB))
+    fresh, rested = results_of(test.path)["figures"]["states"][""]["fills"].values()
+    assert fresh["fast_bytes"] is None
+    assert fresh["why"]["fast_bytes"].startswith("no change found, all of it was fast: ")
+    assert rested["fast_bytes"] == 60 * MIB
