@@ -159,7 +159,9 @@ def test_flushes_discards_and_merges_add_up_with_the_counters(blkreel, tracer, d
     counts = summary["diskstats"]["drives"][0]["diskstats"]
     assert summary["ios"]["flush"] == counts["flush"] > 0
     assert summary["ios"]["discard"] == counts["discard"] > 0
-    assert abs(summary["diskstats"]["difference"]) <= 1 + len(rows) * UNSEEN_SHARE.get(name, 0)
+    # What the kernel kept from the BPF programs, their ledger explains; bpftrace cannot.
+    unexplained = len(rows) * UNSEEN_SHARE[name] if name == "bpftrace" else 0
+    assert abs(summary["diskstats"]["difference"]) <= 1 + unexplained
     assert summary["bytes"]["write"] >= 4 << 20
 
 
