@@ -13,18 +13,19 @@
 #define GAP_NS NS_PER_MS
 /* Two clocks that are not read at one moment. */
 #define SUSPEND_NS (10 * NS_PER_MS)
-/* A handler runs shortly after the process does. */
-#define CONTINUED_WITHIN_NS (2 * NS_PER_MS)
 
 /* The handler's; there is one witness in a process. */
 static struct witness *here;
 
 static void on_continue(int signal)
 {
-	int64_t count = atomic_fetch_add(&here->continued, 1);
+	int64_t count = atomic_load(&here->continued);
+	struct witness_gap *stop = &here->stops[count % WITNESS_GAPS];
 
 	(void)signal;
-	atomic_store(&here->continued_ns[count % WITNESS_GAPS], monotonic_ns());
+	atomic_store(&stop->from_ns, atomic_load(&here->beat_ns));
+	atomic_store(&stop->to_ns, monotonic_ns());
+	atomic_store(&here->continued, count + 1);
 }
 
 static void keep_gap(struct witness *witness, int64_t from_ns, int64_t to_ns)
@@ -110,9 +111,9 @@ bool witness_continued(const struct witness *witness, int64_t from_ns, int64_t t
 	int64_t count = atomic_load(&witness->continued);
 
 	for (int64_t i = count > WITNESS_GAPS ? count - WITNESS_GAPS : 0; i < count; i++) {
-		int64_t at_ns = atomic_load(&witness->continued_ns[i % WITNESS_GAPS]);
+		const struct witness_gap *stop = &witness->stops[i % WITNESS_GAPS];
 
-		if (at_ns >= from_ns && at_ns <= to_ns + CONTINUED_WITHIN_NS)
+		if (atomic_load(&stop->from_ns) <= to_ns && atomic_load(&stop->to_ns) >= from_ns)
 			return true;
 	}
 	return false;

@@ -23,7 +23,8 @@ struct witness {
 	atomic_uint gap_count;
 	struct witness_gap gaps[WITNESS_GAPS];
 	_Atomic int64_t continued; /* how often the process was let go on after a stop */
-	_Atomic int64_t continued_ns[WITNESS_GAPS];
+	/* From when it was awake last to when it learnt of it, for which it may have to wait on a busy machine. */
+	struct witness_gap stops[WITNESS_GAPS];
 	_Atomic int64_t suspended_ns; /* the machine slept: no clock of a run shows it */
 };
 
@@ -33,7 +34,7 @@ int witness_start(struct witness *witness);
 /* How much of a span it did not live through either. */
 int64_t witness_missed_ns(const struct witness *witness, int64_t from_ns, int64_t to_ns);
 
-/* Whether the process was let go on within a span. */
+/* Whether the process may have been let go on within a span. */
 bool witness_continued(const struct witness *witness, int64_t from_ns, int64_t to_ns);
 
 #endif

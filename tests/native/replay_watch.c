@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "witness.h"
 
 static struct watch watch;
 static int64_t now_ns;
@@ -164,8 +165,23 @@ static void it_tells_of_several_threads_in_one_object(void)
 	free(text);
 }
 
+/* From when the witness was awake last to when it learns of a stop, it may itself wait for a processor. */
+static void a_stop_that_the_witness_learns_of_late_is_one(void)
+{
+	static struct witness witness;
+
+	atomic_store(&witness.stops[0].from_ns, 98 * NS_PER_MS);
+	atomic_store(&witness.stops[0].to_ns, 170 * NS_PER_MS);
+	CHECK(!witness_continued(&witness, 100 * NS_PER_MS, 150 * NS_PER_MS));
+	atomic_store(&witness.continued, 1);
+	CHECK(witness_continued(&witness, 100 * NS_PER_MS, 150 * NS_PER_MS));
+	CHECK(!witness_continued(&witness, 90 * NS_PER_MS, 97 * NS_PER_MS));
+	CHECK(!witness_continued(&witness, 171 * NS_PER_MS, 180 * NS_PER_MS));
+}
+
 int main(void)
 {
+	a_stop_that_the_witness_learns_of_late_is_one();
 	turns_in_time_are_no_disturbance();
 	a_jump_is_a_disturbance_with_the_rows_it_made_late();
 	a_sleep_that_is_asked_for_is_none_and_its_lateness_is();
