@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +144,22 @@ def test_a_terminal_that_is_shut_ends_a_replay_in_order_unless_that_is_ignored(b
     run = open_trace(tmp_path / "run/records.parquet").metadata["run"]
     assert run["partial"] == (None if ignored else "interrupted")
     assert (run["completed_ops"] == 3000) == ignored
+
+
+def test_a_bar_that_is_killed_or_stopped_gives_the_cursor_back():
+    draws = ("import time\nfrom blkreel.cli.progress import progress\n"
+             "with progress('reading', 1e9) as task:\n"
+             "    for done in range(10**9): task.update(done); time.sleep(0.01)")
+    terminal = Terminal([sys.executable, "-c", draws])
+    terminal.wait_for("reading")
+    terminal.press("\x1a")
+    stat = Path(f"/proc/{terminal.process.pid}/stat")
+    wait_until(lambda: terminal._read(0) or stat.read_text().rpartition(")")[2].split()[0] == "T")
+    terminal._read(0.2)
+    assert terminal.is_sane()
+    shown = len(terminal.text)
+    terminal.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: terminal._read(0.1) or "reading" in terminal.text[shown:])
+    terminal.process.terminate()
+    assert terminal.wait() == -signal.SIGTERM and terminal.is_sane()
+    terminal.close()
