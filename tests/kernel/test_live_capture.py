@@ -86,11 +86,12 @@ def test_a_command_that_draws_the_whole_screen_gets_it(on_terminal, busy, tmp_pa
 
 
 def test_a_source_without_latencies_shows_what_the_kernel_counts(on_terminal, busy, tmp_path):
-    terminal = on_terminal("capture", busy, "-o", tmp_path / "t.parquet", "--source", "ftrace", "--for", "3s")
-    terminal.wait_for(r"capturing, \d+:\d\d, \d+ %, \d+:\d\d left, [1-9][\d,]* I/Os, [\d,]+/s, 0 lost")
+    terminal = on_terminal("capture", busy, "-o", tmp_path / "t.parquet", "--source", "ftrace")
+    terminal.wait_for(r"capturing, \d+:\d\d, [1-9][\d,]* I/Os, [\d,]+/s, [\d,]+ lost")
     terminal.wait_for(rf"{busy} +[1-9][\d.]* +0\.0 +[1-9][\d,.]* ")
     terminal.wait_for("by the kernel's counters: ftrace tells no percentiles and no processes while it records")
-    assert terminal.wait() == 0, terminal.text
+    terminal.press("\x03")
+    assert terminal.wait() in (0, 3), terminal.text  # 3 where a busy machine has lost events
     assert terminal.is_sane()
     shown, told = (int(count.replace(",", "")) for count in sum_and_rows(terminal.text))
     assert shown > 0 and told > 0

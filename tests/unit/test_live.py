@@ -200,3 +200,16 @@ def test_the_picture_is_no_higher_than_its_terminal(lines):
 def test_sensors_are_told_in_a_line():
     assert telemetry_words({"temperature_c": 41.4, "power_w": 5.2, "link_gt_s": 8}) == "41 C, 5.20 W"
     assert telemetry_words({"throttling": 1.0}) == "throttled" and telemetry_words({"throttling": 0.0}) == ""
+
+
+def test_errors_and_losses_stand_out():
+    console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True, color_system=None)
+    picture = Picture(console)
+    failed = interval_with(lost=2)
+    failed.classes[0, "write"] = Counts(ops=1, errors=3)
+    picture.take(failed, ["/dev/nvme0n1"], {})
+    picture.take(interval_with(lost=None), ["/dev/nvme0n1"], {})
+    console.print(picture)
+    shown = console.file.getvalue()
+    assert re.search(r"^errors +3$", shown, re.M), "of the interval before: they stay"
+    assert re.search(r"^lost +\?$", shown, re.M)

@@ -1,8 +1,10 @@
 """The live view of replays, tests and preparations on a terminal, with a drive that is calculated."""
 
 import json
+import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from terminal import Terminal
 from waiting import wait_until
 
+from blkreel.traces.reader import open_trace
 from blkreel.traces.schema import TRACE_SCHEMA
 from blkreel.traces.writer import TraceWriter
 
@@ -125,3 +128,38 @@ def test_a_signal_leaves_a_sane_terminal_and_a_run(on_terminal, trace, tmp_path)
     told, = re.findall(r"([\d,]+) of 3,000 I/Os", terminal.text)
     assert last_sum(terminal.text)[0] == int(told.replace(",", "")) < 3000
     assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_is_shut_ends_a_replay_in_order_unless_that_is_ignored(blkreel, trace, tmp_path, ignored):
+    """As nohup has it ignored, which would take the terminal away besides."""
+    first = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"] if ignored else []
+    pace = "x1" if ignored else "x0.05"
+    terminal = Terminal([*first, blkreel.command, "replay", trace, "--on", DRIVE, "-o", tmp_path / "run",
+                         "--no-prefill", "--pace", pace], env=blkreel.environment)
+    terminal.wait_for(r"simulated drive +\d")
+    os.close(terminal.master)
+    os.close(terminal.slave)
+    terminal.process.wait(60)
+    run = open_trace(tmp_path / "run/records.parquet").metadata["run"]
+    assert run["partial"] == (None if ignored else "interrupted")
+    assert (run["completed_ops"] == 3000) == ignored
+
+
+def test_a_bar_that_is_killed_or_stopped_gives_the_cursor_back():
+    draws = ("import time\nfrom blkreel.cli.progress import progress\n"
+             "with progress('reading', 1e9) as task:\n"
+             "    for done in range(10**9): task.update(done); time.sleep(0.01)")
+    terminal = Terminal([sys.executable, "-c", draws])
+    terminal.wait_for("reading")
+    terminal.press("\x1a")
+    stat = Path(f"/proc/{terminal.process.pid}/stat")
+    wait_until(lambda: terminal._read(0) or stat.read_text().rpartition(")")[2].split()[0] == "T")
+    terminal._read(0.2)
+    assert terminal.is_sane()
+    shown = len(terminal.text)
+    terminal.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: terminal._read(0.1) or "reading" in terminal.text[shown:])
+    terminal.process.terminate()
+    assert terminal.wait() == -signal.SIGTERM and terminal.is_sane()
+    terminal.close()
