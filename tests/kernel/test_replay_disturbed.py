@@ -185,7 +185,7 @@ def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
     """No I/O is late there, but completions are seen late."""
     account = replayed(120_000, 1000, meanwhile=busy_loops(50, 0.3), pace=Pace("depth", 1))
     assert account["lateness"] is None
-    assert causes(account)["preempted"]["longest_ns"] > 10_000_000
+    assert causes(account)["preempted"]["longest_ns"] > 10_000_000, account["certificate"]["host"]
     assert_untrustworthy(account, "preempted", "other work had its processor")
 
 
