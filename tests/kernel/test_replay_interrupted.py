@@ -148,13 +148,16 @@ def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive,
             assert half == "command" and rows["submit_ns"].max() < 3 * 10**9, "a run of some seconds knows its start"
 
 
-def test_a_kill_before_the_first_row(running, trace, blkreel, loop_drive, tmp_path):
+def test_a_kill_before_the_first_row(running, trace, blkreel, held_drive, tmp_path):
     """While what will be read is written: there is no run, and it is said how to go on."""
-    drive = loop_drive(512 * MIB)
-    source = trace(op="read", count=131_072, gap_ns=10_000, span_bytes=512 * MIB)
+    drive = held_drive.path
+    source = trace(op="read", count=4096, gap_ns=10_000, span_bytes=16 * MIB)
+    held_drive.hold()
     process = running(source, drive, tmp_path / "run")
     helper = issuing(process)
+    wait_until(lambda: held_drive.in_flight() > 0, process)
     process.kill()
+    held_drive.let_go()
     ended(process)
     wait_until(lambda: gone(helper))
     again = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", check=False)
@@ -162,7 +165,7 @@ def test_a_kill_before_the_first_row(running, trace, blkreel, loop_drive, tmp_pa
     assert "blkreel recover" in again.stderr and "--force" in again.stderr
     with pytest.raises(TraceError, match="no rows"):
         recover(tmp_path / "run/records.parquet")
-    trial = trace(count=100)
+    trial = trace(count=100, span_bytes=16 * MIB)
     assert blkreel("replay", trial, "--on", drive, "-o", tmp_path / "run", "--force", check=False).returncode in (0, 3)
 
 
