@@ -78,7 +78,7 @@ def test_a_test_shows_its_steps_and_the_drive(on_terminal, tmp_path):
     steps = json.loads((tmp_path / "test/test.json").read_text())["steps"]
     done = [step["result"]["ops"] for step in steps if step["id"] != steps[0]["id"]]
     # The line that is left of each step when the view has gone on.
-    _, _, *parts = re.split(r"step \d of 3: [^\n,]* \(at most", terminal.text)
+    _, _, *parts = re.split(r"step \d of 3: [^\n,]* \(left: at most", terminal.text)
     assert len(done) == 2 and [last_sum(part)[0] for part in parts] == done
 
 
