@@ -70,6 +70,13 @@ class DrivePlan:
         return self.survey.bytes.get("discard", 0) * self.mapping.copies
 
     @property
+    def most_bytes(self) -> tuple[int | None, int | None]:
+        """What the plan writes and discards at most; None where it does, and nothing but time bounds it."""
+        discarded_bytes = self.discarded_bytes
+        most = self.changed_bytes - discarded_bytes, discarded_bytes
+        return most if self.survey.bounded else tuple(None if some else 0 for some in most)
+
+    @property
     def writes(self) -> bool:
         """Whether anything on the drive changes, by the plan or by what is written beforehand."""
         return self.survey.changes_the_drive() or len(self.prefill) > 0

@@ -9,20 +9,18 @@ from .stream_spec import StreamSpec
 from .workload import Outline, Stream
 
 
-def stream_of(spec: StreamSpec, *, stop_ns: int | None, unknown_bytes: int) -> Stream:
-    """stop_ns: when the run ends at the latest. unknown_bytes: what it writes at most, where nothing bounds it."""
+def stream_of(spec: StreamSpec, *, stop_ns: int | None) -> Stream:
+    """stop_ns: when the run ends at the latest."""
     pace = Pace("original" if spec.timed else "depth", spec.depth)
     return Stream(spec.number, pace, partial(generate.batches, spec, stop_ns), background=spec.background,
-                  outline=outline_of(spec, stop_ns, unknown_bytes))
+                  outline=outline_of(spec, stop_ns))
 
 
-def outline_of(spec: StreamSpec, stop_ns: int | None, unknown_bytes: int) -> Outline:
+def outline_of(spec: StreamSpec, stop_ns: int | None) -> Outline:
     bound = generate.bound_bytes(spec, stop_ns)
-    if bound is None:
-        bound = (0 if spec.read_percent == 100 or spec.op == "discard" else unknown_bytes,
-                 unknown_bytes if spec.op == "discard" else 0)
-    return Outline(generate.extent_of(spec), generate.row_count(spec, stop_ns), spec.read_percent > 0, *bound,
-                   end_ns=_end_ns(spec, stop_ns))
+    some = (0 if spec.read_percent == 100 or spec.op == "discard" else 1, 1 if spec.op == "discard" else 0)
+    return Outline(generate.extent_of(spec), generate.row_count(spec, stop_ns), spec.read_percent > 0,
+                   *(some if bound is None else bound), bounded=bound is not None, end_ns=_end_ns(spec, stop_ns))
 
 
 def _end_ns(spec, stop_ns) -> int | None:

@@ -93,8 +93,8 @@ class Replay:
                 raise
             if self.last_use:
                 self.plan.forget_blocks()
-            wrote = [drive_state.about_to_write(drive.target, drive.changed_bytes - drive.discarded_bytes,
-                                                drive.discarded_bytes, self.label) for drive in self.plan.drives]
+            wrote = [drive_state.about_to_write(drive.target, *drive.most_bytes, self.label)
+                     for drive in self.plan.drives]
             try:
                 self._issue(spool)
             except BlkreelError as error:

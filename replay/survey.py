@@ -49,6 +49,8 @@ class Survey:
     removed_ns: int
     rounded: int
 
+    bounded = True  # by its rows
+
     @property
     def ios(self) -> dict[str, int]:
         return self.outline.ios

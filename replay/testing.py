@@ -245,7 +245,7 @@ class Testing:
                 "verdict": account["verdict"]["level"]}
 
     def _rule_plan(self, step):
-        streams = [stream_of(spec, stop_ns=step.time_ns, unknown_bytes=self.target.size_bytes)
+        streams = [stream_of(spec, stop_ns=step.time_ns)
                    for spec in step.streams]
         about = {"path": self.record.head["test"], "streams": [asdict(spec) for spec in step.streams]}
         return plan_workload(streams, [self.target], about=about, prefill=False, stop_ns=step.time_ns)

@@ -23,8 +23,8 @@ from .target import Target
 class Outline:
     """Of a stream by a rule. extent: (start, end) of where it stays. reads: whether it reads there.
 
-    ios: how many, None without end. written_bytes, discarded_bytes: at most. end_ns: when its last I/O is due, None
-    where nothing is or it has no end.
+    ios: how many, None without end. written_bytes, discarded_bytes: at most, or, where it is not bounded, 0 for none
+    and anything else for some. end_ns: when its last I/O is due, None where nothing is or it has no end.
     """
 
     extent: tuple[int, int]
@@ -32,6 +32,7 @@ class Outline:
     reads: bool
     written_bytes: int
     discarded_bytes: int
+    bounded: bool = True
     end_ns: int | None = None
 
 
@@ -57,7 +58,8 @@ class Stream:
 class Counted:
     """What streams do to one drive: of a trace, the survey tells the same.
 
-    ruled_ios: of streams by a rule, which tells how many but not of which kind.
+    ruled_ios: of streams by a rule, which tells how many but not of which kind. bounded: whether `bytes` are at most
+    what comes; otherwise only which of them are 0 is known.
     """
 
     ios: dict[str, int] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Counted:
     removed_ns: int = 0
     left_out: int = 0
     rounded: int = 0
+    bounded: bool = True
 
     @property
     def total_ios(self) -> int:
@@ -76,6 +79,7 @@ class Counted:
 
     def take(self, outline: Outline) -> None:
         self.ruled_ios += outline.ios or 0
+        self.bounded &= outline.bounded
         for name, length_bytes in (("write", outline.written_bytes), ("discard", outline.discarded_bytes)):
             if length_bytes:
                 self.bytes[name] = self.bytes.get(name, 0) + length_bytes

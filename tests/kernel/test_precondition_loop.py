@@ -13,6 +13,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from terminal import Terminal
 from waiting import wait_until
 
 from blkreel.traces.schema import OPS
@@ -384,13 +385,14 @@ def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
 def test_the_time_left_is_that_of_the_whole(blkreel, loop_drive):
     """Told in the first step already, whose own is none to speak of: the rest at the end takes ten hours."""
     drive = loop_drive(256 * MIB)
-    process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", "client", "--idle", "10h"],
-                               env={**blkreel.environment, "TERM": "xterm", "FORCE_COLOR": "1", "COLUMNS": "200"},
-                               stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: at_step(blkreel, 3), process)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert "10 h 0 min left in all" in errors
+    terminal = Terminal([blkreel.command, "precondition", drive, "--state", "client", "--idle", "10h"], columns=200,
+                        env=blkreel.environment)
+    try:
+        terminal.wait_for("filling[^\n]*10 h 0 min left in all")
+        terminal.press("\x03")
+        assert terminal.wait() == 130
+    finally:
+        terminal.close()
 
 
 def test_a_state_that_is_none(blkreel, loop_drive):

@@ -52,15 +52,18 @@ def spec(number=0, **changes):
                          "seed": number, **changes})
 
 
+def plan_of(specs, stop_ns, target):
+    streams = [stream_of(one, stop_ns=stop_ns) for one in specs]
+    return plan_workload(streams, [target], about={"path": "open"}, prefill=False, stop_ns=stop_ns)
+
+
 @pytest.fixture
 def replayed(tmp_path, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
 
     def run(specs, stop_ns=None, size="nil:64MiB", engine=run_engine):
         target = find_target(size)
-        streams = [stream_of(one, stop_ns=stop_ns, unknown_bytes=target.size_bytes) for one in specs]
-        plan = plan_workload(streams, [target], about={"path": "open"}, prefill=False, stop_ns=stop_ns)
-        return Replay(plan, RunDirectory(tmp_path / "run", False), "open", 1, progress,
+        return Replay(plan_of(specs, stop_ns, target), RunDirectory(tmp_path / "run", False), "open", 1, progress,
                       engine=engine).run()
 
     return run
@@ -114,18 +117,29 @@ def test_an_engine_that_issues_something_else_is_found_out(replayed):
 
 
 def test_an_outline_tells_what_a_stream_does_without_going_through_it():
-    outline = outline_of(spec(read_percent=50, volume_bytes=80 * MIB), None, 10**9)
+    outline = outline_of(spec(read_percent=50, volume_bytes=80 * MIB), None)
     assert (outline.extent, outline.ios, outline.reads) == ((0, MIB), 20480, True)
-    assert 40 * MIB <= outline.written_bytes <= 41 * MIB  # at most: the last mix may be of writes first
+    assert outline.bounded and 40 * MIB <= outline.written_bytes <= 41 * MIB  # at most: the last mix may be of writes first
     assert outline.end_ns is None
-    endless = outline_of(spec(), 10**9, 7 * MIB)
-    assert (endless.ios, endless.written_bytes, endless.discarded_bytes) == (None, 7 * MIB, 0)
-    bursts = outline_of(spec(bursts=Bursts(MIB, 10**9, first_ns=5, count=3)), None, 0)
+    endless = outline_of(spec(), 10**9)
+    assert (endless.ios, endless.bounded, endless.discarded_bytes) == (None, False, 0)
+    assert endless.written_bytes
+    bursts = outline_of(spec(bursts=Bursts(MIB, 10**9, first_ns=5, count=3)), None)
     assert (bursts.ios, bursts.end_ns, bursts.written_bytes) == (768, 2 * 10**9 + 5, 3 * MIB)
-    rate = outline_of(spec(rate_iops=1000, volume_bytes=MIB), None, 0)
+    rate = outline_of(spec(rate_iops=1000, volume_bytes=MIB), None)
     assert rate.end_ns == 255 * MS
-    discards = outline_of(spec(op="discard", access="extents", lengths_bytes=(4096, 8192), every_ns=MS), None, 0)
+    discards = outline_of(spec(op="discard", access="extents", lengths_bytes=(4096, 8192), every_ns=MS), None)
     assert (discards.ios, discards.discarded_bytes, discards.written_bytes) == (2, 12288, 0)
+
+
+@pytest.mark.parametrize(("specs", "most"), [
+    ([spec(volume_bytes=8 * MIB), spec(1, read_percent=100)], (8 * MIB, 0)),
+    ([spec(volume_bytes=8 * MIB), spec(1)], (None, 0)),
+    ([spec(volume_bytes=8 * MIB), spec(1, read_percent=50)], (None, 0)),
+])
+def test_what_only_time_bounds_is_remembered_as_without_a_bound(specs, most):
+    """Or whoever is killed under way is taken for others, as soon as it has written more than it was said to."""
+    assert plan_of(specs, 10**9, find_target("nil:64MiB")).drives[0].most_bytes == most
 
 
 def test_a_stream_past_the_end_is_refused(replayed):
