@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,23 +37,38 @@ class Outcome:
         return self.exit_code is None or self.exit_code > 128
 
 
-def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None, processors=2) -> Outcome:
+def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None, processors=2,
+              silent_s: float = float("inf")) -> Outcome:
     """Boot, run the shell script job/command in the guest, and call write(text) with what it prints.
 
     Without `write` the guest has this terminal, and as much time as it wants. job: a directory of its own for this
-    guest, which leaves exit_code and dmesg there.
+    guest, which leaves exit_code and dmesg there. silent_s: a guest that prints nothing for so long hangs.
     """
     arguments = [PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
-    reader = threading.Thread(target=_pass_on, args=(qemu.stdout, write), daemon=True)
+    began = time.monotonic()
+    heard_at = [began]
+
+    def take(text):
+        heard_at[0] = time.monotonic()
+        write(text)
+
+    reader = threading.Thread(target=_pass_on, args=(qemu.stdout, take), daemon=True)
     if write:
         reader.start()
+    why = "it powered off before its command had ended"
     try:
-        qemu.wait(timeout_s if write else None)
-        why = "it powered off before its command had ended"
-    except subprocess.TimeoutExpired:
-        why = f"it had not ended after {timeout_s:.0f} s"
+        while qemu.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                qemu.wait(1)
+            now = time.monotonic()
+            if write and now - began > timeout_s:
+                why = f"it had not ended after {timeout_s:.0f} s"
+                break
+            if write and now - heard_at[0] > silent_s:
+                why = f"it had printed nothing for {silent_s:.0f} s"
+                break
     finally:
         qemu.kill()
         qemu.wait()

@@ -60,6 +60,8 @@ def parser():
     parser.add_argument("--cache", type=Path, default=CHECKOUT / ".vm", help="where kernels are kept")
     parser.add_argument("--processors", type=int, default=2, help="of the guest")
     parser.add_argument("--timeout", type=float, default=1200, help="end the guest after so many seconds")
+    # Longer than the limit of a test, which prints when it is over.
+    parser.add_argument("--silence", type=float, default=400, help="end a guest that is silent for so many seconds")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--command", help="run this shell command in the guest and no tests")
     what.add_argument("--shell", action="store_true", help="a shell in the guest; it ends with the shell")
@@ -126,7 +128,7 @@ def boot(options, kernel, image, initramfs, pytest_arguments, write):
         (job / "command").write_text(f"cd {shlex.quote(str(CHECKOUT))}\n{command(options, pytest_arguments)}\n")
         try:
             return run_guest(image, initramfs, job, options.timeout, None if options.shell else write,
-                             options.processors)
+                             options.processors, float("inf") if options.command else options.silence)
         finally:
             kept(options, kernel).mkdir(exist_ok=True)
             for name in ("console", "dmesg"):

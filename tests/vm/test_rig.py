@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_guest_that_hangs_is_ended():
     assert code == 1
     assert "had not ended after 20 s" in output
     assert took_s < 200
+
+
+def test_a_guest_that_falls_silent_is_ended_as_one_that_fell_over(tmp_path, monkeypatch):
+    """As one does whose emulation fails: it would hold up the tests until their whole time is over."""
+    monkeypatch.syspath_prepend(RUN.parent)
+    qemu = import_module("qemu")
+    program = tmp_path / "qemu"
+    program.write_text("#!/bin/sh\necho booted; exec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(qemu, "PROGRAM", str(program))
+    printed = []
+    outcome = qemu.run_guest(tmp_path / "image", tmp_path / "initramfs", tmp_path, 100, printed.append, silent_s=2)
+    assert outcome.fell_over and outcome.why == "it had printed nothing for 2 s"
+    assert printed == ["booted\n"]
 
 
 def test_a_warning_of_the_guests_kernel_is_a_failure():
