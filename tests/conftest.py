@@ -14,6 +14,7 @@ import hypothesis
 import numpy as np
 import pytest
 from held_drive import held_drive as make_held_drive
+from terminal import Terminal
 from waiting import wait_until
 
 from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
@@ -242,3 +243,18 @@ def issue():
         return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
 
     return run
+
+
+@pytest.fixture
+def on_terminal(blkreel):
+    """on_terminal("top", drive) runs the command on a terminal: a Terminal, which is closed in the end."""
+    running = []
+
+    def run(*words, env=None, **options):
+        terminal = Terminal([blkreel.command, *words], env={**blkreel.environment, **(env or {})}, **options)
+        running.append(terminal)
+        return terminal
+
+    yield run
+    for terminal in running:
+        terminal.close()

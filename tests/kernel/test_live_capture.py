@@ -3,9 +3,10 @@
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
-from terminal import Terminal
+from waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -18,27 +19,14 @@ read answer; echo "heard $answer"; printf 'no end of line'; exit 5
 
 
 @pytest.fixture
-def on_terminal(blkreel):
-    """on_terminal("capture", drive) runs the command on a terminal."""
-    running = []
-
-    def run(*words, **options):
-        terminal = Terminal([blkreel.command, *words], env=blkreel.environment, **options)
-        running.append(terminal)
-        return terminal
-
-    yield run
-    for terminal in running:
-        terminal.close()
-
-
-@pytest.fixture
 def busy(loop_drive, program):
     """A drive that fio reads from until the test ends."""
     drive = loop_drive(64 << 20)
     reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
                                "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=2000", "--time_based",
                                "--runtime=600", "--thread"], stdout=subprocess.DEVNULL)
+    stat = Path("/sys/block", Path(drive).name, "stat")
+    wait_until(lambda: int(stat.read_text().split()[0]) > 100)
     yield drive
     reader.kill()
     reader.wait()

@@ -26,21 +26,6 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def on_terminal(blkreel):
-    """on_terminal("top", drive) runs the command on a terminal."""
-    running = []
-
-    def run(*words, **options):
-        terminal = Terminal([blkreel.command, *words], env=blkreel.environment, **options)
-        running.append(terminal)
-        return terminal
-
-    yield run
-    for terminal in running:
-        terminal.close()
-
-
-@pytest.fixture
 def busy(loop_drive, program):
     """A drive that fio reads from, at depth 4, until the test ends: as a thread, since its child would outlive it."""
     drive = loop_drive(64 << 20)

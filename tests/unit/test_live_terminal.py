@@ -20,21 +20,6 @@ DRIVE = "nil:1GiB,write_bandwidth=400MB/s"
 
 
 @pytest.fixture
-def on_terminal(blkreel):
-    """on_terminal("replay", trace) runs the command on a terminal."""
-    running = []
-
-    def run(*words, env=None, **options):
-        terminal = Terminal([blkreel.command, *words], env={**blkreel.environment, **(env or {})}, **options)
-        running.append(terminal)
-        return terminal
-
-    yield run
-    for terminal in running:
-        terminal.close()
-
-
-@pytest.fixture
 def trace(tmp_path):
     """A trace of 1.5 s: reads and writes by turns, 2,000 a second."""
     count = 3000
