@@ -1,12 +1,14 @@
-"""Sizes, times and rates as people write them, read and written.
+"""Parse and format sizes and times.
 
-MB and GB are powers of ten, KiB, MiB and GiB powers of two (methodology.md); a bare K, M, G or T is
-binary, as in fio and in the field's "4K".
+MB and GB are powers of ten, KiB, MiB and GiB powers of two (docs/method.md). A bare K, M, G or T is
+binary, as in fio.
 """
 
 import re
+from collections.abc import Callable, Mapping
 
 from .errors import UsageError
+from .numbers import digits
 
 _SIZE_UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGTP", start=1):
@@ -23,34 +25,41 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_time_ns(text: str) -> int:
-    """`25ms`, `60s`, `1.5h` to nanoseconds. A bare number is refused: nobody agrees on its unit."""
+    """`25ms`, `60s`, `1.5h` to nanoseconds. Raises UsageError for an unknown or missing unit."""
     return _parse(text, _TIME_UNITS_NS, str.lower, "time", "500us, 25ms, 60s, 5min or 1h")
 
 
-def _parse(text, units, fold, what, examples) -> int:
+def _parse(text: str, units: Mapping[str, int], fold: Callable[[str], str], what: str, examples: str) -> int:
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise UsageError(f"{text!r} is not a {what}", f"write it like {examples}")
+        raise UsageError(f"{text!r} is not a {what}", f"write it as {examples}")
     number, unit = match[1], fold(match[2])
     if unit not in units:
         problem = f"unknown unit {match[2]!r} in {text!r}" if unit else f"no unit in {text!r}"
-        raise UsageError(problem, f"write the {what} like {examples}")
+        raise UsageError(problem, f"write the {what} as {examples}")
     whole, _, fraction = number.partition(".")
-    # In integers: 0.1 as a float would make 8.1GiB off by a byte.
-    return int(whole + fraction) * units[unit] // 10 ** len(fraction)
+    # In integers: with floats, 8.1GiB would be off by one byte.
+    denominator: int = 10 ** len(fraction)
+    return int(whole + fraction) * units[unit] // denominator
 
 
 def format_bytes(count: float) -> str:
     """Bytes in powers of ten, three significant digits: `4.10 KB`, `1.20 GB`."""
-    return _scaled(count, 1000.0, ("B", "KB", "MB", "GB", "TB", "PB"))
+    if abs(count) < 999.5:
+        return f"{count:.0f} B"
+    for unit in ("KB", "MB", "GB", "TB"):
+        count /= 1000.0
+        if abs(count) < 999.5:
+            return f"{_three_digits(count)} {unit}"
+    return f"{_three_digits(count / 1000.0)} PB"
 
 
 def format_ns(duration_ns: float) -> str:
-    """A duration in the unit that reads best: `870 ns`, `12.3 us`, `4.56 ms`, `61.0 s`, `5 min 3 s`."""
+    """A duration in its own unit: `870 ns`, `12.3 µs`, `4.56 ms`, `61.0 s`, `5 min 3 s`."""
     magnitude = abs(duration_ns)
     if magnitude < 1000:
         return f"{duration_ns:.0f} ns"
-    for limit, unit, scale in ((1e6, "us", 1e3), (1e9, "ms", 1e6), (120e9, "s", 1e9)):
+    for limit, unit, scale in ((1e6, "µs", 1e3), (1e9, "ms", 1e6), (120e9, "s", 1e9)):
         if magnitude < limit:
             return f"{_three_digits(duration_ns / scale)} {unit}"
     seconds = round(duration_ns / 1e9)
@@ -64,14 +73,5 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
-def _scaled(value, step, names):
-    for name in names[:-1]:
-        if abs(value) < step * 0.9995:
-            return f"{_three_digits(value) if name != names[0] else format(value, '.0f')} {name}"
-        value /= step
-    return f"{_three_digits(value)} {names[-1]}"
-
-
 def _three_digits(value: float) -> str:
-    magnitude = abs(value)
-    return f"{value:.0f}" if magnitude >= 99.95 else f"{value:.1f}" if magnitude >= 9.995 else f"{value:.2f}"
+    return digits(value).replace(",", "")

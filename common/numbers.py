@@ -1,21 +1,13 @@
-"""Numbers for people: three significant digits, and one unit down a column so that rows can be compared."""
+"""Format numbers for reports: three significant digits, and one unit for each column."""
 
-import re
+from collections.abc import Iterable
 
 _TIME_UNITS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (10**9, "s"))
 MISSING = "–"
-# Control characters, those that turn the direction of what stands behind them, halves of surrogate pairs, and the two
-# that no XML may hold.
-_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
-
-
-def one_line(text: str) -> str:
-    """Text of an input as it can be shown anywhere: a terminal must not obey it, a picture can't hold it otherwise."""
-    return _NOT_TEXT.sub(" ", text).strip()
 
 
 def digits(value: float | None) -> str:
-    """Three significant digits, thousands apart: 0.0123, 1.23, 12.3, 123, 12,345."""
+    """Three significant digits: 0.0123, 1.23, 12.3, 123, 12,345."""
     if value is None:
         return MISSING
     magnitude = abs(value)
@@ -30,21 +22,23 @@ def digits(value: float | None) -> str:
     return f"{value:.{decimals}f}"
 
 
-def time_unit(values_ns) -> tuple[int, str]:
-    """(ns in a unit, its name) that reads best for a column: the largest value decides, down to 0.1 of a unit for
-    the median, so that a lone outlier does not turn the others into 0.000."""
+def time_unit(values_ns: Iterable[float | None]) -> tuple[int, str]:
+    """The unit of a column as (ns in the unit, its name).
+
+    The unit of the largest value, or a smaller one if the median would be below 0.01 of it.
+    """
     known = sorted(abs(value) for value in values_ns if value is not None)
     if not known:
         return _TIME_UNITS[2]
-    chosen = max((unit for unit in _TIME_UNITS if known[-1] >= unit[0]), default=_TIME_UNITS[0])
+    unit = max((candidate for candidate in _TIME_UNITS if known[-1] >= candidate[0]), default=_TIME_UNITS[0])
     middle = known[(len(known) - 1) // 2]
-    while chosen[0] > 1 and 0 < middle < chosen[0] / 100:
-        chosen = _TIME_UNITS[_TIME_UNITS.index(chosen) - 1]
-    return chosen
+    while unit[0] > 1 and 0 < middle < unit[0] / 100:
+        unit = _TIME_UNITS[_TIME_UNITS.index(unit) - 1]
+    return unit
 
 
 def duration(value_ns: float | None) -> str:
-    """A duration by itself, in the unit that suits it."""
+    """A duration in its own unit."""
     if value_ns is None:
         return MISSING
     scale, unit = time_unit([value_ns])
@@ -52,7 +46,7 @@ def duration(value_ns: float | None) -> str:
 
 
 def setting(value_ns: int) -> str:
-    """A duration that somebody chose, without the digits that a measured one has: 25 ms."""
+    """A duration from an option, without trailing zeros: 25 ms."""
     scale, unit = time_unit([value_ns])
     return f"{value_ns / scale:g} {unit}"
 
@@ -68,7 +62,7 @@ def size(count_bytes: float | None) -> str:
 
 
 def binary_size(count_bytes: int) -> str:
-    """An I/O size as the field writes it: 4K, 512, 1M."""
+    """An I/O size in binary units: 4K, 512, 1M."""
     for scale, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
         if count_bytes >= scale and count_bytes % scale == 0:
             return f"{count_bytes // scale}{letter}"
