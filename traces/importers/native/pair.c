@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_pair.h"
+#include "pair.h"
 
 #include <errno.h>
 
@@ -7,63 +7,71 @@
 #define MAX_IN_FLIGHT 262144
 #define SECTOR_SHIFT 9
 #define UNKNOWN_TID (-1)
-/* A completion without an issue is of an I/O from before the start, unless it comes later than drivers' timeouts. */
-#define LONGEST_IO_NS 30000000000ull
-/* Where completions go missing silently: what has waited for longer at the end is one of them. */
-#define LONGEST_AT_END_NS 1000000000ull
+/* A completion without an issue is of an I/O from before the start, up to the timeout of drivers. */
+#define MAX_IO_NS 30000000000ull
+/* With silent losses: an I/O in flight for longer at the end has lost its completion. */
+#define MAX_IN_FLIGHT_AT_END_NS 1000000000ull
 #define SEQUENCE_FLAGS (FLAG_PREFLUSH | FLAG_FUA)
 
-int pairing_open(struct pairing *pairing, struct rows *rows)
+int pairing_init(struct pairing *pairing, struct rows *rows)
 {
 	int err;
 
 	*pairing = (struct pairing){ .rows = rows, .stopped_ns = UINT64_MAX };
-	err = table_open(&pairing->queued, MAX_QUEUED);
-	return err ? err : table_open(&pairing->in_flight, MAX_IN_FLIGHT);
+	err = table_init(&pairing->queued, MAX_QUEUED);
+	return err ? err : table_init(&pairing->in_flight, MAX_IN_FLIGHT);
 }
 
-void pairing_close(struct pairing *pairing)
+void pairing_deinit(struct pairing *pairing)
 {
-	table_close(&pairing->queued);
-	table_close(&pairing->in_flight);
+	table_deinit(&pairing->queued);
+	table_deinit(&pairing->in_flight);
+	pair_devices_deinit(&pairing->devices);
 }
 
-static struct pair_device *device_of(struct pairing *pairing, uint32_t number)
+/* The device of an event, or NULL with *err 0 if it is not wanted. */
+static struct pair_device *device_of(struct pairing *pairing, uint32_t number, int *err)
 {
-	for (size_t i = 0; i < pairing->device_count; i++)
-		if (pairing->devices[i].number == number)
-			return &pairing->devices[i];
-	if (!pairing->any_device || pairing->device_count == MAX_PAIR_DEVICES)
-		return NULL;
-	pairing->devices[pairing->device_count].number = number;
-	return &pairing->devices[pairing->device_count++];
+	struct pair_device *device = pair_devices_find(&pairing->devices, number);
+
+	*err = 0;
+	if (device || !pairing->any_device)
+		return device;
+	*err = pair_devices_add(&pairing->devices, number, false);
+	return *err ? NULL : pair_devices_find(&pairing->devices, number);
 }
 
-/* The place by which the events of one I/O find each other. Flushes have none of their own. */
-static uint64_t place_of(const struct blk_event *event, int op)
+/* The sector by which the events of one I/O are matched. Flushes have none. */
+static uint64_t place_of(const struct blk_event *event, int8_t op)
 {
 	return op == OP_FLUSH ? 0 : event->sector;
 }
 
-static int add_queued(struct pairing *pairing, const struct blk_event *event, uint64_t sector, int op)
+/* Beyond the room the oldest entry goes: its issue was lost, or it was merged unseen. */
+static int push_queued(struct pairing *pairing, const struct pending *entry)
+{
+	if (pairing->queued.count >= pairing->queued.room)
+		table_remove(&pairing->queued, pairing->queued.oldest);
+	return table_add(&pairing->queued, entry) ? 0 : -ENOMEM;
+}
+
+static int add_queued(struct pairing *pairing, const struct blk_event *event, uint64_t sector, int8_t op)
 {
 	const struct pending entry = {
 		.sector = sector,
 		.device = event->device,
 		.op = op,
 		.flags = event_flags(event),
-		.tid = event->pid,
+		.tid = (int32_t)event->pid,
 		.queued_ns = event->time_ns,
 	};
 
-	if (pairing->queued.count >= pairing->queued.room)
-		table_remove(&pairing->queued, pairing->queued.oldest);
-	return table_add(&pairing->queued, &entry) ? 0 : -ENOMEM;
+	return push_queued(pairing, &entry);
 }
 
 static void emit(struct pairing *pairing, const struct pending *entry, uint64_t complete_ns)
 {
-	struct pair_device *device = device_of(pairing, entry->device);
+	struct pair_device *device = pair_devices_find(&pairing->devices, entry->device);
 	const struct trace_row row = {
 		.queued_ns = entry->queued_ns,
 		.submit_ns = entry->submit_ns,
@@ -72,7 +80,7 @@ static void emit(struct pairing *pairing, const struct pending *entry, uint64_t 
 		.length_bytes = entry->length_bytes,
 		.flags = entry->flags,
 		.tid = entry->tid,
-		.device = device - pairing->devices,
+		.device = (int16_t)(device - pairing->devices.items),
 		.cpu = entry->cpu > INT16_MAX ? -1 : (int16_t)entry->cpu,
 		.status = entry->status,
 		.op = entry->op,
@@ -90,30 +98,30 @@ static void emit_unseen(struct pairing *pairing, struct pending *entry)
 	emit(pairing, entry, 0);
 }
 
-static int on_queue(struct pairing *pairing, const struct blk_event *event, int op)
+static int on_queue(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	int err = 0;
 
 	if (op == OP_FLUSH && (event->category & CATEGORY_WRITE))
 		pairing->counts.empty_flushes++;
-	/* A write with a flush before it makes the drive see both. */
+	/* The drive gets a write with a flush before it as two requests. */
 	if (op != OP_FLUSH && (event->category & CATEGORY_FLUSH))
 		err = add_queued(pairing, event, 0, OP_FLUSH);
 	return err ? err : add_queued(pairing, event, place_of(event, op), op);
 }
 
 /*
- * A request is made or inserted: news only where its bio's entry was not seen. A flush is made by the machinery
- * of flushes, in whichever thread runs it.
+ * A request is created or inserted: used only without an event of its bio's entry. The flush machinery creates
+ * flushes in any thread.
  */
-static int on_request(struct pairing *pairing, const struct blk_event *event, int op)
+static int on_request(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	if (op == OP_FLUSH || table_find(&pairing->queued, event->device, event->sector, op))
 		return 0;
 	return add_queued(pairing, event, event->sector, op);
 }
 
-static void on_back_merge(struct pairing *pairing, const struct blk_event *event, int op)
+static void on_back_merge(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *entry = table_find_newest(&pairing->queued, event->device, event->sector, op);
 
@@ -122,8 +130,8 @@ static void on_back_merge(struct pairing *pairing, const struct blk_event *event
 		table_remove(&pairing->queued, entry);
 }
 
-/* The request begins earlier now, and is still the one of who made it. */
-static int on_front_merge(struct pairing *pairing, const struct blk_event *event, int op)
+/* The request begins at a lower sector now, with the thread that created it. */
+static int on_front_merge(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	uint64_t behind = event->sector + (event->bytes >> SECTOR_SHIFT);
 	struct pending *request = table_find_newest(&pairing->queued, event->device, behind, op);
@@ -131,18 +139,19 @@ static int on_front_merge(struct pairing *pairing, const struct blk_event *event
 	struct pending moved;
 
 	pairing->counts.merged++;
-	if (!request)
+	/* A bio of less than a sector ends at its first sector, and cannot be merged. */
+	if (!request || request == merged)
 		return 0;
 	if (merged)
 		table_remove(&pairing->queued, merged);
 	moved = *request;
 	moved.sector = event->sector;
 	table_remove(&pairing->queued, request);
-	return table_add(&pairing->queued, &moved) ? 0 : -ENOMEM;
+	return push_queued(pairing, &moved);
 }
 
-/* What is behind the cut enters the queue without an event of its own. */
-static int on_split(struct pairing *pairing, const struct blk_event *event, int op)
+/* The second part enters the queue without an event. */
+static int on_split(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *front = table_find_newest(&pairing->queued, event->device, event->sector, op);
 	uint64_t behind = event_payload_number(event, 0, true, true);
@@ -152,13 +161,12 @@ static int on_split(struct pairing *pairing, const struct blk_event *event, int 
 		return 0;
 	rest = *front;
 	rest.sector = behind;
-	return table_add(&pairing->queued, &rest) ? 0 : -ENOMEM;
+	return push_queued(pairing, &rest);
 }
 
-static struct pending *find_in_flight(struct pairing *pairing, const struct blk_event *event, int op)
+static struct pending *find_in_flight(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *first = table_find(&pairing->in_flight, event->device, place_of(event, op), op);
-
 	struct pending *fitting = NULL;
 
 	for (struct pending *entry = first; entry; entry = table_find_next(entry)) {
@@ -171,7 +179,7 @@ static struct pending *find_in_flight(struct pairing *pairing, const struct blk_
 	return fitting ? fitting : first;
 }
 
-/* Which entry into the block layer an issued request comes from; sets what it told. */
+/* Sets the thread and time of entry of an issued request. */
 static void claim_queued(struct pairing *pairing, struct pending *io)
 {
 	struct pending *entry = table_find(&pairing->queued, io->device, io->sector, io->op);
@@ -180,15 +188,15 @@ static void claim_queued(struct pairing *pairing, struct pending *io)
 		return;
 	io->tid = entry->tid;
 	io->queued_ns = entry->queued_ns;
-	/* The flush machinery takes these off the request. */
+	/* The flush machinery removes these from the request. */
 	io->flags |= entry->flags & (io->op == OP_FLUSH ? 0 : SEQUENCE_FLAGS);
-	/* One flush of the drive serves all that wait for one. */
+	/* One flush of the drive serves all waiting ones. */
 	do
 		table_remove(&pairing->queued, entry);
 	while (io->op == OP_FLUSH && (entry = table_find(&pairing->queued, io->device, io->sector, io->op)));
 }
 
-static int on_issue(struct pairing *pairing, const struct blk_event *event, int op)
+static int on_issue(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending io = {
 		.sector = place_of(event, op),
@@ -208,9 +216,9 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int 
 	claim_queued(pairing, &io);
 	if (io.tid == UNKNOWN_TID) {
 		pairing->counts.from_issuer++;
-		io.tid = event->pid;
+		io.tid = (int32_t)event->pid;
 	}
-	/* After a loss, the same I/O once more says that the first one's completion was among what is lost. */
+	/* After a loss, a second issue of the same I/O means that the first one's completion was lost. */
 	if (twin && twin->remaining_bytes == io.remaining_bytes && twin->losses_before != pairing->losses)
 		emit_unseen(pairing, twin);
 	if (pairing->in_flight.count >= pairing->in_flight.room)
@@ -218,45 +226,45 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int 
 	return table_add(&pairing->in_flight, &io) ? 0 : -ENOMEM;
 }
 
-static int on_requeue(struct pairing *pairing, const struct blk_event *event, int op)
+static int on_requeue(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *io = find_in_flight(pairing, event, op);
 	struct pending again;
 
 	if (!io)
-		return 0; /* it was turned away before its issue */
+		return 0; /* it was requeued before its issue */
 	pairing->counts.requeued++;
 	table_remove(&pairing->in_flight, io);
 	again = *io;
 	if (io->remaining_bytes != io->length_bytes) {
-		/* A part is done: it is an I/O, and the rest will be another. */
+		/* The completed part is an I/O, and the rest becomes another one. */
 		again.length_bytes -= io->remaining_bytes;
 		emit(pairing, &again, event->time_ns);
 	}
-	return table_add(&pairing->queued, &again) ? 0 : -ENOMEM;
+	return push_queued(pairing, &again);
 }
 
-static void on_completion_without_issue(struct pairing *pairing, const struct blk_event *event, int op)
+static void on_completion_without_issue(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *entry = table_find(&pairing->queued, event->device, place_of(event, op), op);
 
 	if (entry) {
-		/* Refused before it reached the driver, or an fsync that found nothing to write. */
+		/* It failed before the driver, or was an fsync without data. */
 		pairing->counts.unissued++;
 		table_remove(&pairing->queued, entry);
-	} else if (!pairing->losses && event->time_ns - pairing->first_ns < LONGEST_IO_NS) {
+	} else if (!pairing->losses && event->time_ns - pairing->first_ns < MAX_IO_NS) {
 		pairing->counts.in_flight_at_start++;
 	} else {
 		pairing->counts.unmatched++;
 	}
 }
 
-static int on_complete(struct pairing *pairing, const struct blk_event *event, int op)
+static int on_complete(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *io;
 	struct pending rest;
 
-	/* The data of a write with flushes around it says twice that it is done, the second time without bytes. */
+	/* A write with flushes around it completes twice, the second time without bytes. */
 	if (!event->bytes && op != OP_FLUSH)
 		return 0;
 	io = find_in_flight(pairing, event, op);
@@ -277,8 +285,8 @@ static int on_complete(struct pairing *pairing, const struct blk_event *event, i
 	return table_add(&pairing->in_flight, &rest) ? 0 : -ENOMEM;
 }
 
-/* Zone management and passed-through commands, and requests without data that are no flush. */
-static bool is_io(const struct blk_event *event, int op)
+/* False for zone management, passed-through commands, and requests without data other than flushes. */
+static bool is_io(const struct blk_event *event, int8_t op)
 {
 	if (op < 0 || (event->category & CATEGORY_ZONE_APPEND))
 		return false;
@@ -288,7 +296,8 @@ static bool is_io(const struct blk_event *event, int op)
 int pairing_take(struct pairing *pairing, const struct blk_event *event)
 {
 	struct pair_device *device;
-	int op = event_op(event);
+	int8_t op = event_op(event);
+	int err;
 
 	if (event->action == ACTION_REMAP) {
 		pairing->counts.remaps++;
@@ -297,13 +306,20 @@ int pairing_take(struct pairing *pairing, const struct blk_event *event)
 	if (!pairing->first_ns)
 		pairing->first_ns = event->time_ns;
 	pairing->newest_ns = event->time_ns;
-	device = device_of(pairing, event->device);
+	device = device_of(pairing, event->device, &err);
+	if (err)
+		return err;
 	if (!device) {
 		pairing->counts.not_wanted++;
 		return 0;
 	}
 	if (!is_io(event, op)) {
 		pairing->counts.other_ops += event->action == ACTION_ISSUE;
+		return 0;
+	}
+	/* No drive has such an extent, and its offset in bytes would wrap. */
+	if (event->bytes && event->sector > (uint64_t)(INT64_MAX - event->bytes) >> SECTOR_SHIFT) {
+		pairing->counts.impossible_extents++;
 		return 0;
 	}
 	switch (event->action) {
@@ -344,7 +360,7 @@ void pairing_finish(struct pairing *pairing)
 		struct pending *entry = pairing->in_flight.oldest;
 
 		if (entry->losses_before != pairing->losses ||
-		    (pairing->silent_losses && pairing->newest_ns - entry->submit_ns > LONGEST_AT_END_NS)) {
+		    (pairing->silent_losses && pairing->newest_ns - entry->submit_ns > MAX_IN_FLIGHT_AT_END_NS)) {
 			emit_unseen(pairing, entry);
 			continue;
 		}

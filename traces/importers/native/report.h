@@ -3,16 +3,16 @@
 #ifndef BLKREEL_BLKTRACE_REPORT_H
 #define BLKREEL_BLKTRACE_REPORT_H
 
-#include "blktrace_input.h"
-#include "blktrace_merge.h"
-#include "blktrace_pair.h"
-#include "blktrace_threads.h"
+#include "input.h"
+#include "merge.h"
+#include "pair.h"
+#include "threads.h"
 
 #include <stdio.h>
 
 #define MAX_LOSSES 256
 
-/* A message of the stream or of who traced. */
+/* One moment on two clocks. */
 struct clock_pair {
 	uint64_t monotonic_ns, realtime_ns;
 };
@@ -24,16 +24,15 @@ struct decoded {
 	struct loss losses[MAX_LOSSES];
 	size_t loss_count;
 	uint64_t lost;
-	struct clock_pair clock_pair; /* the first that the stream tells */
+	struct clock_pair clock_pair; /* the first in the stream */
 	uint64_t messages;
 	struct threads threads;
 };
 
-void report_text(FILE *file, const char *text, size_t max_bytes);
 void report_attached(const struct decoded *decoded, FILE *file);
 void report_progress(const struct decoded *decoded, FILE *file);
 
-/* The totals: the object of the end block; with a note it is the last line of stdout. */
+/* The totals: the object of the end block, or with_note the last line of stdout. */
 void report_end(const struct decoded *decoded, FILE *file, bool with_note);
 
 uint64_t report_clock_ns(int clock);

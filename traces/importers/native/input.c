@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_input.h"
+#include "input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define FILE_BUFFER_BYTES (256u << 10)
-#define LIVE_BUFFER_BYTES (8u << 20) /* what a CPU writes while others are waited for; touched only as needed */
+#define LIVE_BUFFER_BYTES (8u << 20) /* events of a CPU while others are late; touched only as needed */
 #define MAX_LOSS_TEXT_BYTES 64
 
 __attribute__((format(printf, 2, 3))) static int refuse(struct input *input, const char *format, ...)
@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(struct input *input, con
 	return -1;
 }
 
-int input_open(struct input *input, const char *path, bool live)
+int input_init(struct input *input, const char *path, bool live)
 {
 	*input = (struct input){ .name = path, .live = live };
 	input->fd = open(path, O_RDONLY | O_CLOEXEC | (live ? O_NONBLOCK : 0));
@@ -37,7 +37,7 @@ int input_open(struct input *input, const char *path, bool live)
 	return 0;
 }
 
-void input_close(struct input *input)
+void input_deinit(struct input *input)
 {
 	if (input->fd >= 0)
 		close(input->fd);
@@ -53,7 +53,7 @@ static void make_room(struct input *input)
 	if (!input->start)
 		return;
 	memmove(input->buffer, input->buffer + input->start, input->end - input->start);
-	/* The event that was looked at moves with its bytes. */
+	/* The payload of the present event moves too. */
 	if (input->has_event)
 		input->event.payload -= input->start;
 	input->end -= input->start;
@@ -79,12 +79,12 @@ int input_fill(struct input *input)
 		if (count < 0)
 			return refuse(input, "cannot read %s: %s", input->name, strerror(errno));
 		if (count == 0) {
-			/* A live tracer's pipe says so too where tracing is off: its reader decides when it has ended. */
+			/* A live tracer's pipe also ends while tracing is off: the reader decides when it has ended. */
 			input->ended = !input->live;
 			input->drained = true;
 			return 0;
 		}
-		input->end += count;
+		input->end += (size_t)count;
 	}
 	return 0;
 }
@@ -98,14 +98,14 @@ static void add_loss(struct input *input, uint32_t cpu, uint64_t count)
 	input->loss.count += count;
 }
 
-/* ftrace says in plain text between the events what it had no room for. Returns 1, 0 where it is cut, or -1. */
+/* ftrace reports losses as text between the events. Returns 1, 0 if the text is cut, or -1. */
 static int read_loss_text(struct input *input)
 {
 	const char *text = (const char *)input->buffer + input->start;
 	size_t available = input->end - input->start;
 	const char *newline = memchr(text, '\n', available);
 	char line[MAX_LOSS_TEXT_BYTES + 1];
-	uint64_t count = 1; /* where it cannot tell how many: one at least */
+	uint64_t count = 1; /* at least one, if there is no count */
 	unsigned cpu;
 	size_t bytes;
 
@@ -125,7 +125,7 @@ static int read_loss_text(struct input *input)
 	return 1;
 }
 
-/* blktrace makes its files larger than what it has written, and cuts them when it ends: killed, it leaves zeros. */
+/* blktrace truncates its preallocated files at its end: after a kill, zeros follow. */
 static bool only_zeros_follow(struct input *input)
 {
 	uint8_t block[65536];
@@ -137,7 +137,7 @@ static bool only_zeros_follow(struct input *input)
 	if (input->live || input->ended)
 		return !input->live;
 	while ((count = read(input->fd, block, sizeof(block))) > 0) {
-		input->cut_bytes += count;
+		input->cut_bytes += (uint64_t)count;
 		for (ssize_t i = 0; i < count; i++)
 			if (block[i])
 				return false;
@@ -164,7 +164,7 @@ static int note_sequence(struct input *input)
 	const struct blk_event *event = &input->event;
 	uint32_t last, gap;
 
-	/* ftrace numbers nothing, blktrace no notices. */
+	/* Events of ftrace and notices of blktrace have no number. */
 	if (!event->sequence || (event->category & CATEGORY_NOTIFY) || input->sequences_mixed)
 		return 0;
 	if (event->cpu >= input->sequence_count) {

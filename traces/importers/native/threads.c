@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_threads.h"
-#include "blktrace_report.h"
+#include "threads.h"
+#include "cleanup.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,29 +12,25 @@
 
 #define MAX_TIDS (4u << 20) /* PID_MAX_LIMIT */
 
-int threads_open(struct threads *threads, struct rows *rows, bool live)
+int threads_init(struct threads *threads, struct rows *rows, bool live)
 {
 	*threads = (struct threads){ .rows = rows, .live = live };
 	threads->seen = calloc(MAX_TIDS / 8, 1);
 	return threads->seen ? 0 : -ENOMEM;
 }
 
-void threads_close(struct threads *threads)
+void threads_deinit(struct threads *threads)
 {
 	free(threads->seen);
 	threads->seen = NULL;
 }
 
-/* The whole of a small file, without its last newline; the length, or -1. */
+/* Reads a small file without its last newline. Returns the length, or -1. */
 static ssize_t read_small(const char *path, char *text, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t length;
+	int fd CLEANUP_CLOSE = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
 
-	if (fd < 0)
-		return -1;
-	length = read(fd, text, size - 1);
-	close(fd);
 	if (length < 0)
 		return -1;
 	text[length] = '\0';
@@ -51,7 +48,7 @@ static void read_comm(int32_t pid, char comm[COMM_BYTES])
 		comm[0] = '\0';
 }
 
-/* False where the thread has ended already. */
+/* False if the thread has ended already. */
 static bool look_up(struct thread_name *name)
 {
 	char path[64], status[2048];
@@ -87,7 +84,7 @@ int threads_note(struct threads *threads, uint32_t tid)
 
 	if (!threads->live || tid >= MAX_TIDS || threads->seen[tid / 8] & (1u << tid % 8))
 		return 0;
-	threads->seen[tid / 8] |= 1u << tid % 8;
+	threads->seen[tid / 8] |= (uint8_t)(1u << tid % 8);
 	if (!tid)
 		return 0;
 	if (look_up(&name))
@@ -103,7 +100,7 @@ int threads_name(struct threads *threads, const struct blk_event *event)
 	size_t length = event->payload_bytes < COMM_BYTES - 1 ? event->payload_bytes : COMM_BYTES - 1;
 
 	if (!event->pid)
-		return 0; /* the idle task: it completes, and causes nothing */
+		return 0; /* the idle task causes no I/O */
 	memcpy(name.comm, event->payload, length);
 	if (threads->live)
 		look_up(&name);
@@ -114,30 +111,25 @@ int threads_name(struct threads *threads, const struct blk_event *event)
 
 int threads_flush(struct threads *threads)
 {
-	char *json = NULL;
-	size_t length;
-	FILE *file;
-	int err;
+	char *json CLEANUP_FREE = NULL;
+	TEXT(text) = { 0 };
 
 	if (!threads->waiting_count)
 		return 0;
-	file = open_memstream(&json, &length);
-	if (!file)
+	if (text_init(&text))
 		return -ENOMEM;
-	fputs("{\"note\": \"threads\", \"threads\": [", file);
+	fputs("{\"note\": \"threads\", \"threads\": [", text.file);
 	for (size_t i = 0; i < threads->waiting_count; i++) {
 		const struct thread_name *name = &threads->waiting[i];
 
-		fprintf(file, "%s[%d, %d, ", i ? ", " : "", name->tid, name->pid);
-		report_text(file, name->comm, COMM_BYTES);
-		fputs(", ", file);
-		report_text(file, name->process, COMM_BYTES);
-		fputs("]", file);
+		fprintf(text.file, "%s[%d, %d, ", i ? ", " : "", name->tid, name->pid);
+		print_json_string(text.file, name->comm, COMM_BYTES);
+		fputs(", ", text.file);
+		print_json_string(text.file, name->process, COMM_BYTES);
+		fputc(']', text.file);
 	}
-	fputs("]}", file);
-	fclose(file);
-	err = rows_write_json(threads->rows, BLOCK_NOTE, json);
-	free(json);
+	fputs("]}", text.file);
 	threads->waiting_count = 0;
-	return err;
+	json = text_finish(&text);
+	return json ? spool_file_write_json(&threads->rows->file, BLOCK_NOTE, json) : -ENOMEM;
 }

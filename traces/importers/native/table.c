@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_table.h"
+#include "table.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,14 +7,14 @@
 
 #define BUCKET_COUNT (1u << 16)
 
-int table_open(struct table *table, size_t room)
+int table_init(struct table *table, size_t room)
 {
 	*table = (struct table){ .room = room };
 	table->buckets = calloc(BUCKET_COUNT, sizeof(*table->buckets));
 	return table->buckets ? 0 : -ENOMEM;
 }
 
-void table_close(struct table *table)
+void table_deinit(struct table *table)
 {
 	if (!table->buckets)
 		return;

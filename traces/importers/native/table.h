@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* I/Os that wait for an event, found by place and kind, oldest first. Bounded: beyond its room the oldest goes. */
+/* I/Os that wait for an event, by device, sector and operation, oldest first. The caller keeps to `room`. */
 #ifndef BLKREEL_BLKTRACE_TABLE_H
 #define BLKREEL_BLKTRACE_TABLE_H
 
@@ -9,21 +9,21 @@
 struct pending {
 	struct pending *next, *previous; /* in its bucket */
 	struct pending *newer, *older; /* of the whole table */
-	uint64_t sector; /* with device and op what it is found by */
+	uint64_t sector; /* the key, with device and op */
 	uint32_t device;
 	int8_t op;
-	/* known from its entry into the block layer on */
+	/* set at entry into the block layer */
 	uint32_t flags;
 	int32_t tid;
 	uint64_t queued_ns; /* 0: not seen */
-	/* known from its issue on */
+	/* set at issue */
 	uint64_t submit_ns;
 	uint64_t first_sector;
 	uint32_t length_bytes;
 	uint32_t remaining_bytes;
 	uint32_t cpu;
 	int16_t status;
-	uint64_t losses_before; /* how many losses had been seen at its issue */
+	uint64_t losses_before; /* number of losses before its issue */
 };
 
 struct bucket {
@@ -38,18 +38,18 @@ struct table {
 	size_t room;
 };
 
-int table_open(struct table *table, size_t room);
-void table_close(struct table *table);
+int table_init(struct table *table, size_t room);
+void table_deinit(struct table *table);
 
-/* Adds at the end of those with the same key, a copy of `entry`. NULL where there is no memory. */
+/* Adds at the end of those with the same key, a copy of `entry`. NULL if there is no memory. */
 struct pending *table_add(struct table *table, const struct pending *entry);
 
-/* The first with that key, or after `from` the next; NULL where there is none. */
+/* The first with that key, or after `from` the next; NULL if there is none. */
 struct pending *table_find(const struct table *table, uint32_t device, uint64_t sector, int8_t op);
 struct pending *table_find_next(const struct pending *from);
 struct pending *table_find_newest(const struct table *table, uint32_t device, uint64_t sector, int8_t op);
 
-/* Takes it out. What it points at stays readable until the next table_add. */
+/* Removes an entry, which stays readable until the next table_add(). */
 void table_remove(struct table *table, struct pending *entry);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_merge.h"
+#include "merge.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #define TOLERATED_STEP_NS 1000000000ull
 
-int merge_open(struct merge *merge, struct input *inputs, size_t input_count)
+int merge_init(struct merge *merge, struct input *inputs, size_t input_count)
 {
 	*merge = (struct merge){ .inputs = inputs, .input_count = input_count };
 	for (size_t i = 0; i < input_count; i++)
@@ -17,10 +17,10 @@ int merge_open(struct merge *merge, struct input *inputs, size_t input_count)
 	return merge->heap ? 0 : -ENOMEM;
 }
 
-void merge_close(struct merge *merge)
+void merge_deinit(struct merge *merge)
 {
 	for (size_t i = 0; i < merge->input_count; i++)
-		input_close(&merge->inputs[i]);
+		input_deinit(&merge->inputs[i]);
 	free(merge->heap);
 	merge->heap = NULL;
 }
@@ -47,7 +47,7 @@ static uint64_t time_of(const struct merge *merge, size_t at)
 	return merge->heap[at]->event.time_ns;
 }
 
-/* At one time, the stream that was named first: the same files give the same trace. */
+/* At equal times the first-named stream is first, so that the same files give the same trace. */
 static bool before(const struct merge *merge, size_t one, size_t other)
 {
 	uint64_t one_ns = time_of(merge, one), other_ns = time_of(merge, other);
@@ -86,7 +86,7 @@ static void sift_down(struct merge *merge, size_t at)
 	}
 }
 
-/* has_event says which inputs stand in the heap: between two runs nothing else looks at events. */
+/* Inputs with has_event are in the heap: between two runs nothing else reads events. */
 static int gather(struct merge *merge)
 {
 	merge->heap_count = 0;

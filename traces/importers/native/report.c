@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_report.h"
-#include "json_text.h"
+#include "report.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>
@@ -13,14 +13,7 @@ uint64_t report_clock_ns(int clock)
 	struct timespec now;
 
 	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-void report_text(FILE *file, const char *text, size_t max_bytes)
-{
-	fputc('"', file);
-	print_json_text(file, text, max_bytes);
-	fputc('"', file);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 void report_attached(const struct decoded *decoded, FILE *file)
@@ -31,9 +24,8 @@ void report_attached(const struct decoded *decoded, FILE *file)
 
 void report_progress(const struct decoded *decoded, FILE *file)
 {
-	fprintf(file, "{\"note\": \"progress\", \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"written_bytes\": %" PRIu64
-		", \"newest_ns\": %" PRId64 "}", decoded->rows.count, decoded->lost, decoded->rows.whole_bytes,
-		(int64_t)(decoded->merge.newest_ns - decoded->rows.epoch_ns));
+	fprintf(file, "{\"note\": \"progress\", \"events\": %" PRIu64 ", \"lost\": %" PRIu64 "}", decoded->rows.count,
+		decoded->lost);
 }
 
 static uint64_t own_cpu_ns(void)
@@ -41,8 +33,8 @@ static uint64_t own_cpu_ns(void)
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000ull +
-	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000ull;
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
 
 static uint64_t lost_on(const struct decoded *decoded, uint32_t cpu, size_t from)
@@ -87,14 +79,14 @@ static void report_lost(const struct decoded *decoded, FILE *file)
 	fputs("]}", file);
 }
 
-/* Under the names of the capture helper's ledger; what cannot be known from events is null. */
+/* Keys as in the capture helper's ledger; null if events do not have it. */
 static void report_ledger(const struct pair_counts *counts, FILE *file)
 {
 	fprintf(file, "\"ledger\": {\"reused\": %" PRIu64 ", \"unmatched\": %" PRIu64 ", \"in_flight_at_start\": %" PRIu64
 		", \"unissued\": %" PRIu64 ", \"empty_flushes\": %" PRIu64 ", \"requeued\": %" PRIu64
-		", \"merged\": %" PRIu64 ", \"other_ops\": %" PRIu64 ", \"out_of_range\": null}",
+		", \"merged\": %" PRIu64 ", \"other_ops\": %" PRIu64 ", \"out_of_range\": null, \"impossible_extents\": %" PRIu64 "}",
 		counts->unseen, counts->unmatched, counts->in_flight_at_start, counts->unissued, counts->empty_flushes,
-		counts->requeued, counts->merged, counts->other_ops);
+		counts->requeued, counts->merged, counts->other_ops, counts->impossible_extents);
 }
 
 static void report_drive(const struct pair_device *device, FILE *file)
@@ -108,15 +100,7 @@ static void report_drive(const struct pair_device *device, FILE *file)
 		device->queued, device->issued, device->completed);
 }
 
-static void report_numbers(const char *name, const uint64_t *numbers, size_t count, FILE *file)
-{
-	fprintf(file, ", \"%s\": [", name);
-	for (size_t i = 0; i < count; i++)
-		fprintf(file, "%s%" PRIu64, i ? ", " : "", numbers[i]);
-	fputs("]", file);
-}
-
-/* What the streams themselves were like. */
+/* Properties of the input streams. */
 static void report_stream(const struct decoded *decoded, FILE *file)
 {
 	const struct pair_counts *counts = &decoded->pairing.counts;
@@ -158,13 +142,14 @@ void report_end(const struct decoded *decoded, FILE *file, bool with_note)
 	report_ledger(&pairing->counts, file);
 	fprintf(file, ", \"recursion_misses\": null, \"queued_at_end\": null, \"in_flight_at_end\": %" PRIu64
 		", \"drives\": [", pairing->counts.in_flight_at_end);
-	for (size_t i = 0; i < pairing->device_count; i++) {
+	for (size_t i = 0; i < pairing->devices.count; i++) {
 		fputs(i ? ", " : "", file);
-		report_drive(&pairing->devices[i], file);
+		report_drive(&pairing->devices.items[i], file);
 	}
-	fputs("]", file);
-	report_numbers("ios", decoded->rows.ios, OP_COUNT, file);
-	report_numbers("bytes", decoded->rows.bytes, OP_COUNT, file);
+	fputs("], \"ios\": ", file);
+	print_json_numbers(file, decoded->rows.ios, OP_COUNT);
+	fputs(", \"bytes\": ", file);
+	print_json_numbers(file, decoded->rows.bytes, OP_COUNT);
 	report_stream(decoded, file);
 	if (decoded->rows.error)
 		fprintf(file, ", \"unwritten_rows\": %" PRIu64 ", \"write_error\": %d", decoded->rows.unwritten,

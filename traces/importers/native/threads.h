@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The names of threads: from notices in the stream, and while it is live from /proc. */
+/* Names of threads: from notices in the stream, and from /proc while it is live. */
 #ifndef BLKREEL_BLKTRACE_THREADS_H
 #define BLKREEL_BLKTRACE_THREADS_H
 
-#include "blktrace_event.h"
-#include "blktrace_rows.h"
+#include "event.h"
+#include "rows.h"
 
 #define COMM_BYTES 16
 #define THREADS_PER_NOTE 64
@@ -27,17 +27,17 @@ struct threads {
 	size_t unnamed_count;
 };
 
-/* Notes go beside the rows. Returns 0 or a negative errno. */
-int threads_open(struct threads *threads, struct rows *rows, bool live);
-void threads_close(struct threads *threads);
+/* Writes notes beside the rows. Returns 0 or a negative errno. */
+int threads_init(struct threads *threads, struct rows *rows, bool live);
+void threads_deinit(struct threads *threads);
 
-/* A thread is seen at work. */
+/* Notes that a thread issues I/O, and looks up its name. Returns 0 or a negative errno. */
 int threads_note(struct threads *threads, uint32_t tid);
 
-/* A notice names one. */
+/* Takes the name from a notice. Returns 0 or a negative errno. */
 int threads_name(struct threads *threads, const struct blk_event *event);
 
-/* Writes what waits. Returns 0 or a negative errno. */
+/* Writes the names that are waiting. Returns 0 or a negative errno. */
 int threads_flush(struct threads *threads);
 
 #endif

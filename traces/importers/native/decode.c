@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_decode.h"
+#include "decode.h"
+#include "cleanup.h"
+#include "error.h"
+#include "text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,14 +10,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ROUND_MS 5
-#define LIVE_NICE (-15) /* what is not read in time is lost; without the right to it, it must do without */
-#define HAND_OVER_NS 100000000ull
-#define PROGRESS_NS 500000000ull
+#define LIVE_NICE (-15) /* events that are not read in time are lost; fails without the privilege */
+#define FLUSH_EVERY_NS 100000000ull
+#define PROGRESS_EVERY_NS 500000000ull
 #define NS_PER_S 1000000000ull
 
 struct decoder {
@@ -23,18 +27,17 @@ struct decoder {
 	struct input *inputs;
 	bool began;
 	bool stopping;
-	uint64_t handed_over_ns, told_ns;
-	char line[128]; /* what came on stdin of an unfinished line */
+	uint64_t flushed_ns, reported_ns;
+	char line[128]; /* the unfinished line of stdin */
 	size_t line_bytes;
 };
 
-static int say(const char *what, int err)
+static int fail(const char *what, int err)
 {
-	fprintf(stderr, "%s: %s\n", what, strerror(-err));
-	return -1;
+	return report_error(NULL, "%s: %s", what, strerror(-err));
 }
 
-static void tell(const struct decoded *decoded, void (*report)(const struct decoded *, FILE *))
+static void print_line(const struct decoded *decoded, void (*report)(const struct decoded *, FILE *))
 {
 	report(decoded, stdout);
 	fputc('\n', stdout);
@@ -45,7 +48,7 @@ static void begin(struct decoder *decoder, uint64_t epoch_ns)
 {
 	decoder->began = true;
 	decoder->decoded.rows.epoch_ns = epoch_ns;
-	tell(&decoder->decoded, report_attached);
+	print_line(&decoder->decoded, report_attached);
 }
 
 static void take_loss(struct decoder *decoder, struct input *input)
@@ -59,7 +62,7 @@ static void take_loss(struct decoder *decoder, struct input *input)
 	if (decoded->loss_count < MAX_LOSSES) {
 		decoded->losses[decoded->loss_count++] = *loss;
 	} else {
-		/* The last stands for all that come after it. */
+		/* The last entry also counts all later ones. */
 		decoded->losses[MAX_LOSSES - 1].last_ns = loss->last_ns;
 		decoded->losses[MAX_LOSSES - 1].count += loss->count;
 	}
@@ -107,7 +110,7 @@ static int take_event(void *context, struct input *input)
 	return pairing_take(&decoder->decoded.pairing, event);
 }
 
-static int hand_over(struct decoder *decoder)
+static int flush_rows(struct decoder *decoder)
 {
 	int err = rows_flush(&decoder->decoded.rows);
 
@@ -119,11 +122,12 @@ static int run_merge(struct decoder *decoder, uint64_t limit_ns)
 	struct merge *merge = &decoder->decoded.merge;
 	int err = merge_run(merge, limit_ns, take_event, decoder);
 
-	if (merge->error) {
-		fprintf(stderr, "%s\n", merge->error);
-		return -1;
-	}
-	return err ? say("cannot go on with the rows", err) : 0;
+	if (merge->error)
+		return report_error(NULL, "%s", merge->error);
+	if (err == -E2BIG)
+		return report_error(NULL, "the recording has more than %d devices; import the files of fewer devices",
+				    MAX_PAIR_DEVICES);
+	return err ? fail("cannot process the events", err) : 0;
 }
 
 static void take_line(struct decoder *decoder)
@@ -136,8 +140,8 @@ static void take_line(struct decoder *decoder)
 	decoder->line_bytes = 0;
 }
 
-/* Waits a little for words on stdin; its end is the end of the recording. */
-static void listen(struct decoder *decoder, int timeout_ms)
+/* Waits for a line on stdin; its end ends the recording. */
+static void read_stdin(struct decoder *decoder, int timeout_ms)
 {
 	struct pollfd watched = { .fd = STDIN_FILENO, .events = POLLIN };
 	char text[64];
@@ -158,17 +162,15 @@ static void listen(struct decoder *decoder, int timeout_ms)
 	}
 }
 
-/* One look at every live input. busy: there may be more at once. */
+/* Reads from every live input. busy: one may have more. */
 static int fill_all(struct decoder *decoder, bool *busy)
 {
 	*busy = false;
 	for (size_t i = 0; i < decoder->options->path_count; i++) {
 		struct input *input = &decoder->inputs[i];
 
-		if (input_fill(input)) {
-			fprintf(stderr, "%s\n", input->error);
-			return -1;
-		}
+		if (input_fill(input))
+			return report_error(NULL, "%s", input->error);
 		*busy |= !input->drained;
 	}
 	return 0;
@@ -176,13 +178,13 @@ static int fill_all(struct decoder *decoder, bool *busy)
 
 static void keep_up(struct decoder *decoder, uint64_t now_ns)
 {
-	if (now_ns - decoder->handed_over_ns >= HAND_OVER_NS) {
-		hand_over(decoder);
-		decoder->handed_over_ns = now_ns;
+	if (now_ns - decoder->flushed_ns >= FLUSH_EVERY_NS) {
+		flush_rows(decoder);
+		decoder->flushed_ns = now_ns;
 	}
-	if (now_ns - decoder->told_ns >= PROGRESS_NS) {
-		decoder->told_ns = now_ns;
-		tell(&decoder->decoded, report_progress);
+	if (now_ns - decoder->reported_ns >= PROGRESS_EVERY_NS) {
+		decoder->reported_ns = now_ns;
+		print_line(&decoder->decoded, report_progress);
 	}
 }
 
@@ -190,7 +192,7 @@ static int follow(struct decoder *decoder)
 {
 	bool last = false;
 
-	/* Rows may come long after this; that the tracer runs is what matters. */
+	/* The tracer runs; its first row may come much later. */
 	if (!decoder->began)
 		begin(decoder, decoder->options->epoch_ns ? decoder->options->epoch_ns : report_clock_ns(CLOCK_MONOTONIC));
 	for (;;) {
@@ -203,28 +205,24 @@ static int follow(struct decoder *decoder)
 		if (run_merge(decoder, last ? UINT64_MAX : now_ns - decoder->options->late_ns))
 			return -1;
 		keep_up(decoder, now_ns);
-		/* A disk that is full ends the recording with what it holds. */
+		/* A full disk ends the recording; the rows before stay. */
 		if (last || decoder->decoded.rows.error)
 			return 0;
 		if (!decoder->stopping)
-			listen(decoder, busy ? 0 : ROUND_MS);
+			read_stdin(decoder, busy ? 0 : ROUND_MS);
 	}
 }
 
 static int write_end(struct decoder *decoder)
 {
-	char *json = NULL;
-	size_t length;
-	FILE *file = open_memstream(&json, &length);
-	int err;
+	char *json CLEANUP_FREE = NULL;
+	TEXT(text) = { 0 };
 
-	if (!file)
+	if (text_init(&text))
 		return -ENOMEM;
-	report_end(&decoder->decoded, file, false);
-	fclose(file);
-	err = rows_write_json(&decoder->decoded.rows, BLOCK_END, json);
-	free(json);
-	return err;
+	report_end(&decoder->decoded, text.file, false);
+	json = text_finish(&text);
+	return json ? spool_file_write_json(&decoder->decoded.rows.file, BLOCK_END, json) : -ENOMEM;
 }
 
 static int finish(struct decoder *decoder)
@@ -236,12 +234,12 @@ static int finish(struct decoder *decoder)
 	err = threads_flush(&decoder->decoded.threads);
 	if (!err)
 		err = write_end(decoder);
-	/* A disk that is full has said so: the totals below carry it. */
+	/* The totals below carry the error of a disk that is full. */
 	if (err && !decoder->decoded.rows.error)
-		return say("cannot write rows", err);
+		return fail("cannot write rows", err);
 	report_end(&decoder->decoded, stdout, true);
 	fputc('\n', stdout);
-	return fflush(stdout) ? say("cannot write to stdout", -errno) : 0;
+	return fflush(stdout) ? fail("cannot write to stdout", -errno) : 0;
 }
 
 static int open_inputs(struct decoder *decoder)
@@ -249,34 +247,32 @@ static int open_inputs(struct decoder *decoder)
 	const struct decode_options *options = decoder->options;
 
 	decoder->inputs = calloc(options->path_count, sizeof(*decoder->inputs));
-	if (!decoder->inputs || merge_open(&decoder->decoded.merge, decoder->inputs, options->path_count))
-		return say("cannot open the inputs", -ENOMEM);
+	if (!decoder->inputs || merge_init(&decoder->decoded.merge, decoder->inputs, options->path_count))
+		return fail("cannot open the inputs", -ENOMEM);
 	for (size_t i = 0; i < options->path_count; i++) {
-		if (input_open(&decoder->inputs[i], options->paths[i], options->live)) {
-			fprintf(stderr, "%s\n", decoder->inputs[i].error);
-			return -1;
-		}
+		if (input_init(&decoder->inputs[i], options->paths[i], options->live))
+			return report_error(NULL, "%s", decoder->inputs[i].error);
 	}
-	/* Other streams' events from before its end are read after a loss has begun: it is counted at both. */
+	/* Events of other streams from before the end of a loss are read after its begin: it counts at both. */
 	for (size_t i = 0; i < options->path_count; i++)
 		decoder->inputs[i].losses = &decoder->decoded.pairing.losses;
 	return 0;
 }
 
-static int open_outputs(struct decoder *decoder)
+static int open_outputs(struct decoder *decoder, struct pair_devices *devices)
 {
 	const struct decode_options *options = decoder->options;
 	struct decoded *decoded = &decoder->decoded;
-	int err = rows_open(&decoded->rows, options->rows_fd, options->reserve_fd);
+	int err = rows_init(&decoded->rows, options->rows_fd, options->reserve_fd);
 
 	if (!err)
-		err = threads_open(&decoded->threads, &decoded->rows, options->live);
+		err = threads_init(&decoded->threads, &decoded->rows, options->live);
 	if (!err)
-		err = pairing_open(&decoded->pairing, &decoded->rows);
+		err = pairing_init(&decoded->pairing, &decoded->rows);
 	if (err)
-		return say("cannot write rows", err);
-	memcpy(decoded->pairing.devices, options->devices, sizeof(options->devices));
-	decoded->pairing.device_count = options->device_count;
+		return fail("cannot write rows", err);
+	decoded->pairing.devices = *devices;
+	*devices = (struct pair_devices){ 0 };
 	decoded->pairing.silent_losses = options->silent_losses;
 	decoded->pairing.any_device = !options->only_these;
 	if (options->stopped_ns)
@@ -290,32 +286,39 @@ static int read_files(struct decoder *decoder)
 		begin(decoder, decoder->options->epoch_ns);
 	if (run_merge(decoder, UINT64_MAX))
 		return -1;
-	if (!decoder->began) {
-		fprintf(stderr, "%s holds no event\n", decoder->options->paths[0]);
-		return -1;
-	}
+	if (!decoder->began)
+		return report_error(NULL, "%s: no events", decoder->options->paths[0]);
 	return 0;
 }
 
-int decode(const struct decode_options *options)
+static void decoder_free(struct decoder **pointer)
 {
-	struct decoder *decoder = calloc(1, sizeof(*decoder));
-	int failed;
+	struct decoder *decoder = *pointer;
 
 	if (!decoder)
-		return say("cannot begin", -ENOMEM);
-	signal(SIGPIPE, SIG_IGN);
-	if (options->live)
-		setpriority(PRIO_PROCESS, 0, LIVE_NICE);
-	signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error like a full disk */
-	decoder->options = options;
-	failed = open_outputs(decoder) || open_inputs(decoder) ||
-		 (options->live ? follow(decoder) : read_files(decoder)) || finish(decoder);
-	merge_close(&decoder->decoded.merge);
-	pairing_close(&decoder->decoded.pairing);
-	threads_close(&decoder->decoded.threads);
-	rows_close(&decoder->decoded.rows);
+		return;
+	merge_deinit(&decoder->decoded.merge);
+	pairing_deinit(&decoder->decoded.pairing);
+	threads_deinit(&decoder->decoded.threads);
+	rows_deinit(&decoder->decoded.rows);
 	free(decoder->inputs);
 	free(decoder);
-	return failed ? -1 : 0;
+}
+
+int decode(struct decode_options *options)
+{
+	struct decoder *decoder CLEANUP(decoder_free) = calloc(1, sizeof(*decoder));
+
+	if (!decoder)
+		return fail("cannot begin", -ENOMEM);
+	signal(SIGPIPE, SIG_IGN);
+	/* A live decoder ends with its stdin; the other would read to the end of its files for a command that was killed. */
+	if (options->live)
+		setpriority(PRIO_PROCESS, 0, LIVE_NICE);
+	else
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error like a full disk */
+	decoder->options = options;
+	return open_outputs(decoder, &options->devices) || open_inputs(decoder) ||
+	       (options->live ? follow(decoder) : read_files(decoder)) || finish(decoder) ? -1 : 0;
 }

@@ -12,7 +12,6 @@
 
 #define EVENT_HEADER_V7_BYTES 48
 #define EVENT_HEADER_V8_BYTES 64
-#define EVENT_MAX_BYTES (EVENT_HEADER_V8_BYTES + UINT16_MAX)
 
 enum event_action {
 	ACTION_QUEUE = 1,
@@ -36,7 +35,7 @@ enum event_action {
 	ACTION_ZONE_UNPLUG = 19,
 };
 
-/* What the actions of a CATEGORY_NOTIFY event mean. */
+/* The actions of a CATEGORY_NOTIFY event. */
 enum event_notice {
 	NOTICE_PROCESS = 0,
 	NOTICE_TIMESTAMP = 1,
@@ -68,7 +67,7 @@ enum event_category {
 struct blk_event {
 	uint64_t time_ns;
 	uint64_t sector;
-	uint64_t cgroup; /* 0 where none is told */
+	uint64_t cgroup; /* 0: none */
 	uint32_t bytes;
 	uint32_t sequence;
 	uint32_t category;
@@ -82,25 +81,25 @@ struct blk_event {
 	const uint8_t *payload;
 };
 
-/* What is at the beginning of `data`. */
+/* The result of reading an event. */
 enum event_kind {
 	EVENT_WHOLE,
 	EVENT_CUT, /* more bytes are needed */
 	EVENT_UNKNOWN, /* no event begins here */
-	EVENT_OTHER_VERSION, /* an event of a version that is not known */
+	EVENT_OTHER_VERSION, /* an event of an unknown version */
 	EVENT_DAMAGED, /* the header contradicts itself */
 };
 
-/* Reads one event. size_bytes: what it takes up, where it is whole. The payload points into data. */
+/* Reads one event. size_bytes: its size, if it is whole. The payload points into data. */
 enum event_kind event_read(const uint8_t *data, size_t available, struct blk_event *event, size_t *size_bytes);
 
-/* The operation of the trace (codes.h), or -1 for what is not I/O: zone management, commands passed through. */
-int event_op(const struct blk_event *event);
+/* The operation of the trace (codes.h); -1: not I/O, but zone management or a passed-through command. */
+int8_t event_op(const struct blk_event *event);
 
 /* The flags of the trace. */
 uint32_t event_flags(const struct blk_event *event);
 
-/* A number of the payload: `wide` 8 bytes, else 4. Zero where the payload is too short. */
+/* A number of the payload: `wide` 8 bytes, else 4. Zero if the payload is too short. */
 uint64_t event_payload_number(const struct blk_event *event, size_t at, bool wide, bool big_endian);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "blktrace_event.h"
+#include "event.h"
 #include "codes.h"
 
 #include <endian.h>
@@ -14,28 +14,33 @@
 			 CATEGORY_ZONE_OPEN | CATEGORY_ZONE_CLOSE)
 #define MAX_CPUS 65536
 
-static uint64_t number_at(const uint8_t *data, size_t width, bool big_endian)
+static uint16_t u16_at(const uint8_t *data, bool big_endian)
 {
-	uint16_t two;
-	uint32_t four;
-	uint64_t eight;
+	uint16_t value;
 
-	switch (width) {
-	case 2:
-		memcpy(&two, data, sizeof(two));
-		return big_endian ? be16toh(two) : le16toh(two);
-	case 4:
-		memcpy(&four, data, sizeof(four));
-		return big_endian ? be32toh(four) : le32toh(four);
-	default:
-		memcpy(&eight, data, sizeof(eight));
-		return big_endian ? be64toh(eight) : le64toh(eight);
-	}
+	memcpy(&value, data, sizeof(value));
+	return big_endian ? be16toh(value) : le16toh(value);
+}
+
+static uint32_t u32_at(const uint8_t *data, bool big_endian)
+{
+	uint32_t value;
+
+	memcpy(&value, data, sizeof(value));
+	return big_endian ? be32toh(value) : le32toh(value);
+}
+
+static uint64_t u64_at(const uint8_t *data, bool big_endian)
+{
+	uint64_t value;
+
+	memcpy(&value, data, sizeof(value));
+	return big_endian ? be64toh(value) : le64toh(value);
 }
 
 static enum event_kind version_of(const uint8_t *data, struct blk_event *event, unsigned *version)
 {
-	uint32_t little = number_at(data, 4, false), big = number_at(data, 4, true);
+	uint32_t little = u32_at(data, false), big = u32_at(data, true);
 
 	if ((little & 0xffffff00u) == MAGIC) {
 		event->big_endian = false;
@@ -49,28 +54,22 @@ static enum event_kind version_of(const uint8_t *data, struct blk_event *event, 
 	return *version == 7 || *version == 8 ? EVENT_WHOLE : EVENT_OTHER_VERSION;
 }
 
-static void read_v7(const uint8_t *data, struct blk_event *event, uint64_t *action)
+/* Version 8 moved the pid before an action of 64 bits. */
+static uint64_t read_header(const uint8_t *data, unsigned version, struct blk_event *event)
 {
 	bool big = event->big_endian;
+	const uint8_t *rest = data + (version == 7 ? 36 : 40);
 
-	*action = number_at(data + 28, 4, big);
-	event->pid = number_at(data + 32, 4, big);
-	event->device = number_at(data + 36, 4, big);
-	event->cpu = number_at(data + 40, 4, big);
-	event->status = (int16_t)number_at(data + 44, 2, big);
-	event->payload_bytes = number_at(data + 46, 2, big);
-}
-
-static void read_v8(const uint8_t *data, struct blk_event *event, uint64_t *action)
-{
-	bool big = event->big_endian;
-
-	event->pid = number_at(data + 28, 4, big);
-	*action = number_at(data + 32, 8, big);
-	event->device = number_at(data + 40, 4, big);
-	event->cpu = number_at(data + 44, 4, big);
-	event->status = (int16_t)number_at(data + 48, 2, big);
-	event->payload_bytes = number_at(data + 50, 2, big);
+	event->sequence = u32_at(data + 4, big);
+	event->time_ns = u64_at(data + 8, big);
+	event->sector = u64_at(data + 16, big);
+	event->bytes = u32_at(data + 24, big);
+	event->pid = u32_at(data + (version == 7 ? 32 : 28), big);
+	event->device = u32_at(rest, big);
+	event->cpu = u32_at(rest + 4, big);
+	event->status = (int16_t)u16_at(rest + 8, big);
+	event->payload_bytes = u16_at(rest + 10, big);
+	return version == 7 ? u32_at(data + 28, big) : u64_at(data + 32, big);
 }
 
 enum event_kind event_read(const uint8_t *data, size_t available, struct blk_event *event, size_t *size_bytes)
@@ -88,19 +87,12 @@ enum event_kind event_read(const uint8_t *data, size_t available, struct blk_eve
 	header_bytes = version == 7 ? EVENT_HEADER_V7_BYTES : EVENT_HEADER_V8_BYTES;
 	if (available < header_bytes)
 		return EVENT_CUT;
-	event->sequence = number_at(data + 4, 4, event->big_endian);
-	event->time_ns = number_at(data + 8, 8, event->big_endian);
-	event->sector = number_at(data + 16, 8, event->big_endian);
-	event->bytes = number_at(data + 24, 4, event->big_endian);
-	if (version == 7)
-		read_v7(data, event, &action);
-	else
-		read_v8(data, event, &action);
+	action = read_header(data, version, event);
 	if (event->cpu >= MAX_CPUS || event->time_ns > INT64_MAX)
 		return EVENT_DAMAGED;
-	/* Some kernels of the past stored errors as positive numbers. */
+	/* Some old kernels stored errors as positive numbers. */
 	if (event->status > 0)
-		event->status = -event->status;
+		event->status = (int16_t)-event->status;
 	*size_bytes = header_bytes + event->payload_bytes;
 	if (available < *size_bytes)
 		return EVENT_CUT;
@@ -109,16 +101,16 @@ enum event_kind event_read(const uint8_t *data, size_t available, struct blk_eve
 	if (action & ACTION_FROM_CGROUP) {
 		if (event->payload_bytes < CGROUP_BYTES)
 			return EVENT_DAMAGED;
-		event->cgroup = number_at(event->payload, CGROUP_BYTES, event->big_endian);
+		event->cgroup = u64_at(event->payload, event->big_endian);
 		event->payload += CGROUP_BYTES;
-		event->payload_bytes -= CGROUP_BYTES;
+		event->payload_bytes = (uint16_t)(event->payload_bytes - CGROUP_BYTES);
 	}
-	event->action = action & 0xffff & ~ACTION_FROM_CGROUP;
-	event->category = action >> CATEGORY_SHIFT;
+	event->action = (uint16_t)(action & 0xffff & ~ACTION_FROM_CGROUP);
+	event->category = (uint32_t)(action >> CATEGORY_SHIFT);
 	return EVENT_WHOLE;
 }
 
-int event_op(const struct blk_event *event)
+int8_t event_op(const struct blk_event *event)
 {
 	uint32_t category = event->category;
 
@@ -152,9 +144,9 @@ uint32_t event_flags(const struct blk_event *event)
 
 uint64_t event_payload_number(const struct blk_event *event, size_t at, bool wide, bool big_endian)
 {
-	size_t width = wide ? 8 : 4;
+	const uint8_t *number = event->payload + at;
 
-	if (at + width > event->payload_bytes)
+	if (at + (wide ? 8 : 4) > event->payload_bytes)
 		return 0;
-	return number_at(event->payload + at, width, big_endian);
+	return wide ? u64_at(number, big_endian) : u32_at(number, big_endian);
 }

@@ -3,8 +3,9 @@
 #ifndef BLKREEL_BLKTRACE_ROWS_H
 #define BLKREEL_BLKTRACE_ROWS_H
 
-#include "blocks.h"
 #include "codes.h"
+#include "spool_file.h"
+#include "trace_rows.h"
 
 #include <stdint.h>
 
@@ -25,13 +26,10 @@ struct trace_row {
 struct row_buffer;
 
 struct rows {
-	int fd;
-	int reserve_fd; /* -1: none */
-	uint64_t reserved_bytes;
+	struct spool_file file;
 	uint64_t epoch_ns;
-	uint64_t count; /* written or waiting */
-	uint64_t whole_bytes; /* length of the file up to its last whole block */
-	uint64_t unwritten; /* came after a write had failed */
+	uint64_t count; /* written or buffered */
+	uint64_t unwritten; /* added after a write had failed */
 	uint64_t ios[OP_COUNT];
 	uint64_t bytes[OP_COUNT];
 	int error; /* negative errno of the first write that failed */
@@ -39,18 +37,15 @@ struct rows {
 };
 
 /*
- * Writes the layout at the present position of fd. A quarter of what is written is kept free in reserve_fd, so
- * that a full disk leaves room for the trace. Returns 0 or a negative errno.
+ * Writes the layout at the present position of fd. A quarter of what the file holds stays free through reserve_fd
+ * (-1: none), so that a full disk leaves room for the trace. Returns 0 or a negative errno.
  */
-int rows_open(struct rows *rows, int fd, int reserve_fd);
-void rows_close(struct rows *rows);
-
-/* Writes a note or the end block behind the rows, also after a failed write of rows. */
-int rows_write_json(struct rows *rows, enum block_kind kind, const char *json);
+int rows_init(struct rows *rows, int fd, int reserve_fd);
+void rows_deinit(struct rows *rows);
 
 void rows_add(struct rows *rows, const struct trace_row *row);
 
-/* Hands over what waits. Returns 0 or the negative errno of the first write that failed. */
+/* Writes the buffered rows. Returns 0 or the negative errno of the first write that failed. */
 int rows_flush(struct rows *rows);
 
 #endif
