@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "programs.h"
-#include "failure.h"
-#include "symbols.h"
+#include "cleanup.h"
+#include "error.h"
 
 #include "raw_tp.skel.h"
 #include "tp_btf.skel.h"
@@ -18,22 +18,45 @@
 #include <unistd.h>
 
 #define LOST_INTERVAL_GAP_NS 100000000ull
-#define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; one more is lost, and counted so */
+#define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; more are counted as lost */
+#define AMBIGUOUS UINT64_MAX
 
-static bool verbose;
-
-void programs_be_verbose(void)
-{
-	verbose = true;
-}
-
-static int print_if_verbose(enum libbpf_print_level level, const char *format, va_list args)
+static int print_message(enum libbpf_print_level level, const char *format, va_list args)
 {
 	(void)level;
-	return verbose ? vfprintf(stderr, format, args) : 0;
+	return vfprintf(stderr, format, args);
 }
 
-/* What differs between kernels, asked of the running one. */
+void programs_set_verbose(bool verbose)
+{
+	libbpf_set_print(verbose ? print_message : NULL);
+}
+
+struct symbol {
+	const char *name;
+	__u64 *address;
+};
+
+/* Addresses of kernel functions; 0 if the name is unknown, hidden from this process, or not unique. */
+static void find_symbols(const struct symbol *symbols, size_t count)
+{
+	FILE *file CLEANUP_FCLOSE = fopen("/proc/kallsyms", "re");
+	char line[512], name[256];
+	unsigned long long address;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%llx %*c %255s", &address, name) != 2)
+			continue;
+		for (size_t i = 0; i < count; i++)
+			if (!strcmp(symbols[i].name, name))
+				*symbols[i].address = *symbols[i].address ? AMBIGUOUS : address;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (*symbols[i].address == AMBIGUOUS)
+			*symbols[i].address = 0;
+}
+
+/* Differences between kernels. */
 struct features {
 	bool io_start; /* since 6.5 */
 	bool request_is_second; /* before 5.11: (queue, request) */
@@ -41,7 +64,7 @@ struct features {
 	bool dirty_folio; /* since 5.18, a page before */
 };
 
-/* The number of arguments of a tracepoint, -1 where this kernel does not have it. */
+/* The number of arguments of a tracepoint, -1 if this kernel does not have it. */
 static int tracepoint_arguments(const struct btf *btf, const char *name)
 {
 	char type_name[64];
@@ -64,8 +87,8 @@ static int probe_features(struct features *features)
 	struct btf *btf = btf__load_vmlinux_btf();
 
 	if (!btf)
-		return fail("use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and SUSE are",
-			    "this kernel does not describe its types (/sys/kernel/btf/vmlinux: %s)", strerror(errno));
+		return report_error("use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and SUSE are",
+				    "the kernel has no type information (/sys/kernel/btf/vmlinux: %s)", strerror(errno));
 	features->io_start = tracepoint_arguments(btf, "block_io_start") >= 0;
 	features->request_is_second = tracepoint_arguments(btf, "block_rq_issue") == 2;
 	features->bio_is_second = tracepoint_arguments(btf, "block_bio_queue") == 2;
@@ -76,7 +99,7 @@ static int probe_features(struct features *features)
 
 static struct bpf_object *open_kind(const char *kind)
 {
-	/* Named, or libbpf looks for types that this kernel has not in its modules too, which takes CAP_SYS_ADMIN. */
+	/* With a path, libbpf does not search the modules for unknown types, which takes CAP_SYS_ADMIN. */
 	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "blkreel", .btf_custom_path = "/sys/kernel/btf/vmlinux");
 	size_t size = 0;
 	const void *bytes = strcmp(kind, "tp_btf") ? raw_tp__elf_bytes(&size) : tp_btf__elf_bytes(&size);
@@ -84,17 +107,17 @@ static struct bpf_object *open_kind(const char *kind)
 	return bpf_object__open_mem(bytes, size, &options);
 }
 
-/* Which programs this capture needs; each that is attached costs something at each of its events. */
+/* Only the programs that this capture needs: each costs time at each of its events. */
 static int choose_programs(struct bpf_object *object, const struct programs_options *options,
 			   const struct features *features)
 {
-	bool requests = !options->device_count, bios = false;
+	bool requests = !options->drives->device_count, bios = false;
 	bool by_process = options->own && !options->own_cgroup;
 	struct bpf_program *program;
 
-	for (uint32_t i = 0; i < options->device_count; i++) {
-		bios |= options->devices[i].bio_based;
-		requests |= !options->devices[i].bio_based;
+	for (uint32_t i = 0; i < options->drives->device_count; i++) {
+		bios |= options->drives->devices[i].bio_based;
+		requests |= !options->drives->devices[i].bio_based;
 	}
 	bpf_object__for_each_program(program, object) {
 		const char *name = bpf_program__name(program);
@@ -109,6 +132,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "rq_merge", requests },
 			{ "rq_complete", requests },
 			{ "waking", true },
+			{ "task_switch", true },
 			{ "wakeup_new", true },
 			{ "queue_work", true },
 			{ "execute_work", true },
@@ -138,7 +162,7 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 {
 	struct bpf_map *config_map = bpf_object__find_map_by_name(object, ".rodata.config");
 	struct capture_config config = {
-		.device_count = options->device_count,
+		.device_count = options->drives->device_count,
 		.has_io_start = features->io_start,
 		.request_is_second = features->request_is_second,
 		.bio_is_second = features->bio_is_second,
@@ -156,11 +180,12 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 		{ "submit_bio_wait_endio", &config.end_of_waited_bio },
 		{ "iomap_dio_bio_end_io", &config.end_of_direct_io },
 		{ "bio_chain_endio", &config.end_of_chained_bio },
-		{ 0 },
-	});
-	memcpy(config.devices, options->devices, options->device_count * sizeof(config.devices[0]));
-	for (uint32_t i = 0; i < options->device_count; i++)
-		bios |= options->devices[i].bio_based;
+	}, 3);
+	config.path_count = options->drives->path_count;
+	memcpy(config.devices, options->drives->devices, sizeof(config.devices));
+	memcpy(config.paths, options->drives->paths, sizeof(config.paths));
+	for (uint32_t i = 0; i < options->drives->device_count; i++)
+		bios |= options->drives->devices[i].bio_based;
 	err = bpf_map__set_initial_value(config_map, &config, sizeof(config));
 	if (!err)
 		err = set_size(object, "ring", options->ring_bytes);
@@ -173,12 +198,23 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 	return err;
 }
 
+/* Whole pages, at least one: a map needs an entry even without slots. */
+static size_t mapped_bytes(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes ? bytes + page - 1 : page) / page * page;
+}
+
 static void *map_memory(struct bpf_object *object, const char *name, size_t bytes, int protection)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
-	int fd = bpf_object__find_map_fd_by_name(object, name);
+	return mmap(NULL, mapped_bytes(bytes), protection, MAP_SHARED, bpf_object__find_map_fd_by_name(object, name), 0);
+}
 
-	return mmap(NULL, (bytes + page - 1) / page * page, protection, MAP_SHARED, fd, 0);
+static void unmap(const volatile void *memory, size_t bytes)
+{
+	if (memory != MAP_FAILED)
+		munmap((void *)memory, mapped_bytes(bytes));
 }
 
 int programs_link(struct programs *programs)
@@ -198,18 +234,36 @@ int programs_link(struct programs *programs)
 	return 0;
 }
 
-/* The directory has been looked at before: what goes wrong here is the kernel's. */
+/* Python has checked that the directory is a control group. */
 static int watch_cgroup(struct bpf_object *object, const char *directory)
 {
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd CLEANUP_CLOSE = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	uint32_t zero = 0;
-	int err;
 
 	if (fd < 0)
 		return -errno;
-	err = bpf_map_update_elem(bpf_object__find_map_fd_by_name(object, "own_cgroup"), &zero, &fd, BPF_ANY);
-	close(fd);
-	return err;
+	return bpf_map_update_elem(bpf_object__find_map_fd_by_name(object, "own_cgroup"), &zero, &fd, BPF_ANY);
+}
+
+static int load(struct programs *programs, const struct programs_options *options, const struct features *features)
+{
+	struct bpf_object *object = programs->object;
+	int err = configure(object, options, features);
+
+	if (!err)
+		err = bpf_object__load(object);
+	if (err)
+		return err;
+	programs->ring_fd = bpf_object__find_map_fd_by_name(object, "ring");
+	programs->ledger_fd = bpf_object__find_map_fd_by_name(object, "ledger");
+	programs->bios_fd = bpf_object__find_map_fd_by_name(object, "bios");
+	programs->own_pids_fd = bpf_object__find_map_fd_by_name(object, "own_pids");
+	programs->control = map_memory(object, ".data.control", sizeof(struct capture_control), PROT_READ | PROT_WRITE);
+	programs->slots = map_memory(object, "slots", options->slot_count * sizeof(struct slot), PROT_READ);
+	if (programs->control == MAP_FAILED || programs->slots == MAP_FAILED)
+		return -errno;
+	err = options->own_cgroup ? watch_cgroup(object, options->own_cgroup) : 0;
+	return err ? err : programs_link(programs);
 }
 
 static int try_kind(struct programs *programs, const struct programs_options *options,
@@ -217,37 +271,19 @@ static int try_kind(struct programs *programs, const struct programs_options *op
 {
 	int err;
 
-	memset(programs, 0, sizeof(*programs));
-	programs->kind = kind;
-	programs->has_io_start = features->io_start;
-	programs->slot_count = options->slot_count;
-	programs->object = open_kind(kind);
+	*programs = (struct programs){
+		.kind = kind,
+		.has_io_start = features->io_start,
+		.slot_count = options->slot_count,
+		.object = open_kind(kind),
+		.control = MAP_FAILED,
+		.slots = MAP_FAILED,
+	};
 	if (!programs->object)
 		return -errno;
-	err = configure(programs->object, options, features);
-	if (!err)
-		err = bpf_object__load(programs->object);
+	err = load(programs, options, features);
 	if (err)
-		goto out_close;
-	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
-	programs->ledger_fd = bpf_object__find_map_fd_by_name(programs->object, "ledger");
-	programs->bios_fd = bpf_object__find_map_fd_by_name(programs->object, "bios");
-	programs->own_pids_fd = bpf_object__find_map_fd_by_name(programs->object, "own_pids");
-	programs->control = map_memory(programs->object, ".data.control", sizeof(struct capture_control),
-				       PROT_READ | PROT_WRITE);
-	programs->slots = map_memory(programs->object, "slots",
-				    (options->slot_count ? options->slot_count : 1) * sizeof(struct slot), PROT_READ);
-	if (programs->control == MAP_FAILED || programs->slots == MAP_FAILED) {
-		err = -errno;
-		goto out_close;
-	}
-	err = options->own_cgroup ? watch_cgroup(programs->object, options->own_cgroup) : 0;
-	if (!err)
-		err = programs_link(programs);
-	if (!err)
-		return 0;
-out_close:
-	programs_close(programs);
+		programs_deinit(programs);
 	return err;
 }
 
@@ -257,7 +293,6 @@ int programs_attach(struct programs *programs, const struct programs_options *op
 	struct features features;
 	int err = -EINVAL;
 
-	libbpf_set_print(print_if_verbose);
 	if (probe_features(&features))
 		return -1;
 	if (options->without_io_start)
@@ -270,9 +305,10 @@ int programs_attach(struct programs *programs, const struct programs_options *op
 			return 0;
 	}
 	if (err == -EPERM || err == -EACCES)
-		return fail("run it as root, as in: sudo blkreel capture ...; as root, see: blkreel doctor",
-			    "no permission to load BPF programs");
-	return fail("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
+		/* The command replaces the dots by its arguments (common/command_line.py). */
+		return report_error(geteuid() ? "run as root: sudo blkreel ..." : "see: blkreel doctor",
+				    "no permission to load BPF programs");
+	return report_error("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
 }
 
 void programs_detach(struct programs *programs)
@@ -282,9 +318,13 @@ void programs_detach(struct programs *programs)
 	programs->link_count = 0;
 }
 
-void programs_close(struct programs *programs)
+void programs_deinit(struct programs *programs)
 {
+	if (!programs->object)
+		return; /* not initialized */
 	programs_detach(programs);
+	unmap(programs->control, sizeof(*programs->control));
+	unmap(programs->slots, programs->slot_count * sizeof(*programs->slots));
 	bpf_object__close(programs->object);
 	programs->object = NULL;
 }

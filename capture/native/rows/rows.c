@@ -2,30 +2,27 @@
 #include "rows.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define FILE_COLUMNS 2
-#define SECTOR_BYTES 512 /* of the kernel, whatever the drive's block size */
 
-static const struct block_column columns[ROW_COLUMNS] = {
-	{ "submit_ns", 8 }, { "latency_ns", 8 }, { "queue_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 },
-	{ "flags", 4 }, { "tid", 4 }, { "device", 2 }, { "cpu", 2 }, { "status", 2 }, { "op", 1 },
-	{ "waited_on", 8 }, { "think_ns", 8 }, { "inode", 8 }, { "cgroup", 8 },
-};
+static const struct block_column columns[ROW_COLUMNS] = { CAPTURE_COLUMNS(BLOCK_COLUMN) };
 
+/* One per process: the column count is set from the options before the first thread starts. */
 struct block_layout row_layout = {
 	.stream = "capture",
 	.columns = columns,
 	.column_count = ROW_COLUMNS - FILE_COLUMNS,
 };
 
-void rows_have_files(bool files)
+void rows_set_files(bool files)
 {
 	row_layout.column_count = files ? ROW_COLUMNS : ROW_COLUMNS - FILE_COLUMNS;
 }
 
 int16_t status_errno(int16_t error)
 {
-	/* include/linux/blk_types.h; the codes behind AGAIN have moved between kernels, so all of them are EIO. */
+	/* include/linux/blk_types.h. The numbers after AGAIN differ between kernels, so all of them are EIO. */
 	static const int16_t errno_of[] = {
 		0, EOPNOTSUPP, ETIMEDOUT, ENOSPC, ENOLINK, EREMOTEIO, EBADE, ENODATA, EILSEQ, ENOMEM, EIO, EREMCHG, EAGAIN,
 	};
@@ -55,18 +52,14 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 	block->op[at] = (int8_t)record->op;
 	block->waited_on[at] = waited ? (int64_t)(record->waited_submit_ns - epoch_ns) : -1;
 	block->think_ns[at] = waited ? (int64_t)(record->submit_ns - record->waited_complete_ns) : 0;
+	block->blocked_ns[at] = record->flags & FLAG_DEFERRED ? -1 : (int64_t)record->blocked_ns; /* ~0 becomes -1 */
 	block->inode[at] = file && file->inode != NO_INODE ? (int64_t)file->inode : -1;
 	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
 }
 
 void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])
 {
-	const void *const all[ROW_COLUMNS] = {
-		block->submit_ns, block->latency_ns, block->queue_ns, block->offset_bytes, block->length_bytes,
-		block->flags, block->tid, block->device, block->cpu, block->status, block->op,
-		block->waited_on, block->think_ns, block->inode, block->cgroup,
-	};
+	const void *const all[ROW_COLUMNS] = { CAPTURE_COLUMNS(BLOCK_POINTER) };
 
-	for (int i = 0; i < ROW_COLUMNS; i++)
-		pointers[i] = all[i];
+	memcpy(pointers, all, sizeof(all));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The BPF programs, loaded in the best kind that this kernel takes, and attached. */
+/* Loads the BPF programs, in the best kind that the kernel accepts, and attaches them. */
 #ifndef BLKREEL_PROGRAMS_H
 #define BLKREEL_PROGRAMS_H
 
@@ -19,13 +19,12 @@ struct programs_options {
 	bool without_io_start; /* as on a kernel before 6.5: for tests */
 	bool files; /* inode and cgroup of each I/O, and paths */
 	bool synthetic; /* loads the program that synthetic.h runs */
-	bool own; /* marks the I/O of the processes told by programs_own_pid */
-	bool own_only; /* and leaves out all other */
-	const char *own_cgroup; /* or of those in this directory of the cgroup file system; NULL: by process */
+	bool own; /* marks the I/O of the processes named by programs_own_pid() */
+	bool own_only; /* records no other I/O */
+	const char *own_cgroup; /* marks by this directory of the cgroup file system instead; NULL: by process */
 	uint32_t ring_bytes; /* a power of two and whole pages */
-	size_t slot_count;
-	const struct device_config *devices;
-	uint32_t device_count;
+	uint32_t slot_count;
+	const struct capture_config *drives; /* the devices and paths of it */
 };
 
 struct programs {
@@ -36,27 +35,29 @@ struct programs {
 	size_t link_count;
 	int ring_fd;
 	int ledger_fd;
-	int bios_fd; /* of drives without requests: what is in flight */
+	int bios_fd; /* bios in flight, of drives without requests */
 	int own_pids_fd;
 	volatile struct capture_control *control;
 	const volatile struct slot *slots;
 	size_t slot_count;
 };
 
-/* Loads and attaches; nothing is recorded before control->phase says so. On failure prints the reason, returns -1. */
+/*
+ * Loads and attaches; recording begins with control->phase. Returns 0, or -1 after printing the reason.
+ */
 int programs_attach(struct programs *programs, const struct programs_options *options);
 void programs_detach(struct programs *programs);
-/* Attaches them once more after programs_detach(). Returns 0 or a negative errno. */
+/* Attaches again after programs_detach(). Returns 0 or a negative errno. */
 int programs_link(struct programs *programs);
-void programs_close(struct programs *programs);
+void programs_deinit(struct programs *programs);
 
-/* This process, all its threads and all that it starts from now on are "own". Returns 0 or a negative errno. */
+/* Marks the I/O of this process and of all that it starts from now on. Returns 0 or a negative errno. */
 int programs_own_pid(const struct programs *programs, int32_t pid);
 
-/* Times that a program was not run because it interrupted itself: each an event unseen. */
+/* How often a program did not run because it interrupted itself: each is a lost event. */
 uint64_t programs_recursion_misses(const struct programs *programs);
 
-/* libbpf's own words on stderr. */
-void programs_be_verbose(void);
+/* Whether libbpf prints its messages on stderr. */
+void programs_set_verbose(bool verbose);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "live.h"
+#include "binning.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SUB_BITS 4
-#define NAMES_BYTES (64u << 10) /* that wait to be passed on; more than that nobody reads */
-#define ENTRY_BYTES 24 /* of one bucket, printed */
-#define COUNTS_BYTES 200 /* of the other members of a class, or of a thread, printed */
+#define BUCKET_BITS 4
+#define MAX_NAMES_BYTES (64u << 10) /* more threads than that do not fit on a screen */
+#define BUCKET_BYTES 24 /* printed */
+#define COUNTS_BYTES 200 /* the other members of a class, or a thread, printed */
 
-struct live *live_open(void)
+struct live *live_create(void)
 {
 	struct live *live = calloc(1, sizeof(*live));
 
@@ -19,22 +20,18 @@ struct live *live_open(void)
 	return live;
 }
 
-void live_close(struct live *live)
+void live_destroy(struct live *live)
 {
 	if (!live)
 		return;
+	pthread_mutex_destroy(&live->lock);
 	free(live->names);
 	free(live);
 }
 
 uint32_t live_bucket(uint64_t latency_ns)
 {
-	unsigned int shift;
-
-	if (latency_ns < 1u << SUB_BITS)
-		return (uint32_t)latency_ns;
-	shift = 63 - (unsigned int)__builtin_clzll(latency_ns) - SUB_BITS;
-	return ((shift + 1) << SUB_BITS) | ((latency_ns >> shift) & ((1u << SUB_BITS) - 1));
+	return log_linear_bin(latency_ns, BUCKET_BITS);
 }
 
 static struct live_thread *thread_of(struct live *live, int32_t tid)
@@ -91,7 +88,7 @@ void live_add(struct live *live, const struct row_block *block)
 	pthread_mutex_unlock(&live->lock);
 }
 
-void live_keep_names(struct live *live, const char *json)
+void live_add_names(struct live *live, const char *json)
 {
 	static const char head[] = "{\"note\": \"threads\"";
 	size_t length = strlen(json);
@@ -100,7 +97,7 @@ void live_keep_names(struct live *live, const char *json)
 	if (strncmp(json, head, sizeof(head) - 1))
 		return;
 	pthread_mutex_lock(&live->lock);
-	if (live->names_bytes + length + 2 <= NAMES_BYTES) {
+	if (live->names_bytes + length + 2 <= MAX_NAMES_BYTES) {
 		grown = realloc(live->names, live->names_bytes + length + 2);
 		if (grown) {
 			live->names = grown;
@@ -118,9 +115,9 @@ static bool has_class(const struct live_class *class)
 	return class->ops || class->unseen;
 }
 
-size_t live_bytes(struct live *live)
+size_t live_max_bytes(struct live *live)
 {
-	size_t bytes = COUNTS_BYTES * (LIVE_THREADS_TOLD + 2);
+	size_t bytes = COUNTS_BYTES * (LIVE_THREADS_LISTED + 2);
 
 	pthread_mutex_lock(&live->lock);
 	for (size_t i = 0; i < MAX_DEVICES * OP_COUNT; i++) {
@@ -130,7 +127,7 @@ size_t live_bytes(struct live *live)
 			continue;
 		bytes += COUNTS_BYTES;
 		for (int bucket = 0; bucket < LIVE_BUCKETS; bucket++)
-			bytes += class->buckets[bucket] ? ENTRY_BYTES : 0;
+			bytes += class->buckets[bucket] ? BUCKET_BYTES : 0;
 	}
 	bytes += live->names_bytes;
 	pthread_mutex_unlock(&live->lock);
@@ -139,7 +136,7 @@ size_t live_bytes(struct live *live)
 
 static void print_class(FILE *file, size_t device, int op, const struct live_class *class)
 {
-	const char *between = "";
+	const char *separator = "";
 
 	fprintf(file, "{\"device\": %zu, \"op\": %d, \"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"unseen\": %" PRIu64
 		", \"errors\": %" PRIu64 ", \"latency_ns\": %" PRIu64 ", \"longest_ns\": %" PRIu64 ", \"buckets\": [",
@@ -147,8 +144,8 @@ static void print_class(FILE *file, size_t device, int op, const struct live_cla
 	for (int i = 0; i < LIVE_BUCKETS; i++) {
 		if (!class->buckets[i])
 			continue;
-		fprintf(file, "%s[%d, %u]", between, i, class->buckets[i]);
-		between = ", ";
+		fprintf(file, "%s[%d, %u]", separator, i, class->buckets[i]);
+		separator = ", ";
 	}
 	fputs("]}", file);
 }
@@ -159,14 +156,12 @@ static void print_thread(FILE *file, const struct live_thread *thread, const cha
 		thread->read_bytes, thread->write_bytes, thread->latency_ns);
 }
 
-static const struct live *sorted; /* qsort passes nothing along; one capture, one thread that tells */
-
-static int longest_first(const void *left, const void *right)
+static int longest_first(const void *left, const void *right, void *threads)
 {
-	uint64_t a = sorted->threads[*(const uint32_t *)left].latency_ns;
-	uint64_t b = sorted->threads[*(const uint32_t *)right].latency_ns;
+	const struct live_thread *a = (const struct live_thread *)threads + *(const uint32_t *)left;
+	const struct live_thread *b = (const struct live_thread *)threads + *(const uint32_t *)right;
 
-	return (a < b) - (a > b);
+	return (a->latency_ns < b->latency_ns) - (a->latency_ns > b->latency_ns);
 }
 
 static void add_thread(struct live_thread *sum, const struct live_thread *thread)
@@ -177,16 +172,15 @@ static void add_thread(struct live_thread *sum, const struct live_thread *thread
 	sum->latency_ns += thread->latency_ns;
 }
 
-/* Those that the drives served longest, and all others as one. */
+/* The threads with the highest sums of latencies, and the sum of all others. */
 static void print_threads(struct live *live, FILE *file)
 {
-	sorted = live;
-	qsort(live->used, live->used_count, sizeof(live->used[0]), longest_first);
+	qsort_r(live->used, live->used_count, sizeof(live->used[0]), longest_first, live->threads);
 	fputs(", \"threads\": [", file);
 	for (uint32_t i = 0; i < live->used_count; i++) {
 		struct live_thread *thread = &live->threads[live->used[i]];
 
-		if (i < LIVE_THREADS_TOLD)
+		if (i < LIVE_THREADS_LISTED)
 			print_thread(file, thread, i ? ", " : "");
 		else
 			add_thread(&live->others, thread);
@@ -196,12 +190,12 @@ static void print_threads(struct live *live, FILE *file)
 	fputs("]", file);
 	live->others.tid = -1;
 	print_thread(file, &live->others, ", \"others\": ");
-	memset(&live->others, 0, sizeof(live->others));
+	live->others = (struct live_thread){ 0 };
 }
 
 static void print_classes(struct live *live, FILE *file, size_t device_count)
 {
-	const char *between = "";
+	const char *separator = "";
 
 	fputs(", \"classes\": [", file);
 	for (size_t device = 0; device < device_count; device++) {
@@ -210,32 +204,37 @@ static void print_classes(struct live *live, FILE *file, size_t device_count)
 
 			if (!has_class(class))
 				continue;
-			fputs(between, file);
+			fputs(separator, file);
 			print_class(file, device, op, class);
 			memset(class, 0, sizeof(*class));
-			between = ", ";
+			separator = ", ";
 		}
 	}
 	fputs("]", file);
 }
 
-bool live_print(struct live *live, FILE *names, FILE *members, size_t device_count)
+bool live_print_names(struct live *live, FILE *file)
 {
 	bool passed;
 
 	pthread_mutex_lock(&live->lock);
 	passed = live->end_ns > live->begin_ns;
-	if (passed) {
-		if (live->names)
-			fputs(live->names, names);
+	if (passed && live->names) {
+		fputs(live->names, file);
 		free(live->names);
 		live->names = NULL;
 		live->names_bytes = 0;
-		fprintf(members, "\"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64, live->begin_ns, live->end_ns);
-		print_classes(live, members, device_count);
-		print_threads(live, members);
-		live->begin_ns = live->end_ns;
 	}
 	pthread_mutex_unlock(&live->lock);
 	return passed;
+}
+
+void live_print_interval(struct live *live, FILE *file, size_t device_count)
+{
+	pthread_mutex_lock(&live->lock);
+	fprintf(file, "\"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64, live->begin_ns, live->end_ns);
+	print_classes(live, file, device_count);
+	print_threads(live, file);
+	live->begin_ns = live->end_ns;
+	pthread_mutex_unlock(&live->lock);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the programs counted on each CPU, added up. */
+/* The counts of the BPF programs, per CPU. */
 #ifndef BLKREEL_LEDGER_H
 #define BLKREEL_LEDGER_H
 
@@ -14,8 +14,8 @@ struct ledger {
 };
 
 /* Allocates for all possible CPUs. Returns 0 or a negative errno. */
-int ledger_open(struct ledger *ledger);
-void ledger_close(struct ledger *ledger);
+int ledger_init(struct ledger *ledger);
+void ledger_deinit(struct ledger *ledger);
 
 /* Reads the map. Returns 0 or a negative errno. */
 int ledger_read(struct ledger *ledger, int map_fd);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The counts that are sums over the CPUs. */
+/* The counts that are summed over the CPUs. */
 static const struct {
 	const char *name;
 	size_t offset;
@@ -16,20 +16,20 @@ static const struct {
 #define SUM(field) { #field, offsetof(struct cpu_ledger, field) }
 	SUM(reused),	    SUM(unmatched), SUM(in_flight_at_start), SUM(unissued),  SUM(empty_flushes),
 	SUM(requeued),	    SUM(merged),    SUM(other_ops),	     SUM(out_of_range),
-	SUM(not_own),
+	SUM(failed_over),   SUM(not_own),
 #undef SUM
 };
 
-int ledger_open(struct ledger *ledger)
+int ledger_init(struct ledger *ledger)
 {
 	ledger->cpu_count = libbpf_num_possible_cpus();
 	if (ledger->cpu_count < 0)
 		return ledger->cpu_count;
-	ledger->cpus = calloc(ledger->cpu_count, sizeof(*ledger->cpus));
+	ledger->cpus = calloc((size_t)ledger->cpu_count, sizeof(*ledger->cpus));
 	return ledger->cpus ? 0 : -ENOMEM;
 }
 
-void ledger_close(struct ledger *ledger)
+void ledger_deinit(struct ledger *ledger)
 {
 	free(ledger->cpus);
 	ledger->cpus = NULL;
