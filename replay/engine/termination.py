@@ -1,25 +1,27 @@
-"""SIGTERM, and a terminal that is shut, end a replay as Ctrl-C does: in order, with what was recorded."""
+"""SIGTERM and SIGHUP end a replay in order, like Ctrl-C."""
 
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 
 @contextmanager
-def terminated_like_interrupted():
-    """While the block runs, SIGTERM and SIGHUP go where SIGINT goes at that moment; under nohup SIGHUP goes nowhere."""
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Pass SIGTERM, and SIGHUP unless it is ignored (nohup), to the handler of SIGINT while the block runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def pass_on(number, frame):
+    def interrupt(number: int, frame: FrameType | None) -> None:
         handler = signal.getsignal(signal.SIGINT)
         if number == signal.SIGHUP:
-            signal.signal(number, signal.SIG_IGN)  # the kernel sends it more than once; who insists uses another
+            signal.signal(number, signal.SIG_IGN)  # the kernel may send it more than once
         if callable(handler):
             handler(signal.SIGINT, frame)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
               if signal.getsignal(number) is not signal.SIG_IGN}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Some ranges of bytes, as arrays: steps of a preparation, or a batch of PlacedBlocks."""
+"""Ranges of bytes as arrays: steps of a preparation, or a batch of MappedBlocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Extents:
-    """Disjoint ranges [start, end) of bytes in ascending order; between any two of them lies a gap."""
+    """Disjoint ranges [start, end) of bytes in ascending order, with a gap between any two."""
 
     start: np.ndarray
     end: np.ndarray
@@ -19,9 +19,9 @@ class Extents:
 
     @staticmethod
     def of(start: np.ndarray, end: np.ndarray) -> "Extents":
-        """The union of ranges in any order; empty ones count for nothing."""
-        some = end > start
-        start, end = start[some], end[some]
+        """The union of ranges in any order, which may be empty."""
+        not_empty = end > start
+        start, end = start[not_empty], end[not_empty]
         if not len(start):
             return Extents.none()
         order = np.argsort(start, kind="stable")
@@ -34,12 +34,12 @@ class Extents:
         return len(self.start)
 
     def batches(self) -> Iterator["Extents"]:
-        """As PlacedBlocks gives them, which may be too many for arrays."""
+        """Itself: the interface of MappedBlocks, which may be too many for one batch."""
         yield self
 
     @property
     def limit_bytes(self) -> int:
-        """The end of the last one."""
+        """The end of the last range."""
         return int(self.end[-1]) if len(self.end) else 0
 
     @property

@@ -1,28 +1,30 @@
-"""Blocks on a target that something is to be written to: any number of them, in the memory of their set."""
+"""Blocks on a target to be written before a run: any number of them, in the memory of their set."""
 
 from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from blkreel.traces.block_set import BlockSet
+from blkreel.traces.blocksets.block_set import BlockSet
 
 from .extents import Extents
+from .mapping import Mapping
 
 
-class PlacedBlocks:
-    """blocks: whole blocks of the target; where a mapping is given, in bytes of the source, each to be moved by it."""
+class MappedBlocks:
+    """blocks: whole blocks, in bytes of the target without a mapping, in bytes of the source with one."""
 
-    def __init__(self, blocks: BlockSet | None = None, mapping=None):
+    def __init__(self, blocks: BlockSet | None = None, mapping: Mapping | None = None):
         self._blocks = blocks if blocks is not None else BlockSet()
         self._mapping = mapping
+        self._copies = mapping.copies if mapping is not None else 1
 
     @cached_property
     def _ranges(self) -> int:
         return len(self._blocks)
 
     def __len__(self) -> int:
-        """How many ranges are written, without joining those that a map moves together."""
+        """Number of ranges, without joining those that become neighbors by the mapping."""
         return self._ranges * self._copies
 
     @property
@@ -35,25 +37,21 @@ class PlacedBlocks:
         last_bytes = self._blocks.limit_bytes
         if self._mapping is None or not last_bytes:
             return last_bytes
-        # The last byte is moved, because the end may be where another range begins.
-        last = int(self._mapping.move(np.array([last_bytes - 1]))[0])
+        # Map the last byte, because the end may be the start of another range.
+        last = int(self._mapping.map_bytes(np.array([last_bytes - 1]))[0])
         return last + 1 + (self._copies - 1) * self._mapping.stride_bytes
 
     def forget(self) -> None:
-        """Free the memory of the blocks, once they are written; how many there were stays known."""
+        """Free the blocks after they were written; len(), bytes and limit_bytes stay valid."""
         len(self), self.limit_bytes
         self._blocks.forget()
 
     def batches(self) -> Iterator[Extents]:
-        """All ranges on the target, in ascending order, some at a time."""
+        """All ranges on the target in ascending order, in batches."""
         for copy in range(self._copies):
             for start, end in self._blocks.ranges():
                 if self._mapping is None:
                     yield Extents(start, end)
                     continue
-                moved = self._mapping.move(start) + copy * self._mapping.stride_bytes
-                yield Extents.of(moved, moved + end - start)
-
-    @property
-    def _copies(self) -> int:
-        return self._mapping.copies if self._mapping is not None else 1
+                mapped = self._mapping.map_bytes(start) + copy * self._mapping.stride_bytes
+                yield Extents.of(mapped, mapped + end - start)

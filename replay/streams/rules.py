@@ -1,41 +1,43 @@
-"""Streams of I/Os that come from a rule instead of a trace, as batches of the plan.
+"""Generated streams of I/Os, as batches of the plan.
 
-Each numbers its rows from 0 (`source_row`), is the same at every call, and can begin at any of its rows: what an
-interrupted preparation goes on with is the very rest of what it had begun.
+Each numbers its rows from 0 (`source_row`), is the same at every call, and can start at any row, so that an interrupted
+preparation continues with the same I/Os.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from blkreel.traces.schema import OPS
+from blkreel.replay.engine.engine import (
+    CAPTURED_COLUMNS,
+    DEPENDENCY_COLUMNS,
+    PLAN_COLUMNS,
+    TARGET_COLUMNS,
+    Batch,
+)
+from blkreel.replay.plan.extents import Extents
+from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.traces.format.schema import OPS
 
 BATCH_ROWS = 65_536
 _MASK = np.uint64(0xFFFFFFFF)
+_DEFAULTS = {"due_ns": -1, "flags": 0, "stream": 0, "burst": -1, "source_row": -1}
 
 
-_OPTIONAL = {"target": "i2", "after_1": "i4", "after_2": "i4", "after_3": "i4", "after_4": "i4", "behind": "i4",
-             "delay_ns": "i8", "captured_ns": "i8", "captured_latency_ns": "i8"}
+def plan_batch(offset_bytes: np.ndarray, length_bytes: np.ndarray | int, op: np.ndarray | int, **columns: Any) -> Batch:
+    """One batch of the plan. columns: further columns of the plan; a single value applies to all rows.
 
-
-def plan_batch(offset_bytes, length_bytes, op, *, due_ns=-1, flags=0, stream=0, burst=-1, source_row=-1,
-               **more) -> dict:
-    """One batch of the plan; what is a single number goes for every row. more: optional columns (engine.py)."""
-    count = len(offset_bytes)
-    columns = {"due_ns": (due_ns, "i8"), "offset_bytes": (offset_bytes, "i8"), "length_bytes": (length_bytes, "i8"),
-               "op": (op, "i1"), "flags": (flags, "i4"), "stream": (stream, "i2"), "burst": (burst, "i4"),
-               "source_row": (source_row, "i8")}
-    columns |= {name: (more[name], code) for name, code in _OPTIONAL.items() if name in more}
-    return {name: np.ascontiguousarray(np.broadcast_to(np.asarray(value, code), count))
-            for name, (value, code) in columns.items()}
-
-
-def ranges(extents, op: str, chunk_bytes: int, first_row: int = 0) -> Iterator[dict]:
-    """Each extent from start to end in chunks; the last chunk of an extent may be short.
-
-    extents: Extents, or PlacedBlocks, which are gone through as they are needed.
+    Missing columns of PLAN_COLUMNS get their defaults: due at once, no burst, no row of a trace.
     """
+    values = {**_DEFAULTS, "offset_bytes": offset_bytes, "length_bytes": length_bytes, "op": op, **columns}
+    return {name: np.ascontiguousarray(np.broadcast_to(np.asarray(values[name], code), len(offset_bytes)))
+            for name, code in PLAN_COLUMNS + TARGET_COLUMNS + DEPENDENCY_COLUMNS + CAPTURED_COLUMNS if name in values}
+
+
+def ranges(extents: Extents | MappedBlocks, op: str, chunk_bytes: int, first_row: int = 0) -> Iterator[Batch]:
+    """Each extent from start to end in chunks; the last chunk of an extent may be short."""
     part_row = 0
     for part in extents.batches():
         before = np.concatenate([[0], np.cumsum(-(-(part.end - part.start) // chunk_bytes))])
@@ -49,7 +51,7 @@ def ranges(extents, op: str, chunk_bytes: int, first_row: int = 0) -> Iterator[d
         part_row += rows
 
 
-def permutation(span_bytes: int, block_bytes: int, op: str, seed: int, first_row: int = 0) -> Iterator[dict]:
+def permutation(span_bytes: int, block_bytes: int, op: str, seed: int, first_row: int = 0) -> Iterator[Batch]:
     """Every block of the first `span_bytes` once, in random order."""
     order = Permutation(span_bytes // block_bytes, seed)
     for low in range(first_row, order.count, BATCH_ROWS):
@@ -58,26 +60,26 @@ def permutation(span_bytes: int, block_bytes: int, op: str, seed: int, first_row
 
 
 def with_replacement(span_bytes: int, block_bytes: int, op: str, volume_bytes: int, seed: int,
-                     first_row: int = 0) -> Iterator[dict]:
-    """Random blocks of the first `span_bytes`, until `volume_bytes` are reached; a block may come again.
+                     first_row: int = 0) -> Iterator[Batch]:
+    """Random blocks of the first `span_bytes` with replacement, `volume_bytes` in total.
 
-    Each BATCH_ROWS rows have a seed of their own, so that beginning far inside costs no more than one of them.
+    Each batch of BATCH_ROWS has a seed of its own, so that starting at any row costs at most one batch.
     """
     rows = volume_bytes // block_bytes
     for low in range(first_row // BATCH_ROWS * BATCH_ROWS, rows, BATCH_ROWS):
         random = np.random.default_rng([seed, low // BATCH_ROWS])
         block = random.integers(0, span_bytes // block_bytes, min(BATCH_ROWS, rows - low))
         row = np.arange(low, low + len(block))
-        wanted = row >= first_row
-        if wanted.any():
-            yield plan_batch(block[wanted] * block_bytes, block_bytes, OPS[op], source_row=row[wanted])
+        mask = row >= first_row
+        if mask.any():
+            yield plan_batch(block[mask] * block_bytes, block_bytes, OPS[op], source_row=row[mask])
 
 
 @dataclass(frozen=True)
 class Permutation:
-    """A random order of 0 .. count-1 in no memory: a Feistel network over the next even number of bits.
+    """A random permutation of 0 .. count-1 without memory: a Feistel network over the next even number of bits.
 
-    What it sends outside is sent on until it falls inside (cycle walking), which keeps it one to one.
+    Results of count or more are permuted again until they are below (cycle walking), which keeps it one to one.
     """
 
     count: int
@@ -91,7 +93,7 @@ class Permutation:
             outside = value >= self.count
         return value.astype(np.int64)
 
-    def _shuffle(self, value):
+    def _shuffle(self, value: np.ndarray) -> np.ndarray:
         half = np.uint64(max(1, (max(self.count - 1, 1).bit_length() + 1) // 2))
         mask = np.uint64((1 << int(half)) - 1)
         left, right = value >> half, value & mask
@@ -100,8 +102,8 @@ class Permutation:
         return (left << half) | right
 
 
-def _mixed(value):
-    """A 32-bit finalizer: every bit of the input reaches every bit of the result."""
+def _mixed(value: np.ndarray) -> np.ndarray:
+    """A 32-bit finalizer: every bit of the input affects every bit of the result."""
     value = value & _MASK
     value = ((value ^ (value >> np.uint64(16))) * np.uint64(0x7FEB352D)) & _MASK
     value = ((value ^ (value >> np.uint64(15))) * np.uint64(0x846CA68B)) & _MASK
