@@ -1,8 +1,8 @@
-"""How far a preparation has come, noted so that the same command goes on there: after Ctrl-C, a kill, a reboot.
+"""Progress of a preparation, saved so that the same command resumes it after Ctrl-C, a kill or a reboot.
 
-One small file a drive, beside the drive's state. What it promises is done: rows complete in any order, so it names the
-row up to which all have. And what a drive has completed it may still lose with its power, from a volatile cache. So
-there is a second mark, further back by more than such a cache holds, which counts after a reboot.
+One small file per drive, beside its state. Rows complete in any order, so the file holds the row below which all are
+done. A drive may lose completed writes in its volatile cache with its power. So a second mark, further back by more
+than such a cache holds, counts after a reboot.
 """
 
 import hashlib
@@ -11,38 +11,42 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
-from blkreel.traces.schema import OPS
+from blkreel.common.safe_files import unlink
+from blkreel.common.typed_document import field_mismatch, parse_json
+from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.evidence import power_of
+from blkreel.replay.drive.target import Target
+from blkreel.traces.format.schema import OPS
 
-from . import drive_state
 from .states import State
-from .target import Target
 
-# Caches of drives for data are megabytes; those of large hard disks and of controllers a few GiB at most (D). Noting a
-# mark only after a flush would do without, but flushes are no part of a state, and drives answer them differently.
+# Volatile caches of drives are megabytes; those of large hard disks and of controllers a few GiB at most (D). Flushes
+# would make this unnecessary, but they are no part of a state, and drives handle them differently.
 _VOLATILE_MOST_BYTES = 4 << 30
-_VOLATILE_SHARE = 64  # of a small device: a part in so many
-_MARKS_KEPT = 64
-_NOTE_EVERY_S = 1.0
-# Or a part in so many of the drive, where that takes less than a second: as with any small device.
-_NOTE_SHARE, _NOTE_LEAST_S = 64, 0.02
+_VOLATILE_SHARE = 64  # at most 1/64 of a small device
+_MAX_MARKS = 64
+_SAVE_EVERY_S = 1.0
+# Small devices take less than a second for 1/64 of their size, and save after that.
+_SAVE_SHARE, _SAVE_LEAST_S = 64, 0.02
 
 
 class LowWater:
-    """Up to which row everything is done, of rows that complete in any order. done_bytes: of the rows below it."""
+    """The row below which all are done, of rows that complete in any order. done_bytes: of the rows below it."""
 
     def __init__(self, rows: int = 0, done_bytes: int = 0):
         self.rows, self.done_bytes = rows, done_bytes
         self._row, self._length = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def add(self, row: np.ndarray, length_bytes: np.ndarray) -> None:
-        """Some that are done; each comes once."""
+        """Completed rows; each is given once."""
         row, length = np.concatenate([self._row, row]), np.concatenate([self._length, length_bytes])
         order = np.argsort(row, kind="stable")
         row, length = row[order], length[order]
-        # Sorted and unique, they agree with a count from the mark up to the first gap, and never after it.
+        # Sorted and unique rows equal a count from the mark up to the first gap, and never after it.
         below = int((row == np.arange(self.rows, self.rows + len(row))).sum())
         self.rows += below
         self.done_bytes += int(length[:below].sum())
@@ -51,14 +55,14 @@ class LowWater:
 
 @dataclass
 class Record:
-    """What the file holds. step and round count from 0; below `rows` of that round everything is done.
+    """The content of the file. step and round count from 0; all rows of that round below `rows` are done.
 
-    key: of all that decides what is issued. capacity_bytes: of the drive. safe_rows, safe_bytes: the mark that holds
-    after a reboot. rates: of the rounds of the step so far, bytes/s; rounds_done: how many there were, once it has
-    ended. round_bytes, round_ns: of the current round, over its interruptions. engine_steps: of each run of the engine,
-    which have a seed each. erase_began: by a command that goes on by itself. noted_at: seconds since 1970. percent: of
-    all bytes of the state. power: see drive_state.power_of(). before: the state that it builds upon. counted: by the
-    kernel when the engine had ended; None while it is at work, as it does not end with whoever is killed.
+    key: hash of everything that determines the I/O. capacity_bytes: of the drive. safe_rows, safe_bytes: the mark that
+    counts after a reboot. rates: of the finished rounds of the step, bytes/s; rounds_done: their number, after the
+    step. round_bytes, round_ns: of the current round, without interruptions. engine_steps: the step of each engine
+    run, which have a seed each. erase_began: whether a sanitize was started, which continues by itself. noted_at:
+    seconds since 1970. percent: of all bytes of the state. power: see evidence.power_of(). before: the state that it
+    builds on. counted: kernel's count after the last engine run; None while one runs.
     """
 
     key: str
@@ -81,39 +85,38 @@ class Record:
     noted_at: float = 0.0
     percent: float = 0.0
     notes: list[str] = field(default_factory=list)
-    before: dict | None = None
-    counted: dict | None = None
+    before: dict[str, Any] | None = None
+    counted: drive_state.KernelCount | None = None
 
 
-def key_of(state: State, **more) -> str:
-    """Whatever differs in it is another preparation."""
-    words = json.dumps({**state.identity, **more}, sort_keys=True)
-    return hashlib.sha256(words.encode()).hexdigest()[:24]
+def key_of(state: State, **options: Any) -> str:
+    """Two preparations with different keys cannot resume each other."""
+    text = json.dumps({**state.identity, **options}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def load(target: Target) -> Record | None:
-    """What was begun on the drive and did not end; None for nothing, or for a file that cannot be read."""
+    """The unfinished preparation of the drive; None without one, or if its file cannot be read."""
     try:
-        stored = json.loads(drive_state.progress_file(target).read_text())["preparing"]
-        return Record(**{one.name: stored[one.name] for one in fields(Record)})
+        stored = parse_json(drive_state.progress_file(target).read_text())["preparing"]
+        if field_mismatch(stored, Record):
+            return None
+        return Record(**{field.name: stored[field.name] for field in fields(Record)})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def forget(target: Target) -> None:
-    drive_state.progress_file(target).unlink(missing_ok=True)
+    unlink(drive_state.progress_file(target))
 
 
 def volatile_bytes(capacity_bytes: int) -> int:
-    """More than a drive can have completed and yet lose with its power."""
+    """More than a drive can lose of its completed writes with its power."""
     return min(_VOLATILE_MOST_BYTES, capacity_bytes // _VOLATILE_SHARE)
 
 
-class Noted:
-    """A record that is kept in its file: about once a second while rows are done, and at each end.
-
-    More often on a small device.
-    """
+class SavedRecord:
+    """A record with its file, which is saved about once a second, more often on a small device, and at each end."""
 
     def __init__(self, target: Target, record: Record, state: State):
         self.record = record
@@ -126,7 +129,7 @@ class Noted:
         self._base_ns = self._last_ns = 0
 
     def begin_engine(self) -> int:
-        """The engine starts anew, with a clock of its own. Which time it is, from 0."""
+        """Call it before each engine run, which has its own clock. Returns the number of the run, from 0."""
         self._first_ns = None
         self._base_ns = self.record.round_ns
         self.record.counted = None
@@ -135,19 +138,19 @@ class Noted:
         return len(self.record.engine_steps) - 1
 
     def rewind_after_power(self) -> bool:
-        """Go back to the mark that holds even if the drive lost its power, where it may have since."""
+        """Go back to the safe mark if the drive may have lost its power since. Returns whether."""
         record = self.record
-        if record.power == drive_state.power_of(self._target):
+        if record.power == power_of(self._target):
             return False
         record.rows, record.done_bytes = record.safe_rows, record.safe_bytes
         self._restart()
         return True
 
     def take(self, rows: dict[str, np.ndarray]) -> None:
-        """Rows that are done."""
+        """Completed rows."""
         record, length_bytes = self.record, rows["length_bytes"]
         self._low.add(rows["source_row"], length_bytes)
-        if self._low.done_bytes - self._marks[-1][1] > self._volatile_bytes // _MARKS_KEPT:
+        if self._low.done_bytes - self._marks[-1][1] > self._volatile_bytes // _MAX_MARKS:
             self._marks.append((self._low.rows, self._low.done_bytes))
         if self._first_ns is None:
             self._first_ns = self._last_ns = int(rows["submit_ns"].min())
@@ -156,54 +159,54 @@ class Noted:
         record.round_ns = self._base_ns + self._last_ns - self._first_ns
         record.written_bytes += int(length_bytes[rows["op"] == OPS["write"]].sum())
         passed_s = time.monotonic() - self._saved
-        much = self._low.done_bytes - record.done_bytes >= self._target.size_bytes // _NOTE_SHARE
-        if passed_s >= _NOTE_EVERY_S or (much and passed_s >= _NOTE_LEAST_S):
+        is_share_done = self._low.done_bytes - record.done_bytes >= self._target.size_bytes // _SAVE_SHARE
+        if passed_s >= _SAVE_EVERY_S or (is_share_done and passed_s >= _SAVE_LEAST_S):
             self.save()
 
     def save(self) -> None:
-        """Raises BlkreelError where the state directory cannot be written."""
+        """Raises BlkreelError if the state directory cannot be written."""
         record = self.record
         record.rows, record.done_bytes = self._low.rows, self._low.done_bytes
         while len(self._marks) > 1 and self._marks[1][1] <= record.done_bytes - self._volatile_bytes:
             self._marks.popleft()
         record.safe_rows, record.safe_bytes = self._marks[0]
         record.percent = percent(self._state, record)
-        record.power, record.noted_at = drive_state.power_of(self._target), time.time()
+        record.power, record.noted_at = power_of(self._target), time.time()
         drive_state.write_beside(self._target, drive_state.progress_file(self._target), {"preparing": asdict(record)})
         self._saved = time.monotonic()
 
     def end_engine(self) -> None:
-        """It has ended, in order or by an error: nothing is written any more."""
+        """Call it after each engine run, also after an error."""
         self.record.counted = drive_state.count_now(self._target)
         self.save()
 
     @property
     def round_bytes_per_s(self) -> float:
-        """Of the current round, without its interruptions."""
+        """Of the current round, without interruptions."""
         return self.record.round_bytes * 1e9 / max(self.record.round_ns, 1)
 
     def next_round(self) -> None:
         self._next(self.record.step, self.record.round + 1)
 
     def next_step(self) -> None:
-        """All before it is on the drive, flushed."""
+        """Call it after all previous steps are flushed to the drive."""
         self.record.rates = []
         self._next(self.record.step + 1, 0)
 
-    def _next(self, step, round_):
+    def _next(self, step: int, round_: int) -> None:
         record = self.record
         record.step, record.round, record.round_bytes, record.round_ns = step, round_, 0, 0
         record.rows = record.done_bytes = record.safe_rows = record.safe_bytes = 0
         self._restart()
         self.save()
 
-    def _restart(self):
+    def _restart(self) -> None:
         self._low = LowWater(self.record.rows, self.record.done_bytes)
         self._marks = deque([(self.record.rows, self.record.done_bytes)])
 
 
 def percent(state: State, record: Record) -> float:
-    """Of the bytes of a state, without those of rounds that may not be needed; of the erase only where that is all."""
+    """Share of the bytes of a state, without optional rounds; the erase counts only in a state without writes."""
     steps = [0 if step.erases else step.total_bytes for step in state.steps]
     if not any(steps):
         steps = [step.total_bytes for step in state.steps]
@@ -219,9 +222,9 @@ def describe(record: Record) -> str:
 
 
 def state_words(target: Target) -> str:
-    """The drive's state as of now: `client, prepared 2 h ago, 3.1 GB written since`, or how far one has come."""
+    """`client, prepared 2 h ago, 3.1 GB written since`, or the progress of an unfinished preparation."""
     state = drive_state.load(target)
-    begun = None if state.name else load(target)
-    if begun:
-        return f"unknown: preparing {describe(begun)}"
+    unfinished = None if state.name else load(target)
+    if unfinished:
+        return f"unknown: preparing {describe(unfinished)}"
     return drive_state.words(state, datetime.now(UTC), drive_state.written_by_others(target, state))
