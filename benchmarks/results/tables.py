@@ -1,23 +1,27 @@
-"""The tables of results as text, once for the page and for the terminal: one unit down a column, reasons for gaps."""
+"""The tables of results as text: one unit per column, and reasons for missing values."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .. import numbers
+from blkreel.common import numbers
+
+from .document import ColumnHead, Table
 
 
 @dataclass(frozen=True)
 class Cell:
-    """why: the reason where there is no value; otherwise empty. is_number: for its alignment."""
+    """why: the reason for a missing value, otherwise empty. is_number: for its alignment."""
 
     text: str
-    value: object
+    value: Any
     why: str = ""
     is_number: bool = True
 
 
 @dataclass(frozen=True)
-class Shown:
-    """heads: (title, unit) of each column, the unit empty where cells carry their own or have none."""
+class TextTable:
+    """heads: (title, unit) of each column; the unit is empty if the cells have their own or none."""
 
     title: str
     heads: list[tuple[str, str]]
@@ -27,8 +31,7 @@ class Shown:
         return all(row[column].is_number for row in self.rows)
 
 
-def shown(table: dict) -> Shown:
-    """One table of the document."""
+def text_table(table: Table) -> TextTable:
     columns = [_column(column, [row[column["key"]] for row in table["rows"]]) for column in table["columns"]]
     rows = []
     for row in table["rows"]:
@@ -38,15 +41,15 @@ def shown(table: dict) -> Shown:
             is_number = not isinstance(value, str)
             cells.append(Cell(numbers.MISSING if value is None else text(value), value, why, is_number))
         rows.append(cells)
-    return Shown(table["title"], [head for head, _ in columns], rows)
+    return TextTable(table["title"], [head for head, _ in columns], rows)
 
 
-def _column(column, values):
-    """((title, unit), how a value becomes text)."""
+def _column(column: ColumnHead, values: Sequence[Any]) -> tuple[tuple[str, str], Callable[[Any], str]]:
+    """((title, unit), function that formats a value)."""
     unit = column["unit"]
     if unit == "ns":
         scale, unit = numbers.time_unit([value for value in values if not isinstance(value, str)])
-        return (column["title"], unit), lambda value: _plain(value, lambda one: numbers.digits(one / scale))
+        return (column["title"], unit), lambda value: _plain(value, lambda number: numbers.digits(number / scale))
     if column["key"] == "block":
         return (column["title"], ""), lambda value: _plain(value, numbers.binary_size)
     if unit == "bytes":
@@ -54,18 +57,18 @@ def _column(column, values):
     return (column["title"], unit), lambda value: _plain(value, _number)
 
 
-def _plain(value, number):
+def _plain(value: Any, number: Callable[[Any], str]) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else number(value)
 
 
-def _number(value):
+def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else numbers.digits(value)
 
 
-def parameter_words(value) -> str:
-    """A parameter of the test as text: lists in a row."""
+def parameter_words(value: Any) -> str:
+    """A parameter of the test as text."""
     if isinstance(value, list | tuple):
         return ", ".join(map(parameter_words, value))
     if value is None:
@@ -73,9 +76,9 @@ def parameter_words(value) -> str:
     return _plain(value, lambda number: f"{number:,}")
 
 
-def drive_line(document: dict) -> str:
-    """What was tested, and what it was called."""
-    from ..columns import drive_words
+def drive_line(document: Mapping[str, Any]) -> str:
+    """The label of the test, and the drive."""
+    from blkreel.analysis.report.columns import drive_words
     words = drive_words(document["drive"]) if document["drive"] else ""
     label = document["label"] or ""
     return ", ".join(filter(None, ("" if words.startswith(label) else label, words)))

@@ -1,6 +1,11 @@
-"""Completions over time in fine bins: where nothing completed for a while, to the nanosecond, in bounded memory."""
+"""Completions over time in bins, with pauses to the nanosecond, in bounded memory.
+
+These are bins of time for a series, not of values for a distribution (common/binning.py).
+"""
 
 import numpy as np
+
+from blkreel.benchmarks.step_metrics import Array
 
 FIRST_WIDTH_NS = 1_000_000
 MAX_BINS = 1 << 22  # over an hour of milliseconds
@@ -8,21 +13,20 @@ _LATE = np.iinfo(np.int64).max
 
 
 class FineBins:
-    """Fed times of completion in any order. Bins are 1 ms wide until MAX_BINS are needed; then they double.
+    """Takes completion times in any order. Bins are 1 ms wide; their width doubles when MAX_BINS are used.
 
-    Of each bin its first and last completion are kept: a pause longer than a bin crosses its border, and so both of
-    its ends are known.
+    Each bin has its first and last completion: a pause longer than a bin crosses a border, so both ends are known.
     """
 
     def __init__(self, origin_ns: int):
         self.origin_ns = origin_ns
         self.width_ns = FIRST_WIDTH_NS
-        self._counts = np.zeros(1024, np.int64)
-        self._first = np.full(1024, _LATE)
-        self._last = np.full(1024, -1, np.int64)
+        self._counts: Array = np.zeros(1024, np.int64)
+        self._first: Array = np.full(1024, _LATE)
+        self._last: Array = np.full(1024, -1, np.int64)
         self.used = 0
 
-    def add(self, complete_ns: np.ndarray) -> None:
+    def add(self, complete_ns: Array) -> None:
         if not len(complete_ns):
             return
         times = np.sort(complete_ns - self.origin_ns)
@@ -38,23 +42,24 @@ class FineBins:
         self._last[where] = np.maximum(self._last[where], times[ends - 1])
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> Array:
         return self._counts[:self.used]
 
-    def grouped(self, width_ns: int) -> np.ndarray:
-        """Counts in whole bins of about width_ns: as many fine bins as come next to it, at least one."""
+    def grouped(self, width_ns: int) -> Array:
+        """Counts in bins of about width_ns: the nearest multiple of fine bins, at least one."""
         together = max(1, round(width_ns / self.width_ns))
         whole = self.used // together * together
-        return self.counts[:whole].reshape(-1, together).sum(axis=1)
+        counts: Array = self.counts[:whole].reshape(-1, together).sum(axis=1)
+        return counts
 
-    def pauses(self) -> tuple[np.ndarray, np.ndarray]:
-        """(begin, length) in ns from the origin, of the times between two successive completions that lie in
-        different bins: every pause longer than a bin is among them."""
+    def pauses(self) -> tuple[Array, Array]:
+        """(begin, length) in ns from the origin, of the pauses between successive completions in different bins: all
+        pauses longer than a bin."""
         filled = np.flatnonzero(self.counts)
         begin = self._last[filled[:-1]]
         return begin, self._first[filled[1:]] - begin
 
-    def _reserve(self, bins):
+    def _reserve(self, bins: int) -> None:
         if bins > len(self._counts):
             room = max(bins, min(2 * len(self._counts), MAX_BINS)) - len(self._counts)
             self._counts = np.pad(self._counts, (0, room))
@@ -62,7 +67,7 @@ class FineBins:
             self._last = np.pad(self._last, (0, room), constant_values=-1)
         self.used = max(self.used, bins)
 
-    def _coarsen(self):
+    def _coarsen(self) -> None:
         self.width_ns *= 2
         if len(self._counts) % 2:
             self._reserve(len(self._counts) + 1)
