@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from blkreel.traces.errors import BlkreelError, OutputExists, TraceError
-from blkreel.traces.telemetry import read_telemetry, recover_telemetry
-from blkreel.traces.telemetry_file import FILE, Telemetry, sensor, write_telemetry
-from blkreel.traces.telemetry_spool import TelemetrySpool, spool_of
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.traces.telemetry.file import FILE, Telemetry, sensor, write_telemetry
+from blkreel.traces.telemetry.reader import read_telemetry, recover_telemetry
+from blkreel.traces.telemetry.spool import TelemetrySpool, spool_of
 
 
 def some(count=10):
@@ -109,7 +109,7 @@ def filled(directory, epoch=True):
 def test_the_spool_becomes_the_file_on_the_runs_clock(tmp_path):
     spool = filled(tmp_path)
     assert list(tmp_path.iterdir()) == [spool_of(tmp_path)]
-    spool.finish(spool.held())
+    spool.finish(spool.read())
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     found = read_telemetry(tmp_path)
     assert found.epoch_ns == 101 * 10**9 + 500
@@ -126,7 +126,7 @@ def test_a_line_that_was_cut_costs_that_line(tmp_path):
         file.truncate(file.seek(0, 2) - 10)
     found = read_telemetry(tmp_path)
     assert found.sensors["power_w"]["samples"] == 5 and found.smart == {}
-    assert any("cannot be read" in note for note in found.sensors["power_w"]["notes"])
+    assert any("unreadable lines" in note for note in found.sensors["power_w"]["notes"])
 
 
 @pytest.mark.parametrize("rubbish", [b"\x00\xff\n", b"[1,2]\n", b"7\n", b'{"t":1}\n', b'{"t":"x","v":{"a":1}}\n',
@@ -161,7 +161,7 @@ def test_a_run_that_died_before_its_start_keeps_its_samples(tmp_path):
 
 WRITER = """
 import sys, time
-from blkreel.traces.telemetry_spool import TelemetrySpool
+from blkreel.traces.telemetry.spool import TelemetrySpool
 spool = TelemetrySpool(sys.argv[1])
 spool.sensor("power_w", "W", "meter", 100.0)
 spool.epoch(0)

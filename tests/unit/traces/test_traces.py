@@ -8,20 +8,23 @@ import time
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blkreel.traces import reorder, writer
-from blkreel.traces.blocks import BlockWriter
-from blkreel.traces.check import check
-from blkreel.traces.errors import BlkreelError, OutputExists, TraceError
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import RUN_SCHEMA, TRACE_SCHEMA
-from blkreel.traces.spool import Spool, recover, spool_of
-from blkreel.traces.spooled import Spooled
-from blkreel.traces.writer import TraceWriter
+from blkreel.common import safe_files
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.traces.format import writer
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool import reorder
+from blkreel.traces.spool.blocks import BlockWriter
+from blkreel.traces.spool.contents import SpoolContents
+from blkreel.traces.spool.spool import Spool, recover, spool_of
 
 
 def columns(submit_ns, latency_ns=1000, offset_bytes=0):
@@ -54,17 +57,41 @@ def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
 
 def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
-    monkeypatch.setattr("blkreel.traces.spooled._BATCH_ROWS", 10)
+    monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
     spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
     for start in range(200):
         spool.append(columns(start * 10**9 + np.arange(10)))
         spool.flush()
     spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
     spool.flush()
-    tables = list(reorder.in_submit_order(Spooled(spool.directory, TRACE_SCHEMA, {}).batches))
+    tables = list(reorder.in_submit_order(SpoolContents(spool.directory, TRACE_SCHEMA, {}).batches))
     assert sum(table.num_rows for table in tables) == 2001
     assert max(table.num_rows for table in tables) < 300
     assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
+    spool.discard()
+
+
+@pytest.mark.parametrize("order", ["backwards", "days in turn", "any"])
+def test_rows_in_any_order_are_sorted_with_few_in_memory(monkeypatch, tmp_path, order):
+    """Whole files may be stragglers, as recordings of several days or machines one after the other."""
+    for name, rows in (("_SORT_ROWS", 100), ("_RUN_ROWS", 300), ("_PART_ROWS", 7)):
+        monkeypatch.setattr(reorder, name, rows)
+    monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
+    number = 3000
+    times = {"backwards": np.arange(number)[::-1] // 3 * 10**9,
+             "days in turn": np.concatenate([np.arange(1000) * 10**8 - day * 10**12 for day in range(3)]),
+             "any": np.random.default_rng(3).integers(0, 700, number) * 10**9}[order]
+    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
+    for start in range(0, number, 10):
+        spool.append({**columns(times[start:start + 10]), "offset_bytes": np.arange(start, start + 10) * 512})
+        spool.flush()
+    contents = SpoolContents(spool.directory, TRACE_SCHEMA, {})
+    tables = list(reorder.in_submit_order(contents.batches, tmp_path))
+    assert max(table.num_rows for table in tables) < 600
+    rows = pa.concat_tables(tables).to_pandas()
+    assert rows.submit_ns.tolist() == sorted(times)
+    assert sorted(zip(rows.submit_ns, rows.offset_bytes // 512, strict=True)) \
+        == sorted(zip(times, range(number), strict=True))
     spool.discard()
 
 
@@ -107,6 +134,17 @@ def test_each_row_group_knows_what_was_outstanding_at_its_start(tmp_path, monkey
     assert boundary == [{"row": 0, "outstanding_complete_ns": []},
                         {"row": 3, "outstanding_complete_ns": [100]},
                         {"row": 6, "outstanding_complete_ns": [100]}]
+
+
+def test_too_many_outstanding_are_left_out(tmp_path, monkeypatch):
+    """Rows that never end would be in the metadata once for each row group after them."""
+    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
+    monkeypatch.setattr(writer, "_MOST_OUTSTANDING", 5)
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns(range(7), latency_ns=np.full(7, 100)))
+        out.close({"boundary": [{"row": 0, "outstanding_complete_ns": [1]}]})
+    assert "boundary" not in open_trace(path).metadata and open_trace(path).rows == 7
 
 
 def test_nothing_stands_under_the_name_before_close(tmp_path):
@@ -162,7 +200,7 @@ def test_an_empty_trace_is_a_trace(tmp_path):
 def test_a_killed_writer_loses_at_most_what_was_not_flushed(tmp_path):
     output = tmp_path / "t.parquet"
     script = ("import sys, time, numpy as np\n"
-              "from blkreel.traces.spool import Spool\nfrom blkreel.traces.schema import TRACE_SCHEMA\n"
+              "from blkreel.traces.spool.spool import Spool\nfrom blkreel.traces.format.schema import TRACE_SCHEMA\n"
               "spool = Spool(sys.argv[1], TRACE_SCHEMA, {'command': ['game']})\n"
               "z = np.zeros(1000, np.int64)\n"
               "for i in range(100000):\n"
@@ -205,7 +243,7 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
     spool = Spool(output, TRACE_SCHEMA, {"command": ["game"]})
     layout = [("submit_ns", "i8"), ("latency_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1"),
               ("tid", "i4"), ("inode", "i8")]
-    writer = BlockWriter(spool.rows_file, "capture", layout)
+    writer = BlockWriter(spool.rows_file, "capture", layout, checksums=True)
     writer.note({"note": "threads", "threads": [[7, 5, "n\u00c3\u00a4h", "main"]]})
     writer.rows({**columns(np.arange(10)), "tid": np.full(10, 7), "inode": np.arange(10)})
     writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"]]})
@@ -227,11 +265,49 @@ def test_a_trace_that_has_its_name_and_still_its_spool_is_finished(tmp_path, mon
     output = tmp_path / "t.parquet"
     spool = Spool(output, TRACE_SCHEMA, {})
     spool.append(columns(np.arange(10)))
-    monkeypatch.setattr("blkreel.traces.spool.shutil.rmtree", lambda path: None)
+    monkeypatch.setattr("blkreel.traces.spool.spool.remove_directory", lambda path, layout: False)
     spool.finish({})
     monkeypatch.undo()
     assert output.exists() and spool_of(output).exists()
     assert open_trace(recover(output)).rows == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_a_kill_while_the_spool_is_removed(tmp_path, monkeypatch, calls):
+    """After each file of the spool, and before the directory."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    spool.flush()
+    removed = []
+
+    class Killed(BaseException):
+        pass
+
+    def dies(function):
+        def call(name, *, dir_fd=None):
+            if len(removed) == calls:
+                raise Killed
+            removed.append(name)
+            function(name, dir_fd=dir_fd)
+        return call
+
+    def remove(path, layout):
+        for name in ("unlink", "rmdir"):
+            monkeypatch.setattr(os, name, dies(getattr(os, name)))
+        return safe_files.remove_directory(path, layout)
+
+    monkeypatch.setattr("blkreel.traces.spool.spool.remove_directory", remove)
+    killed = False
+    try:
+        spool.finish({})
+    except Killed:
+        killed = True
+    monkeypatch.undo()
+    assert output.exists() and killed == spool_of(output).exists()
+    if killed:
+        assert open_trace(recover(output)).rows == 10
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
@@ -270,3 +346,25 @@ def test_a_full_disk_leaves_no_half_trace(tiny_filesystem):
             out.write(columns(start * 10**6 + np.arange(20_000), offset_bytes=noise.integers(0, 2**40, 20_000)))
         out.close({})
     assert list(tiny_filesystem.iterdir()) == []
+
+
+@pytest.mark.parametrize("public, mode", [(False, 0o600), (True, 0o644)])
+def test_a_recording_is_private_unless_asked_otherwise(tmp_path, public, mode):
+    """It names programs, commands and files. The same after a kill."""
+    previous = os.umask(0o022)
+    try:
+        for name in ("t.parquet", "killed.parquet"):
+            spool = Spool(tmp_path / name, TRACE_SCHEMA, {}, public=public)
+            spool.append(columns([1, 2]))
+            spool.flush()
+            assert spool.directory.stat().st_mode & 0o777 == 0o700
+            copy = spool.save_copy(tmp_path / f"copy-{name}", {})
+            path = spool.finish({}) if name == "t.parquet" else _killed(spool)
+            assert {path.stat().st_mode & 0o777, copy.stat().st_mode & 0o777} == {mode}
+    finally:
+        os.umask(previous)
+
+
+def _killed(spool):
+    spool._close()
+    return recover(spool.output)

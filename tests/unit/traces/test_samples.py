@@ -3,16 +3,15 @@
 import importlib.util
 import json
 from functools import cache
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tree import TREE
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import FLAGS, OPS
-from blkreel.traces.shipped import SAMPLES, sample_path
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.samples import SAMPLES, sample_path
 
-TREE = Path(__file__).resolve().parents[2]
 DIRECTORY = TREE / "traces/samples"
 
 
@@ -138,7 +137,7 @@ def test_a_user_finds_them_by_name(blkreel):
 def test_a_name_that_there_is_not(blkreel):
     result = blkreel("info", "sample:chess", check=False)
     assert result.returncode == 2
-    assert "no sample is called 'chess'; there are: game-load, download" in result.stderr
+    assert "unknown sample: 'chess'; samples: game-load, download" in result.stderr
 
 
 def test_a_run_says_which_it_replayed(blkreel, tmp_path):

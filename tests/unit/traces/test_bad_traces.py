@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blkreel.traces.check import check
-from blkreel.traces.errors import TraceError
-from blkreel.traces.reader import open_trace
-from blkreel.traces.writer import TraceWriter
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.writer import TraceWriter
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_directory_that_is_no_run(tmp_path):
 def test_a_truncated_file(good, tmp_path, keep):
     data = good.read_bytes()
     (tmp_path / "t.parquet").write_bytes(data[:int(len(data) * keep)])
-    with pytest.raises(TraceError, match="cut off"):
+    with pytest.raises(TraceError, match="truncated"):
         open_trace(tmp_path / "t.parquet")
 
 
@@ -157,6 +157,61 @@ def test_every_command_that_reads_says_what_is_wrong(command, tmp_path, blkreel)
     (tmp_path / "t.parquet").write_text("not a trace at all")
     result = blkreel(command, tmp_path / "t.parquet", check=False)
     assert result.returncode == 1
-    assert result.stderr.strip().endswith(
-        "t.parquet is not a Parquet file; name a trace made by `blkreel capture`")
+    assert "t.parquet is not a Parquet file; name a trace made by `" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def _errors(path, metadata=None, **columns):
+    """What check() finds in a trace of two rows with the given values."""
+    values = {"submit_ns": [0, 10], "latency_ns": [5, 5], "offset_bytes": [0, 4096], "length_bytes": [4096, 4096],
+              "op": [0, 1], **columns}
+    with TraceWriter(path) as out:
+        out.write({name: np.array(column) for name, column in values.items()})
+        out.close(metadata or {})
+    return check(open_trace(path)).errors
+
+
+_MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize("columns, problem", [
+    (dict(offset_bytes=[0, _MAX - 100]), "offset_bytes + length_bytes of 2^63 or more"),
+    (dict(offset_bytes=[0, _MAX - 4095]), "offset_bytes + length_bytes of 2^63 or more"),
+    (dict(latency_ns=[5, _MAX]), "completion later than 2^62 ns"),
+    (dict(submit_ns=[0, 2**62]), "completion later than 2^62 ns"),
+    (dict(submit_ns=[-1, 10]), "submit_ns is negative"),
+    (dict(think_ns=[0, 7]), "think_ns without waited_on"),
+    (dict(think_ns=[0, -7], waited_on=[-1, 0]), "think_ns is negative"),
+    (dict(status=[0, 5]), "status is positive: it must be 0 or -errno"),
+    (dict(flags=[0, 1 << 30]), "unknown flags"),
+])
+def test_a_row_that_cannot_be_is_named(tmp_path, columns, problem):
+    assert _errors(tmp_path / "t.parquet", **columns) == [f"1 rows: {problem} (first at row {columns_row(columns)})"]
+
+
+def columns_row(columns):
+    """The first row whose value differs from that of the sound trace."""
+    (values, *_) = columns.values()
+    return 0 if values[0] < 0 else 1
+
+
+@pytest.mark.parametrize("columns", [
+    dict(offset_bytes=[0, _MAX - 4096]), dict(latency_ns=[5, -1]), dict(think_ns=[0, 5], waited_on=[-1, 0]),
+    dict(status=[0, -5]), dict(flags=[0, 1])])
+def test_a_row_at_the_limit_is_valid(tmp_path, columns):
+    assert _errors(tmp_path / "t.parquet", **columns) == []
+
+
+def test_an_extent_past_the_end_of_its_device_is_named_without_a_sum_that_wraps(tmp_path):
+    metadata = {"devices": [{"name": "x", "size_bytes": 8192}]}
+    errors = _errors(tmp_path / "t.parquet", metadata, offset_bytes=[0, _MAX - 4096])
+    assert errors == ["1 rows: reaches past the end of its device (first at row 1)"]
+
+
+def test_a_number_of_lost_events_that_is_unknown_is_a_warning(tmp_path):
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({name: np.zeros(1, "i8") for name in ("submit_ns", "latency_ns", "offset_bytes", "length_bytes",
+                                                        "op")})
+        out.close({"lost": {"total": None, "per_cpu": {}, "intervals": []}})
+    assert check(open_trace(tmp_path / "t.parquet")).warnings == [
+        "the number of lost events is unknown: the source does not count them"]

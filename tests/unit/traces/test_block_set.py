@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.traces.block_set import BlockSet, FirstTouch, PackedSet
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.errors import BlkreelError
+from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, PackedSet
 
 SECTOR = 512
 CHUNK_SECTORS = (32 << 20) // SECTOR
@@ -72,7 +72,7 @@ def test_first_touch_is_by_order(ios, size, grain):
 
 
 @given(RANGES)
-def test_packing_keeps_order_and_neighbours(ranges):
+def test_packing_keeps_order_and_neighbors(ranges):
     grown = of(ranges).grown(4096)
     offsets = np.array(sorted(members(grown)), np.int64) * SECTOR
     assert (PackedSet(grown).move(offsets) == np.arange(len(offsets)) * SECTOR).all()
@@ -117,10 +117,10 @@ def test_a_million_ios_take_seconds_and_little_memory():
     assert touch.memory_bytes < 96 << 20
 
 
-def test_of_a_forgotten_set_only_the_size_is_known():
+def test_a_freed_set_keeps_only_its_size():
     blocks = of([(0, 8), (100, 3)])
     blocks.forget()
     blocks.forget()
     assert (len(blocks), blocks.bytes, blocks.limit_bytes) == (2, 11 * SECTOR, 103 * SECTOR)
-    with pytest.raises(RuntimeError, match="forgotten"):
+    with pytest.raises(RuntimeError, match="freed"):
         list(blocks.ranges())

@@ -10,11 +10,11 @@ import pytest
 from range_server import serving
 from synthetic_runs import write_run, write_trace
 
-from blkreel.traces.errors import BlkreelError, TraceError, UsageError
-from blkreel.traces.places import Url, place
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import TRACE_SCHEMA
-from blkreel.traces.writer import TraceWriter
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.storage_url import StorageUrl, parse_location
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
 
 COLUMNS = ["submit_ns", "latency_ns"]
 
@@ -88,11 +88,11 @@ def test_row_groups_read_alone_are_the_rows_of_these_groups(large):
 
 def test_a_server_without_ranges_is_refused(large):
     with serving(large.parent, sends_ranges=False) as server, \
-            pytest.raises(TraceError, match="cannot be read in parts.*; copy it here first"):
+            pytest.raises(TraceError, match="cannot read .* in parts.*; download it first"):
         open_trace(f"{server.url}/large.parquet")
 
 
-@pytest.mark.parametrize(("keep", "words"), [(0, "is empty"), (4, "cut off"), (1000, "cut off")])
+@pytest.mark.parametrize(("keep", "words"), [(0, "is empty"), (4, "truncated"), (1000, "truncated")])
 def test_an_object_that_was_cut_off(large, memory, keep, words):
     with pytest.raises(TraceError, match=f"memory://.*/t.parquet.*{words}"):
         open_trace(put(f"{memory}/t.parquet", large.read_bytes()[:keep]))
@@ -111,37 +111,37 @@ def test_an_object_that_is_not_there(memory, tmp_path):
 
 
 def test_a_server_that_does_not_answer():
-    with pytest.raises(TraceError, match=r"127\.0\.0\.1:9/t\.parquet cannot be read .*check the address"):
+    with pytest.raises(TraceError, match=r"cannot read .*127\.0\.0\.1:9/t\.parquet: .*check the address"):
         open_trace("http://127.0.0.1:9/t.parquet")
 
 
 def test_a_missing_package_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(BlkreelError, match="s3://bucket/t.parquet cannot be opened.*; pip install s3fs"):
+    with pytest.raises(BlkreelError, match="cannot open s3://bucket/t.parquet.*; pip install s3fs"):
         open_trace("s3://bucket/t.parquet")
 
 
 def test_a_protocol_that_nobody_knows():
-    with pytest.raises(UsageError, match="no storage is called floppy://"):
+    with pytest.raises(UsageError, match="unknown protocol floppy://"):
         open_trace("floppy://a/t.parquet")
 
 
 def test_file_urls_are_paths(tmp_path):
     local = write_trace(tmp_path / "with space.parquet", seconds=3)
-    assert place(f"file://{local}") == local
+    assert parse_location(f"file://{local}") == local
     assert open_trace(local.as_uri()).path == local
-    assert place("sample:download").name == "sample:download", "no URL"
+    assert parse_location("sample:download").name == "sample:download", "no URL"
 
 
-@pytest.mark.parametrize(("text", "shown", "hidden", "neighbour"), [
+@pytest.mark.parametrize(("text", "shown", "hidden", "neighbor"), [
     ("s3://bucket/a/t.parquet", "s3://bucket/a/t.parquet", None, "s3://bucket/a/n"),
     ("https://me:secret@host/a/t.parquet?sig=abc", "https://host/a/t.parquet", "secret|abc",
      "https://me:secret@host/a/n?sig=abc")])
-def test_what_signs_a_url_is_not_shown(text, shown, hidden, neighbour):
-    url = Url(text)
+def test_what_signs_a_url_is_not_shown(text, shown, hidden, neighbor):
+    url = StorageUrl(text)
     assert str(url) == shown and (url.name, url.stem, url.suffix) == ("t.parquet", "t", ".parquet")
-    assert url.with_name("n").text == neighbour
+    assert url.with_name("n").text == neighbor
     if hidden:
         with pytest.raises(BlkreelError) as told:
-            Url(text.replace("https", "floppy")).filesystem()
+            StorageUrl(text.replace("https", "floppy")).filesystem()
         assert "secret" not in str(told.value)

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from blkreel.traces.device import describe, drive_of, drives_under, list_drives, underlying_disks
-from blkreel.traces.errors import UsageError
+from blkreel.common.device import describe, drive_of, drives_under, list_drives, multipath_paths, underlying_disks
+from blkreel.common.errors import UsageError
 
 
 @pytest.fixture
@@ -58,6 +58,26 @@ def test_a_description_does_not_give_the_serial_away(sysfs):
     assert entry["size_bytes"] == 2048 * 512
 
 
+def test_the_paths_of_a_multipath_head_are_not_listed(sysfs):
+    head = sysfs.disk("nvme4n1", "259:1")
+    path = sysfs.disk("nvme4c3n1", "259:5", hidden="1")
+    (path / "dev").unlink()  # a hidden disk has no number in sysfs
+    assert [drive.name for drive in list_drives(sysfs.root)] == ["nvme4n1"]
+    assert multipath_paths(head, sysfs.root / "class/block") == [sysfs.root / "class/block/nvme4c3n1"]
+
+
+def test_the_hash_of_a_serial_differs_between_installations(sysfs, tmp_path, monkeypatch):
+    """With a constant key, a list of all serials of a maker would reveal it."""
+    sysfs.disk("nvme0n1", "259:0", device__serial="S4EV-SECRET", device__model="Fast 9000")
+    [drive] = list_drives(sysfs.root)
+    hashes = []
+    for installation in ("one", "other", "one"):
+        monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / installation))
+        hashes.append(drive.serial_hash)
+    assert hashes[0] == hashes[2] != hashes[1] != ""
+    assert (tmp_path / "one/secret").stat().st_mode & 0o777 == 0o600
+
+
 def test_partitions_are_not_listed_and_lead_to_their_drive(sysfs):
     disk = sysfs.disk("nvme0n1", "259:0")
     part = sysfs.disk("nvme0n1p2", "259:2", parent=disk, partition="2")
@@ -88,7 +108,7 @@ def test_a_directory_on_no_drive_is_refused_with_the_remedy(sysfs, tmp_path):
     number = tmp_path.stat().st_dev
     mountinfo = tmp_path / "mountinfo"
     mountinfo.write_text(f"30 1 {os.major(number)}:{os.minor(number)} / /x rw - tmpfs tmpfs rw\n")
-    with pytest.raises(UsageError, match="tmpfs that no drive .*blkreel drives"):
+    with pytest.raises(UsageError, match="not on a drive .*tmpfs.*blkreel drives"):
         drives_under(tmp_path, sysfs.root, mountinfo)
 
 

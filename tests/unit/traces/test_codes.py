@@ -1,11 +1,12 @@
 """The codes of a trace are written down for Python and for C: one must not change without the other."""
 
 import re
-from pathlib import Path
 
-from blkreel.traces.schema import FLAGS, OPS
+from tree import TREE
 
-HEADER = Path(__file__).resolve().parents[2] / "traces/native/codes.h"
+from blkreel.traces.format.schema import FLAGS, OPS
+
+HEADER = TREE / "traces/native/codes.h"
 
 
 def test_python_and_c_have_the_same_codes():

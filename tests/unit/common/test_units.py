@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.traces.errors import UsageError
-from blkreel.traces.units import format_bytes, format_ns, parse_size_bytes, parse_time_ns
+from blkreel.common.errors import UsageError
+from blkreel.common.units import format_bytes, format_ns, parse_size_bytes, parse_time_ns
 
 
 @pytest.mark.parametrize("text, size_bytes", [
@@ -36,7 +36,7 @@ def test_a_printed_size_is_the_size_to_three_digits(count):
 
 
 @pytest.mark.parametrize("duration_ns, text", [
-    (870, "870 ns"), (12_340, "12.3 us"), (4_560_000, "4.56 ms"), (61_000_000_000, "61.0 s"),
-    (303_000_000_000, "5 min 3 s"), (-1500, "-1.50 us")])
+    (870, "870 ns"), (12_340, "12.3 µs"), (4_560_000, "4.56 ms"), (61_000_000_000, "61.0 s"),
+    (303_000_000_000, "5 min 3 s"), (-1500, "-1.50 µs")])
 def test_times_are_printed_in_the_unit_that_reads_best(duration_ns, text):
     assert format_ns(duration_ns) == text

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.traces.schema import TRACE_SCHEMA
-from blkreel.traces.waits import with_rows_waited_on
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.spool.waits import with_rows_waited_on
 
 
 def tables_of(rows, sizes):

@@ -8,14 +8,14 @@ import pytest
 
 from blkreel.capture import helper as helper_module
 from blkreel.capture.helper import Helper
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import TRACE_SCHEMA
-from blkreel.traces.spool import Spool
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.spool.spool import Spool
 
 PROLOGUE = """
 import json, os, sys
 import numpy as np
-from blkreel.traces.blocks import BlockWriter
+from blkreel.traces.spool.blocks import BlockWriter
 rows = open(int(sys.argv[sys.argv.index("--rows-fd") + 1]), "wb", buffering=0)
 COLUMNS = [("submit_ns", "i8"), ("latency_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1")]
 def say(note, **fields):
@@ -45,16 +45,15 @@ def run(tmp_path, monkeypatch):
 
 def test_rows_and_totals_arrive(run):
     helper, rows = run("""
-        writer = BlockWriter(rows, "capture", COLUMNS)
+        writer = BlockWriter(rows, "capture", COLUMNS, checksums=True)
         say("attached", source_format="bpf:tp_btf", epoch_ns=5)
-        say("progress", events=3, lost=1, written_bytes=4, newest_ns=5)
+        say("progress", events=3, lost=1)
         writer.rows(block(3)); writer.rows(block(2))
         writer.end({})
         say("end", events=5, lost={"total": 1})
     """)
     assert rows == 5
     assert helper.attached == {"source_format": "bpf:tp_btf", "epoch_ns": 5}
-    assert helper.progress["written_bytes"] == 4
     assert helper.end["events"] == helper.events == 5 and helper.lost == 1 and helper.error is None
 
 
@@ -66,7 +65,7 @@ def test_the_words_of_a_helper_that_cannot_begin_reach_the_user(run):
 
 def test_a_helper_killed_in_mid_stream_is_told_from_an_end(run):
     helper, rows = run("""
-        writer = BlockWriter(rows, "capture", COLUMNS)
+        writer = BlockWriter(rows, "capture", COLUMNS, checksums=True)
         writer.rows(block(4))
         rows.write(b"BLK1 half a block")
         sys.stdout.write('{"note": "en'); sys.stdout.flush()
