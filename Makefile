@@ -1,10 +1,14 @@
 # blkreel: build, test, demo. Each target installs what it needs first.
-#   make demo     from a real application to a comparison report, on scratch drives
-#   make test     all tests
-#   make test-vm  tests on an NVMe drive, device mapper and others, in a guest under QEMU
-#   make samples  record the traces that ship anew
-#   make bench    measurements beside fio, btreplay, blktrace, perf and bpftrace
-#   make          the command alone, at .venv/bin/blkreel
+#   make demo     run from a real application to a comparison report, on scratch drives
+#   make test     run all tests
+#   make fuzz     fuzz every parser and property, FUZZ_SECONDS each (an hour)
+#   make test-vm  run tests on an NVMe drive, device mapper and others in a QEMU guest
+#   make samples  record the sample traces again
+#   make bench    compare cost and accuracy with fio, btreplay, blktrace, perf and bpftrace
+#   make          build the command .venv/bin/blkreel
+#   make install  install the command, man pages and completion below PREFIX (/usr/local); make uninstall
+#   make dist     build a wheel and a source archive in dist/; make check-dist tries them
+#   make deb      build a Debian package in dist/; make check-deb tries it in a chroot
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,23 +16,27 @@ BIN    := $(VENV)/bin
 STAMPS := .stamps
 SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-# What the build needs, what the demo runs, and what the tests look through.
+# Packages for the build, the demo and the tests.
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
 APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
-APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3
+APT_TEST  := fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
+APT_FUZZ  := clang libclang-rt-dev
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
-APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils
+APT_DEB   := debhelper dpkg-dev fakeroot libcap2-bin python3-click python3-jinja2 python3-rich
+APT_CHROOT := mmdebstrap
+APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils ripgrep ffmpeg
 
-SOURCES := $(shell git ls-files -co --exclude-standard -- traces capture replay analysis cli tests/native \
-             meson.build pyproject.toml package.py.in 2>/dev/null | grep -v '^traces/samples/make/')
+PACKAGES := common traces capture replay analysis benchmarks cli
+SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) tests/native tests/fuzz/native meson.build meson.options \
+             packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null | grep -v '^traces/samples/make/')
 
-.PHONY: all install test test-vm demo samples bench lint clean
-all: install
+.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm fuzz demo samples bench lint docs clean
+all: build
 
-install: $(STAMPS)/install
+build: $(STAMPS)/install
 
-# Says nothing where all packages are there. The log is shown only where it went wrong.
+# Prints nothing if all packages are installed. Prints the log only on failure.
 $(STAMPS)/apt-%: Makefile | $(STAMPS)
 	@missing=$$(for package in $(APT_$(shell echo $* | tr a-z A-Z)); do \
 	  dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
@@ -46,15 +54,16 @@ $(STAMPS):
 
 $(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/apt-build
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@# Debian 12's own pip cannot pass settings to the build.
+	@# The pip of Debian 12 cannot pass settings to the build.
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=23.1'
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  meson-python meson ninja altair click fsspec jinja2 numpy pandas pyarrow rich scipy vl-convert-python
+	  meson-python meson ninja click fsspec jinja2 numpy pandas pyarrow rich scipy vl-convert-python
 	@touch $@
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  aiohttp distributed duckdb hypothesis ipykernel nbclient nbformat playwright pytest pytest-timeout pytest-xdist ruff
+	  aiohttp altair distributed duckdb hypothesis ipykernel jsonschema mypy nbclient nbformat pandas-stubs playwright pytest \
+	  pytest-timeout pytest-xdist ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
@@ -62,35 +71,87 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 	  --force-reinstall -Cbuild-dir=build .
 	@touch $@
 
-# Those that use drives and watch the kernel take turns; the others go two at a time.
-test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test lint
-	PATH="$(abspath $(BIN)):$$PATH" meson test -C build --print-errorlogs
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/browser -n 2 --dist loadfile)
-	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest --ignore=tests/unit --ignore=tests/browser)
+# A private Python environment with the command, so that no Python package of the system changes.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+install: $(STAMPS)/wheel
+	$(BIN)/python packaging/install.py --prefix $(PREFIX) --destdir "$(DESTDIR)" install dist/blkreel-*.whl
 
-# VM_ARGS is for the rig and for pytest, as in VM_ARGS="-k flush" or VM_ARGS=--shell. A machine that cannot install QEMU
-# is told so by the rig, which skips. Its own test comes last, when there is a kernel to boot.
+uninstall:
+	$(PYTHON) packaging/install.py --prefix $(PREFIX) --destdir "$(DESTDIR)" uninstall
+
+$(STAMPS)/wheel: $(STAMPS)/install
+	@rm -f dist/blkreel-*.whl
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -Cbuild-dir=build --wheel-dir dist .
+	@touch $@
+
+# The source archive holds the last commit.
+dist: $(STAMPS)/wheel
+	@rm -f dist/blkreel-*.tar.gz
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -c 'import mesonpy; mesonpy.build_sdist("dist")'
+	@ls -l dist
+
+check-dist: dist
+	$(BIN)/python packaging/check_dist.py dist
+
+# The package holds the last commit, and is built with the Python of Debian.
+deb: $(STAMPS)/apt-build $(STAMPS)/apt-deb
+	packaging/build_deb.sh dist
+
+check-deb: deb $(STAMPS)/apt-chroot
+	$(SUDO) packaging/check_deb.sh dist/blkreel_*.deb
+
+# All parts run even if one fails. TEST_ARGS are arguments of tests/run.py, such as unit or --all; PYTEST_ARGS run only pytest.
+test: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-demo $(STAMPS)/apt-test
+	$(if $(PYTEST_ARGS),$(BIN)/python -m pytest $(PYTEST_ARGS),$(BIN)/python tests/run.py $(TEST_ARGS))
+
+# Fuzzes each target for FUZZ_SECONDS. Failing inputs go to fuzz-findings/. FUZZ_ARGS are targets, such as FUZZ_ARGS=plan.
+FUZZ_SECONDS ?= 3600
+fuzz: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-fuzz
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
+
+# VM_ARGS has arguments of run.py and pytest, such as VM_ARGS="-k flush" or VM_ARGS=--shell. Without QEMU, run.py prints
+# the reason and skips. The test of run.py is last, because it needs the kernel downloaded before.
 test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(MAKE) --no-print-directory $(STAMPS)/apt-vm || true
 	$(BIN)/python tests/vm/run.py $(VM_ARGS)
-	$(if $(VM_ARGS),,BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py)
+	@# pytest exits with 5 if all tests are skipped, as without QEMU.
+	$(if $(VM_ARGS),,BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py || [ $$? -eq 5 ])
 
+# mypy needs the packages under their installed name, so links provide a folder blkreel.
+# Native code must compile without warnings with gcc and clang.
 lint: $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
+	@mkdir -p $(STAMPS)/types/blkreel
+	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
+	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py
+	$(BIN)/mypy -p blkreel
+	MYPYPATH=$(STAMPS)/types:traces/samples/make $(BIN)/mypy --exclude= traces/samples/make/*.py
+	@for cc in gcc clang; do \
+	  test -d $(STAMPS)/lint-$$cc/meson-info || CC=$$cc PATH="$(abspath $(BIN)):$$PATH" \
+	    meson setup $(STAMPS)/lint-$$cc -Dwerror=true >$(STAMPS)/lint-$$cc.log || { cat $(STAMPS)/lint-$$cc.log; exit 1; }; \
+	  PATH="$(abspath $(BIN)):$$PATH" ninja -C $(STAMPS)/lint-$$cc all meson-test-prereq >$(STAMPS)/lint-$$cc.log || \
+	    { cat $(STAMPS)/lint-$$cc.log; exit 1; }; \
+	done
 
-# 3 is "done, but not trustworthy": the demo has said of which step and why, and its report stands.
+# Generated parts of docs/.
+docs: $(STAMPS)/install
+	$(BIN)/python -m blkreel.analysis.metrics.metrics_table docs/method.md
+
+# Exit code 3: finished, but a result is not trustworthy. The demo has printed the step and the reason.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
-# The traces that ship, one or all: make samples SAMPLES=compile. About ten minutes, 6 GiB of memory, and as much on
-# the disk for the Debian systems that they run in (/var/tmp/blkreel-roots, kept for the next time).
+# One or all sample traces: make samples SAMPLES=compile. Takes about ten minutes, 6 GiB of memory, and 6 GiB on
+# disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 SAMPLES := game-load download game-download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python traces/samples/make/$$sample.py || exit 1; done
 	$(BIN)/python traces/samples/make/describe.py
 
-# What blkreel costs and how exact it is, beside its peers; docs/measurements.md has the tables. Some minutes.
+# Cost and accuracy of blkreel and comparable tools, as in docs/measurements.md. Takes some minutes.
 bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
 	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
@@ -101,6 +162,7 @@ bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
 	$(abspath $(BIN))/python bench/analysis_speed.py
 	$(abspath $(BIN))/python bench/report_open.py
+	$(abspath $(BIN))/python bench/completion.py
 
 clean:
-	rm -rf $(VENV) build $(STAMPS) demo-out .vm
+	rm -rf $(VENV) build dist $(STAMPS) demo-out .vm fuzz-findings

@@ -1,83 +1,101 @@
-"""Traces, runs and tests from Python: `blkreel.open("t.parquet")`.
+"""Traces and runs from Python: metrics as pandas frames, rows as an Arrow stream. docs/python.md shows it.
 
-Figures are those of `blkreel report`, as pandas frames with units in the names of their columns; rows are an Arrow
-stream, of which never more than a batch is in memory. docs/python.md shows it.
+Metrics are those of `blkreel report`, with units in the names of their columns. Of the rows, never more than a batch is
+in memory.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from glob import glob
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.errors import BlkreelError, UsageError
-from blkreel.traces.reader import RUN_RECORDS, Trace, open_trace
-from blkreel.traces.schema import OPS
-
-from .bursts import DEFAULT_GAP_NS
-from .measure import Measured
-from .metrics import EXACT_ROWS
-from .percentiles import enough
-from .scale import Way, measure_fleet
-from .summary import figures
+from blkreel.analysis.metrics.accumulator import EXACT_ROWS
+from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.distributions import Distribution, enough
+from blkreel.analysis.metrics.headline import headline
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.metric import pace_names
+from blkreel.analysis.metrics.partial import ClassPartial
+from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.run_times import RunTimes
+from blkreel.analysis.scale import ReadOptions, measure_fleet
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.reader import RUN_RECORDS, Trace, open_trace
+from blkreel.traces.format.schema import OPS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
+Labelled = list[tuple[str, Trace]]
+Paths = str | PathLike[str] | Iterable[str | PathLike[str]] | Mapping[Any, str | PathLike[str]]
+
 DISTRIBUTIONS = ("latency", "response", "queue")
-_WHOLE = ("_ns", "ops", "bytes", "_n", "_count", "_seconds")  # figures that count something, missing or not
+_WHOLE = ("_ns", "ops", "bytes", "_n", "_count", "_seconds")  # columns of integers, missing or not
 _MAGIC = frozenset("*?[")
 _LABELS = pa.dictionary(pa.int32(), pa.string())
 
 
-def open_study(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None,
-               jobs: int | None = None) -> Study:
-    """Open a trace, a run's directory, a test's directory, or several of them.
+def traces_of(path: str) -> Labelled:
+    """One trace or run, with its label."""
+    trace = open_trace(path)
+    return [(_name(path, trace), trace)]
 
-    paths: one path or URL, a trace that ships ("sample:game-load"), a pattern ("runs/*"), a list of them, or
-    {label: path}. gap_ns: idle time after which a new burst starts. exact: whether percentiles are so, whatever that
-    takes; None: up to 4 million I/Os, beyond that within 0.4 %. jobs: processes that read where there is much to read;
-    None: as many as cores. Nothing but the files' ends is read before a figure is asked for. Raises BlkreelError, with
-    its remedy, for what is none of these.
+
+def open_all(paths: Paths, open_path: Callable[[str], Labelled] = traces_of) -> Labelled:
+    """The traces of a list, of a pattern ("runs/*") or of {label: path}, each with a label of its own.
+
+    open_path: the traces of one path. Raises UsageError if there is none, or if a label is for a path of several.
     """
-    if isinstance(paths, str) and "://" not in paths and _MAGIC.intersection(paths) and not Path(paths).exists():
-        found = sorted(glob(paths))  # noqa: PTH207 - Path has none for a pattern with an absolute path
-        if not found:
-            raise UsageError(f"nothing is called {paths}", "name traces, runs or tests that are there")
-        paths = found
     if isinstance(paths, str | PathLike):
-        return Study(_parts(str(paths)), gap_ns, exact, jobs, test=_test_of(paths))
+        paths = matching(str(paths)) or [paths]
     if isinstance(paths, Mapping):
-        parts = [(str(label), trace) for label, path in paths.items() for trace in _only(path)]
+        labelled = []
+        for label, path in paths.items():
+            traces = open_path(str(path))
+            if len(traces) > 1:
+                raise UsageError(f"{path} is a test of several runs, which cannot share a label",
+                                 "name it in a list, or one of its steps")
+            labelled.append((str(label), traces[0][1]))
     else:
-        parts = [part for path in paths for part in _parts(str(path), several=True)]
-    if not parts:
+        labelled = [trace for path in paths for trace in open_path(str(path))]
+    if not labelled:
         raise UsageError("no path is given to blkreel.open", 'name a trace, as in: blkreel.open("game.parquet")')
-    return Study(_distinct(parts), gap_ns, exact, jobs, several=True)
+    return _distinct(labelled)
+
+
+def matching(path: str) -> list[str]:
+    """The paths of a pattern; empty if `path` is not one. Raises UsageError for a pattern that matches nothing."""
+    if "://" in path or not _MAGIC.intersection(path) or Path(path).exists():
+        return []
+    paths = sorted(glob(path))  # noqa: PTH207 - Path has none for a pattern with an absolute path
+    if not paths:
+        raise UsageError(f"nothing matches {path}", "name traces, runs or tests that exist")
+    return paths
 
 
 class Study:
     """One trace or run, or several with a label each.
 
-    Of several, each frame has a first column `label`, and so has the stream. A test is the runs of its steps, by the
-    names of these. Times are integers in ns since the start of the trace, sizes in bytes, rates in MB/s of 10^6 bytes.
+    Of several, each frame has a first column `label`, and so has the stream. Times are
+    integers in ns since the start of the trace, sizes in bytes, rates in MB/s of 10^6 bytes.
     """
 
     def __init__(self, parts: Sequence[tuple[str, Trace]], gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None,
-                 jobs: int | None = None, *, several: bool = False, test: Path | None = None):
+                 jobs: int | None = None, *, several: bool = False):
         self._parts = dict(parts)
         self._gap_ns, self._jobs = gap_ns, jobs
         self._exact = self.rows <= EXACT_ROWS if exact is None else exact
-        self._several = several or test is not None
-        self._test = test
+        self._several = several
 
     def __repr__(self) -> str:
         names = ", ".join(self.labels[:3]) + (f" and {len(self.labels) - 3} more" if len(self.labels) > 3 else "")
@@ -89,13 +107,13 @@ class Study:
         return list(self._parts)
 
     @property
-    def metadata(self) -> dict:
-        """What the file tells of itself, as docs/trace-format.md lists it; of several {label: that}."""
+    def metadata(self) -> Any:
+        """The metadata of the file, as docs/trace-format.md lists it; of several {label: metadata}."""
         return self._each({label: trace.metadata for label, trace in self._parts.items()})
 
     @property
-    def run(self) -> dict | None:
-        """The account of a replay (drive, pace, verdict, ...); None of a captured trace. Of several {label: that}."""
+    def run(self) -> Any:
+        """The account of a replay (drive, pace, verdict, ...); None of a captured trace; of several by label."""
         return self._each({label: trace.metadata.get("run") for label, trace in self._parts.items()})
 
     @property
@@ -110,26 +128,61 @@ class Study:
         return [name for name in first if all(name in names for names in others)]
 
     @cached_property
-    def figures(self) -> dict:
-        """All figures, as `blkreel report --json` gives them; of several {label: that}."""
-        return self._each({label: figures(measured.partial) for label, measured in self._measured.items()})
+    def figures(self) -> Any:
+        """All metrics, in the tree of `blkreel report --json`; of several {label: tree}."""
+        return self._each({label: figures(measured.partial, RunTimes.of(measured.run))
+                           for label, measured in self._measured.items()})
+
+    @cached_property
+    def headline(self) -> pd.DataFrame:
+        """A line for each trace or run, a column for each key of --figure and --fail-if: read_wait, load_time.
+
+        The index is the label. Times are in ns, rates in MB/s. What has no meaning at the pace is missing, and so is
+        what cannot be given.
+        """
+        lines = {label: headline(figures(measured.partial, RunTimes.of(measured.run)),
+                                 pace_names((measured.run.get("pace") or {}) if measured.run else None))
+                 for label, measured in self._measured.items()}
+        frame: pd.DataFrame = self._pandas.DataFrame.from_dict(lines, orient="index")
+        return frame.rename_axis("label").astype(float)
+
+    def relative_performance(self, reference: str) -> pd.DataFrame:
+        """The performance of each drive over several workloads: 1 is that of the reference drive, 2 is twice as fast.
+
+        reference: label of its runs. The index is the drive; columns are relative_performance, low and high, its 95 %
+        interval over runs. Runs of one drive are those of `blkreel compare`. Raises UsageError if the reference and
+        another drive have no results on two workloads.
+        """
+        from blkreel.analysis.report.document import comparison
+        from blkreel.analysis.report.workloads import FEWEST_WORKLOADS, overview
+
+        document, _ = comparison(list(self._measured.values()))
+        shown = overview(document["sections"], reference)
+        if shown is None:
+            raise UsageError(f"{reference!r} and another drive have no results on two workloads",
+                             f"open runs of two drives on {FEWEST_WORKLOADS} traces or more")
+        lines = [{"drive": label, "relative_performance": each.value, "low": each.low, "high": each.high}
+                 for label, each in shown.overall.items()]
+        frame: pd.DataFrame = self._pandas.DataFrame(lines).set_index("drive").astype(float)
+        return frame
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """A line for each class of operation that occurs, and one for `all`; a column for each figure.
+        """A line for each class of operation that occurs, and one for `all`; a column for each metric.
 
         The index is the class. A name is that of the report with _ for its dots: bursts_throughput_mb_s,
         latency_p99_ns, busy_ns. What cannot be given is missing: a percentile with fewer than 10 I/Os beyond it.
         """
         lines = []
         for label, measured in self._measured.items():
-            shown = figures(measured.partial)
+            tree = figures(measured.partial, RunTimes.of(measured.run))
             for name in ("all", *measured.partial.classes()):
-                if shown[name]["ops"] or shown[name]["unseen_ops"] or name == "all":
-                    lines.append({**self._label(label), "class": name, **_flat(shown[name])})
-        frame = self._pandas.DataFrame(lines).set_index("class")
+                if tree[name]["ops"] or tree[name]["unseen_ops"] or name == "all":
+                    lines.append({**self._label(label), "class": name, **_flat(tree[name])})
+        frame: pd.DataFrame = self._pandas.DataFrame(lines).set_index("class")
         whole = [name for name in frame.columns if name.endswith(_WHOLE)]
-        return frame.astype({name: "Int64" for name in whole if (frame[name].dropna() % 1 == 0).all()})
+        frame = frame.astype({name: "Int64" for name in whole if (frame[name].dropna() % 1 == 0).all()})
+        return frame
 
     def percentiles(self, op: str | None = None, at: Iterable[float | str] = (50, 90, 99, "99.9"),
                     of: str = "latency") -> pd.DataFrame:
@@ -143,10 +196,10 @@ class Study:
         for label, measured in self._measured.items():
             for name, part in self._classes(measured, op):
                 values = _distribution(part, of)
-                shown = {f"p{words.replace('.', '_')}_ns": values.percentile(fraction)
+                ranks = {f"p{words.replace('.', '_')}_ns": values.percentile(fraction)
                          if enough(values.count, fraction) else None for words, fraction in percents}
                 lines.append({**self._label(label), "class": name, "n": values.count,
-                              "mean_ns": values.total / values.count if values.count else None, **shown,
+                              "mean_ns": values.total / values.count if values.count else None, **ranks,
                               "max_ns": values.maximum})
         names = [f"p{words.replace('.', '_')}_ns" for words, _ in percents]
         frame = self._frame(lines, ["class", "n", "mean_ns", *names, "max_ns"]).set_index("class")
@@ -178,7 +231,7 @@ class Study:
                 frames.append(self._columns(label, {
                     "start_ns": bursts.start_ns, "end_ns": bursts.end_ns, "makespan_ns": makespan_ns,
                     "ops": bursts.ops, "bytes": bursts.bytes, "throughput_mb_s": rate, "is_stray": bursts.strays}))
-        return self._pandas.concat(frames, ignore_index=True)
+        return self._concat(frames)
 
     def seconds(self, empty: bool = True) -> pd.DataFrame:
         """I/Os completed in each second since the first submit: second, read_ops, write_ops, ... for each class.
@@ -197,7 +250,7 @@ class Study:
                 second = functools.reduce(np.union1d, [each.filled for each in bins.values()])
                 counts = {name: each.at(second) for name, each in bins.items()}
             frames.append(self._columns(label, {"second": second, **counts}))
-        return self._pandas.concat(frames, ignore_index=True)
+        return self._concat(frames)
 
     def timeline(self) -> pd.DataFrame:
         """At most 400 equal spans of the whole: begin_ns, end_ns, and of reads and writes MB/s and IOPS completed.
@@ -214,7 +267,7 @@ class Study:
                 rates[f"{name}_mb_s"] = line.bytes[kind][:used] / 1e6 / seconds
                 rates[f"{name}_iops"] = line.ops[kind][:used] / seconds
             frames.append(self._columns(label, {"begin_ns": begin_ns, "end_ns": begin_ns + line.width_ns, **rates}))
-        return self._pandas.concat(frames, ignore_index=True)
+        return self._concat(frames)
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name.
@@ -222,11 +275,10 @@ class Study:
         columns: those wanted, as docs/trace-format.md lists them; None: all. Raises UsageError for one that is not
         there.
         """
-        found = self.stream(columns).read_all().to_pandas()
-        if "op" in found:
-            codes = self._pandas.Categorical.from_codes(found["op"].to_numpy(), list(OPS))
-            found["op"] = codes
-        return found
+        frame: pd.DataFrame = self.stream(columns).read_all().to_pandas()
+        if "op" in frame:
+            frame["op"] = self._pandas.Categorical.from_codes(frame["op"].to_numpy(), list(OPS))
+        return frame
 
     def stream(self, columns: Sequence[str] | None = None, batch_rows: int = 131_072) -> pa.RecordBatchReader:
         """The rows as they are in the file, batch by batch: for Polars, DuckDB, or a loop of one's own.
@@ -239,73 +291,56 @@ class Study:
         schema = pa.schema(([pa.field("label", _LABELS)] if self._several else []) + fields)
         return pa.RecordBatchReader.from_batches(schema, self._batches(wanted, schema, batch_rows))
 
-    def __arrow_c_stream__(self, requested_schema=None):
-        """So that whatever takes Arrow takes this: pyarrow.table(study), polars.DataFrame(study), DuckDB."""
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """For libraries that take Arrow: pyarrow.table(study), polars.DataFrame(study), DuckDB."""
         return self.stream().__arrow_c_stream__(requested_schema)
-
-    @cached_property
-    def results(self) -> dict:
-        """Of a test: what was published of it, as `blkreel report --json` gives it. Raises UsageError of others."""
-        from . import results
-
-        return results.results_of(self._of_test("results"))
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """Of a test: its steps in order, whether they were done, and their labels. Raises UsageError of others."""
-        from .results import directory
-
-        steps = directory.load(self._of_test("steps")).steps
-        lines = [{"step": step.id, "title": step.title, "do": step.do, "status": step.status, **step.labels}
-                 for step in steps]
-        return self._pandas.DataFrame(lines).set_index("step")
-
-    def _of_test(self, what) -> Path:
-        if self._test is None:
-            raise UsageError(f"only a test has {what}", "open a directory that `blkreel test -o` made")
-        return self._test
 
     @cached_property
     def _measured(self) -> dict[str, Measured]:
         files = {label: trace.path.resolve() if isinstance(trace.path, Path) else trace.path
                  for label, trace in self._parts.items()}
-        read = list(dict.fromkeys(files.values()))  # one may be here under two labels
-        fleet = measure_fleet(read, gap_ns=self._gap_ns, exact=self._exact, way=Way(self._jobs, keep=False))
+        read = list(dict.fromkeys(files.values()))  # one file may have two labels
+        fleet = measure_fleet(read, gap_ns=self._gap_ns, exact=self._exact,
+                              read_options=ReadOptions(self._jobs, keep=False))
         measured = dict(zip(read, fleet.measured, strict=True))
         return {label: measured[file] for label, file in files.items()}
 
     @property
-    def _pandas(self):
+    def _pandas(self) -> Any:
         import pandas
 
         return pandas
 
-    def _each(self, found: dict):
-        return found if self._several else next(iter(found.values()))
+    def _each(self, by_label: dict[str, T]) -> dict[str, T] | T:
+        return by_label if self._several else next(iter(by_label.values()))
 
-    def _label(self, label) -> dict:
+    def _concat(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return self._pandas.concat(frames, ignore_index=True)  # type: ignore[no-any-return]
+
+    def _label(self, label: str) -> dict[str, Any]:
         return {"label": label} if self._several else {}
 
-    def _columns(self, label, columns) -> pd.DataFrame:
-        frame = self._pandas.DataFrame(columns)
+    def _columns(self, label: str, columns: dict[str, np.ndarray]) -> pd.DataFrame:
+        frame: pd.DataFrame = self._pandas.DataFrame(columns)
         if self._several:
             frame.insert(0, "label", label)
         return frame
 
-    def _frame(self, lines, names) -> pd.DataFrame:
-        """With its columns also where there is no line."""
-        return self._pandas.DataFrame(lines, columns=(["label"] if self._several else []) + names)
+    def _frame(self, lines: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
+        """With its columns even without lines."""
+        return self._pandas.DataFrame(  # type: ignore[no-any-return]
+            lines, columns=(["label"] if self._several else []) + names)
 
     @staticmethod
-    def _classes(measured, op, named=False):
+    def _classes(measured: Measured, op: str | None, named: bool = False) -> list[tuple[str, ClassPartial]]:
         parts = measured.partial.classes()
         if op is None and not named:
             return [(name, part) for name, part in parts.items() if part.ops]
-        if op not in parts:
+        if op is None or op not in parts:
             raise UsageError(f"no such class of operations: {op!r}", f"classes are: {', '.join(parts)}")
         return [(op, parts[op])]
 
-    def _wanted(self, columns) -> list[str]:
+    def _wanted(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:
             return self.columns
         for name in columns:
@@ -315,7 +350,7 @@ class Study:
                                      f"its columns are: {', '.join(trace.schema.names)}")
         return list(columns)
 
-    def _batches(self, wanted, schema, batch_rows) -> Iterator[pa.RecordBatch]:
+    def _batches(self, wanted: list[str], schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
         for number, trace in enumerate(self._parts.values()):
             for batch in trace.batches(wanted or ["op"], batch_rows):
                 arrays = [batch.column(name) for name in wanted]
@@ -325,84 +360,56 @@ class Study:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _test_of(path) -> Path | None:
-    from .results.directory import is_test
-
-    return Path(path) if is_test(path) else None
-
-
-def _parts(path: str, several: bool = False) -> list[tuple[str, Trace]]:
-    """The traces of what was named, with a label each."""
-    test = _test_of(path)
-    if test is None:
-        trace = open_trace(path)
-        return [(_name(path, trace), trace)]
-    from .results.directory import load
-
-    steps = [step for step in load(test).steps if step.is_measured]
-    if not steps:
-        raise BlkreelError(f"{path} is a test of which no measurement is done",
-                           f"go on with it: blkreel test --resume {path}")
-    before = f"{test.name}/" if several else ""
-    return [(f"{before}{step.id}", open_trace(step.directory)) for step in steps]
-
-
-def _only(path) -> list[Trace]:
-    found = _parts(str(path))
-    if len(found) > 1:
-        raise UsageError(f"{path} is a test of several runs, which cannot share a label",
-                         "name it in a list, or one of its steps")
-    return [found[0][1]]
-
-
 def _name(path: str, trace: Trace) -> str:
-    """What a report calls a run; of a trace, the file's name without its ending."""
+    """The label of a run; of a trace, the name of the file without its suffix."""
     run = trace.metadata.get("run") or {}
     name = str(path).rstrip("/").rpartition("/")[2].removeprefix("sample:")
-    return run.get("label") or (name.removesuffix(".parquet") if name != RUN_RECORDS else str(path))
+    label: str = run.get("label") or (name.removesuffix(".parquet") if name != RUN_RECORDS else str(path))
+    return label
 
 
-def _distinct(parts):
-    """Two that are called the same are told apart by their paths; the same file twice, by a number."""
+def _distinct(parts: Labelled) -> Labelled:
+    """Labels that occur twice become paths; a file that occurs twice gets a number."""
     names = [label for label, _ in parts]
     parts = [(label if names.count(label) == 1 else str(trace.path), trace) for label, trace in parts]
     seen: dict[str, int] = {}
-    found = []
+    distinct = []
     for label, trace in parts:
         seen[label] = seen.get(label, 0) + 1
-        found.append((label if seen[label] == 1 else f"{label} ({seen[label]})", trace))
-    return found
+        distinct.append((label if seen[label] == 1 else f"{label} ({seen[label]})", trace))
+    return distinct
 
 
-def _distribution(part, of):
+def _distribution(part: ClassPartial, of: str) -> Distribution:
     if of not in DISTRIBUTIONS:
         raise UsageError(f"no such distribution: {of!r}", f"there are: {', '.join(DISTRIBUTIONS)}")
-    return getattr(part, of)
+    values: Distribution = getattr(part, of)
+    return values
 
 
-def _tail(values, points):
+def _tail(values: Distribution, points: int | None) -> list[tuple[int, int]]:
     if points is not None:
         return values.tail(points)
-    found, counts = values.items()
+    distinct, counts = values.items()
     at_least = np.cumsum(counts[::-1])[::-1]
-    return list(zip(found.tolist(), at_least.tolist(), strict=True))
+    return list(zip(distinct.tolist(), at_least.tolist(), strict=True))
 
 
-def _fraction(percent) -> tuple[int, int]:
+def _fraction(percent: float | str) -> tuple[int, int]:
     try:
         share = Fraction(str(percent)) / 100
     except ValueError:
-        raise UsageError(f"{percent!r} is no percentile", "give it in percent, as 99 or 99.9") from None
+        raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, as 99 or 99.9") from None
     if not 0 < share <= 1:
-        raise UsageError(f"{percent!r} is no percentile", "give it in percent, above 0 and up to 100")
+        raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, above 0 and up to 100")
     return share.numerator, share.denominator
 
 
-def _flat(shown: dict, before: str = "") -> dict:
-    found = {}
-    for name, value in shown.items():
+def _flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{before}{name}_")
+            flat |= _flat(value, f"{before}{name}_")
         elif not isinstance(value, list | str):
-            found[before + name] = value
-    return found
+            flat[before + name] = value
+    return flat

@@ -1,4 +1,4 @@
-"""What processes cost: processor time, memory, and the run time of their BPF programs as the kernel counts it."""
+"""Cost of processes: processor time, memory, and run time of their BPF programs as counted by the kernel."""
 
 import threading
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 
 def family(pid):
-    """A process and all that it started, as far as they live."""
+    """Ids of a process and its living descendants."""
     found = [pid]
     for one in found:
         for task in Path("/proc", str(one), "task").glob("*/children"):
@@ -17,12 +17,12 @@ def family(pid):
 
 
 def kernel_threads():
-    """The children of kthreadd, among them those of the loop drive and of softirqs."""
+    """Ids of the children of kthreadd, including those of loop drives and soft interrupts."""
     return [int(child) for child in _read(Path("/proc/2/task/2/children")).split()]
 
 
 def thread_times(pids):
-    """{thread: processor time in ns} of the threads of these processes that live."""
+    """{thread: processor time in ns} of the living threads of these processes."""
     times = {}
     for pid in pids:
         for task in Path("/proc", str(pid), "task").glob("*"):
@@ -46,7 +46,7 @@ def pss_bytes(pids):
 
 
 def bpf_objects(pids):
-    """What these processes hold: {program id: (run_time_ns, run_cnt)}, {map id: bytes} and the number of links."""
+    """BPF objects of these processes: {program id: (run_time_ns, run_cnt)}, {map id: bytes} and the number of links."""
     programs, maps, links = {}, {}, set()
     for pid in pids:
         for info in Path("/proc", str(pid), "fdinfo").glob("*"):
@@ -61,7 +61,7 @@ def bpf_objects(pids):
 
 
 def bpf_ns_per_io(before, after, ios):
-    """(run time, runs) per I/O between two answers of bpf_objects()."""
+    """(run time, runs) per I/O between two results of bpf_objects()."""
     shared = before.keys() & after.keys()
     time_ns = sum(after[i][0] - before[i][0] for i in shared)
     runs = sum(after[i][1] - before[i][1] for i in shared)
@@ -70,13 +70,13 @@ def bpf_ns_per_io(before, after, ios):
 
 @contextmanager
 def bpf_stats():
-    """The kernel counts the run time of BPF programs, which slows each of them: not while anything else is measured."""
-    kept = STATS.read_text()
+    """Enable run time counting of BPF programs. It slows them, so do not measure anything else meanwhile."""
+    previous = STATS.read_text()
     STATS.write_text("1")
     try:
         yield
     finally:
-        STATS.write_text(kept)
+        STATS.write_text(previous)
 
 
 class MemoryWatch:
@@ -104,7 +104,7 @@ class MemoryWatch:
 
 
 def _read(path):
-    """Nothing where the process or thread has just ended."""
+    """Text of the file, empty if the process or thread has just ended."""
     try:
         return path.read_text()
     except OSError:

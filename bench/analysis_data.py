@@ -1,7 +1,7 @@
-"""Made-up traces for bench/analysis_speed.py: what a busy drive sees, in any length, the same for the same length.
+"""Synthetic traces of a busy drive for bench/analysis_speed.py, deterministic for a given length.
 
     .venv/bin/python bench/analysis_data.py trace PATH ROWS [DAYS]
-    .venv/bin/python bench/analysis_data.py blktrace PATH ROWS TRACE      prints what a reader should find, as JSON
+    .venv/bin/python bench/analysis_data.py blktrace PATH ROWS TRACE      prints the expected figures as JSON
 """
 
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.writer import TraceWriter
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.writer import TraceWriter
 
 CHUNK_ROWS = 1_000_000
 DAY_NS = 86_400 * 10**9
@@ -29,9 +29,9 @@ _DEVICE = 8 << 20  # sda
 
 
 def make_trace(path: Path, rows: int, days: int = 0) -> Path:
-    """A trace of that many rows, written in the product's own way. Kept: it is made only where it is not there.
+    """A trace with that many rows, in blkreel's format. It is made only if missing.
 
-    days: over so many the I/Os are spread, one at a time, instead of coming in bursts."""
+    days: spread the I/Os evenly over this many days instead of bursts."""
     if path.exists() and open_trace(path).rows == rows:
         return path
     random, state = np.random.default_rng(rows), {"now_ns": 0, "heads": np.arange(8) * (DRIVE_BYTES // 8)}
@@ -44,11 +44,11 @@ def make_trace(path: Path, rows: int, days: int = 0) -> Path:
 
 
 def _chunk(random, state, count, mean_gap_ns):
-    """Bursts of some thousand I/Os with pauses of up to seconds, submitted in handfuls, or where mean_gap_ns is not 0
-    one I/O at a time, so far apart; reads of about 80 µs, writes of about 30 µs, one in 500 fifty times as long; four
-    in ten go on where the one before of their stream ended."""
+    """Bursts of about a thousand I/Os with pauses of up to seconds, in small batches; with mean_gap_ns, single
+    I/Os at that mean interval. Reads take about 80 µs, writes about 30 µs, one in 500 fifty times as long; 40 % are
+    sequential in their stream."""
     op = random.choice(np.array([0, 1, 2, 3], np.int8), count, p=[0.62, 0.36, 0.015, 0.005])
-    # Who issues goes on for a while: neighbours in a trace are of one thread more often than not.
+    # Threads issue several I/Os in a row: adjacent rows of a trace are mostly of one thread.
     op = op[np.maximum.accumulate(np.where(random.random(count) < 0.4, np.arange(count), 0))]
     gap_ns = np.where(random.random(count) < 0.5, random.integers(900, 4000, count),
                       random.exponential(45_000, count).astype(np.int64))
@@ -72,7 +72,7 @@ def _chunk(random, state, count, mean_gap_ns):
 
 
 def _make_sequential(random, state, offset_bytes, length_bytes):
-    """Runs of 16 rows that follow each other, in eight streams."""
+    """Eight streams with sequential runs of 16 rows."""
     heads = state["heads"]
     starts = np.flatnonzero(random.random(len(offset_bytes) // 16) < 0.4) * 16
     rows = starts[:, None] + np.arange(16)
@@ -88,8 +88,8 @@ def _make_sequential(random, state, offset_bytes, length_bytes):
 
 
 def write_blktrace(trace_path: Path, path: Path, rows: int) -> dict:
-    """The first rows of a trace that are reads or writes and were completed, as blktrace writes them in version 7: of
-    each I/O queueing, issue and completion, in the order of time. Gives what a reader should find."""
+    """Write completed reads and writes of a trace as blktrace events of version 7: queue, issue and completion of
+    each I/O in the order of time. Returns the expected figures."""
     events, reads, service_ns, count = [], 0, 0, 0
     for batch in open_trace(trace_path).batches(["submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes",
                                                  "op", "tid"]):
@@ -115,7 +115,7 @@ def write_blktrace(trace_path: Path, path: Path, rows: int) -> dict:
     events = events[np.argsort(events["time"], kind="stable")]
     events["sequence"] = np.arange(1, len(events) + 1)
     with open(path, "wb") as file:
-        # The notice that gives time 0 its place in the day, without which blkparse reads nothing.
+        # The notice with the wall-clock time of time 0, required by blkparse.
         file.write(struct.pack("<IIQQIIIIIHH", _MAGIC, 0, 0, 0, 0, 1 << 26 | 1, 0, _DEVICE, 0, 0, 8))
         file.write(struct.pack("<II", 1_700_000_000, 0))
         events.tofile(file)

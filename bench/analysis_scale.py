@@ -1,10 +1,10 @@
-"""What a fleet costs: a directory of traces read by one process, by all cores, and once more when figures are kept.
+"""Cost of a directory of traces: read by one process, by all cores, and again with cached figures.
 
     .venv/bin/python bench/analysis_scale.py [--traces 200] [--rows 500000] [--huge 50000000] [--directory DIR]
 
-Each way runs in a process of its own, several times in turn, and the best time stands: others use the machine too.
-Processor time is of all processes, with what Python takes to start.
-Memory is the peak of that process and, of a pool, of its largest child. Traces are made once and stay in the directory.
+Each variant runs in a separate process, several times in turn; the best time counts, because of other load.
+Processor time is the total of all processes, including the start of Python.
+Memory is the peak of that process and, for a pool, of its largest child. Traces are made once and kept in DIR.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from analysis_data import make_trace
 
-from blkreel.analysis.scale import Way, measure_fleet
-from blkreel.traces.reader import open_trace
+from blkreel.analysis.scale import ReadOptions, measure_fleet
+from blkreel.traces.format.reader import open_trace
 
 
 def main():
@@ -33,8 +33,8 @@ def main():
     huge = [make_trace(options.directory / f"huge-{options.huge}.parquet", options.huge)] if options.huge else []
     for subject in (fleet, *huge):
         print(f"\n{subject.name}: {_size(subject) / 1e6:,.0f} MB")
-        print(f"{'':28}{'s':>8}{'CPU s':>8}{'MB peak':>10}{'kept MB':>10}")
-        for name, arguments in (("one process", ["--jobs", "1", "--no-keep"]), ("all cores", ["--no-keep"]),
+        print(f"{'':28}{'s':>8}{'CPU s':>8}{'MB peak':>10}{'cache MB':>10}")
+        for name, arguments in (("one process", ["--jobs", "1", "--no-cache"]), ("all cores", ["--no-cache"]),
                                 ("all cores, kept now", []), ("kept before", [])):
             _show(name, subject, arguments, options.repeats)
 
@@ -50,12 +50,12 @@ def _show(name, subject, arguments, repeats):
     kept = sum(each.stat().st_size for each in _kept(subject))
     print(f"{name:28}{min(each['s'] for each in found):8.2f}{min(each['cpu_s'] for each in found):8.2f}"
           f"{max(each['peak_mb'] for each in found):10,.0f}"
-          f"{kept / 1e6 if '--no-keep' not in arguments else 0:10.1f}", flush=True)
+          f"{kept / 1e6 if '--no-cache' not in arguments else 0:10.1f}", flush=True)
 
 
 def _measured(options):
     begun = time.monotonic()
-    found = measure_fleet([options.child], way=Way(jobs=options.jobs, keep=options.keep))
+    found = measure_fleet([options.child], read_options=ReadOptions(jobs=options.jobs, keep=options.keep))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {"s": time.monotonic() - begun, "cpu_s": sum(each.ru_utime + each.ru_stime for each in used),
             "peak_mb": max(each.ru_maxrss for each in used) / 1000, "rows": sum(each.rows for each in found.measured)}
@@ -74,13 +74,13 @@ def _size(subject):
 def _options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--traces", type=int, default=200)
-    parser.add_argument("--rows", type=int, default=500_000, help="of each trace")
-    parser.add_argument("--huge", type=int, default=50_000_000, help="rows of a single trace; 0: none")
+    parser.add_argument("--rows", type=int, default=500_000, help="rows of each trace")
+    parser.add_argument("--huge", type=int, default=50_000_000, help="rows of one large trace; 0: none")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp/blkreel-bench"))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int)
-    parser.add_argument("--no-keep", dest="keep", action="store_false")
+    parser.add_argument("--no-cache", dest="keep", action="store_false")
     return parser.parse_args()
 
 

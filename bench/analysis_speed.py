@@ -1,15 +1,15 @@
-"""How long an analysis takes and how much memory, beside pandas, DuckDB and btt on the same I/Os, on one processor.
+"""Time and memory of an analysis by blkreel, pandas, DuckDB and btt of the same I/Os, on one processor.
 
     .venv/bin/python bench/analysis_speed.py [--rows 1000000 10000000 100000000] [--days 400] [--directory /var/tmp]
 
-Makes traces of so many I/Os (12 bytes each; kept in the directory for the next time), and lets each tool read them in a
-process of its own that may use one processor, one after the other in each repetition. Wall and processor time and the
-peak of memory are the kernel's account of that process, its start included; medians [smallest .. largest].
+Makes traces of this many I/Os (12 bytes each; kept in the directory for later runs). In each repetition the tools read
+them one after the other, each in a separate process on one processor. Wall time, processor time and peak memory are the
+kernel's measurements of that process, including its start; medians [smallest .. largest].
 
-blkreel computes all that it ever shows of a trace; the others what analysis_tools.py says. What several tell must
-agree: to the digit, percentiles to a percent. btt reads blktrace's binary events, so the reads and writes of the trace
-are written as these, in the order of time, as blkparse -d would have merged them. It takes two I/Os in flight at one
-sector for one, so that a few in a million are missing.
+blkreel computes all figures of a trace; the others compute those listed in analysis_tools.py. Common figures must
+agree: exactly, or percentiles to 1 %. btt reads binary blktrace events, so the reads and writes of the trace
+are written in that format in the order of time, as merged by blkparse -d. btt merges two I/Os in flight at the same
+sector, so that a few in a million are missing.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 from analysis_tools import TOOLS
 from lab import machine, print_table
 
-# More than these would hold takes the others minutes or gigabytes.
+# With more rows the other tools need minutes or gigabytes.
 MOST_ROWS = {"blkreel": None, "pandas": 10_000_000, "DuckDB": 10_000_000, "btt": 1_000_000}
 PERCENTILE_ERROR = 0.01
 NEEDED = {"DuckDB": (lambda: find_spec("duckdb"), "make .stamps/venv-dev"),
@@ -37,25 +37,25 @@ NEEDED = {"DuckDB": (lambda: find_spec("duckdb"), "make .stamps/venv-dev"),
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--days", type=int, default=0, help="spread the I/Os over so many days (default: bursts)")
+    parser.add_argument("--days", type=int, default=0, help="spread the I/Os over this many days (default: bursts)")
     parser.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
     parser.add_argument("--processor", type=int, default=max(os.sched_getaffinity(0)))
-    parser.add_argument("--all", action="store_true", help="also give the others more rows than they take well")
+    parser.add_argument("--all", action="store_true", help="run the other tools on all sizes (slow)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(words)
 
 
 def lacking(tool):
-    """What mends that a tool is not there; None where it is."""
+    """The command that installs a missing tool; None if it is installed."""
     is_there, remedy = NEEDED.get(tool, (lambda: True, None))
     return None if is_there() else remedy
 
 
 def made(kind, path, rows, *more):
-    """A file of analysis_data.py. By another process: the peak of memory of one that is started counts from that of
-    whoever starts it, so this one stays small."""
+    """A file of analysis_data.py, made by another process: the peak memory of a child starts at that of its parent, so
+    this process stays small."""
     words = [sys.executable, str(Path(__file__).with_name("analysis_data.py")), kind, str(path), str(rows), *more]
     return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout or "null")
 
@@ -63,7 +63,7 @@ def made(kind, path, rows, *more):
 def run_once(tool, path, processor):
     """Figures, and (wall s, processor s, MB) of a process that ran a tool on a file."""
     words = [sys.executable, str(Path(__file__).with_name("analysis_tools.py")), tool, str(path)]
-    # In a file: a pipe that nobody empties could hold the process up, and wait4 is to be the only one to wait.
+    # A file, because a full pipe would block the process, and only wait4 waits for it.
     with tempfile.TemporaryFile() as told:
         began = time.monotonic()
         process = subprocess.Popen(words, stdout=told, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
@@ -77,7 +77,7 @@ def run_once(tool, path, processor):
 
 
 def check_agreement(figures, offered):
-    """Every figure that blkreel shares with another, and btt's with what it was given."""
+    """Check figures common to blkreel and another tool, and btt against its input."""
     ours = figures.get("blkreel")
     for tool, told in figures.items():
         for name, value in told.items():
@@ -85,12 +85,12 @@ def check_agreement(figures, offered):
                 continue
             error = PERCENTILE_ERROR * value if "_p" in name else 0
             if abs(ours[name] - value) > error:
-                raise SystemExit(f"{name}: blkreel says {ours[name]}, {tool} {value}")
+                raise SystemExit(f"{name} differs: blkreel {ours[name]}, {tool} {value}")
     if "btt" in figures:
         mean_s = offered["service_ns"] / offered["ios"] / 1e9
         missing = offered["ios"] - figures["btt"]["ops"]
         if not 0 <= missing <= offered["ios"] / 10_000 or abs(figures["btt"]["mean_latency_s"] / mean_s - 1) > 0.001:
-            raise SystemExit(f"btt says {figures['btt']}, of {offered}")
+            raise SystemExit(f"btt differs: {figures['btt']}, expected {offered}")
 
 
 def main():
@@ -98,7 +98,7 @@ def main():
     chosen.directory.mkdir(parents=True, exist_ok=True)
     for tool, remedy in [(tool, lacking(tool)) for tool in chosen.tools]:
         if remedy:
-            print(f"no {tool}: {remedy}", file=sys.stderr)
+            print(f"{tool} not found: {remedy}", file=sys.stderr)
             chosen.tools.remove(tool)
     results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
     for rows in chosen.rows:
@@ -122,7 +122,7 @@ def main():
         print_table(f"{rows:,} I/Os, {path.stat().st_size / 1e6:,.0f} MB of Parquet, {chosen.repetitions} repetitions",
                     [("wall, s", "{:.2f}".format), ("processor, s", "{:.2f}".format), ("memory, MB", "{:,.0f}".format)],
                     taken)
-    print(f"\n{results['machine']}; everything on processor {chosen.processor}; shared figures agree.")
+    print(f"\n{results['machine']}; all on processor {chosen.processor}; common figures agree.")
     if len(chosen.rows) > 1 and "blkreel" in chosen.tools:
         each = {rows: statistics.median(cpu for _, cpu, _ in size["taken"]["blkreel"]) / rows * 1e9
                 for rows, size in results["sizes"].items()}

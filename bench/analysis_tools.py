@@ -1,10 +1,10 @@
-"""The same figures by blkreel, pandas, DuckDB and btt, for bench/analysis_speed.py, which runs each by itself.
+"""The same figures by blkreel, pandas, DuckDB and btt, for bench/analysis_speed.py.
 
     .venv/bin/python bench/analysis_tools.py blkreel TRACE      prints figures as JSON
 
-pandas and DuckDB compute what is natural in them: sums, busy time, bursts of reads, depth, seconds, threads,
-percentiles. They leave out the distributions of queue times, sizes and gaps, bursts of writes, the time at each depth,
-sequential I/O, the timeline, the heat map, and what joins parts.
+pandas and DuckDB compute figures that are simple in them: sums, busy time, bursts of reads, depth, seconds, threads,
+percentiles. They omit the distributions of queue times, sizes and gaps, bursts of writes, the time at each depth,
+sequential I/O, the timeline, the heat map, and the joining of parts.
 """
 
 import json
@@ -21,7 +21,7 @@ PERCENTILES = (50, 90, 99)
 
 
 def blkreel(path):
-    from blkreel.analysis.measure import measure
+    from blkreel.analysis.metrics.measure import measure
     partial = measure(path, GAP_NS, exact=False).partial
     figures = {"busy_ns": partial.busy_ns, "makespan_ns": partial.makespan_ns,
                "most_outstanding": partial.depth.maximum}
@@ -119,13 +119,13 @@ def _one(connection, query):
 
 
 def btt(path):
-    """Latency from issue to completion, of all I/Os; and its other tables, which go unused."""
-    with tempfile.TemporaryDirectory() as directory:  # it leaves files of figures behind where it runs
+    """Latency from issue to completion of all I/Os. btt also computes tables that are not used here."""
+    with tempfile.TemporaryDirectory() as directory:  # btt writes files to its working directory
         told = subprocess.run(["btt", "-i", Path(path).resolve()], capture_output=True, text=True, check=True,
                               cwd=directory).stdout
     found = re.search(r"^D2C\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)", told, re.MULTILINE)
     if not found:
-        raise SystemExit("btt gives no D2C")
+        raise SystemExit("btt failed: no D2C in its output")
     return {"ops": int(found[4]), "mean_latency_s": float(found[2]), "longest_latency_s": float(found[3])}
 
 

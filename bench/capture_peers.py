@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""What a capture costs fio, beside the tools that keep each I/O too. Prints the tables of docs/measurements.md.
+"""Cost of a capture compared with other tools that record each I/O. Prints the tables of docs/measurements.md.
 
-    sudo .venv/bin/python bench/capture_peers.py                        a quarter of an hour
-    sudo .venv/bin/python bench/capture_peers.py --pairs 3 --seconds 1  a look, two minutes
+    sudo .venv/bin/python bench/capture_peers.py                        about 15 minutes
+    sudo .venv/bin/python bench/capture_peers.py --pairs 3 --seconds 1  quick look, 2 minutes
     sudo .venv/bin/python bench/capture_peers.py --peers blkreel --depths 32 --pairs 60
 
-Random 4K reads from a loop drive in memory: with a drive that costs nothing and all processors busy, whatever a capture
-takes is missing from fio's throughput.
+Random 4K reads from a loop drive in memory: the drive adds no latency and all processors are busy, so the cost of a
+capture directly reduces fio's throughput.
 
-Throughput: one long fio, within which the tool is switched on and off in short slots; a slot with it over the mean of
-the slots before and after, so that what else the machine does falls on both. A tool without a switch is started and
-stopped each time. Loss, size and memory: runs of fio within a capture, held against fio's own count. Processor time: of
-the tool's processes by the scheduler's account; of its BPF programs by the kernel's, less what empty programs seem to
-take; and in all, of fio, the kernel's threads and the tool, more per I/O than without, which is the one figure that is
-alike for all tools.
+Throughput: one long fio run, in which the tool is switched on and off in short slots. The figure is the rate of a slot
+with the tool / the mean of the slots before and after, so that other load affects both. A tool that cannot be switched
+is started and stopped each time. Loss, size and memory: fio runs within a capture, compared with fio's I/O count.
+Processor time: of the tool's processes by the scheduler; of its BPF programs by the kernel, less that of empty
+programs; and in total the increase per I/O for fio, kernel threads and the tool, the one figure comparable
+between all tools.
 """
 
 import argparse
@@ -34,11 +34,11 @@ IMAGE_BYTES = 1 << 30
 BPF_WINDOWS, BPF_WINDOW_S = 9, 0.15
 AFTER_SWITCH_S = 0.03
 FEW_PAIRS = 10
-LONG_SLOT_S = 0.6  # where each slot costs a start of the tool
+LONG_SLOT_S = 0.6  # for tools that are started for each slot
 
 
 def slots(peer, drive, directory, options, depth, rate=0):
-    """(before, during, after) of each pair: windows of one long fio."""
+    """(before, during, after) of each pair: windows of one long fio run."""
     pairs = []
     with load.long_fio(drive, depth, rate) as fio:
         ours = [*family(fio)]
@@ -65,7 +65,7 @@ def slots(peer, drive, directory, options, depth, rate=0):
 
 
 def throughput_ratios(pairs):
-    # A slot without any I/O at all is the machine's doing, and has no ratio.
+    # A slot without any I/O, caused by other load, has no ratio.
     return [2 * during.iops / (before.iops + after.iops) for before, during, after in pairs if before.ios and after.ios]
 
 
@@ -75,13 +75,13 @@ def cpu_differences(pairs):
 
 
 def cpu_ratios(pairs):
-    """How much of fio's throughput is kept where processors are the limit and nothing else runs."""
+    """Share of fio's throughput that remains if the processors are the limit and nothing else runs."""
     return [(before.cpu_ns_per_io + after.cpu_ns_per_io) / 2 / during.cpu_ns_per_io for before, during, after in pairs
             if before.ios and during.ios and after.ios]
 
 
 def whole_run(peer, drive, directory, options, depth):
-    """fio from begin to end within a capture."""
+    """A complete fio run within a capture."""
     peer.start(drive, directory)
     started_ns = cpu_ns(peer.pids())
     with MemoryWatch(peer.pids) as memory:
@@ -90,7 +90,7 @@ def whole_run(peer, drive, directory, options, depth):
         kernel_bytes = peer.kernel_bytes()
         kept = peer.stop()
     return {
-        "iops": iops, "ios": ios, "kept": kept.ios, "missing": ios - kept.ios, "said_lost": kept.said_lost,
+        "iops": iops, "ios": ios, "kept": kept.ios, "missing": ios - kept.ios, "reported_lost": kept.reported_lost,
         "bytes_per_io": kept.bytes / kept.ios if kept.ios else None,
         "cpu_ns_per_io": (ended_ns - started_ns) / ios, "finish_ns_per_io": max(0, kept.cpu_ns - ended_ns) / ios,
         "user_share": kept.user_share, "memory_bytes": memory.peak_bytes + kernel_bytes,
@@ -98,7 +98,7 @@ def whole_run(peer, drive, directory, options, depth):
 
 
 def plain_ratio(peer, drive, directory, options, depth, number):
-    """The throughput of whole runs, one after the other, which comes first changing."""
+    """The throughput of whole runs, in pairs with alternating order."""
     if number % 2:
         within = whole_run(peer, drive, directory, options, depth)
         alone = load.fio(drive, depth, options.seconds)
@@ -109,7 +109,7 @@ def plain_ratio(peer, drive, directory, options, depth, number):
 
 
 def bpf_cost(peer, drive, directory, options, depth):
-    """[(net ns per I/O, what measuring itself seemed to take)] of a peer's BPF programs, [] where it has none."""
+    """[(net ns per I/O, overhead of the measurement)] of a tool's BPF programs; [] without BPF programs."""
     if not peer.null_kind:
         return []
     null = NullPrograms(peer.null_kind, directory)
@@ -148,7 +148,7 @@ def measure(peer, drive, directory, options):
         runs = [whole_run(peer, drive, directory, options, depth) for _ in range(options.runs)]
         result["runs"][depth] = runs
         say(f"{peer.name}, depth {depth}: kept {sum(run['kept'] for run in runs):,} of "
-            f"{sum(run['ios'] for run in runs):,}, it says: {runs[-1]['said_lost']}")
+            f"{sum(run['ios'] for run in runs):,}, reported: {runs[-1]['reported_lost']}")
         result["bpf"][depth] = bpf_cost(peer, drive, directory, options, depth)
     if not options.only_throughput:
         pairs = slots(peer, drive, directory, options, max(options.depths), options.rate)
@@ -169,7 +169,7 @@ def spread(values, form=",.0f"):
 
 
 def table(results, depths):
-    """Markdown: a row a peer."""
+    """Markdown table with a row for each tool."""
     yield ("| | " + " | ".join(f"fio's IOPS with over without, depth {depth}" for depth in depths)
            + f" | processor time per I/O without over with, depth {max(depths)} |")
     yield "|---" * (len(depths) + 2) + "|"
@@ -179,19 +179,19 @@ def table(results, depths):
     if not all(result["runs"] for result in results.values()):
         return
     yield ""
-    yield "| | I/Os missing, of fio's count | it says itself | bytes per I/O | memory, MiB |"
+    yield "| | I/Os missing, of fio's count | reported by the tool | bytes per I/O | memory, MiB |"
     yield "|---|---|---|---|---|"
     for name, result in results.items():
         runs = [run for depth in depths for run in result["runs"][depth]]
         ios, missing = sum(run["ios"] for run in runs), sum(max(0, run["missing"]) for run in runs)
-        said = dict.fromkeys(run["said_lost"] or "nothing" for run in runs)
+        said = dict.fromkeys(run["reported_lost"] or "nothing" for run in runs)
         size = spread([run["bytes_per_io"] for run in runs if run["bytes_per_io"]], ".1f")
         memory = max(run["memory_bytes"] for run in runs) / (1 << 20)
         yield f"| {name} | {missing:,} of {ios:,} ({missing / ios:.2%}) | {'; '.join(said)} | {size} | {memory:.0f} |"
     yield ""
     yield ("| CPU per I/O, ns | BPF programs, " + ", ".join(f"depth {depth}" for depth in depths)
-           + " | its processes while capturing | of it user's | to finish its file "
-           f"| in all, depth {max(depths)} | in all, at a fixed rate |")
+           + " | tool processes while capturing | user share of it | to finish the file "
+           f"| total, depth {max(depths)} | total, at a fixed rate |")
     yield "|---|---|---|---|---|---|---|"
     for name, result in results.items():
         programs = "<br>".join(spread([net for net, _ in result["bpf"][depth]]) for depth in depths)
@@ -208,14 +208,14 @@ def arguments(words=None):
     parser.add_argument("--pairs", type=int, default=40, help="pairs of slots, per tool and depth")
     parser.add_argument("--slot", type=float, default=0.15, help="seconds of a slot")
     parser.add_argument("--runs", type=int, help="whole runs of fio, per tool and depth (2; 1 with few pairs)")
-    parser.add_argument("--seconds", type=int, default=3, help="of a whole run")
+    parser.add_argument("--seconds", type=int, default=3, help="duration of a whole run (default: 3)")
     parser.add_argument("--depths", type=int, nargs="+", default=[32, 1])
     parser.add_argument("--rate", type=int, default=50_000,
-                        help="I/Os per second where the rate is fixed")
+                        help="I/Os per second of the runs at a fixed rate")
     parser.add_argument("--peers", nargs="+", metavar="NAME", default=list(all_peers()),
                         help="of: " + "; ".join(all_peers()))
     parser.add_argument("--method", choices=["slots", "starts", "runs"], default="slots",
-                        help="starts: a start of the tool for each slot; runs: whole runs of fio with and without")
+                        help="starts: start the tool for each slot; runs: whole fio runs with and without it")
     parser.add_argument("--only-throughput", action="store_true")
     parser.add_argument("--json", action="store_true", help="print one JSON document with every repetition")
     options = parser.parse_args(words)
@@ -228,7 +228,7 @@ def arguments(words=None):
 
 def main():
     options = arguments()
-    # Ended from outside, it still stops the tool and gives the drive back.
+    # After SIGTERM it still stops the tool and releases the drive.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results = {}
     with loop_drive(IMAGE_BYTES) as drive:
@@ -237,7 +237,7 @@ def main():
             if reason := peer.lacks():
                 say(f"{name}: left out, {reason}")
                 continue
-            # In memory: writing to a disk would be a cost of that disk.
+            # In memory, so that the speed of a disk does not matter.
             with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="blkreel-bench-") as directory:
                 try:
                     results[name] = measure(peer, drive, directory, options)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How many events a second the way from the ring to the disk takes without losing one.
+"""Events per second that a capture moves from the ring to the disk without loss.
 
     sudo .venv/bin/python bench/capture_synthetic.py --rate 1000000 --seconds 10 --repeats 5
 
-A BPF program makes the records, by the same code and into the same ring as those of I/Os; nothing is said of what
-it costs to see an I/O. The rows go to --directory, as those of a capture do.
+A BPF program writes the records with the code and the ring of a real capture. The cost of tracing an I/O is not
+included. The rows go to --directory, as in a capture.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from pathlib import Path
 from lab import loop_drive, machine, print_table
 
 from blkreel.capture.helper import Helper
-from blkreel.capture.session import CaptureOptions
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import TRACE_SCHEMA
-from blkreel.traces.spool import Spool
+from blkreel.capture.options import CaptureOptions
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.spool.spool import Spool
 
 
 def measure(drive, options, directory):
@@ -51,27 +51,27 @@ def measure(drive, options, directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=1_000_000, help="events a second")
+    parser.add_argument("--rate", type=int, default=1_000_000, help="events per second (default: 1000000)")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--ring-bytes", type=int, help="default: that of a capture")
-    parser.add_argument("--directory", default="/var/tmp", help="where the rows go")
-    parser.add_argument("--live", action="store_true", help="tell each second what the drives do, as on a terminal")
-    parser.add_argument("--finish", action="store_true", help="make the trace, and count its rows")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--ring-bytes", type=int, help="size of the ring (default: that of a capture)")
+    parser.add_argument("--directory", default="/var/tmp", help="directory for the rows (default: /var/tmp)")
+    parser.add_argument("--live", action="store_true", help="compute live figures each second, as on a terminal")
+    parser.add_argument("--finish", action="store_true", help="finish the trace and count its rows")
+    parser.add_argument("--json", action="store_true", help="print a JSON document")
     options = parser.parse_args()
     with loop_drive(1 << 20) as drive, tempfile.TemporaryDirectory(dir=options.directory) as name:
-        found = [measure(drive, options, Path(name)) for _ in range(options.repeats)]
+        runs = [measure(drive, options, Path(name)) for _ in range(options.repeats)]
     if options.json:
-        print(json.dumps({"version": 1, "machine": machine(), "options": vars(options), "runs": found}))
+        print(json.dumps({"version": 1, "machine": machine(), "options": vars(options), "runs": runs}))
         return
     keys = ("per_second", "rows", "lost", "helper_ns_per_event", "python_ns_per_event")
     print(machine())
-    print_table(f"{options.rate:,} events/s for {options.seconds} s, ring of {found[0]['ring_bytes'] >> 20} MiB",
+    print_table(f"{options.rate:,} events/s for {options.seconds} s, ring of {runs[0]['ring_bytes'] >> 20} MiB",
                 [(key, lambda value: f"{value:,.0f}") for key in keys],
-                {"synthetic": [tuple(run[key] for key in keys) for run in found]})
-    print(f"rows and lost add up to what was emitted in {sum(r['rows'] + r['lost'] == r['emitted'] for r in found)} of "
-          f"{len(found)} runs")
+                {"synthetic": [tuple(run[key] for key in keys) for run in runs]})
+    print(f"rows + lost = emitted in {sum(r['rows'] + r['lost'] == r['emitted'] for r in runs)} of "
+          f"{len(runs)} runs")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""One showing of dependent replay: a program on a slow and on a fast drive, and its slow trace replayed on the fast.
+"""One measurement of dependent replay: a program on a slow and a fast drive, each trace replayed on the other drive.
 
-All four are measured alike, from the program's first I/O to its last; what it computes before and behind is nobody's
-replay.
+All runs are measured from the first I/O of the program to its last, without its computation before and after.
 """
 
 import subprocess
@@ -13,48 +12,57 @@ from pathlib import Path
 import numpy as np
 from drive_pair import fast_drive, mounted, slow_drive
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import FLAGS
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 LATENCY_NS = 2_000_000
-# As the thread that replays has, so that neither is kept waiting by other programs.
+# The priority of the replay thread, so that other programs preempt neither.
 AT_REAL_TIME = ["chrt", "--rr", "1"]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Seconds from first I/O to last, or arrays of their parts: from each I/O to the next, and to the end."""
+    """Seconds from first I/O to last, or arrays of parts: from each I/O to the next, and to the end."""
 
     slow_s: float | np.ndarray
     fast_s: float | np.ndarray
-    dependent_s: float | np.ndarray
+    dependent_s: float | np.ndarray  # the slow drive's trace on the fast drive
     original_s: float | np.ndarray
+    dependent_on_slow_s: float | np.ndarray  # the fast drive's trace on the slow drive
+    original_on_slow_s: float | np.ndarray
 
 
-def least(shown, rows=None):
-    """The least of several: what else goes on in a machine only ever adds.
+def least(shown, rows):
+    """The sum of the minima over repetitions of consecutive stretches of that many I/Os.
 
-    Of the whole, or with `rows` of each stretch of so many I/Os, one after the other: a busy machine disturbs every
-    repetition somewhere, but hardly all of them at the same I/O. A stretch must begin with the same I/O each time.
+    Other load only adds time, and disturbs every repetition somewhere, but rarely all at the same I/O. Repetitions must
+    have the same I/Os.
     """
     return Shown(*(_least([getattr(one, field.name) for one in shown], rows) for field in fields(Shown)))
 
 
 def _least(repetitions, rows):
-    if rows is None:
-        return min(float(np.sum(parts_s)) for parts_s in repetitions)
     begins = np.arange(0, len(repetitions[0]), rows)
     return float(np.min([np.add.reduceat(parts_s, begins) for parts_s in repetitions], axis=0).sum())
 
 
-def off(replayed_s, shown):
-    """By which part of the program's own time on the fast drive a replay was off."""
-    return replayed_s / shown.fast_s - 1
+def off(replayed_s, program_s):
+    """Error of a replay, relative to the time of the program on the same drive."""
+    return replayed_s / program_s - 1
+
+
+def median_error(replayed_s, program_s):
+    """(error, low, high): off() of the medians of the repetitions, and its 95 % interval by resampling both."""
+    chosen = np.random.default_rng(1).integers
+    ratios = [np.median(replayed_s[chosen(0, len(replayed_s), len(replayed_s))])
+              / np.median(program_s[chosen(0, len(program_s), len(program_s))]) for _ in range(2000)]
+    low, high = np.quantile(ratios, [0.025, 0.975]) - 1
+    return off(np.median(replayed_s), np.median(program_s)), low, high
 
 
 def show(program, image, directory):
-    """Each in its parts.
+    """The parts of each run.
 
     image: the contents of both drives, made by program.make_image. directory: for the traces and runs.
     """
@@ -67,18 +75,22 @@ def show(program, image, directory):
     for pace in ("dependent", "original"):
         with fast_drive(image) as drive:
             replayed_s.append(replay(slow, drive, pace, directory / pace))
+    for pace in ("dependent", "original"):
+        with slow_drive(image, LATENCY_NS) as drive:
+            replayed_s.append(replay(fast, drive, pace, directory / pace))
     return Shown(slow_s, fast_s, *replayed_s)
 
 
 def capture(program, drive, trace):
-    """Records the program on the drive; how long its I/O took from end to end, in parts."""
+    """Capture the program on the drive. Returns the duration of its I/O in parts."""
     with mounted(drive) if program.fill else nullcontext(drive) as place:
-        blkreel("capture", drive, "-o", trace, "--force", "--cold", "--", *AT_REAL_TIME, *program.command(place))
+        priority = AT_REAL_TIME if program.real_time else []
+        blkreel("capture", drive, "-o", trace, "--force", "--cold", "--", *priority, *program.command(place))
     return parts_s(open_trace(trace), own_rows(trace))
 
 
 def replay(trace, drive, pace, run):
-    # 3: something in the run is not to be trusted, as late I/Os are not on a busy machine. The figures will show it.
+    # 3: the run is not trustworthy, for example because of late I/Os on a busy machine. The figures show this.
     blkreel("replay", trace, "--on", drive, "-o", run, "--force", "--pace", pace, allowed=(0, 3))
     records = open_trace(run)
     own = own_rows(trace)
@@ -87,12 +99,12 @@ def replay(trace, drive, pace, run):
 
 
 def own_rows(trace):
-    """Which rows are I/O of the program itself, not of the kernel's journal or of others."""
+    """Mask of rows that are I/O of the program, not of the journal or other processes."""
     return (open_trace(trace).table(["flags"])["flags"].to_numpy() & FLAGS["own"]) != 0
 
 
 def parts_s(trace, wanted):
-    """From each wanted I/O to the next, the last from the last to the latest completion: the sum is the whole."""
+    """From each selected I/O to the next; the last part ends at the latest completion. The sum is the total."""
     table = trace.table(["submit_ns", "latency_ns"])
     submit_ns, latency_ns = (table[name].to_numpy()[wanted] for name in ("submit_ns", "latency_ns"))
     end_ns = np.max(submit_ns + np.maximum(latency_ns, 0))

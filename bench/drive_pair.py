@@ -1,4 +1,4 @@
-"""A slow and a fast drive that hold the same bytes: loop devices, one over a file with a delay, one over memory."""
+"""A slow and a fast drive with the same data: loop devices over a file with a delay and over memory."""
 
 import os
 import subprocess
@@ -12,19 +12,19 @@ SLOW_FILE = Path(__file__).with_name("slow_file.py")
 
 
 class CannotMake(Exception):
-    """There is no such drive on this machine; says why."""
+    """The drive is not available on this machine; the message has the reason."""
 
 
 @contextmanager
 def fast_drive(contents):
-    """A drive that begins with a copy of the image `contents`, in memory. Yields its path."""
+    """A drive with a copy of the image `contents` in memory. Yields its path."""
     with _copy(contents) as image, _loop_over(image) as drive:
         yield drive
 
 
 @contextmanager
 def slow_drive(contents, latency_ns):
-    """The same, where each read, write and flush takes latency_ns longer."""
+    """The same, with latency_ns added to each read, write and flush."""
     with _copy(contents) as image, _slow_file(image, latency_ns) as file, _loop_over(file) as drive:
         yield drive
 
@@ -65,7 +65,7 @@ def _loop_over(image):
 
 @contextmanager
 def mounted(drive):
-    """The ext4 file system on the drive, at a directory that is yielded."""
+    """Mounts the ext4 file system of the drive. Yields the mount point."""
     with tempfile.TemporaryDirectory(prefix="blkreel-pair-") as directory:
         subprocess.run(["mount", "-o", "noatime,nodiscard", drive, directory], check=True)
         try:
@@ -75,17 +75,17 @@ def mounted(drive):
 
 
 def new_image(path, size_bytes):
-    """A file of random bytes: a drive's contents, without a file system."""
+    """A file of random bytes: an image without a file system."""
     with open(path, "wb") as file:
         for _ in range(size_bytes >> 20):
             file.write(os.urandom(1 << 20))
 
 
 def new_filesystem(path, size_bytes, fill):
-    """An image with an ext4 file system, into which fill(directory) puts what a program will read."""
+    """An image with an ext4 file system, filled by fill(directory) with the files of a program."""
     with open(path, "wb") as file:
         file.truncate(size_bytes)
-    # Nothing is left for the kernel to do behind a program's back.
+    # No deferred initialization by the kernel during the measurement.
     options = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
     subprocess.run(["mkfs.ext4", "-q", "-F", "-E", options, path], check=True)
     with _loop_over(path) as drive, mounted(drive) as directory:

@@ -1,4 +1,4 @@
-"""What the benches share: a scratch loop drive, a look at the machine, tables of medians and spread."""
+"""Common parts of the benchmarks: scratch drives, machine description, tables of medians and spread."""
 
 import os
 import statistics
@@ -11,13 +11,13 @@ from pathlib import Path
 
 @contextmanager
 def loop_drive(size_bytes, directory="/dev/shm"):
-    """A loop drive with direct I/O on an image full of data, in memory. Detached and removed whatever happens."""
+    """A loop drive with direct I/O on an image full of data, in memory. It is always detached and removed."""
     if os.geteuid() != 0:
-        raise SystemExit("needs root for a loop drive; run it with sudo")
+        raise SystemExit("cannot create a loop drive: not root; run it with sudo")
     image = tempfile.NamedTemporaryFile(dir=directory, prefix="blkreel-bench-", suffix=".img")  # noqa: SIM115
     drive = None
     try:
-        # Filled: reads of holes would cost the image's file system less than reads of data.
+        # Filled with data: reads of holes are cheaper for the file system of the image.
         chunk = os.urandom(1 << 20)
         for _ in range(size_bytes // len(chunk)):
             image.write(chunk)
@@ -32,12 +32,12 @@ def loop_drive(size_bytes, directory="/dev/shm"):
 
 @contextmanager
 def zram_drive(size_bytes):
-    """A drive of memory that the kernel compresses, full of data: bio-based, its I/O ends within the submission."""
+    """A zram drive full of data: bio-based, and each I/O completes within its submission."""
     control = Path("/sys/class/zram-control")
     try:
         number = (control / "hot_add").read_text().strip()
     except OSError as error:
-        raise SystemExit(f"needs root and zram: {error.strerror}; modprobe zram") from None
+        raise SystemExit(f"cannot create a zram drive: {error.strerror}; sudo modprobe zram, run with sudo") from None
     try:
         Path(f"/sys/block/zram{number}/disksize").write_text(str(size_bytes))
         drive = f"/dev/zram{number}"
@@ -53,18 +53,18 @@ def zram_drive(size_bytes):
                 (control / "hot_remove").write_text(number)
                 break
             except OSError:
-                time.sleep(0.1)  # its last user is still being taken apart
+                time.sleep(0.1)  # its last user is still being released
 
 
 def busy_s():
-    """Processor time that this machine has spent on anything, in seconds since it started."""
+    """Processor time of the machine since boot, in seconds."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    # user nice system idle iowait irq softirq: what idles and waits is left out, and what other guests were given.
+    # user nice system idle iowait irq softirq: idle, I/O wait and steal time are excluded.
     return sum(int(fields[i]) for i in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
 
 
 def run(*words, **options):
-    """A program's output; its own words where it fails."""
+    """The output of a program. Exits with its error output on failure."""
     result = subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
     if result.returncode:
         raise SystemExit(f"{words[0]} failed: {(result.stderr or result.stdout).strip()}")
@@ -72,9 +72,14 @@ def run(*words, **options):
 
 
 def need(*programs):
-    for program, package in programs:
-        if not any(Path(place, program).exists() for place in os.get_exec_path() + ["/usr/sbin", "/sbin"]):
-            raise SystemExit(f"needs {program}: apt-get install {package}")
+    for reason in lacking(*programs):
+        raise SystemExit(reason)
+
+
+def lacking(*programs):
+    """A line for each program that is not installed. programs: (program, package)."""
+    return [f"{program} not found; apt-get install {package}" for program, package in programs
+            if not any(Path(place, program).exists() for place in os.get_exec_path() + ["/usr/sbin", "/sbin"])]
 
 
 def print_table(title, columns, rows):
@@ -90,5 +95,5 @@ def print_table(title, columns, rows):
 
 
 def machine():
-    """One line on what it ran on."""
+    """One line about the machine."""
     return f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f}"

@@ -1,4 +1,4 @@
-"""fio as the load, and the drive's own counter of what it did: read it twice, and the rate between needs no log."""
+"""fio as the load, and its rate from two readings of the drive's I/O counter, without a log."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def fio_command(drive, depth, seconds, rate=0):
 
 
 def fio(drive, depth, seconds):
-    """fio's I/Os per second and their number."""
+    """IOPS and number of I/Os of a fio run."""
     result = subprocess.run(fio_command(drive, depth, seconds), capture_output=True, text=True)
     if result.returncode:
         raise SystemExit(f"fio failed: {result.stderr.strip()}")
@@ -30,14 +30,14 @@ def fio(drive, depth, seconds):
 
 @contextmanager
 def long_fio(drive, depth, rate=0):
-    """fio in the background until the block ends; its process id. It must live till then."""
+    """fio in the background until the block ends; yields its process id. Exits if fio ends early."""
     process = subprocess.Popen(fio_command(drive, depth, 3600, rate), stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     try:
         time.sleep(WARM_UP_S)
         yield process.pid
         if process.poll() is not None:
-            raise SystemExit("fio ended early")
+            raise SystemExit("fio failed: it ended early")
     finally:
         process.terminate()
         process.wait()
@@ -45,7 +45,7 @@ def long_fio(drive, depth, rate=0):
 
 @dataclass
 class Window:
-    """What happened on a drive in a slot of time, and the processor time of those who had to do with it."""
+    """I/Os of a drive in a time slot, and the processor time of the processes involved."""
 
     ios: int
     seconds: float
@@ -61,10 +61,10 @@ class Window:
 
 
 def watch(drive, seconds, pids=()):
-    """A slot from now on. pids: whose processor time counts, beside that of the kernel's own threads.
+    """Measure a slot that starts now. pids: processes whose processor time counts, in addition to the kernel threads.
 
-    Other programs are left out, so that a machine that is not quiet shows as lower throughput and not as cost. What
-    interrupts do on an idle processor is nobody's time, and is missing with and without a capture.
+    Other programs are excluded, so that other load lowers throughput but does not raise the cost. Interrupts on an
+    idle processor are charged to no thread, and are missing with and without a capture.
     """
     stat = Path("/sys/block", Path(drive).name, "stat")
     before = int(stat.read_text().split()[0]), time.monotonic()

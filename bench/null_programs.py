@@ -1,4 +1,4 @@
-"""Empty BPF programs on three events of a request, whose apparent cost is that of measuring itself."""
+"""Empty BPF programs on three events of a request; their measured cost is the overhead of the measurement."""
 
 import ctypes
 import os
@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("null.bpf.c")
-# Of each kind of program that a peer has, how the empty one is compiled.
+# Compiler definitions of the empty program for each kind of program.
 KINDS = {"tp_btf": '-DKIND="tp_btf"', "raw_tp": '-DKIND="raw_tp"', "tp": "-DCLASSIC"}
 
 
 class NullPrograms:
-    """with NullPrograms("tp_btf", directory): the programs are attached, and their file descriptors are ours."""
+    """with NullPrograms("tp_btf", directory): attaches the programs and holds their file descriptors."""
 
     def __init__(self, kind, directory):
         self._object_file = Path(directory, f"null-{kind}.o")
@@ -26,7 +26,7 @@ class NullPrograms:
     def __enter__(self):
         self._object = ctypes.c_void_p(self._libbpf.bpf_object__open_file(bytes(self._object_file), None))
         if not self._object or self._libbpf.bpf_object__load(self._object):
-            raise SystemExit("the kernel refuses an empty BPF program")
+            raise SystemExit("cannot load an empty BPF program: refused by the kernel")
         program = None
         while program := self._libbpf.bpf_object__next_program(self._object, ctypes.c_void_p(program)):
             link = self._libbpf.bpf_program__attach(ctypes.c_void_p(program))

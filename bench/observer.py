@@ -1,7 +1,7 @@
-"""Watches a drive from outside, as the kernel issues to it: block_rq_issue in a trace instance of its own.
+"""Records the I/Os that the kernel issues to a drive: block_rq_issue in a separate trace instance.
 
-The ring buffer is read raw, because the text form cuts time to microseconds. An instance disturbs no other
-user of the tracing directory.
+The ring buffer is read in binary form, because the text form truncates times to microseconds. A separate instance does
+not disturb other users of tracing.
 """
 
 import os
@@ -13,7 +13,7 @@ import numpy as np
 
 TRACING = Path("/sys/kernel/tracing")
 PAGE_HEADER_BYTES = 16
-PAGE_LENGTH_MASK = 0xFFFFF  # of the commit word; the bits above tell of missed events
+PAGE_LENGTH_MASK = 0xFFFFF  # of the commit word; higher bits flag missed events
 
 
 class Observer:
@@ -26,7 +26,7 @@ class Observer:
 
     def __enter__(self):
         if not (TRACING / "instances").is_dir():
-            raise SystemExit("no tracing directory; sudo mount -t tracefs nodev /sys/kernel/tracing")
+            raise SystemExit("no /sys/kernel/tracing; sudo mount -t tracefs nodev /sys/kernel/tracing")
         self.instance.mkdir()
         device = Path(self.drive).stat().st_rdev
         # The kernel's own dev_t: 20 bits of minor.
@@ -51,7 +51,7 @@ class Observer:
         lost = sum(_lost((cpu / "stats").read_text()) for cpu in (self.instance / "per_cpu").iterdir())
         self.instance.rmdir()
         if lost:
-            raise SystemExit(f"the observer lost {lost} events: give it a larger buffer")
+            raise SystemExit(f"the observer lost {lost} events: increase its buffer_kib")
         rows = sorted(row for page in self._pages for row in _events(page, self._fields))
         self.time_ns = np.array([row[0] for row in rows], "i8")
         self.sector = np.array([row[1] for row in rows], "i8")
@@ -61,7 +61,7 @@ class Observer:
         (self.instance / name).write_text(text)
 
     def _drain(self, cpu):
-        # Only when all is over: reading during the run would take processor time from what is measured.
+        # Read after the run: reading during the run would take processor time from the measured program.
         pipe = os.open(cpu / "trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
         try:
             while True:

@@ -1,6 +1,6 @@
-"""The tools that keep each I/O, started and stopped alike: start() returns when events are being recorded.
+"""The compared tools, with one interface: start() returns when events are being recorded.
 
-pause() and resume() switch the recording off and on without an end, and say whether that is possible.
+pause() and resume() switch the recording off and on within a run, and return whether the tool supports it.
 """
 
 import os
@@ -19,10 +19,10 @@ from accounting import bpf_objects, family
 
 TRACING = Path("/sys/kernel/tracing")
 NO_TRACING = "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/tracing"
-# What blkreel has by default for all processors together.
+# The default of blkreel, for all processors together.
 BUFFER_BYTES = 16 << 20
 START_TIMEOUT_S = 30
-# Its programs are taken off and put on again within one run of fio, which takes the rights to do so.
+# Detaching and attaching programs within a run of fio needs privileges.
 ENVIRONMENT = {**os.environ, "BLKREEL_KEEP_PRIVILEGE": "1"}
 STOP_TIMEOUT_S = 120
 SETTLE_S = 0.3
@@ -30,28 +30,28 @@ PAUSE_TIMEOUT_S = 1
 
 
 @dataclass
-class Kept:
-    """What a peer has after stop(). ios: with an issue and a completion, as far as it keeps both. said_lost: in its
-    own words, None where it says nothing."""
+class Recording:
+    """Result of a tool after stop(). ios: with an issue and a completion, if it records both. reported_lost: its report
+    of lost events, None without one."""
 
     ios: int
     bytes: int
-    said_lost: str | None
-    cpu_ns: int  # since its start, to its end
+    reported_lost: str | None
+    cpu_ns: int  # from start to end
     user_share: float
 
 
-running = set()  # what nobody has ended yet
+running = set()  # tools that have not ended
 
 
 def end_all():
-    """For a bench that breaks off: a tool left behind would be part of every later measurement of the machine."""
+    """Stop all tools after an error: a tool left running would disturb later measurements."""
     for one in sorted(running, key=lambda one: isinstance(one, Process)):
         one.end(signal.SIGTERM)
 
 
 class Process:
-    """One process of a peer: its words in a file, its processor time when it ends."""
+    """One process of a tool: its error output in a file, and its processor time after its end."""
 
     def __init__(self, words, directory, stdout=None):
         self._stderr_path = Path(directory, f"{Path(words[0]).name}.stderr")
@@ -65,11 +65,11 @@ class Process:
     def wait_until(self, ready):
         if not wait_for(lambda: ready() or self._process.poll() is not None, START_TIMEOUT_S) or not ready():
             self.end(signal.SIGKILL)
-            raise SystemExit(f"{self._stderr_path.stem} does not start: {self.words().strip()[-400:]}")
+            raise SystemExit(f"{self._stderr_path.stem} failed to start: {self.words().strip()[-400:]}")
         time.sleep(SETTLE_S)
 
     def end(self, number):
-        """Whether it ended by itself when asked to."""
+        """Send a signal and wait. Returns whether the process ended without SIGKILL."""
         running.discard(self)
         if self._process.returncode is not None:
             return True
@@ -78,7 +78,7 @@ class Process:
         while time.monotonic() < deadline:
             try:
                 pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-            except ChildProcessError:  # it is gone and was waited for: its account is lost
+            except ChildProcessError:  # already reaped: its resource usage is lost
                 return True
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -111,7 +111,7 @@ class Blkreel:
     def lacks(self):
         words = subprocess.run([self._command, "capture", "--help"], capture_output=True, text=True).stdout
         unknown = [option for option in self._options if option.startswith("--") and option not in words]
-        return f"this blkreel does not know {unknown[0]}" if unknown else None
+        return f"this version of blkreel has no option {unknown[0]}" if unknown else None
 
     def start(self, drive, directory):
         self._output, self._summary = Path(directory, "trace.parquet"), Path(directory, "summary.json")
@@ -124,13 +124,13 @@ class Blkreel:
         return bpf_objects(self.pids())[2] >= 3
 
     def pause(self):
-        """Off without an end, where the helper listens to that: its stdin is a pipe, which has a name here."""
-        return self._tell("detach", lambda: not bpf_objects(self.pids())[2])
+        """Detach the programs without ending the capture, by a command to the stdin of the helper."""
+        return self._send("detach", lambda: not bpf_objects(self.pids())[2])
 
     def resume(self):
-        return self._tell("attach", self._attached)
+        return self._send("attach", self._attached)
 
-    def _tell(self, word, done):
+    def _send(self, word, done):
         helpers = [pid for pid in self.pids() if Path(f"/proc/{pid}/comm").read_text().startswith("blkreel-cap")]
         with open(f"/proc/{helpers[-1]}/fd/0", "w") as stdin:
             stdin.write(f"{word}\n")
@@ -149,11 +149,11 @@ class Blkreel:
             raise SystemExit(f"blkreel failed: {self._process.words().strip()[-400:]}")
         rows, lost, hidden = summary
         said = f"{lost} lost" + (f", {hidden} completions unseen" if hidden else "")
-        return Kept(rows, self._output.stat().st_size, said, self._process.cpu_ns, self._process.user_share)
+        return Recording(rows, self._output.stat().st_size, said, self._process.cpu_ns, self._process.user_share)
 
 
 class Ftrace:
-    """The kernel's blktrace, where its relay files are refused: the tracer `blk`, a reader per processor."""
+    """The ftrace tracer `blk` (blktrace without relay files), with one reader per processor."""
 
     null_kind = None
 
@@ -166,7 +166,7 @@ class Ftrace:
         if "blk" not in (TRACING / "available_tracers").read_text().split():
             return "this kernel has no tracer blk"
         if (TRACING / "current_tracer").read_text().strip() != "nop":
-            return "somebody else uses the tracer of this machine: /sys/kernel/tracing/current_tracer is not nop"
+            return "the tracer is in use: /sys/kernel/tracing/current_tracer is not nop"
         return None
 
     def start(self, drive, directory):
@@ -189,7 +189,7 @@ class Ftrace:
             self.resume()
         except OSError as error:
             self.end()
-            raise SystemExit(f"the tracer blk of ftrace does not start: {error}") from None
+            raise SystemExit(f"cannot start the tracer blk of ftrace: {error}") from None
         time.sleep(SETTLE_S)
 
     def pause(self):
@@ -197,7 +197,7 @@ class Ftrace:
         return True
 
     def resume(self):
-        # Switching it off forgets the mask, and giving one switches it on.
+        # Disabling resets the mask, and setting a mask enables the trace.
         if self._actions:
             (self._switch / "act_mask").write_text(self._actions)
         (self._switch / "enable").write_text("1")
@@ -224,10 +224,10 @@ class Ftrace:
             size += file.stat().st_size
         cpu = sum(reader.cpu_ns for reader in self._readers)
         user = sum(reader.cpu_ns * reader.user_share for reader in self._readers)
-        return Kept(min(issues, completions), size, f"{lost} events lost", cpu, user / cpu if cpu else 0.0)
+        return Recording(min(issues, completions), size, f"{lost} events lost", cpu, user / cpu if cpu else 0.0)
 
     def end(self, _signal=None):
-        """Leaves the machine's one tracer as it was."""
+        """Restore the tracer of the machine."""
         running.discard(self)
         if (self._switch / "enable").read_text().strip() != "0":
             (self._switch / "enable").write_text("0")
@@ -261,9 +261,9 @@ class Perf:
         for fifo in fifos:
             fifo.unlink(missing_ok=True)
             os.mkfifo(fifo)
-        # For reading too, so that neither open() waits for perf.
+        # Opened for reading too, so that open() does not wait for perf.
         self._control, self._ack = (os.open(fifo, os.O_RDWR) for fifo in fifos)
-        # It begins switched off, because only an answer to the switch says that it records.
+        # perf starts disabled, because only its reply to `enable` shows that it records.
         words = ["perf", "record", "-a", "-D", "-1", "-o", self._output, f"--control=fifo:{fifos[0]},{fifos[1]}"]
         for event in self._events:
             words += ["-e", event]
@@ -273,15 +273,15 @@ class Perf:
         self._process.wait_until(lambda: self._output.exists() and self._output.stat().st_size > 0)
         if not self.resume():
             self._process.end(signal.SIGKILL)
-            raise SystemExit("perf does not begin to record")
+            raise SystemExit("perf failed to start recording")
 
     def pause(self):
-        return self._tell("disable")
+        return self._send("disable")
 
     def resume(self):
-        return self._tell("enable")
+        return self._send("enable")
 
-    def _tell(self, word):
+    def _send(self, word):
         os.write(self._control, f"{word}\n".encode())
         answered = bool(select.select([self._ack], [], [], START_TIMEOUT_S)[0])
         if answered:
@@ -292,7 +292,7 @@ class Perf:
         return family(self._process.pid)
 
     def kernel_bytes(self):
-        return 0  # its rings are mapped into it
+        return 0  # its rings are mapped into the process
 
     def stop(self):
         self._process.end(signal.SIGINT)
@@ -302,12 +302,12 @@ class Perf:
         lost = peer_output.perf_says_lost(self._process.words() + stats.stderr + stats.stdout)
         data = np.memmap(self._output, "<u4", mode="r", shape=(self._output.stat().st_size // 4,))
         kept = min(peer_output.count_perf(data, event, self._device) for event in self._event_ids)
-        return Kept(kept, self._output.stat().st_size, "some lost" if lost else None, self._process.cpu_ns,
+        return Recording(kept, self._output.stat().st_size, "some lost" if lost else None, self._process.cpu_ns,
                     self._process.user_share)
 
 
 class Bpftrace:
-    """biosnoop. The one that bpftrace 0.17 brings needs kprobes on functions that this kernel may not have."""
+    """biosnoop. The script of bpftrace 0.17 needs kprobes on functions that a kernel may not have."""
 
     null_kind = "tp"
     script = Path(__file__).with_name("biosnoop.bt")
@@ -322,7 +322,7 @@ class Bpftrace:
         self._output = Path(directory, "biosnoop.txt")
         self._output.unlink(missing_ok=True)
         self._process = Process(["bpftrace", "-o", self._output, self.script, kernel_number(drive)], directory)
-        # Its first words may stay in its buffer.
+        # Its first output may stay in its buffer.
         self._process.wait_until(lambda: len(bpf_objects(self.pids())[0]) >= 2)
 
     def pause(self):
@@ -339,7 +339,7 @@ class Bpftrace:
         with self._output.open() as lines:
             rows, lost = peer_output.count_bpftrace(lines, self._process.words())
         said = f"{lost} events lost" if lost else None
-        return Kept(rows, self._output.stat().st_size, said if ended else "does not end", self._process.cpu_ns,
+        return Recording(rows, self._output.stat().st_size, said if ended else "does not end", self._process.cpu_ns,
                     self._process.user_share)
 
 
@@ -357,7 +357,7 @@ def found(program):
 
 
 def kernel_number(drive):
-    """major << 20 | minor, as tracepoints give it."""
+    """major << 20 | minor, as in tracepoints."""
     device = Path(drive).stat().st_rdev
     return os.major(device) << 20 | os.minor(device)
 

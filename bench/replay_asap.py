@@ -1,14 +1,14 @@
-"""As fast as possible at a fixed depth: ours, with a record of every I/O, beside fio with io_uring.
+"""Maximum rate at a fixed depth: blkreel with a record of every I/O, and fio with io_uring.
 
     sudo .venv/bin/python bench/replay_asap.py [--drive loop|zram|nil ...] [--seconds 3] [--depth 32] [--repeat 7]
 
-4 KiB random reads; runs in turn, so that what else the machine does falls on all alike, and ratios are of
-neighbouring runs. Drives: loop, with direct I/O and its image in memory; zram, which ends an I/O within its
-submission; nil, which does nothing, so that only the replayer is measured (fio's engine is `null` there).
+4 KiB random reads. The runs alternate, so that other load affects all equally; ratios are of
+adjacent runs. Drives: loop, with direct I/O and its image in memory; zram, which completes an I/O within its
+submission; nil, which does no I/O, so that only the replay tool is measured (fio's engine `null`).
 
-fio comes as it is, with its best settings (registered file and buffers), with batches of 16 besides, and with a
-log of every I/O, which is what blkreel always keeps. Processor time is that of the whole machine, the kernel's
-threads included, over the I/Os: on a machine with other work it is too high for all.
+fio runs with default settings, with its best settings (registered file and buffers), with batches of 16 in addition,
+and with a log of every I/O, which blkreel always records. Processor time is that of the whole machine, including
+kernel threads, divided by the I/Os: other load increases it for all.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
-from blkreel.replay.engine import BLOCK_ROWS, EngineOptions, run_engine
+from blkreel.replay.engine.engine import BLOCK_ROWS, EngineOptions, run_engine
 
 BLOCK_BYTES = 4096
 MIB = 1 << 20
@@ -48,10 +48,10 @@ def blkreel(drive, depth, seconds):
         done["rows"] += len(rows["op"])
         done["latency_ns"] += int((rows["complete_ns"] - rows["submit_ns"]).sum())
 
-    where = {"target": drive} if drive else {"null_bytes": SIZE_BYTES}
+    where = {"target": drive} if drive else {"nil_bytes": SIZE_BYTES}
     totals = run_engine(EngineOptions(depth=depth, **where), plan(), keep, lambda note: None)
     if totals["error_ops"] or done["rows"] != totals["issued_ops"]:
-        raise SystemExit(f"the run was not whole: {totals}")
+        raise SystemExit(f"the run is incomplete: {totals}")
     return done["rows"], totals["issued_ops"] / totals["wall_ns"] * 1e9, done["latency_ns"] / done["rows"] / 1e3
 
 
@@ -78,11 +78,11 @@ def measure(way, drive, wanted):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--drive", choices=DRIVES, action="append", help="may be repeated; all of them")
+    parser.add_argument("--drive", choices=DRIVES, action="append", help="may be repeated (default: all)")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--json", type=Path, help="write each repetition there")
+    parser.add_argument("--json", type=Path, help="file for each repetition")
     wanted = parser.parse_args()
     need(("fio", "fio"))
 
@@ -103,7 +103,7 @@ def main():
         print_table(f"{kind}: 4 KiB random reads, depth {wanted.depth}, {wanted.repeat} runs of {wanted.seconds} s "
                     f"each, in turn; median [smallest .. largest]; {machine()}",
                     [("thousand IOPS", lambda v: f"{v:.0f}"), ("mean latency, us", lambda v: f"{v:.1f}"),
-                     ("processor ns per I/O", lambda v: f"{v:.0f}"), ("blkreel is faster by", lambda v: f"{v:.2f}")],
+                     ("processor ns per I/O", lambda v: f"{v:.0f}"), ("blkreel IOPS / fio IOPS", lambda v: f"{v:.2f}")],
                     results)
     if wanted.json:
         wanted.json.write_text(json.dumps(everything))

@@ -1,15 +1,15 @@
-"""What a replay of a long trace takes: memory of its processes, and time to its first I/O.
+"""Memory of a replay of a long trace, and time to its first I/O.
 
     .venv/bin/python bench/replay_memory.py [--rows 100000000] [--shape random] [--directory /var/tmp] [--keep]
 
-Makes a synthetic trace, then replays it twice, as fast as possible, on a target that completes at once (nil:SIZE):
-the first replay may have to read the trace through, the second knows it. Memory is looked at from outside, ten times
-a second, in /proc/PID/smaps_rollup and the peak that the kernel keeps itself (VmHWM). The first I/O is there when the
-engine's first rows are in the spool of the run, which is up to half a second after they were issued. The start alone is
-then timed some times more: these replays are interrupted at their first I/O. Beside the time stands the processor's,
-which other work on the machine does not change.
+Makes a synthetic trace and replays it twice, as fast as possible, on a target that completes at once (nil:SIZE).
+The first replay may have to scan the trace; the second uses the saved survey. Memory is sampled ten times
+a second from /proc/PID/smaps_rollup, and the peak is that of the kernel (VmHWM). The first I/O is detected by the first
+rows in the spool of the run, up to half a second after their issue. The start is then measured several more times;
+these replays are interrupted at their first I/O. Processor time is printed too, because other load does not
+change it.
 
-Shapes: random (4 KiB at any place of 1 TiB, half of them reads), sequential (64 KiB, a tenth of them reads),
+Shapes: random (4 KiB within 1 TiB, half reads), sequential (64 KiB, 10 % reads),
 hot (4 KiB within 64 GiB), sectors (512 bytes within 64 GiB).
 """
 
@@ -27,18 +27,18 @@ from pathlib import Path
 import numpy as np
 from lab import machine
 
-from blkreel.traces.writer import TraceWriter
+from blkreel.traces.format.writer import TraceWriter
 
 TIB = 1 << 40
 GIB = 1 << 30
-# Span, length of an I/O, share of reads; None: one after the other.
+# Span (None: sequential), length of an I/O, share of reads.
 SHAPES = {"random": (TIB, 4096, 0.5), "sequential": (None, 65536, 0.1), "hot": (64 * GIB, 4096, 0.7),
           "sectors": (64 * GIB, 512, 0.5)}
 BATCH_ROWS = 1_000_000
 
 
 def make_trace(path, rows, shape):
-    """Some 20 µs between two I/Os, a latency of about 80 µs, four threads: as a busy NVMe drive has them."""
+    """About 20 µs between I/Os, a latency of about 80 µs, four threads: typical of a busy NVMe drive."""
     span, length, reads = SHAPES[shape]
     random, now_ns = np.random.default_rng(1), 0
     with TraceWriter(path, force=True) as out:
@@ -56,7 +56,7 @@ def make_trace(path, rows, shape):
 
 
 class Watched:
-    """A replay under way. peak_kb: of each process by its name, VmHWM and the greatest PSS seen."""
+    """A running replay. peak_kb: VmHWM and the largest sampled PSS of each process by name."""
 
     def __init__(self, words, run, only_start=False):
         self.peaks = {}
@@ -94,7 +94,7 @@ class Watched:
 
 
 def children_of(pid):
-    """Those of all threads: a helper is started by the main one, but that may change."""
+    """Child processes of all threads."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
@@ -105,7 +105,7 @@ def children_of(pid):
 
 
 def cpu_seconds(pid):
-    """Of all its threads until now."""
+    """Processor time of all its threads so far."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -126,13 +126,13 @@ def fields_of(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or several; all where none is given")
-    parser.add_argument("--size", default="4TiB", help="of the target")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="may be repeated (default: all)")
+    parser.add_argument("--size", default="4TiB", help="size of the target (default: 4TiB)")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
     parser.add_argument("--starts", type=int, default=5)
-    parser.add_argument("--only-starts", action="store_true", help="of a trace that was kept, without whole replays")
-    parser.add_argument("--keep", action="store_true", help="leave the traces there for the next time")
-    parser.add_argument("replay", nargs="*", help="more options for blkreel replay, behind --")
+    parser.add_argument("--only-starts", action="store_true", help="measure only starts, with a kept trace")
+    parser.add_argument("--keep", action="store_true", help="keep the traces for later runs")
+    parser.add_argument("replay", nargs="*", help="more options for blkreel replay, after --")
     wanted = parser.parse_args()
     command = Path(sys.executable).with_name("blkreel")
     print(f"{wanted.rows:,} I/Os; {machine()}")
@@ -153,7 +153,7 @@ def main():
                 report(turn, Watched(words, run), wanted.rows)
             starts = [Watched(words, run, only_start=True) for _ in range(wanted.starts)]
             if starts:
-                print(f"  {len(starts)} starts: first I/O seen after {spread([one.first_io_s for one in starts])} s, "
+                print(f"  {len(starts)} starts: first I/O after {spread([one.first_io_s for one in starts])} s, "
                       f"{spread([one.first_io_cpu_s for one in starts])} s of processor time; {machine()}")
         finally:
             shutil.rmtree(work if not wanted.keep else run, ignore_errors=True)
@@ -161,13 +161,13 @@ def main():
 
 def report(turn, watched, rows):
     if watched.code not in (0, 3):
-        raise SystemExit(f"the replay failed: {watched.errors.strip()}")
+        raise SystemExit(f"replay failed: {watched.errors.strip()}")
     account = json.loads(watched.output)["run"]
     if account["completed_ops"] != rows:
-        raise SystemExit(f"only {account['completed_ops']:,} I/Os came back")
+        raise SystemExit(f"replay incomplete: only {account['completed_ops']:,} I/Os completed")
     first = f"{watched.first_io_s:.2f} s" if watched.first_io_s else "unseen"
     peaks = ", ".join(f"{name} {hwm / 1024:,.0f} (PSS {pss / 1024:,.0f})" for name, (hwm, pss) in watched.peaks.items())
-    print(f"  {turn}: first I/O seen after {first}; {rows / account['wall_ns'] * 1e3:,.2f} million I/Os a second; "
+    print(f"  {turn}: first I/O after {first}; {rows / account['wall_ns'] * 1e3:,.2f} million I/Os per second; "
           f"{watched.seconds:,.0f} s in all\n"
           f"    peak MiB: {peaks}; together PSS {watched.total_pss_kb / 1024:,.0f}, "
           f"RSS {watched.total_rss_kb / 1024:,.0f}", flush=True)

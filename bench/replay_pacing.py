@@ -1,18 +1,18 @@
-"""How exactly is a timed trace reissued? Ours, fio's read_iolog and btreplay, on one trace and one drive.
+"""Accuracy of issue times: blkreel, fio's read_iolog and btreplay on one trace and one drive.
 
     sudo .venv/bin/python bench/replay_pacing.py [--shape poisson|bursts ...] [--rate 10000 ...] [--seconds 4]
                                                  [--repeat 5] [--drift 60]
 
-The traces: 4 KiB random reads, Poisson arrivals, or bursts of 64 whose starts are Poisson and whose reads come 2 us
-apart, as a queue is filled; on a loop drive with direct I/O and its image in memory. Each replayer is watched from
-outside: the kernel's block_rq_issue events, with nanoseconds, matched to the plan in order of issue for each place.
-The error of an I/O is |t - due - a|, where a, one number a run, is the earliest t - due of the run's first hundred
-I/Os: when the replayer began is its own affair, everything after is pacing. Also given with a = the median of t - due
-over the run, which forgives a constant delay. Wall time is from the first issue to the last against the same
-stretch of the plan.
+Traces: 4 KiB random reads with Poisson arrivals, or bursts of 64 with Poisson starts and reads 2 us
+apart; on a loop drive with direct I/O and its image in memory. Issue times are those of the kernel's
+block_rq_issue events, in nanoseconds, matched to the plan in order of issue for each offset.
+The error of an I/O is |t - due - a|, where a, one number per run, is the earliest t - due of the first hundred
+I/Os, because the start time of a run does not matter. The error is also given with a = the median of t - due
+over the run, which removes a constant delay. Wall time is from the first issue to the last, compared with the same
+part of the plan.
 
 Drift: a Poisson trace of --drift seconds at the first rate; the median of t - due over the last 1000 I/Os less that
-over the first 1000, as the kernel saw them.
+over the first 1000, by kernel events.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import numpy as np
 from lab import loop_drive, machine, need, print_table, run
 from observer import Observer
 
-from blkreel.replay.engine import EngineOptions, run_engine
+from blkreel.replay.engine.engine import EngineOptions, run_engine
 
 BLOCK_BYTES = 4096
 MIB = 1 << 20
@@ -82,14 +82,14 @@ class Fio:
 
 
 class Btreplay:
-    """Some of its runs never end; they are stopped after thrice the trace's time, and counted."""
+    """Some runs of btreplay never end; they are stopped after three times the duration of the trace, and counted."""
 
     def __init__(self, *record_options):
         self.record_options = record_options
 
     def prepare(self, directory, drive, due_ns, offset_bytes):
         self.timeout_s = 3 * due_ns[-1] / 1e9 + 5
-        # A blktrace file of version 7, of queue events on one processor, as btrecord wants it.
+        # A blktrace file of version 7, of queue events on one processor, in the format of btrecord.
         self.directory = directory
         self.name = Path(drive).name
         entry = struct.Struct("=IIQQIIIIIHH")
@@ -106,12 +106,12 @@ class Btreplay:
 
 
 def errors(name, time_ns, place_bytes, due_ns, offset_bytes):
-    """t - due of every I/O of the plan, in nanoseconds from an unknown start; None where others were issued."""
-    # The k-th issue to a place is the k-th of the plan to it: replayers may swap neighbours.
+    """t - due of every I/O of the plan, in nanoseconds from an unknown start; None if other I/Os were issued."""
+    # The k-th issue to an offset matches the k-th of the plan: tools may swap adjacent I/Os.
     issued = np.lexsort((time_ns, place_bytes))
     planned = np.lexsort((due_ns, offset_bytes))
     if not np.array_equal(place_bytes[issued], offset_bytes[planned]):
-        print(f"{name} issued {len(time_ns)} blocks, and not the {len(due_ns)} planned ones")
+        print(f"{name}: issued {len(time_ns)} blocks, planned {len(due_ns)}")
         return None
     delta = np.empty(len(due_ns), "i8")
     delta[planned] = time_ns[issued] - due_ns[planned]
@@ -124,7 +124,7 @@ def measure(name, replayer, drive, due_ns, offset_bytes):
             replayer.replay()
         except subprocess.TimeoutExpired:
             return "no end"
-    # A replayer that sends neighbours together has them merged: each block counts, at the time of its request.
+    # The kernel may merge adjacent I/Os submitted together: each block counts with the time of its request.
     blocks = seen.sectors * 512 // BLOCK_BYTES
     within = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     time_ns = np.repeat(seen.time_ns, blocks)
@@ -139,10 +139,10 @@ def measure(name, replayer, drive, due_ns, offset_bytes):
 
 
 def compare(shape, rate, wanted, scratch):
-    """Every replayer on one trace, in turn; prints its table."""
+    """Run every tool on one trace, in turn, and print the table."""
     replayers = {"blkreel": Blkreel(realtime=True), "blkreel, not real-time": Blkreel(),
                  "fio read_iolog": Fio("io_uring"), "btreplay, bunches of 1": Btreplay("-M", "1"),
-                 "btreplay, as it comes": Btreplay()}
+                 "btreplay, default settings": Btreplay()}
     results, failed = {name: [] for name in replayers}, {}
     trace = make_trace(shape, wanted.seconds, rate, wanted.seed)
     with loop_drive(SIZE_BYTES) as drive:
@@ -161,7 +161,7 @@ def compare(shape, rate, wanted, scratch):
     print_table(f"{title}, for {wanted.seconds:g} s, {wanted.repeat} runs each, in turn; median [smallest .. largest]; "
                 f"{machine()}",
                 [("median error, us", microseconds), ("99 % within, us", microseconds),
-                 ("median, constant forgiven", microseconds), ("99 %, constant forgiven", microseconds),
+                 ("median, less constant", microseconds), ("99 %, less constant", microseconds),
                  ("wall time off by, %", lambda value: f"{value:+.3f}")],
                 {name: values for name, values in results.items() if values})
     for (name, how), count in failed.items():
@@ -169,7 +169,7 @@ def compare(shape, rate, wanted, scratch):
 
 
 def drift(rate, wanted):
-    """How far ours has moved against its plan at the end of a long run; prints its table."""
+    """Measure the drift of blkreel at the end of a long run, and print the table."""
     due_ns, offset_bytes = make_trace("poisson", wanted.drift, rate, wanted.seed)
     replayer, moved = Blkreel(realtime=True), []
     with loop_drive(SIZE_BYTES) as drive:
@@ -189,11 +189,11 @@ def microseconds(value):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=("poisson", "bursts"), action="append", help="may be repeated; both")
-    parser.add_argument("--rate", type=float, action="append", help="may be repeated; 10000, 50000 and 100000")
+    parser.add_argument("--shape", choices=("poisson", "bursts"), action="append", help="(default: both)")
+    parser.add_argument("--rate", type=float, action="append", help="(default: 10000, 50000, 100000)")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--drift", type=float, default=60, help="0: leave it out")
+    parser.add_argument("--drift", type=float, default=60, help="seconds; 0: skip (default: 60)")
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     need(("fio", "fio"), ("btreplay", "blktrace"), ("btrecord", "blktrace"))

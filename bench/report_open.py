@@ -1,10 +1,10 @@
-"""How long a browser takes to open a page: until it can be read, until the charts on the screen stand, until all do.
+"""Time to open a page in a browser: until it can be read, until visible charts are drawn, until all charts are drawn.
 
     .venv/bin/python bench/report_open.py [PAGE.html] [--drives 20] [--repeat 7]
 
-Without a page, one of a comparison of made-up drives at three paces is rendered. Each time a new browser process opens
-it, since a second page of one process finds the chart library compiled. Beside it stands a page without any chart or
-drive, opened in turn: what the library alone takes on this machine. Times are those of the browser's own clock, from
+Without PAGE.html, a comparison of synthetic drives at three paces is rendered. Each repetition uses a new browser
+process, because a second page in one process reuses the compiled chart library. A page without charts and
+drives, opened in turn, gives the time of the library alone. Times are those of the browser clock, from
 the start of the navigation.
 """
 
@@ -18,16 +18,16 @@ from pathlib import Path
 from lab import machine
 from playwright.sync_api import sync_playwright
 
-from blkreel.analysis.exhibits.model import Page
-from blkreel.analysis.page import render_page
+from blkreel.analysis.charts.model import Page
+from blkreel.analysis.report.html.page import render_page
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/synthetic"))
 WANTED_MS, WANTED_BYTES = 2000, 5_000_000
 MARKS = ("DOMContentLoaded", "charts on the screen", "all charts")
 
 
 def opened(playwright, path):
-    """ms from the start of the navigation to each of MARKS; the second is missing where there is no chart."""
+    """ms from the start of the navigation to each of MARKS; without charts the second is missing."""
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"),
                                          args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
@@ -66,7 +66,7 @@ def main():
             for each, told in times.items():
                 told.append(opened(playwright, each))
         size = path.stat().st_size
-        print(f"{path.name}: {size / 1e6:.2f} MB (wanted: under {WANTED_BYTES / 1e6:g}); "
+        print(f"{path.name}: {size / 1e6:.2f} MB (goal: under {WANTED_BYTES / 1e6:g}); "
               f"median of {options.repeat} (smallest to largest)")
         print(f"| | the page | without charts | ratio |\n{'|---' * 4}|")
         for index, mark in enumerate(MARKS):
@@ -74,7 +74,7 @@ def main():
             ratio = f"{statistics.median(own) / statistics.median(bare):.2f}" if bare[0] == bare[0] else "–"
             print(f"| {mark} | {shown(own)} | {shown(bare)} | {ratio} |")
         worst = statistics.median(told[1] for told in times[path])
-        print(f"readable with its first charts after {worst / 1000:.2f} s (wanted: under {WANTED_MS / 1000:g} s)")
+        print(f"readable with its first charts after {worst / 1000:.2f} s (goal: under {WANTED_MS / 1000:g} s)")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A file whose reads, writes and flushes take a fixed time: what a slow drive is made of, by a loop device over it.
+"""A file whose reads, writes and flushes take a fixed time. A loop device over it is a slow drive.
 
-As a program: slow_file.py MOUNTPOINT IMAGE LATENCY_NS mounts IMAGE's contents over the file MOUNTPOINT, says "ready",
-and serves it until its standard input ends. It speaks the kernel's FUSE protocol itself, because all it needs is one
-file and the time at which each answer goes out: any number of requests is under way at once, and each is answered
-LATENCY_NS after it came.
+As a program: slow_file.py MOUNTPOINT IMAGE LATENCY_NS mounts IMAGE's contents over the file MOUNTPOINT, prints "ready",
+and serves it until the end of standard input. It implements the FUSE protocol directly, because it needs only one
+file and control over the time of each reply: any number of requests can be in flight, and each is answered
+LATENCY_NS after its arrival.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ PR_SET_TIMERSLACK = 29
 
 
 class SlowFile:
-    """Answers one connection. image: a writable map of the file's bytes."""
+    """Serves one connection. image: a writable memory map of the file."""
 
     def __init__(self, connection, image, latency_ns):
         self._connection = connection
@@ -50,7 +50,7 @@ class SlowFile:
         self._due = queue.SimpleQueue()
 
     def serve(self):
-        """Takes requests until it is unmounted."""
+        """Receives requests until the unmount."""
         threading.Thread(target=self._answer_when_due, daemon=True).start()
         buffer = bytearray(MAX_WRITE_BYTES + PAGE_BYTES)
         view = memoryview(buffer)
@@ -58,7 +58,7 @@ class SlowFile:
             try:
                 count = os.readv(self._connection, [buffer])
             except (FileNotFoundError, InterruptedError):
-                continue  # taken back before it was read
+                continue  # request canceled before it was read
             except OSError:
                 return  # unmounted
             come_ns = time.monotonic_ns()
@@ -69,7 +69,7 @@ class SlowFile:
     def _take(self, op, unique, body, come_ns):
         if op == READ:
             _, offset, size, _ = READ_IN.unpack_from(body)
-            # What is read is fetched when it is answered, as if it came from there.
+            # Data is read at the time of the reply.
             self._due.put((come_ns + self._latency_ns, unique, slice(offset, offset + size)))
         elif op == WRITE:
             _, offset, size, *_ = WRITE_IN.unpack_from(body)
@@ -82,7 +82,7 @@ class SlowFile:
             self._send(unique, b"" if answer is None else answer, -ENOSYS if answer is None else 0)
 
     def _at_once(self, op, body):
-        """What an op that no drive does is answered with; None: unknown here."""
+        """Reply to an operation that is not drive I/O; None if unsupported."""
         if op == INIT:
             _, minor, read_ahead, flags = INIT_IN.unpack_from(body)
             wanted = flags & (ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES)
@@ -102,7 +102,7 @@ class SlowFile:
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         while True:
             due_ns, unique, answer = self._due.get()
-            # One latency for all: they are due in the order in which they came.
+            # The latency is constant, so replies are due in order of arrival.
             left_ns = due_ns - time.monotonic_ns()
             if left_ns > 0:
                 time.sleep(left_ns / 1e9)
@@ -113,7 +113,7 @@ class SlowFile:
         try:
             os.writev(self._connection, [header, answer])
         except OSError:
-            pass  # nobody waits for it any more
+            pass  # the request was interrupted
 
 
 def mount_fuse(mountpoint, connection):
@@ -128,14 +128,14 @@ def main(mountpoint, image_path, latency_ns):
     try:
         connection = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        raise SystemExit(f"needs FUSE: {error.strerror}; modprobe fuse") from None
+        raise SystemExit(f"cannot open /dev/fuse: {error.strerror}; modprobe fuse") from None
     with open(image_path, "r+b") as file:
         image = mmap.mmap(file.fileno(), 0)
     mount_fuse(mountpoint, connection)
     threading.Thread(target=SlowFile(connection, image, latency_ns).serve, daemon=True).start()
     print("ready", flush=True)
     sys.stdin.buffer.read()
-    # Lazily: whoever still holds it gets errors, and waits for nothing.
+    # Lazy unmount: processes with open files get errors instead of blocking.
     ctypes.CDLL(None).umount2(os.fsencode(mountpoint), 2)
 
 

@@ -1,10 +1,10 @@
-"""Whether sampling disturbs a replay: by the replay's own records, where a sample was taken and elsewhere.
+"""Effect of telemetry sampling on a replay: compares I/Os near a sample with all others.
 
     sudo .venv/bin/python bench/telemetry_cost.py [--iops 5000] [--seconds 30] [--repeats 3]
 
-Replays writes at random moments on a loop drive in memory, sampled at 1 Hz and at 10 Hz in turn. Within each run, I/Os
-that were due from 5 ms before to 20 ms after a sample are held against all others of the same run: other work on the
-machine falls on both alike. Between the runs, ten times the samples would show what the samples cost.
+Replays writes at random times on a loop drive in memory, with alternating sampling at 1 Hz and 10 Hz. Within each run,
+I/Os due from 5 ms before to 20 ms after a sample are compared with all others of the run, so that other load
+affects both equally. Between runs, ten times the samples show the cost of sampling.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from lab import loop_drive, machine
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.telemetry import read_telemetry
-from blkreel.traces.writer import TraceWriter
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.telemetry.reader import read_telemetry
 
 MIB, S = 1 << 20, 10**9
 RATES_HZ = (1, 10)
@@ -38,7 +38,7 @@ def main():
                 run = directory / f"{number}-{rate_hz}"
                 replay(directory / "t.parquet", drive, run, rate_hz)
                 parts[rate_hz].append(told(run))
-    print(f"{'':28}{'I/Os':>9}{'late, median':>14}{'90 %':>10}{'99 %':>10}{'> 100 us':>10}"
+    print(f"{'':28}{'I/Os':>9}{'lateness p50':>14}{'p90':>10}{'p99':>10}{'> 100 us':>10}"
           f"{'latency, median':>17}{'99 %':>10}")
     for rate_hz in RATES_HZ:
         for index, where in enumerate(("near a sample", "elsewhere")):
@@ -49,8 +49,8 @@ def main():
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iops", type=int, default=5000)
-    parser.add_argument("--seconds", type=int, default=30, help="of each replay")
-    parser.add_argument("--repeats", type=int, default=3, help="of each rate")
+    parser.add_argument("--seconds", type=int, default=30, help="duration of each replay (default: 30)")
+    parser.add_argument("--repeats", type=int, default=3, help="replays at each rate (default: 3)")
     return parser.parse_args()
 
 
@@ -72,7 +72,7 @@ def replay(trace, drive, run, rate_hz):
 
 
 def told(run):
-    """(lateness, latency) in ns of the I/Os near a sample, and of the others."""
+    """(lateness, latency) in ns of the I/Os near a sample, and of all others."""
     rows = open_trace(run).table(["due_ns", "submit_ns", "latency_ns"]).to_pandas()
     sampled_ns, _ = read_telemetry(run).series("foreign_ios")
     due_ns = rows["due_ns"].to_numpy()

@@ -1,1 +1,1 @@
-"""Watching a workload: from the kernel to a trace."""
+"""Recording the I/O of a workload: from the kernel to a trace."""

@@ -1,34 +1,49 @@
-"""Which drives a capture watches: from devices, a directory, or the place where a command starts."""
+"""The drives of a capture: behind devices, a directory, or the directory where a command starts."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from blkreel.traces.device import Drive, block_directory, drive_of, drives_under, underlying_disks
-from blkreel.traces.errors import UsageError
+from blkreel.common.device import (
+    SYS,
+    Drive,
+    block_directory,
+    drive_of,
+    drives_under,
+    multipath_paths,
+    underlying_disks,
+)
+from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.system import text_in
 
+SYS_BLOCK = SYS / "class/block"
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
 
 
-def drives_to_watch(devices: list[str], path: str | None, notice) -> list[Drive]:
+def drives_to_watch(devices: list[str], path: str | None, notice: Callable[[str], None]) -> list[Drive]:
     """The whole drives behind devices (partitions and volumes resolved), or those under a directory.
 
-    notice: takes a line for the user where the drive is not the one that was named. Raises UsageError or
+    notice: takes a line for the user where the drive is not the device that was named. Raises UsageError or
     BlkreelError where a drive does not exist.
     """
-    found: dict[str, Drive] = {}
+    drives: dict[str, Drive] = {}
     for device in devices:
         for drive in _drives_behind(device, notice):
-            found[drive.name] = drive
+            drives[drive.name] = drive
     if path is not None:
         for drive in drives_under(path):
-            found[drive.name] = drive
-        notice(f"{path} is on {', '.join(drive.path for drive in found.values())}")
-    if len(found) > MAX_DRIVES:
-        raise UsageError(f"{len(found)} drives are more than the {MAX_DRIVES} of one capture",
+            drives[drive.name] = drive
+        notice(f"{path} is on {', '.join(drive.path for drive in drives.values())}")
+    for drive in drives.values():
+        if paths := paths_of(drive):
+            notice(f"{drive.path} is an NVMe multipath head: the requests of its paths ({', '.join(paths)}) are "
+                   "recorded")
+    if len(drives) > MAX_DRIVES:
+        raise UsageError(f"{len(drives)} drives are more than the {MAX_DRIVES} of one capture",
                          "capture some of them, or run two captures")
-    return list(found.values())
+    return list(drives.values())
 
 
-def _drives_behind(device, notice):
+def _drives_behind(device: str, notice: Callable[[str], None]) -> list[Drive]:
     try:
         drive = drive_of(device)
     except UsageError as error:
@@ -41,12 +56,30 @@ def _drives_behind(device, notice):
         raise UsageError(f"{device} is a file, not a device", f"watch the drive below it with: --path {device}")
     below = underlying_disks(block_directory(drive))
     drives = [drive_of(f"/dev/{disk.name.replace('!', '/')}") for disk in below]
-    names = ", ".join(one.path for one in drives)
+    names = ", ".join(disk.path for disk in drives)
     if names != str(Path(device).resolve()):
         notice(f"{device} is on {names}: the whole drive is recorded")
     return drives
 
 
 def layer_of(drive: Drive) -> str:
-    """What a trace of this drive records: "request", or "bio" where its driver makes none, as that of zram."""
-    return "request" if (block_directory(drive) / "mq").is_dir() else "bio"
+    """What a trace of this drive records: "request", or "bio" where its driver has no requests, such as zram."""
+    return "request" if (block_directory(drive) / "mq").is_dir() or paths_of(drive) else "bio"
+
+
+def fua_of(drive: Drive) -> bool | None:
+    """Whether the drive has FUA; without it the kernel flushes after the write. None if the kernel does not say."""
+    return {"0": False, "1": True}.get(text_in(block_directory(drive) / "queue/fua"))
+
+
+def paths_of(drive: Drive) -> list[str]:
+    """The names of the paths of an NVMe multipath head, whose requests are recorded; none for any other drive."""
+    return [path.name for path in multipath_paths(block_directory(drive), SYS_BLOCK)]
+
+
+def refuse_multipath(drives: list[Drive], source: str) -> None:
+    """Raises BlkreelError for a source that filters by device number: the paths of a head are hidden disks."""
+    heads = [drive.path for drive in drives if paths_of(drive)]
+    if heads:
+        raise BlkreelError(f"{source} cannot record {', '.join(heads)}: the paths of an NVMe multipath head have no "
+                           "device number to filter by", "capture with --source bpf")

@@ -1,33 +1,47 @@
 """The capture helper as a child process."""
 
 import fcntl
+import getpass
+import grp
 import json
 import os
 import queue
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypedDict, cast
 
+from blkreel.common.errors import BlkreelError
 from blkreel.traces.live import Interval, interval_of
-from blkreel.traces.rows_child import RowsChild, error_of
-from blkreel.traces.spool import Spool
+from blkreel.traces.spool.rows_child import RowsChild, RowsOutput, error_of
+
+from .sources.source import ThreadNames
 
 HELPER = Path(__file__).with_name("blkreel-capture")
 _NAME = "the capture helper"
-_PIPE_BYTES = 1 << 20  # an interval of many busy drives takes 200 KB, and is not told where there is no room for it
+_PIPE_BYTES = 1 << 20  # an interval of many busy drives takes 200 KB, and is skipped where the pipe has no room
+_MAX_NAMES = 65536  # of threads, since a live view may run for weeks
 
-_NAMES = 65536  # of threads that are remembered: whoever watches for weeks sees many
+
+class Programs(TypedDict):
+    """programs: the kind that loads, "tp_btf" or "raw_tp". io_start: whether the kernel has block_io_start."""
+
+    programs: str
+    io_start: bool
 
 
 class Helper(RowsChild):
-    """A running helper; the source named bpf, as capture/sources/__init__.py wants one.
+    """A running helper: the source named bpf.
 
-    live_ns: how often it shall tell what the drives do, from 1 ms on; None: never. on_live is called after each such
-    interval, as on_change is. names: of threads, as far as intervals told of them: {tid: (pid, name, process)}.
+    live_ns: interval of the live view, at least 1 ms; None: none. on_live is called after each interval, as on_change
+    is. names: of the threads in the intervals, {tid: (pid, name, process)}.
     """
 
-    def __init__(self, arguments: list[str], spool: Spool, on_change, live_ns: int | None = None,
-                 on_live=lambda: None):
-        self.threads: dict[int, dict] = {}  # in the spool, beside the rows
+    reports_late = False
+
+    def __init__(self, arguments: list[str], spool: RowsOutput, on_change: Callable[[], None],
+                 live_ns: int | None = None, on_live: Callable[[], None] = lambda: None):
+        self.threads: dict[int, ThreadNames] = {}  # the helper writes them beside the rows
         self.names: dict[int, tuple[int, str, str]] = {}
         self._live: queue.SimpleQueue[Interval] = queue.SimpleQueue()
         self._on_live = on_live
@@ -35,45 +49,55 @@ class Helper(RowsChild):
             arguments = [*arguments, "--live", str(max(1, live_ns // 1_000_000))]
         super().__init__(_NAME, HELPER, arguments, spool, on_change, cwd="/")
         try:
-            fcntl.fcntl(self.process.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError:
             pass  # the user's share of pipe memory is used up
 
     def intervals(self) -> list[Interval]:
-        """What was told since this was called last. After stop() the last of it is here."""
-        found = []
+        """The intervals since the last call. After stop() it returns the last one."""
+        intervals = []
         while not self._live.empty():
-            found.append(self._live.get())
-        return found
+            intervals.append(self._live.get())
+        return intervals
 
-    def _take(self, fields):
+    def _take(self, fields: Any) -> None:
         if fields["note"] == "live":
             self._live.put(interval_of(fields))
             self._on_live()
         elif fields["note"] == "threads":
             self.names.update({tid: (pid, comm, process) for tid, pid, comm, process, _ in fields["threads"]})
-            for tid in list(self.names)[:max(0, len(self.names) - _NAMES)]:
+            for tid in list(self.names)[:max(0, len(self.names) - _MAX_NAMES)]:
                 del self.names[tid]
         else:
             super()._take(fields)
 
 
 class Nowhere:
-    """In place of a spool where rows are only to be counted."""
+    """In place of a spool where rows are only counted."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rows_file = self.reserve_file = open(os.devnull, "wb", buffering=0)
 
     def close(self) -> None:
         self.rows_file.close()
 
 
-def probe(kind: str = "auto") -> dict:
-    """Load the BPF programs and let them go: {"programs": kind, "io_start": bool}.
+def permission_remedy(path: Path) -> str:
+    """The command that lets this user run a helper: the Debian package allows it to the members of a group."""
+    number = path.stat().st_gid
+    try:
+        group = grp.getgrgid(number).gr_name if number else ""
+    except KeyError:
+        group = ""
+    return f"sudo adduser {getpass.getuser()} {group}, and log in again" if group else "use sudo"
 
-    Raises BlkreelError with the reason where the kernel refuses them.
-    """
-    result = subprocess.run([HELPER, "--probe", "--programs", kind], capture_output=True, text=True)
+
+def probe(kind: str = "auto") -> Programs:
+    """Load the BPF programs and unload them. Raises BlkreelError with the reason where the kernel refuses them."""
+    try:
+        result = subprocess.run([HELPER, "--probe", "--programs", kind], capture_output=True, text=True)
+    except PermissionError as error:
+        raise BlkreelError(f"{_NAME} cannot run: {HELPER}: permission denied", permission_remedy(HELPER)) from error
     if result.returncode:
         raise error_of(_NAME, result.stderr, result.returncode)
-    return json.loads(result.stdout)
+    return cast(Programs, json.loads(result.stdout))

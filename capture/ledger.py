@@ -1,22 +1,70 @@
-"""The proof that a capture is complete: what the helper counted, held against the kernel's own counters."""
+"""The completeness of a capture: the helper's counts against the kernel's own counters."""
 
 import os
-from pathlib import Path
+from typing import Any, TypedDict
 
-# Counters and the capture are not switched in one instant: a share of the I/Os may fall between.
+from blkreel.common.device import SYS, multipath_paths
+from blkreel.common.system import text_in
+from blkreel.common.verdict import UNSEEN_LIMIT
+from blkreel.traces.spool.rows_child import ClockPair, DriveTotals, Lost, Totals
+
+# Counters and the capture are not switched at one instant: a share of the I/Os may fall between.
 _TOLERATED_SHARE = 0.001
 
+# Why a completion is missing, and what helps, by the source's part of source_format.
+_UNSEEN_REASONS = {
+    "bpf": ("the kernel skips a BPF program that interrupts another one", "--source ftrace records them"),
+    "bpftrace": ("the kernel skips a BPF program that interrupts another one", "--source ftrace records them"),
+    "ftrace": ("their completion event was lost", "a larger --ring-size helps"),
+    "blktrace": ("their completion event was lost", "--source ftrace with a larger --ring-size helps"),
+}
 
-def ended(end: dict, begun: dict) -> dict:
-    """The metadata keys that are known at the end of a capture, from its totals and what was noted at its start."""
-    pair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
-    found = metadata_of(end, [device["name"] for device in begun["devices"]])
-    return {**found, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun["clock_pairs"], pair],
-            "import_warnings": [*_told(found["ledger"]["ended_early"]), *_gone(found), *incomplete(found)]}
+
+class Reconciled(TypedDict):
+    """I/Os of all drives: by their own counters, recorded, and explained by the ledger.
+
+    uncertain: completed while the capture was switched on or off, so on either side. difference: issued and neither
+    recorded nor explained; None if a drive has no counters.
+    """
+
+    issued: int
+    seen: int
+    explained: int
+    uncertain: int
+    difference: int | None
+    drives: list[DriveTotals]
 
 
-def metadata_of(end: dict, drive_names: list[str]) -> dict:
-    """The ledger of a finished capture."""
+class LedgerMetadata(TypedDict):
+    """The keys of a trace's metadata that state its completeness."""
+
+    lost: Lost
+    unmatched: int | None
+    in_flight_at_start: int | None
+    in_flight_at_end: int
+    ledger: dict[str, Any]
+    diskstats: Reconciled
+    helper_cpu_ns: int
+
+
+class EndMetadata(LedgerMetadata):
+    duration_ns: int
+    clock_pairs: list[ClockPair]
+    import_warnings: list[str]
+
+
+def ended(end: Totals, begun: dict[str, Any]) -> EndMetadata:
+    """The metadata keys of the end of a capture. begun: the metadata of its start."""
+    pair: ClockPair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
+    # A recovered spool may have lost the metadata of its start.
+    devices = begun.get("devices")
+    names = [device["name"] for device in devices] if devices else [drive["device"] for drive in end["drives"]]
+    metadata = metadata_of(end, names)
+    return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun["clock_pairs"], pair],
+            "import_warnings": [*_early_end_and_gone(metadata), *incomplete(metadata, begun["source_format"])]}
+
+
+def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
     ledger = end["ledger"]
     return {
         "lost": end["lost"],
@@ -26,74 +74,87 @@ def metadata_of(end: dict, drive_names: list[str]) -> dict:
         "ledger": {**ledger, "recursion_misses": end.get("recursion_misses"),
                    "queued_at_end": end.get("queued_at_end"),
                    "ended_early": ended_early(end),
-                   "gone": [name for name, drive in zip(drive_names, end["drives"], strict=True) if drive.get("gone")]},
+                   "gone": [name for name, drive in zip(drive_names, end["drives"], strict=True) if drive.get("gone")],
+                   "paths_added": {name: drive["paths_added"]
+                                   for name, drive in zip(drive_names, end["drives"], strict=True)
+                                   if drive.get("paths_added")}},
         "diskstats": _reconciled(end, drive_names),
         "helper_cpu_ns": end["cpu_ns"],
     }
 
 
-def missing(metadata: dict) -> list[str]:
-    """I/Os that happened and are not in the trace, in words; empty where it holds all."""
+def missing(metadata: LedgerMetadata) -> list[str]:
+    """Messages about the I/Os that the trace lacks; empty where it has all."""
     lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
-    found = [*_told(ledger["ended_early"]), *_gone(metadata)]
+    messages = _early_end_and_gone(metadata)
     if lost["total"]:
-        found.append(f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
-                     "give a larger one with --ring-size")
+        messages.append(f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
+                        "give a larger one with --ring-size")
     if ledger.get("unmatched"):
-        found.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
+        messages.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
     if ledger.get("out_of_range"):
-        found.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
+        messages.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
+    if ledger.get("impossible_extents"):
+        messages.append(f"{ledger['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
+                        "or later")
+    messages += [f"paths of {name} were added during the capture ({count:,}), and their I/O is not recorded: "
+                 "capture again"
+                 for name, count in ledger.get("paths_added", {}).items()]
     difference = diskstats["difference"]
     tolerated = 1 + diskstats.get("uncertain", 0) + _TOLERATED_SHARE * diskstats["issued"]
-    # One that seems to be in flight at the end may be done, its completion unseen: it has its row all the same.
+    # An I/O in flight at the end may have completed without an event; it has its row all the same.
     if difference is not None and not -tolerated <= difference <= tolerated + (metadata["in_flight_at_end"] or 0):
-        found.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
-                     f"{diskstats['issued'] - difference:,}")
-    return found
+        messages.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
+                        f"{diskstats['issued'] - difference:,}")
+    return messages
 
 
-def incomplete(metadata: dict) -> list[str]:
-    """What the trace holds, but not whole, in words.
-
-    An I/O whose completion was not seen has no latency; for a replay it is as good as any.
-    """
+def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
+    """Messages about I/Os that the trace has without a latency, with the reason and the remedy."""
     unseen = metadata["ledger"].get("reused")
-    return [f"{unseen:,} I/Os have no latency: their completion was not seen"] if unseen else []
+    if not unseen:
+        return []
+    reason, remedy = _UNSEEN_REASONS[source_format.partition(":")[0]]
+    return [f"{unseen:,} I/Os ({100 * unseen_share(metadata):.2g} %) have no latency, because {reason}; {remedy}"]
 
 
-def ended_early(end):
-    """Why the rows end before the capture was told to."""
+def unseen_share(metadata: LedgerMetadata) -> float:
+    """The share of I/Os without a completion event, 0 to 1, those in flight at the end excepted."""
+    unseen: int = metadata["ledger"].get("reused") or 0
+    return unseen / (metadata["diskstats"]["seen"] + unseen) if unseen else 0.0
+
+
+def is_trustworthy(metadata: LedgerMetadata) -> bool:
+    """Whether nothing is missing, and at most UNSEEN_LIMIT of the I/Os have no latency."""
+    return not missing(metadata) and unseen_share(metadata) <= UNSEEN_LIMIT
+
+
+def ended_early(end: Totals) -> str | None:
+    """The reason why the rows end before the capture was stopped."""
     code = end.get("write_error")
     if code is None:
         return None
     return (f"the capture ended early, because its rows could not be written ({os.strerror(code)}): "
-            f"{end['unwritten_rows']:,} I/Os of its end are missing")
+            f"{end.get('unwritten_rows', 0):,} I/Os of its end are missing")
 
 
-def _gone(metadata):
-    """A drive that was taken away took its counters along: nobody vouches for its last rows."""
-    gone = metadata["ledger"].get("gone") or []
-    return [f"{name} is gone: it was taken away, and the capture ended with it; see: dmesg" for name in gone]
+def _early_end_and_gone(metadata: LedgerMetadata) -> list[str]:
+    """The counters of a removed drive are gone too, so that its last rows cannot be checked."""
+    early, gone = metadata["ledger"]["ended_early"], metadata["ledger"].get("gone") or []
+    return [*([early] if early else []),
+            *(f"{name} is gone: it was taken away, and the capture ended with it; see: dmesg" for name in gone)]
 
 
-def _told(text):
-    return [text] if text else []
-
-
-def _reconciled(end, drive_names):
-    """Per drive what /sys/block/X/stat counted and what was recorded; in total what nobody accounts for.
-
-    uncertain: I/Os that completed while the counters were read and the capture switched on or off, which may be
-    on either side. An fsync without data is a write of no bytes to the counters, and a flush request to the drive.
-    """
+def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:
+    """An fsync without data is a write of no bytes in the counters, and a flush request at the drive."""
     ledger = end["ledger"]
     issued = sum(sum((drive["diskstats"] or {}).values()) for drive in end["drives"])
     seen = sum(sum(drive["seen"].values()) for drive in end["drives"])
-    # Some sources lose events, of which an I/O has several: what that cost in I/Os, the difference says.
+    # Sources that lose events, several per I/O: the difference states the cost in I/Os.
     lost = 0 if end["lost"].get("unit") == "events" else end["lost"]["total"] or 0
     explained = lost + sum(
         ledger.get(key) or 0
-        for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own"))
+        for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own", "failed_over"))
     gone = any(drive.get("gone") for drive in end["drives"])
     counted = not gone and all(drive["diskstats"] for drive in end["drives"])
     counts = counted and (issued or all(_counts_io(name) for name in drive_names))
@@ -102,9 +163,7 @@ def _reconciled(end, drive_names):
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}
 
 
-def _counts_io(name):
-    """False where iostats are switched off: its counters stand still."""
-    try:
-        return Path(f"/sys/block/{name}/queue/iostats").read_text().strip() != "0"
-    except OSError:
-        return False
+def _counts_io(name: str) -> bool:
+    """False where iostats are switched off, so that the counters do not change."""
+    disk = SYS / "block" / name
+    return all(text_in(path / "queue/iostats") not in ("", "0") for path in multipath_paths(disk) or [disk])

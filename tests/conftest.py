@@ -13,21 +13,32 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from command_server import CommandServer
 from held_drive import held_drive as make_held_drive
+from held_drive import restore_request_size
 from terminal import Terminal
 from waiting import wait_until
 
-from blkreel.replay.engine import RECORD_COLUMNS, EngineOptions, run_engine
+from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
 TRACING = Path("/sys/kernel/tracing")
 
-# A busy machine is no failure.
-hypothesis.settings.register_profile("blkreel", deadline=None)
-hypothesis.settings.load_profile("blkreel")
+# A busy machine is no failure, and the result of a commit does not depend on chance. `make fuzz` searches at random,
+# with --hypothesis-profile=random.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("random", deadline=None, derandomize=False, print_blob=True, max_examples=500)
+hypothesis.settings.load_profile("repeatable")
 
 # A shell starts its background jobs with Ctrl-C ignored, and every program started from here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_the_tests(tmp_path_factory):
+    """Functions that tests call here must not write to the state of the user."""
+    if "BLKREEL_STATE_DIR" not in os.environ:
+        os.environ["BLKREEL_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture
@@ -54,6 +65,7 @@ def loop_drive(require_root, tmp_path):
                 pytest.skip(f"needs a loop device: {result.stderr.strip()}")
             path = result.stdout.strip()
             stack.callback(subprocess.run, ["losetup", "--detach", path], check=True)
+            restore_request_size(path)
             made[path] = image
             return path
 
@@ -64,7 +76,7 @@ def loop_drive(require_root, tmp_path):
 
 @pytest.fixture
 def held_drive(loop_drive, tmp_path):
-    """A drive whose writes wait while it is held: tests/held_drive.py."""
+    """A drive whose writes wait while it is held: tests/support/services/held_drive.py."""
     with make_held_drive(loop_drive(), tmp_path / "below") as drive:
         yield drive
 
@@ -141,19 +153,34 @@ def issued_to(tracing_instance):
     return watch
 
 
+@pytest.fixture(scope="session")
+def command_server():
+    server = CommandServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def blkreel(tmp_path):
+def blkreel(tmp_path, command_server):
     """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output.
 
-    State that a drive's preparation leaves behind goes to the test's own directory.
+    It is a fork of the session's server (tests/support/services/command_server.py) where nothing but a directory and
+    a timeout are given. State that a drive's preparation leaves behind goes to the test's own directory.
     """
     command = Path(sys.executable).with_name("blkreel")
-    environment = {**os.environ, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
+    # Messages name the command by its path, also where the caller's search path has it.
+    search_path = os.pathsep.join(directory for directory in os.environ["PATH"].split(os.pathsep)
+                                  if not (Path(directory) / "blkreel").exists())
+    environment = {**os.environ, "PATH": search_path, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
 
     def run(*arguments, check=True, timeout=120, **options):
         environment_here = {**environment, **options.pop("env", {})}
-        result = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True,
-                                timeout=timeout, env=environment_here, **options)
+        words = [str(command), *map(str, arguments)]
+        if options.keys() <= {"cwd"} and command_server.takes(environment_here):
+            result = command_server.run(words, env=environment_here, timeout=timeout, **options)
+        else:
+            result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=environment_here,
+                                    **options)
         if check and result.returncode:
             raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
                                  f"{result.stdout}\n{result.stderr}")

@@ -1,5 +1,5 @@
-"""From many traces to their figures, whoever does the work: this process, others, or a cluster."""
+"""Metrics of many traces, measured in this process, in others, or on a cluster."""
 
-from .fleet import Fleet, Way, measure_all, measure_fleet
+from .fleet import Fleet, ReadOptions, measure_all, measure_fleet
 
-__all__ = ["Fleet", "Way", "measure_all", "measure_fleet"]
+__all__ = ["Fleet", "ReadOptions", "measure_all", "measure_fleet"]

@@ -1,44 +1,52 @@
-"""From what a user names to the figures of each trace: kept ones, or read here, over a pool, or over a cluster."""
+"""From paths to the metrics of each trace: cached ones, or measured in this process, a pool or a cluster."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from blkreel.traces.errors import BlkreelError, TraceError
-from blkreel.traces.places import Place, Url
-from blkreel.traces.reader import open_trace
+from blkreel.analysis.metrics.accumulator import EXACT_ROWS
+from blkreel.analysis.metrics.boundary_state import Carry
+from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.partial import Partial, join
+from blkreel.analysis.metrics.partial_file import dump, load
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.printable import printable_document
+from blkreel.common.storage_url import Location, StorageUrl
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace_survey import surveyed_bytes
 
-from ..bursts import DEFAULT_GAP_NS
-from ..measure import Measured
-from ..metrics import EXACT_ROWS
-from ..partial import Partial, join
-from ..partial_file import dump, load
 from .cluster import Cluster
-from .dataset import expand
-from .far import AT_ONCE, Far
-from .here import Here
-from .kept import Keeper, Key
-from .pool import Pool, cores
+from .dataset import Dataset, expand
+from .partial_cache import CacheReport, PartialCache, PartialKey
+from .pool import Pool
+from .runner import THREADS, Runner, SerialRunner, ThreadRunner, cores
 from .work import Part, carry_of
 
-# About what one process reads while two others start and share it out.
+T = TypeVar("T")
+U = TypeVar("U")
+RowProgress = Callable[[str, int, int], None]
+Failures = dict[int, BlkreelError]  # by index of the trace
+
+# One process reads about as many rows while two others start.
 POOL_ROWS = 8_000_000
-# A larger part of a file than this may go to another worker than the rest.
+# A file is cut into parts of at least this many rows.
 PART_ROWS = 4_000_000
-_LOOKS_AT_ONCE = 16
-# Of the metadata, what only a replay asks for, and is as long as the trace: a fleet's would not fit into memory.
+_LOOKUPS = 16
+# Metadata that only a replay needs. It is as long as the trace: that of a fleet would not fit into memory.
 _NOT_HELD = ("boundary", "survey")
 
 
 @dataclass
-class Way:
-    """How traces are read. jobs: processes, as many as cores where None. cluster: a scheduler's address instead.
+class ReadOptions:
+    """How traces are read. jobs: processes; None: as many as cores. cluster: address of a scheduler, used instead.
 
-    keep: look for kept figures and keep new ones. exact: percentiles of each value, however many. skip_unreadable: go
-    on without traces that cannot be read; they are then in `left_out` as (path, why), for the caller's exit code.
+    keep: use and write cached partials. exact: exact percentiles for any number of I/Os. skip_unreadable: continue
+    without traces that cannot be read; they are then in `left_out` as (path, reason).
     """
 
     jobs: int | None = None
@@ -51,171 +59,193 @@ class Way:
 
 @dataclass
 class Fleet:
-    """measured: in the order named. notes: what a reader must know. kept: the account of kept figures."""
+    """measured: in the order named. notes: for the reader of a report."""
 
     measured: list[Measured]
     notes: list[str]
-    kept: dict
+    cache: CacheReport
 
 
 @dataclass
 class _Trace:
-    """A trace whose footer was read."""
+    """A trace whose footer was read. index: in the order named."""
 
-    named: Place
-    records: Place
-    metadata: dict
+    index: int
+    named: Location
+    records: Location
+    metadata: dict[str, Any]
     rows: int
     group_rows: list[int]
-    key: Key
+    identity: str
+    op_bytes: dict[str, int] | None  # from its footer; None if unknown
     partial: Partial | None = None
 
 
-def measure_all(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None, jobs: int | None = None,
-                cluster: str | None = None, keep: bool = True,
-                on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[Measured]:
-    """The figures of each trace or run of `paths`: paths, directories, patterns, URLs. Raises as `measure_fleet` does.
+def _no_progress(path: str, done: int, total: int) -> None:
+    pass
+
+
+def measure_all(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEFAULT_GAP_NS,
+                exact: bool | None = None, jobs: int | None = None, cluster: str | None = None, keep: bool = True,
+                on_rows: RowProgress = _no_progress) -> list[Measured]:
+    """The metrics of each trace or run of `paths`: paths, directories, patterns, URLs. Raises as `measure_fleet`."""
+    return measure_fleet(paths, gap_ns=gap_ns, exact=exact, read_options=ReadOptions(jobs, cluster, keep),
+                         on_rows=on_rows).measured
+
+
+def measure_fleet(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEFAULT_GAP_NS,
+                  exact: bool | None = None, read_options: ReadOptions | None = None,
+                  on_rows: RowProgress = _no_progress) -> Fleet:
+    """As measure_all, with notes.
+
+    exact: exact percentiles; None: if there are at most EXACT_ROWS rows in all. on_rows(path, rows done of all, rows of
+    all): progress; rows with cached partials count as done. Raises TraceError for a trace that cannot be read,
+    UsageError for a trace named twice, BlkreelError for a failure of the pool or the cluster.
     """
-    return measure_fleet(paths, gap_ns=gap_ns, exact=exact, way=Way(jobs, cluster, keep), on_rows=on_rows).measured
-
-
-def measure_fleet(paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None, way: Way | None = None,
-                  on_rows: Callable[[str, int, int], None] = lambda path, done, total: None) -> Fleet:
-    """As measure_all, with what is to be said of it.
-
-    exact: percentiles of each value; None: where there are at most EXACT_ROWS rows in all. on_rows(path, rows done of
-    all, rows of all) is told of progress; rows whose figures were kept count as done. Raises TraceError for a trace
-    that cannot be read, UsageError for one named twice, BlkreelError for what is wrong with the pool or the cluster.
-    """
-    way = way or Way()
-    found = expand(paths)
-    traces = _open_all(found.places, way)
+    read_options = read_options or ReadOptions()
+    dataset = expand(paths)
+    traces = _open_all(dataset.locations, read_options)
     total = sum(trace.rows for trace in traces)
-    exact = way.exact or total <= EXACT_ROWS if exact is None else exact
-    for trace in traces:
-        trace.key = replace(trace.key, gap_ns=gap_ns, exact=exact)
-    keeper = Keeper(way.keep)
-    _look(traces, keeper)
+    exact = read_options.exact or total <= EXACT_ROWS if exact is None else exact
+    plan = _Plan(gap_ns, exact, len(traces))
+    cache = PartialCache(read_options.keep)
+    _look_up(traces, plan, cache)
     missing = [trace for trace in traces if trace.partial is None]
     progress = _Progress(total, sum(trace.rows for trace in traces if trace.partial), on_rows)
     if missing:
-        _read(missing, way, keeper, progress)
-    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.partial, trace.records, trace.key.fingerprint)
+        _read(missing, plan, read_options, cache, progress)
+    measured = [Measured(trace.named, trace.metadata, trace.rows, trace.partial, trace.records, trace.identity)
                 for trace in traces if trace.partial]
     if not measured:
-        raise TraceError(f"none of {len(found.places)} traces could be read: {way.left_out[0][1]}")
-    return Fleet(measured, _notes(found, way), keeper.account(len(measured)))
+        raise TraceError(f"none of {len(dataset.locations)} traces could be read: {read_options.left_out[0][1]}")
+    return Fleet(measured, _notes(dataset, read_options), cache.report(len(measured)))
 
 
-def _open_all(places, way) -> list[_Trace]:
-    """The footers. Of remote ones many at once: each is a round trip or three."""
-    remote = sum(isinstance(place, Url) for place in places) > 1
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) if remote else nullcontext() as threads:
-        opened = (threads.map if remote else map)(_open, places)
-        return [each for each in (_sound(trace, place, len(places), way) for trace, place
-                                  in zip(opened, places, strict=True)) if each]
+@dataclass(frozen=True)
+class _Plan:
+    gap_ns: int
+    exact: bool
+    traces: int
+
+    def key(self, trace: _Trace) -> PartialKey:
+        return PartialKey(trace.identity, self.gap_ns, self.exact, trace.rows, trace.op_bytes)
 
 
-def _open(place):
+@contextmanager
+def _mapping(is_remote: bool) -> Iterator[Callable[[Callable[[T], U], Iterable[T]], Iterable[U]]]:
+    """map(), for remote files with many calls at once: each is a round trip or three."""
+    if not is_remote:
+        yield map
+        return
+    with ThreadPoolExecutor(_LOOKUPS) as threads:
+        yield threads.map
+
+
+def _open_all(locations: list[Location], read_options: ReadOptions) -> list[_Trace]:
+    """The footers."""
+    traces = []
+    with _mapping(sum(isinstance(location, StorageUrl) for location in locations) > 1) as mapped:
+        for location, trace in zip(locations, mapped(_open, enumerate(locations)), strict=True):
+            if isinstance(trace, TraceError):
+                _leave_out(location, trace, len(locations), read_options)
+            else:
+                traces.append(trace)
+    return traces
+
+
+def _open(numbered: tuple[int, Location]) -> _Trace | TraceError:
+    index, location = numbered
     try:
-        trace = open_trace(place)
-        metadata = {key: value for key, value in trace.metadata.items() if key not in _NOT_HELD}
-        return _Trace(place, _absolute(trace.path), metadata, trace.rows, trace.group_rows,
-                      Key(trace.footer.fingerprint, 0, True))
+        trace = open_trace(location)
+        metadata = printable_document({key: value for key, value in trace.metadata.items() if key not in _NOT_HELD})
+        records = trace.path.absolute() if isinstance(trace.path, Path) else trace.path
+        return _Trace(index, location, records, metadata, trace.rows, trace.group_rows, trace.footer.identity,
+                      surveyed_bytes(trace.metadata, trace.row_groups_at))
     except TraceError as error:
         return error
 
 
-def _absolute(path):
-    return path.absolute() if isinstance(path, Path) else path
-
-
-def _sound(trace, place, count, way):
-    if not isinstance(trace, BlkreelError):
-        return trace
-    _leave_out(place, trace, count, way)
-    return None
-
-
-def _leave_out(place, error, count, way):
+def _leave_out(location: Location, error: BlkreelError, count: int, read_options: ReadOptions) -> None:
     """Note it, or stop for it."""
-    if not way.skip_unreadable or not isinstance(error, TraceError):
+    if not read_options.skip_unreadable or not isinstance(error, TraceError):
         if isinstance(error, TraceError) and count > 1:
             error.remedy = "; or ".join(filter(None, [error.remedy, "go on without it: --skip-unreadable"]))
         raise error
-    way.left_out.append((str(place), str(error)))
+    read_options.left_out.append((str(location), str(error)))
 
 
-def _look(traces, keeper):
-    def look(trace):
-        trace.partial = keeper.look(trace.records, trace.rows, trace.key)
+def _look_up(traces: list[_Trace], plan: _Plan, cache: PartialCache) -> None:
+    def look_up(trace: _Trace) -> None:
+        trace.partial = cache.get(trace.records, trace.rows, plan.key(trace))
 
-    remote = any(isinstance(trace.records, Url) for trace in traces)
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) if remote else nullcontext() as threads:
-        list((threads.map if remote else map)(look, traces))
-    keeper.read = sum(trace.partial is not None for trace in traces)
+    with _mapping(any(isinstance(trace.records, StorageUrl) for trace in traces)) as mapped:
+        list(mapped(look_up, traces))
+    cache.hits = sum(trace.partial is not None for trace in traces)
 
 
-def _read(traces, way, keeper, progress):
-    with _runner(traces, way) as runner:
-        whole = _planned(traces, runner.parallel)
-        failed = {}
-        parts = _with_carries(whole, runner, failed, progress)
-        done = {}
+def _read(traces: list[_Trace], plan: _Plan, read_options: ReadOptions, cache: PartialCache,
+          progress: "_Progress") -> None:
+    with _runner(traces, read_options) as runner:
+        failed: Failures = {}
+        parts = _with_carries(_planned(traces, plan, runner.parallel), runner, failed, progress)
+        results: dict[int, dict[int, Partial | bytes]] = {}  # by trace, by part
         for index, result in runner.run(runner.figures, [part for _, part in parts], progress.of(parts)):
             trace = parts[index][0]
             if isinstance(result, BlkreelError):
-                failed.setdefault(id(trace), result)
-                _stop_early(trace, failed, len(traces), way)
+                failed.setdefault(trace.index, result)
+                if not read_options.skip_unreadable or not isinstance(result, TraceError):
+                    _leave_out(trace.named, failed[trace.index], len(traces), read_options)
                 continue
-            mine = done.setdefault(id(trace), {})
-            mine[index] = result
-            if len(mine) == sum(other is trace for other, _ in parts):
-                trace.partial = _joined([mine[at] for at in sorted(mine)])
-                whole = result if len(mine) == 1 and isinstance(result, bytes) else None
-                keeper.keep(trace.records, trace.rows, trace.key, lambda whole=whole, trace=trace: (
-                    whole or dump(trace.partial)))
-                del done[id(trace)]
+            own = results.setdefault(trace.index, {})
+            own[index] = result
+            if len(own) == sum(other is trace for other, _ in parts):
+                _finish(trace, [own[at] for at in sorted(own)], plan, cache)
+                del results[trace.index]
     for trace in traces:
-        if id(trace) in failed:
-            _leave_out(trace.named, failed[id(trace)], len(traces), way)
+        if trace.index in failed:
+            _leave_out(trace.named, failed[trace.index], len(traces), read_options)
 
 
-def _stop_early(trace, failed, count, way):
-    if not way.skip_unreadable or not isinstance(failed[id(trace)], TraceError):
-        _leave_out(trace.named, failed[id(trace)], count, way)
+def _finish(trace: _Trace, parts: list[Partial | bytes], plan: _Plan, cache: PartialCache) -> None:
+    partial = functools.reduce(join, (load(part) if isinstance(part, bytes) else part for part in parts))
+    trace.partial = partial
+    whole = parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else None
+    cache.put(trace.records, trace.rows, plan.key(trace), lambda: whole or dump(partial))
 
 
-def _runner(traces, way):
-    if way.cluster:
-        nowhere = [trace.named for trace in traces if isinstance(trace.records, Url)
-                   and trace.records.protocol == "memory"]
-        if nowhere:
-            raise TraceError(f"{nowhere[0]} is in this process only, where no worker sees it", "go without --cluster")
-        return Cluster(way.cluster)
-    jobs = way.jobs or cores()
-    alone = len(traces) == 1 and traces[0].rows <= PART_ROWS
-    if jobs == 1 or alone:
-        return Here()
-    if any(isinstance(trace.records, Url) for trace in traces):
-        return Far(way.jobs or AT_ONCE)
-    small = sum(trace.rows for trace in traces) < POOL_ROWS
-    return Here() if small else Pool(jobs)
+def _runner(traces: list[_Trace], read_options: ReadOptions) -> Runner:
+    if read_options.cluster:
+        for trace in traces:
+            if isinstance(trace.records, StorageUrl) and trace.records.protocol == "memory":
+                raise TraceError(f"{trace.named} is in the memory of this process, which no worker can read",
+                                 "go without --cluster")
+        return Cluster(read_options.cluster)
+    jobs = read_options.jobs or cores()
+    is_alone = len(traces) == 1 and traces[0].rows <= PART_ROWS
+    if jobs == 1 or is_alone:
+        return SerialRunner()
+    if any(isinstance(trace.records, StorageUrl) for trace in traces):
+        return ThreadRunner(read_options.jobs or THREADS)
+    return SerialRunner() if sum(trace.rows for trace in traces) < POOL_ROWS else Pool(jobs)
 
 
-def _planned(traces, parallel) -> list[tuple[_Trace, list[Part]]]:
-    """The parts of each trace. A trace is cut only where one worker would be busy with it when the others have ended,
-    for what it carries from part to part has to be found first. The longest come first."""
+def _planned(traces: list[_Trace], plan: _Plan, parallel: int) -> list[tuple[_Trace, list[Part]]]:
+    """The parts of each trace, the longest traces first.
+
+    A trace is cut only if one worker would still read it when the others have ended: the carries between the parts
+    cost another pass.
+    """
     share = sum(trace.rows for trace in traces) / (2 * parallel)
     planned = []
     for trace in sorted(traces, key=lambda trace: -trace.rows):
-        whole = Part(trace.records, trace.key.fingerprint, None, trace.rows, trace.key.gap_ns, trace.key.exact)
-        cut = parallel > 1 and trace.rows > max(share, PART_ROWS)
-        planned.append((trace, _cut(whole, trace.group_rows) if cut else [whole]))
+        whole = Part(trace.records, trace.identity, None, trace.rows, plan.gap_ns, plan.exact,
+                     traces=plan.traces)
+        is_cut = parallel > 1 and trace.rows > max(share, PART_ROWS)
+        planned.append((trace, _cut(whole, trace.group_rows) if is_cut else [whole]))
     return planned
 
 
-def _cut(whole, group_rows) -> list[Part]:
+def _cut(whole: Part, group_rows: list[int]) -> list[Part]:
     parts, begin, rows = [], 0, 0
     for group, count in enumerate(group_rows):
         rows += count
@@ -225,55 +255,53 @@ def _cut(whole, group_rows) -> list[Part]:
     return parts
 
 
-def _with_carries(planned, runner, failed, progress) -> list[tuple[_Trace, Part]]:
-    """All parts, each with what those before it leave: found of each by itself, and composed."""
+def _with_carries(planned: list[tuple[_Trace, list[Part]]], runner: Runner, failed: Failures,
+                  progress: "_Progress") -> list[tuple[_Trace, Part]]:
+    """All parts, each with the carry of the parts before it: measured of each by itself, and composed."""
     asked = [(trace, part) for trace, parts in planned for part in parts[:-1]]
-    found = {}
+    carries: dict[tuple[int, range | None], Carry] = {}
     for index, result in runner.run(carry_of, [part for _, part in asked], progress.silent) if asked else ():
         trace, part = asked[index]
         if isinstance(result, BlkreelError):
-            failed.setdefault(id(trace), result)
+            failed.setdefault(trace.index, result)
         else:
-            found[id(trace), part.groups] = result
+            carries[trace.index, part.groups] = result
     ready = []
     for trace, parts in planned:
         carry = None
-        for part in parts if id(trace) not in failed else ():
+        for part in parts if trace.index not in failed else ():
             ready.append((trace, replace(part, carry=carry)))
-            mine = found.get((id(trace), part.groups))
+            own = carries.get((trace.index, part.groups))
             try:
-                carry = mine if carry is None else carry.then(mine) if mine is not None else None
+                carry = own if carry is None else carry.then(own) if own is not None else None
             except TraceError as error:
-                failed[id(trace)] = TraceError(f"{trace.named}: {error.message}", error.remedy)
-    return [(trace, part) for trace, part in ready if id(trace) not in failed]
-
-
-def _joined(parts: list) -> Partial:
-    partials = (load(part) if isinstance(part, bytes) else part for part in parts)
-    return functools.reduce(join, partials)
+                failed[trace.index] = TraceError(f"{trace.named}: {error.message}", error.remedy)
+    return [(trace, part) for trace, part in ready if trace.index not in failed]
 
 
 class _Progress:
-    def __init__(self, total, done, on_rows):
-        self._total, self._before, self._on_rows = total, done, on_rows
-        self._done = {}
+    """Rows done of all traces, from rows done of each part."""
 
-    def of(self, parts):
-        def told(index, done):
+    def __init__(self, total: int, done: int, on_rows: RowProgress):
+        self._total, self._before, self._on_rows = total, done, on_rows
+        self._done: dict[int, int] = {}
+
+    def of(self, parts: list[tuple[_Trace, Part]]) -> Callable[[int, int], None]:
+        def report(index: int, done: int) -> None:
             self._done[index] = done
             self._on_rows(str(parts[index][0].named), self._before + sum(self._done.values()), self._total)
 
-        return told
+        return report
 
-    def silent(self, index, done):
-        """The pass for the carries is short, and its rows will be read again."""
+    def silent(self, index: int, done: int) -> None:
+        """The pass for the carries is short, and its rows are read again."""
 
 
-def _notes(found, way):
+def _notes(dataset: Dataset, read_options: ReadOptions) -> list[str]:
     notes = []
-    if way.left_out:
-        notes.append(f"{len(way.left_out)} of {len(found.places)} traces could not be read and are left out: "
-                     + "; ".join(why for _, why in way.left_out))
-    if found.tests:
-        notes.append(f"Directories of tests are left out here: {', '.join(found.tests)}.")
+    if read_options.left_out:
+        notes.append(f"{len(read_options.left_out)} of {len(dataset.locations)} traces could not be read and are left "
+                     "out: " + "; ".join(why for _, why in read_options.left_out))
+    if dataset.tests:
+        notes.append(f"Directories of tests are left out here: {', '.join(dataset.tests)}.")
     return notes

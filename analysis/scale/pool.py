@@ -1,4 +1,4 @@
-"""Tasks over processes of this machine."""
+"""A runner of processes on this machine."""
 
 import multiprocessing
 import os
@@ -6,51 +6,49 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait as wait_for_one
+from typing import Any, Self
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.errors import BlkreelError
 
-from .work import bytes_of
+from .runner import Results, RowsOfPart, Task
+from .work import Part, bytes_of
 
-# A process that was killed takes its pool along: so often the rest is begun again in another.
+# A killed process breaks its pool: the rest is started again in another, up to this many times.
 ATTEMPTS = 3
 
 
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 class Pool:
-    """A runner (here.py) of `jobs` processes. They are started by spawn: nothing of this process is in them.
+    """A runner of `jobs` processes. They are spawned, so that they hold nothing of this process.
 
-    A part whose process was killed is done again. Raises BlkreelError where that keeps happening.
+    A part whose process was killed is done again. Raises BlkreelError after ATTEMPTS kills.
     """
 
     figures = staticmethod(bytes_of)
 
     def __init__(self, jobs: int):
         self.parallel = jobs
-        self._pool = None
+        self._pool: ProcessPoolExecutor | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: object = None, *_: object) -> None:
         if kind is None and self._pool is not None:
             self._pool.shutdown()  # they have nothing to do
             self._pool = None
         self._end()
 
-    def run(self, function: Callable, parts: list, on_rows: Callable[[int, int], None]) -> Iterator[tuple[int, object]]:
-        waiting, running, begun = list(reversed(range(len(parts)))), {}, 0
+    def run(self, function: Task, parts: Sequence[Part], on_rows: RowsOfPart) -> Results:
+        waiting, kills = list(reversed(range(len(parts)))), 0
+        running: dict[Future[Any], int] = {}
         while waiting or running:
             try:
-                # A few more than are worked on, so that none waits for us, and no more, so that results don't pile up.
+                # A few more than run, so that no process waits; no more, so that results do not pile up.
                 while waiting and len(running) < self.parallel + 2:
                     future = self._submit(function, parts[waiting[-1]])
                     running[future] = waiting.pop()
@@ -61,10 +59,10 @@ class Pool:
                     yield index, result
             except BrokenProcessPool as error:
                 self._end()
-                begun += 1
+                kills += 1
                 again = sorted(running.values())
-                if begun == ATTEMPTS:
-                    names = sorted({str(parts[index].place) for index in again[:self.parallel]} or {"a trace"})
+                if kills == ATTEMPTS:
+                    names = sorted({str(parts[index].location) for index in again[:self.parallel]} or {"a trace"})
                     raise BlkreelError(
                         f"processes that read {', '.join(names)} were killed {ATTEMPTS} times, perhaps by a lack of "
                         "memory",
@@ -72,14 +70,14 @@ class Pool:
                 waiting += reversed(again)
                 running = {}
 
-    def _submit(self, function, part):
+    def _submit(self, function: Task, part: Part) -> Future[Any]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.parallel, multiprocessing.get_context("spawn"), _begin)
-        with _deaf_to_interrupts(), _without_main():
+            self._pool = ProcessPoolExecutor(self.parallel, multiprocessing.get_context("spawn"), _exit_with_parent)
+        with _interrupts_blocked(), _without_main():
             return self._pool.submit(function, part)
 
-    def _end(self):
-        """Without waiting for what is still worked on."""
+    def _end(self) -> None:
+        """Stop the processes without waiting for their tasks."""
         if self._pool is None:
             return
         children = list((self._pool._processes or {}).values())
@@ -90,7 +88,7 @@ class Pool:
         self._pool = None
 
 
-def _result(future):
+def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
     except BrokenProcessPool:
@@ -100,8 +98,8 @@ def _result(future):
 
 
 @contextmanager
-def _deaf_to_interrupts():
-    """Processes begun meanwhile inherit it: Ctrl-C is for us, and the traces of theirs would hide what we say."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started meanwhile inherit the mask: Ctrl-C is for this process, and they print no traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -110,9 +108,9 @@ def _deaf_to_interrupts():
 
 
 @contextmanager
-def _without_main():
-    """Processes begun meanwhile do not run the caller's script again, as spawn would have them do to find what is
-    defined there: nothing of ours is, and a script that does not guard its lines would start pools in its own pool."""
+def _without_main() -> Iterator[None]:
+    """Processes started meanwhile do not import the script of the caller. Nothing of ours is defined there, and a
+    script without a guard would start pools in its own pool."""
     before = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -121,11 +119,12 @@ def _without_main():
         sys.modules["__main__"] = before
 
 
-def _begin():
-    """In a new process: end when the parent does, which a worker that waits for work would never notice."""
+def _exit_with_parent() -> None:
+    """In a new process: exit when the parent does, which a worker that waits for work would not notice."""
     parent = multiprocessing.parent_process()
 
-    def watch():
+    def watch() -> None:
+        assert parent is not None
         wait_for_one([parent.sentinel])
         os._exit(1)
 

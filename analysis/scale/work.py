@@ -1,79 +1,84 @@
-"""What a worker does: the carry or the figures of one part of one trace. The same in every process, anywhere."""
+"""The tasks of a worker: the carry or the partial of one part of one trace, in any process on any machine."""
 
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from blkreel import __version__
-from blkreel.traces.errors import BlkreelError, TraceError
-from blkreel.traces.footer import read_footer
-from blkreel.traces.places import Place, Url
-from blkreel.traces.reader import open_trace
-
-from ..carry import COLUMNS as CARRY_COLUMNS
-from ..carry import Carry, carry_after
-from ..measure import BATCH_ROWS, columns_of, naming
-from ..metrics import MetricsAccumulator
-from ..partial import Partial
-from ..partial_file import VERSION, dump
+from blkreel.analysis.metrics.accumulator import MetricsAccumulator
+from blkreel.analysis.metrics.boundary_state import COLUMNS as CARRY_COLUMNS
+from blkreel.analysis.metrics.boundary_state import QUEUE_COLUMNS, Carry, carry_after
+from blkreel.analysis.metrics.measure import BATCH_ROWS, columns_of, naming
+from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.partial_file import VERSION, dump
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.storage_url import Location, StorageUrl
+from blkreel.traces.format.footer import Footer, read_footer
+from blkreel.traces.format.reader import Trace, open_trace
 
 
 @dataclass(frozen=True)
 class Part:
-    """Row groups of one trace, or all (None), as whoever plans the work saw them.
+    """Row groups of one trace, or all (None).
 
-    place: of the records, absolute. carry: what earlier parts leave; None of the first.
+    location: of the records, absolute. identity: of the file when the work was planned. carry: of the parts before
+    it; None for the first. version: of blkreel and of partials where the work was planned. traces:
+    number of traces whose partials are in memory at a time.
     """
 
-    place: Place
-    fingerprint: str
+    location: Location
+    identity: str
     groups: range | None
     rows: int
     gap_ns: int
     exact: bool
     carry: Carry | None = None
-    version: tuple = (__version__, VERSION)
+    traces: int = 1
+    version: tuple[str, int] = (__version__, VERSION)
 
 
 def bytes_of(part: Part) -> bytes:
-    """What partial_of gives, as it goes from process to process and is kept."""
+    """As partial_of, in the form that is sent and cached."""
     return dump(partial_of(part))
 
 
 def partial_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Partial:
-    """on_rows(done) is told of each batch. Raises TraceError."""
+    """on_rows(done) is called with each batch. Raises TraceError."""
     trace = _opened(part)
-    metrics = MetricsAccumulator(part.gap_ns, exact=part.exact, carry=part.carry)
+    metrics = MetricsAccumulator(part.gap_ns, exact=part.exact, carry=part.carry,
+                                 file_bytes=trace.footer.size_bytes, files=part.traces)
     done = 0
-    with naming(part.place):
+    with naming(part.location):
         for batch in trace.batches(columns_of(trace), BATCH_ROWS, part.groups):
             metrics.feed_batch(batch)
             done += batch.num_rows
             on_rows(done)
-    # Its rows are read by its path, which may have become another file's meanwhile. Not again over a network.
-    if not isinstance(part.place, Url):
-        _check_same(part, read_footer(part.place))
+    # Rows are read by path, which may name another file now. Remote files are not checked again.
+    if not isinstance(part.location, StorageUrl):
+        _check_same(part, read_footer(part.location))
     return metrics.finish()
 
 
 def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> Carry:
-    """What the part by itself leaves to what follows. Raises TraceError."""
-    with naming(part.place):
-        return carry_after(_opened(part).batches(CARRY_COLUMNS, groups=part.groups))
+    """The carry behind the part, measured of the part alone. Raises TraceError."""
+    with naming(part.location):
+        trace = _opened(part)
+        of_run = QUEUE_COLUMNS if set(QUEUE_COLUMNS) <= set(trace.schema.names) else []
+        return carry_after(trace.batches([*CARRY_COLUMNS, *of_run], groups=part.groups))
 
 
-def _opened(part):
-    """The trace, which must be the one that was planned for: a worker elsewhere may see another under this path."""
+def _opened(part: Part) -> Trace:
+    """The trace, which must be the planned one: another machine may have another file under this path."""
     if part.version != (__version__, VERSION):
-        raise BlkreelError(f"the worker on {socket.gethostname()} has blkreel {__version__} (figures {VERSION}), which "
-                           f"is not the user's {part.version[0]} (figures {part.version[1]})",
+        raise BlkreelError(f"the worker on {socket.gethostname()} has blkreel {__version__} (partials {VERSION}), the "
+                           f"user has {part.version[0]} (partials {part.version[1]})",
                            "install one version everywhere")
-    trace = open_trace(part.place)
+    trace = open_trace(part.location)
     _check_same(part, trace.footer)
     return trace
 
 
-def _check_same(part, footer):
-    if footer.fingerprint != part.fingerprint:
-        raise TraceError(f"{part.place} changed while it was read, or is another file on {socket.gethostname()}",
+def _check_same(part: Part, footer: Footer) -> None:
+    if footer.identity != part.identity:
+        raise TraceError(f"{part.location} changed while it was read, or is another file on {socket.gethostname()}",
                          "wait until it is whole; workers must see the same files under the same paths")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Drives without requests (zram, and volumes that have none of their own): what
- * is recorded is the bio, from where the driver gets it to its end. It has no
- * tag, so a hash by its address takes the place of the array of slots.
+ * Drives without requests (zram, and volumes without their own): the bios are
+ * recorded, from the call of the driver to their end. A bio has no tag, so a hash
+ * by its address replaces the array of slots.
  */
 #ifndef BLKREEL_BIOS_H
 #define BLKREEL_BIOS_H
@@ -43,7 +43,7 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	now_ns = bpf_ktime_get_ns();
 	slot = bpf_map_lookup_elem(&bios, &key);
 	if (slot) {
-		/* Its address came again, so it has ended, unseen. */
+		/* Another bio has its address, so it has ended without a completion event. */
 		if (emit(slot, 0, now_ns))
 			COUNT(reused);
 	} else if (bpf_map_update_elem(&bios, &key, &empty, BPF_NOEXIST)) {
@@ -57,7 +57,7 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	slot->length_bytes = READ(bio, bi_iter.bi_size);
 	slot->op = trace_op_of(command);
 	if (slot->op == OP_WRITE && !slot->length_bytes)
-		slot->op = OP_FLUSH; /* an fsync: a write of nothing with a flush before it */
+		slot->op = OP_FLUSH; /* an fsync: a write of 0 bytes with a flush before it */
 	slot->request = key;
 	slot->sector = slot->length_bytes ? READ(bio, bi_iter.bi_sector) : 0;
 	slot->device = device;

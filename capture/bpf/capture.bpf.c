@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * One record per completed request of the chosen drives.
+ * One record per completed request of the captured drives.
  *
- * Compiled twice. With TYPED as tp_btf programs, whose loads from kernel
- * objects are plain instructions; without as raw_tp programs, which read by
- * probe_read and load where tp_btf is refused. Neither needs kprobes.
+ * Compiled twice: with TYPED as tp_btf programs, whose loads from kernel
+ * objects are plain instructions, and without as raw_tp programs, which use
+ * probe_read and load where the kernel refuses tp_btf. Neither needs kprobes.
  *
- * Times are taken here and not from the request: its own are cached per plug
- * since 6.9, so that neighbours share one stamp.
+ * Times are taken here, because since 6.9 the kernel caches those of a request
+ * per plug, so that neighbors share one timestamp.
  */
 #include "bios.h"
 #include "emit.h"
@@ -27,7 +27,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* An array and not a hash: a third of its cost, and no entry is ever without room. */
+/* An array: it costs a third of a hash and is never full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -36,13 +36,14 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-/* Where a request stands. */
+/* The slots of a request. */
 struct place {
-	__s32 device; /* index into config.devices, -1: not ours */
+	__s32 device; /* index into config.devices, -1: not captured */
 	__u32 op;
 	__u32 data_slot;
 	__u32 flush_slot;
 	bool in_range;
+	bool is_path; /* of a multipath head */
 };
 
 static __always_inline struct request *request_of(const __u64 *args)
@@ -50,11 +51,31 @@ static __always_inline struct request *request_of(const __u64 *args)
 	return config.request_is_second ? (struct request *)args[1] : (struct request *)args[0];
 }
 
-/* The slot of a data request is that of its tag. A flush request borrows a data request's tag: it has its own slot. */
+/* The path of a multipath head that is this disk, NULL: none. */
+static __always_inline const volatile struct path_config *path_of(struct gendisk *disk)
+{
+	__u64 name[DISK_NAME_WORDS] = { 0 };
+
+	bpf_core_read(name, sizeof(name), &disk->disk_name);
+	for (int i = 0; i < MAX_DISK_PATHS; i++) {
+		const volatile struct path_config *path = &config.paths[i];
+
+		if (i >= config.path_count)
+			break;
+		if (path->name[0] == name[0] && path->name[1] == name[1] && path->name[2] == name[2] &&
+		    path->name[3] == name[3])
+			return path;
+	}
+	return NULL;
+}
+
+/* A data request has the slot of its tag. A flush request has its own slot, since it borrows a data request's tag. */
 static __always_inline struct place place_of(struct request *rq)
 {
 	struct place place = { .device = -1 };
-	__u32 number, queue, tag, queues = 0, depth = 0;
+	__u32 number, queue, tag;
+	struct slot_range range = { 0 };
+	const volatile struct path_config *path;
 	struct gendisk *disk = disk_of(rq);
 	struct blk_mq_hw_ctx *hctx;
 	__s32 internal_tag;
@@ -68,23 +89,28 @@ static __always_inline struct place place_of(struct request *rq)
 		if (config.devices[i].number != number || config.devices[i].bio_based)
 			continue;
 		place.device = i;
-		place.data_slot = config.devices[i].slot_base;
-		place.flush_slot = config.devices[i].flush_base;
-		queues = config.devices[i].queues;
-		depth = config.devices[i].depth;
+		range = config.devices[i].range;
 		break;
+	}
+	if (place.device < 0 && config.path_count) {
+		path = path_of(disk);
+		if (path) {
+			place.device = path->device;
+			place.is_path = true;
+			range = path->range;
+		}
 	}
 	if (place.device < 0)
 		return place;
 	place.op = trace_op_of(READ(rq, cmd_flags));
 	hctx = READ(rq, mq_hctx);
 	queue = READ(hctx, queue_num);
-	/* With a scheduler the driver's tag comes at dispatch only; its own stays from entry to end. */
+	/* With a scheduler the driver's tag is assigned at dispatch; the scheduler's stays from entry to end. */
 	internal_tag = READ(rq, internal_tag);
 	tag = internal_tag >= 0 ? internal_tag : READ(rq, tag);
-	place.in_range = queue < queues && tag < depth;
-	place.data_slot += queue * depth + tag;
-	place.flush_slot += queue;
+	place.in_range = queue < range.queues && tag < range.depth;
+	place.data_slot = range.base + queue * range.depth + tag;
+	place.flush_slot = range.flush_base + queue;
 	if (!place.in_range)
 		COUNT(out_of_range);
 	return place;
@@ -95,15 +121,15 @@ static __always_inline struct slot *slot_at(__u32 index)
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-/* The slot's tag came again, so its request has ended, unseen. */
-static __always_inline void give_up(struct slot *slot, __u64 now_ns)
+/* Another request has the slot's tag, so this one has ended without a completion event. */
+static __always_inline void emit_unseen(struct slot *slot, __u64 now_ns)
 {
 	if (emit(slot, 0, now_ns))
 		COUNT(reused);
 	slot->state = SLOT_IDLE;
 }
 
-/* The flags as they were at entry. The flush machinery strips some from the request, never from its bio. */
+/* The flags at entry. The flush machinery removes some from the request, but not from its bio. */
 static __always_inline __u32 command_of(struct request *rq)
 {
 	__u32 command = READ(rq, cmd_flags);
@@ -143,11 +169,11 @@ static __always_inline int on_start(struct request *rq, bool from_insert)
 	slot = slot_at(place.data_slot);
 	if (!slot)
 		return 0;
-	/* A requeued request is inserted once more. */
+	/* A requeued request is inserted again. */
 	if (from_insert && slot->state == SLOT_STARTED && slot->request == (__u64)rq)
 		return 0;
 	if (slot->state == SLOT_ISSUED)
-		give_up(slot, now_ns);
+		emit_unseen(slot, now_ns);
 	else if (slot->state == SLOT_STARTED)
 		COUNT(unissued);
 	enter(slot, rq, &place, from_insert ? READ(rq, start_time_ns) : now_ns);
@@ -160,7 +186,7 @@ int io_start(__u64 *args)
 	return on_start(request_of(args), false);
 }
 
-/* Where block_io_start does not exist (before 6.5): the insertion into the scheduler, or else the issue. */
+/* Without block_io_start (before 6.5): the insertion into the scheduler, or else the issue. */
 PROGRAM(block_rq_insert)
 int rq_insert(__u64 *args)
 {
@@ -177,12 +203,12 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	if (!slot || !data)
 		return;
 	if (slot->state == SLOT_ISSUED)
-		give_up(slot, now_ns);
+		emit_unseen(slot, now_ns);
 	last = step_of(slot);
 	slot->request = (__u64)rq;
 	slot->start_ns = 0;
 	slot->flags = trace_flags_of(READ(rq, cmd_flags), OP_FLUSH, 0);
-	/* It runs for the request whose tag it carries, where that one's entry was seen. */
+	/* It serves the request whose tag it has, if the entry of that one was seen. */
 	known = data->used && config.has_io_start;
 	slot->tid = known ? data->tid : -1;
 	slot->cpu = known ? data->cpu : -1;
@@ -190,6 +216,7 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->waited_submit_ns = known ? data->waited_submit_ns : 0;
 	slot->waited_complete_ns = known ? data->waited_complete_ns : 0;
+	slot->blocked_ns = BLOCKED_UNKNOWN;
 	slot->waited_for = known && data->waited_for;
 	if (known)
 		flush_waits(slot, data, &last);
@@ -236,15 +263,16 @@ int rq_issue(__u64 *args)
 		/* The rest of a request that completed in part. */
 		if (slot->request == (__u64)rq && slot->remaining_bytes < slot->length_bytes)
 			return 0;
-		give_up(slot, now_ns);
+		emit_unseen(slot, now_ns);
 	}
 	if (slot->state != SLOT_STARTED || slot->request != (__u64)rq) {
 		enter(slot, rq, &place, config.has_io_start ? 0 : READ(rq, start_time_ns));
 		if (config.has_io_start) {
-			/* Entered before the capture began: who runs here may only dispatch it. */
+			/* It entered before the capture: this thread may only dispatch it. */
 			slot->tid = -1;
 			slot->waited_submit_ns = 0;
 			slot->waited_complete_ns = 0;
+			slot->blocked_ns = BLOCKED_UNKNOWN;
 			slot->waited_for = 0;
 		}
 	}
@@ -260,7 +288,7 @@ int rq_issue(__u64 *args)
 	return 0;
 }
 
-/* The drive had no room: it is issued again, and only that last issue is what the drive saw. */
+/* The drive had no room: the request is issued again, and its last issue counts. */
 PROGRAM(block_rq_requeue)
 int rq_requeue(__u64 *args)
 {
@@ -283,7 +311,7 @@ int rq_requeue(__u64 *args)
 	return 0;
 }
 
-/* This request's data went into a neighbour, and it is gone without issue. */
+/* Another request takes over the data of this one, which is never issued. */
 PROGRAM(block_rq_merge)
 int rq_merge(__u64 *args)
 {
@@ -311,7 +339,7 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 	if (ours)
 		slot->state = SLOT_IDLE;
 	if (done_bytes == 0) {
-		/* An fsync without data ends so, and a write with flushes around it says once more that it is done. */
+		/* The end of an fsync without data, or the second completion of a write with flushes around it. */
 		if (ours || (!config.has_io_start && !slot->ends_twice))
 			COUNT(empty_flushes);
 		slot->ends_twice = 0;
@@ -324,6 +352,17 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 			COUNT(in_flight_at_start);
 	}
 	slot->used = 1;
+}
+
+/*
+ * A path that fails gives the bios of its request back to the head, which submits
+ * them to another path: there they become the request that is recorded.
+ */
+static __always_inline bool failed_over(const struct place *place, const struct slot *slot, struct request *rq,
+					__u32 done_bytes)
+{
+	return place->is_path && place->op != OP_FLUSH && !done_bytes && !READ(rq, bio) &&
+	       slot->request == (__u64)rq && slot->state != SLOT_IDLE;
 }
 
 PROGRAM(block_rq_complete)
@@ -347,6 +386,12 @@ int rq_complete(__u64 *args)
 	slot = slot_at(place.op == OP_FLUSH ? place.flush_slot : place.data_slot);
 	if (!slot)
 		return 0;
+	if (failed_over(&place, slot, rq, done_bytes)) {
+		slot->state = SLOT_IDLE;
+		if (control.phase == PHASE_RUNNING)
+			COUNT(failed_over);
+		return 0;
+	}
 	if (slot->request != (__u64)rq || slot->state != SLOT_ISSUED) {
 		complete_unissued(slot, rq, done_bytes);
 		return 0;
@@ -374,6 +419,13 @@ int waking(__u64 *args)
 	return 0;
 }
 
+PROGRAM(sched_switch)
+int task_switch(__u64 *args)
+{
+	on_switch(args[0], (struct task_struct *)args[1]);
+	return 0;
+}
+
 PROGRAM(sched_wakeup_new)
 int wakeup_new(__u64 *args)
 {
@@ -391,7 +443,7 @@ int queue_work(__u64 *args)
 PROGRAM(workqueue_execute_start)
 int execute_work(__u64 *args)
 {
-	on_work_begun(number_at(&args[0]));
+	on_work_started(number_at(&args[0]));
 	return 0;
 }
 
@@ -418,7 +470,7 @@ int dirty_folio(__u64 *args)
 	return 0;
 }
 
-/* The name of the same before 5.18. */
+/* Its name before 5.18. */
 PROGRAM(writeback_dirty_page)
 int dirty_page(__u64 *args)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Records on their way into the ring, and the account of those that find no room. */
+/* Records into the ring, and counts of those for which it had no room. */
 #ifndef BLKREEL_EMIT_H
 #define BLKREEL_EMIT_H
 
@@ -17,7 +17,7 @@ static __always_inline void count_lost(__u64 now_ns)
 	last = own->interval_count;
 	if (last > 0)
 		last--;
-	/* Masked where the verifier can see it: older ones (6.1) forget a bound found by comparison. */
+	/* Masked at the access: older verifiers (6.1) forget a bound from a comparison. */
 	last &= MAX_LOST_INTERVALS - 1;
 	asm volatile("" : "+r"(last));
 	interval = &own->intervals[last & (MAX_LOST_INTERVALS - 1)];
@@ -34,10 +34,10 @@ static __always_inline void count_lost(__u64 now_ns)
 }
 
 /*
- * Waking the reader for each record costs ten times the record. It looks by
- * itself every few ms; only a ring that fills faster calls it. The look at the
- * fill level touches the reader's cache line, so one in sixteen looks; the low
- * bits of the time choose as well as a counter would.
+ * A wake-up per record costs ten times as much as the record. The reader polls
+ * every few ms, and is woken only where the ring fills faster. The fill level is
+ * in the reader's cache line, so one record in sixteen reads it, chosen by the
+ * low bits of the time.
  */
 static __always_inline __u64 wakeup_flags(__u64 now_ns)
 {
@@ -49,9 +49,8 @@ static __always_inline __u64 wakeup_flags(__u64 now_ns)
 }
 
 /*
- * The record of what stands in a slot. complete_ns 0: its completion was not
- * seen. False where it became no row, which is then accounted for here: a
- * caller that counts it as well would account for it twice.
+ * Emits the record of a slot. complete_ns 0: no completion event. Returns false if it becomes no row; it is
+ * counted here, and only here.
  */
 static __always_inline bool emit(const struct slot *slot, __u64 complete_ns, __u64 now_ns)
 {
@@ -88,6 +87,7 @@ static __always_inline bool emit(const struct slot *slot, __u64 complete_ns, __u
 	record->pad = 0;
 	record->waited_submit_ns = slot->waited_submit_ns;
 	record->waited_complete_ns = slot->waited_complete_ns;
+	record->blocked_ns = slot->blocked_ns;
 	if (config.files) {
 		with_file->inode = slot->inode;
 		with_file->cgroup = slot->cgroup;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The moment of entry, in the context of whoever causes the I/O: later events run anywhere. */
+/* Entry into the block layer, in the context of the thread that causes the I/O: later events run in any context. */
 #ifndef BLKREEL_ENTRY_H
 #define BLKREEL_ENTRY_H
 
@@ -8,7 +8,7 @@
 #include "request.h"
 #include "threads.h"
 
-/* The index of a drive in config.devices, -1: not ours. */
+/* The index of a drive in config.devices, -1: not captured. */
 static __always_inline __s32 device_index(__u32 number, bool bio_based)
 {
 	for (int i = 0; i < MAX_DEVICES; i++) {
@@ -20,7 +20,7 @@ static __always_inline __s32 device_index(__u32 number, bool bio_based)
 	return -1;
 }
 
-/* Whether the thread that submits stands still until this very bio is done. */
+/* Whether the submitting thread waits for this bio. */
 static __always_inline bool is_waited_for(struct bio *bio)
 {
 	struct iomap_dio *direct;
@@ -37,7 +37,7 @@ static __always_inline bool is_waited_for(struct bio *bio)
 	return BPF_CORE_READ(direct, wait_for_completion);
 }
 
-/* Whose it is, what woke that thread, and, where it is wanted, which file: needs op and flags in the slot. */
+/* Records the thread, the completion that it waited for, and with files the file. The slot must have op and flags. */
 static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 {
 	__u64 pid_tid = bpf_get_current_pid_tgid();
@@ -49,6 +49,12 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	slot->waited_complete_ns = thread ? thread->woken_complete_ns : 0;
 	if (slot->waited_complete_ns && thread && thread->inherited)
 		slot->flags |= FLAG_INHERITED;
+	if (thread) {
+		thread->slept_ns = 0; /* it runs */
+		if (thread->blocked_ns == BLOCKED_UNKNOWN)
+			thread->blocked_ns = thread->blocked_until_ns = 0;
+	}
+	slot->blocked_ns = thread ? thread->blocked_ns : BLOCKED_UNKNOWN;
 	slot->waited_for = is_waited_for(bio);
 	if (is_own(thread))
 		slot->flags |= FLAG_OWN;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Whose data a bio carries: the file, its path, the cgroup that pays for it,
- * and for writeback the thread that made the data dirty.
+ * The file of a bio's data, its path, the cgroup that is charged for it, and for
+ * writeback the thread that wrote the data.
  *
- * Everything here follows pointers of the kernel by probe_read, which fails
- * where one leads nowhere; what can't be found out stays unknown.
+ * Kernel pointers are followed by probe_read, which fails for an invalid one;
+ * the result is then unknown.
  */
 #ifndef BLKREEL_FILES_H
 #define BLKREEL_FILES_H
@@ -18,18 +18,18 @@
 #define REGULAR_FILE 0100000
 
 struct file_entry {
-	__u64 inode; /* where the kernel keeps it, 0: none */
+	__u64 inode; /* its address, 0: none */
 	__u64 number;
 	__u32 filesystem;
-	__u8 told;
-	/* Who made its data dirty last; told only when that data reaches one of our drives. */
+	__u8 emitted;
+	/* The last thread that wrote to it; emitted only when that data reaches a captured drive. */
 	__u8 is_dirtied;
 	__u8 dirtier_is_own;
 	__u8 pad;
 	struct thread_name dirtier;
 };
 
-/* By the address of the inode; two that share an entry take it from each other, and are told once more. */
+/* By the address of the inode; two that share an entry evict each other, and are emitted again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FILE_ENTRIES);
@@ -37,7 +37,7 @@ struct {
 	__type(value, struct file_entry);
 } files SEC(".maps");
 
-/* Room to put a path together: more than the stack has. */
+/* Room for a path, for which the stack is too small. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -47,7 +47,7 @@ struct {
 
 static __always_inline struct file_entry *file_at(struct inode *inode)
 {
-	/* Fibonacci hashing: inodes lie a slab object apart. */
+	/* Fibonacci hashing: addresses of inodes differ by multiples of the slab object size. */
 	__u32 index = ((__u64)inode >> 6) * 0x9e3779b97f4a7c15ull >> 50;
 
 	index &= FILE_ENTRIES - 1;
@@ -64,8 +64,8 @@ static __always_inline struct dentry *name_of(struct inode *inode)
 	return (void *)first - __builtin_preserve_field_info(none->d_u.d_alias, BPF_FIELD_BYTE_OFFSET);
 }
 
-/* Names up to the root of the file system. A path too long, or deeper than the table, is not told at all. */
-static __always_inline void tell_file(struct file_entry *entry, struct inode *inode)
+/* Emits the names up to the root of the file system; nothing for a path that is too long or too deep. */
+static __always_inline void emit_file(struct file_entry *entry, struct inode *inode)
 {
 	struct file_record *record;
 	struct dentry *dentry, *parent;
@@ -86,7 +86,7 @@ static __always_inline void tell_file(struct file_entry *entry, struct inode *in
 		if (!parent || parent == dentry)
 			break;
 		if (used > MAX_PATH_BYTES - MAX_NAME_BYTES || i == MAX_PATH_PARTS - 1) {
-			entry->told = 1; /* not to be tried again at each of its I/Os */
+			entry->emitted = 1; /* or each of its I/Os would try again */
 			return;
 		}
 		name = BPF_CORE_READ(dentry, d_name.name);
@@ -103,9 +103,9 @@ static __always_inline void tell_file(struct file_entry *entry, struct inode *in
 	record->bytes = used;
 	record->filesystem = entry->filesystem;
 	record->inode = entry->number;
-	/* The whole of it: a length that the older verifiers can follow is a constant. Files are told once. */
+	/* All of it: older verifiers accept only a constant length. A file is emitted once. */
 	if (!bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
-		entry->told = 1; /* else at its next I/O */
+		entry->emitted = 1; /* else at its next I/O */
 }
 
 static __always_inline struct file_entry *entry_of(struct inode *inode)
@@ -121,7 +121,7 @@ static __always_inline struct file_entry *entry_of(struct inode *inode)
 	entry->inode = (__u64)inode;
 	entry->number = number;
 	entry->filesystem = BPF_CORE_READ(inode, i_sb, s_dev);
-	entry->told = 0;
+	entry->emitted = 0;
 	entry->is_dirtied = 0;
 	return entry;
 }
@@ -131,7 +131,7 @@ static __always_inline bool is_regular(struct inode *inode)
 	return (BPF_CORE_READ(inode, i_mode) & FILE_TYPE_MASK) == REGULAR_FILE;
 }
 
-/* The inode behind the page that a bio begins with; NULL where the page is none of the page cache. */
+/* The inode of a bio's first page; NULL if the page is not in the page cache. */
 static __always_inline struct inode *inode_of_page(struct bio *bio)
 {
 	struct page *page = BPF_CORE_READ(bio, bi_io_vec, bv_page);
@@ -143,13 +143,13 @@ static __always_inline struct inode *inode_of_page(struct bio *bio)
 	if (head & 1)
 		page = (struct page *)(head - 1);
 	mapping = (__u64)BPF_CORE_READ(page, mapping);
-	/* The low bits mark anonymous and movable pages, whose pointer is to something else. */
+	/* The low bits mark anonymous and movable pages, which have another type of pointer. */
 	if (!mapping || mapping & 3)
 		return NULL;
 	return BPF_CORE_READ((struct address_space *)mapping, host);
 }
 
-/* The front of a split bio, and other parts of a chain, point to the bio that they are a part of. */
+/* The front of a split bio, and other parts of a chain, point to the whole bio. */
 static __always_inline struct bio *whole_bio(struct bio *bio)
 {
 	for (int i = 0; i < LONGEST_CHAIN; i++) {
@@ -172,7 +172,7 @@ static __always_inline struct inode *inode_of(struct bio *bio)
 	return inode_of_page(bio);
 }
 
-/* The cgroup that pays: for writeback that of who wrote, where the kernel keeps account of it; else the thread's own. */
+/* The cgroup that is charged: for writeback that of the writer, if the kernel accounts for it; else the thread's. */
 static __always_inline __u64 cgroup_of(struct bio *bio)
 {
 	struct blkcg_gq *group = BPF_CORE_READ(bio, bi_blkg);
@@ -189,7 +189,7 @@ static __always_inline bool in_kernel_thread(void)
 	return BPF_CORE_READ(task, flags) & PF_KTHREAD;
 }
 
-/* Fills in what the slot's bio tells. Called where the I/O enters, in the context of whoever submits it. */
+/* Fills in the file and cgroup of the slot's bio. Called at entry, in the context of the submitting thread. */
 static __always_inline void attribute(struct slot *slot, struct bio *bio)
 {
 	struct thread_entry *thread;
@@ -211,8 +211,8 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio)
 	entry = entry_of(inode);
 	if (!entry)
 		return;
-	if (!entry->told)
-		tell_file(entry, inode);
+	if (!entry->emitted)
+		emit_file(entry, inode);
 	slot->inode = entry->number;
 	if (slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
 		return;
@@ -222,11 +222,11 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio)
 	if (entry->dirtier_is_own)
 		slot->flags |= FLAG_OWN;
 	thread = thread_at(slot->tid);
-	if (thread && !is_told(thread, slot->tid, entry->dirtier.comm))
-		tell_thread(thread, &entry->dirtier, entry->dirtier_is_own);
+	if (thread && !is_emitted(thread, slot->tid, entry->dirtier.comm))
+		emit_thread(thread, &entry->dirtier, entry->dirtier_is_own);
 }
 
-/* A page of a file became dirty: who did it is the cause of the writeback that follows. */
+/* A page of a file became dirty: this thread is the cause of the later writeback. */
 static __always_inline void on_dirty(struct address_space *mapping)
 {
 	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the steps of a flush wait for. A write with flushes around it goes to
- * the drive in up to three requests, each issued when the one before it is
- * done, and a queue has one flush under way at a time. Who asked for it has
- * entered long before, so what that thread had waited for then is not what
- * held up the later steps.
+ * The completions that the steps of a flush wait for. A write with flushes
+ * around it goes to the drive in up to three requests, each issued when the
+ * previous one is complete, and a queue has one flush in flight at a time. So
+ * the later steps do not wait for what the thread had waited for at entry.
  */
 #ifndef BLKREEL_FLUSHES_H
 #define BLKREEL_FLUSHES_H
 
 #include "records.h"
 
-/* A request that is done; complete_ns 0: none is known. */
+/* A completed request; complete_ns 0: unknown. */
 struct step {
 	__u64 submit_ns;
 	__u64 complete_ns;
@@ -31,17 +30,17 @@ static __always_inline void wait_for_newer(struct slot *slot, const struct step 
 	slot->flags &= ~FLAG_INHERITED;
 }
 
-/* A flush request: `data` is what it runs for, `last` the queue's flush before it. */
+/* A flush request: `data` is the request that it serves, `last` the previous flush of the queue. */
 static __always_inline void flush_waits(struct slot *slot, const struct slot *data, const struct step *last)
 {
 	struct step written = step_of(data);
 
 	wait_for_newer(slot, last, data->start_ns);
-	/* Its data is done already: this is the flush behind it. */
+	/* Its data is complete already: this is the flush after it. */
 	wait_for_newer(slot, &written, data->start_ns);
 }
 
-/* The data of a write that wants a flush before it. */
+/* The data of a write with a flush before it. */
 static __always_inline void data_waits(struct slot *slot, const struct slot *flush)
 {
 	struct step flushed;

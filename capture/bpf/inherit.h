@@ -2,21 +2,20 @@
 /*
  * Causes that pass from thread to thread.
  *
- * Who slept and is woken by a thread could not have gone on before that thread
- * had come so far, which in turn owes it to the completion that let it go on
- * last. So the woken thread inherits that completion, where it is newer than
- * its own: an fsync waits for the journal's thread, a worker for the one that
- * hands it its work, a shell for its child. A new thread begins with its parent's.
+ * A thread that another one wakes could not continue before that one did, which
+ * itself waited for a completion. So the woken thread inherits that completion,
+ * if it is newer than its own: an fsync waits for the journal's thread, a worker
+ * for the thread that queues its work, a shell for its child. A new thread
+ * begins with the cause of its parent.
  *
- * What is passed on, and what is not:
- * - Not what an interrupt wakes, be it a timer, a packet or a drive: the thread
- *   that was interrupted has nothing to do with it.
- * - A worker of a workqueue serves whoever comes: its cause is that of the
- *   piece of work at hand, which is that of whoever queued it (works.h).
- * - ksoftirqd runs interrupts' work, and passes nothing on.
- * - A lock handed on passes its holder's cause. Whoever waited for the lock did
- *   wait for that completion, if the holder did so with the lock; if it did so
- *   before, the two only were in step. Nothing here tells the one from the other.
+ * - A wake-up by an interrupt (timer, packet, drive) passes nothing on: the
+ *   interrupted thread is not its cause.
+ * - A worker of a workqueue has the cause of its present work item, which is
+ *   that of the thread that queued it (works.h).
+ * - ksoftirqd runs the work of interrupts, and passes nothing on.
+ * - The release of a lock passes on the holder's cause, also if the holder had
+ *   waited before it took the lock, in which case the two are unrelated. The
+ *   programs cannot distinguish these cases.
  */
 #ifndef BLKREEL_INHERIT_H
 #define BLKREEL_INHERIT_H
@@ -33,14 +32,12 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "names are compared as numbers");
 
 /*
- * Whether the current thread does what is done here, for itself or for whoever
- * called it, rather than an interrupt upon it. Interrupts run on a stack of
- * their own, except that x86 lets one that comes while a program runs (and not
- * the kernel for it) begin on the thread's; then the registers that were saved
- * are not those of a system call. Nor are they for a page fault: what a thread
- * wakes in one is not seen as its doing.
+ * Whether the current thread causes the present event, and not an interrupt.
+ * Interrupts run on a stack of their own; on x86, one that interrupts user mode
+ * begins on the thread's stack, and then the saved registers are not those of a
+ * system call. Nor are they in a page fault: wake-ups there are left out.
  */
-static __always_inline bool is_threads_own_doing(const __u64 *args)
+static __always_inline bool is_caused_by_thread(const __u64 *args)
 {
 	__u64 below_registers = (__u64)args, name;
 	struct task_struct *task;
@@ -49,7 +46,7 @@ static __always_inline bool is_threads_own_doing(const __u64 *args)
 	if (!HAS_TASK_BTF || !HAS_TASK_REGISTERS)
 		return false;
 	task = bpf_get_current_task_btf();
-	/* They lie at the bottom of the thread's stack. */
+	/* They are at the bottom of the thread's stack. */
 	registers = (struct pt_regs *)bpf_task_pt_regs(task);
 	asm volatile("%0 -= %1" : "+r"(below_registers) : "r"(registers));
 	if (-below_registers > STACK_BYTES)
@@ -61,7 +58,7 @@ static __always_inline bool is_threads_own_doing(const __u64 *args)
 	return !bpf_core_field_exists(registers->orig_ax) || (long)READ(registers, orig_ax) != -1;
 }
 
-/* The entry of the current thread if it has a cause, to be passed on if what happens is its own doing. */
+/* The entry of the current thread if it has a cause, to be passed on where the thread causes the event. */
 static __always_inline const struct thread_entry *current_cause(void)
 {
 	__s32 tid = (__s32)bpf_get_current_pid_tgid();
@@ -76,7 +73,7 @@ static __always_inline void inherit(struct thread_entry *entry, __s32 tid, const
 	entry->inherited = 1;
 }
 
-static __always_inline void on_waking(const __u64 *args, struct task_struct *woken)
+static __always_inline void set_cause(const __u64 *args, struct task_struct *woken)
 {
 	const struct thread_entry *from;
 	struct thread_entry *entry;
@@ -91,8 +88,20 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 	entry = thread_at(tid);
 	if (!entry || (entry->tid == tid && entry->woken_complete_ns >= from->woken_complete_ns))
 		return;
-	if (is_threads_own_doing(args))
+	if (is_caused_by_thread(args))
 		inherit(entry, tid, from);
+}
+
+static __always_inline void on_waking(const __u64 *args, struct task_struct *woken)
+{
+	struct thread_entry *entry;
+	__s32 tid;
+
+	set_cause(args, woken);
+	tid = READ(woken, pid);
+	entry = thread_at(tid);
+	if (entry && entry->tid == tid)
+		entry->slept_ns = 0;
 }
 
 /* A thread begins. */
@@ -102,7 +111,7 @@ static __always_inline void on_new_thread(const __u64 *args, struct task_struct 
 	__s32 tid = READ(child, pid);
 	struct thread_entry *entry = thread_at(tid);
 
-	if (entry && from && entry != from && is_threads_own_doing(args))
+	if (entry && from && entry != from && is_caused_by_thread(args))
 		inherit(entry, tid, from);
 }
 

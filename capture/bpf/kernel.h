@@ -19,6 +19,7 @@ typedef __u64 sector_t;
 struct gendisk {
 	int major;
 	int first_minor;
+	char disk_name[32];
 };
 
 struct block_device {
@@ -160,6 +161,7 @@ struct signal_struct {
 struct task_struct {
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
+	unsigned int __state;
 	unsigned int flags;
 	int pid;
 	int tgid;
@@ -167,6 +169,11 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	char comm[16];
+};
+
+/* Before 5.14. */
+struct task_struct___state {
+	long state;
 };
 
 struct pt_regs {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the programs share: configuration, the ring, and the ledger with its counting. */
+/* Shared by the programs: the configuration, the ring, and the ledger. */
 #ifndef BLKREEL_MAPS_H
 #define BLKREEL_MAPS_H
 

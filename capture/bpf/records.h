@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What crosses between the BPF programs and the helper: configuration, records, slots and the ledger. */
+/* Shared by the BPF programs and the helper: configuration, records, slots and the ledger. */
 #ifndef BLKREEL_RECORDS_H
 #define BLKREEL_RECORDS_H
 
@@ -8,36 +8,51 @@
 #include "codes.h"
 
 #define MAX_DEVICES 16
+#define MAX_DISK_PATHS 32 /* of all multipath heads together */
+#define DISK_NAME_WORDS 4
 #define COMM_BYTES 16
 #define MAX_LOST_INTERVALS 64
 
 /* Zone management, passthrough: not part of a trace. */
 #define OP_OTHER OP_COUNT
 
-/* A drive's place in the slot array: queues x depth slots, then one per queue for its flush request. */
-struct device_config {
-	__u32 number; /* major << 20 | minor of the whole disk */
+/* A range in the slot array: queues x depth slots, then one per queue for its flush request. */
+struct slot_range {
 	__u32 queues;
 	__u32 depth;
-	__u32 slot_base;
+	__u32 base;
 	__u32 flush_base;
-	__u32 bio_based; /* no requests, hence no tags: its bios are recorded */
 };
 
-/* Constant once loaded, so that the verifier removes what it rules out. */
+struct device_config {
+	__u32 number; /* major << 20 | minor of the whole disk */
+	__u32 bio_based; /* without requests: its bios are recorded */
+	struct slot_range range;
+};
+
+/* A path of an NVMe multipath head, by its name: user space cannot read the number of a hidden disk. */
+struct path_config {
+	__u64 name[DISK_NAME_WORDS]; /* padded with zeros */
+	__u32 device; /* the head's index in devices */
+	struct slot_range range;
+};
+
+/* Constant once loaded, so that the verifier removes unreachable code. */
 struct capture_config {
 	struct device_config devices[MAX_DEVICES];
 	__u32 device_count;
+	struct path_config paths[MAX_DISK_PATHS];
+	__u32 path_count;
 	__u8 has_io_start;
 	__u8 request_is_second; /* the tracepoints had (queue, request) before 5.11 */
 	__u8 bio_is_second;     /* block_bio_queue had (queue, bio) before 5.11 */
-	__u8 files;             /* records carry inode and cgroup, and paths are told */
-	__u8 own;               /* who is "own" is decided: by own_pids, or by own_cgroup */
+	__u8 files;             /* records have inode and cgroup, and paths are emitted */
+	__u8 own;               /* marks the workload: by own_pids, or by own_cgroup */
 	__u8 own_by_cgroup;
-	__u8 own_only;          /* what is not own is counted, not recorded */
+	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */
-	/* What bios point to when they end: it tells who waits, and for which file. 0: unknown here. */
+	/* The end functions of bios, which identify the waiting thread and the file. 0: unknown. */
 	__u64 end_of_waited_bio;
 	__u64 end_of_direct_io;
 	__u64 end_of_chained_bio;
@@ -46,14 +61,14 @@ struct capture_config {
 enum phase {
 	PHASE_OFF,
 	PHASE_RUNNING,
-	PHASE_CLOSING, /* completions of what was issued are still taken, nothing new is */
+	PHASE_CLOSING, /* completions are recorded, new I/Os are not */
 };
 
 struct capture_control {
 	__u32 phase;
 };
 
-/* What one run of the synthetic program emits. */
+/* Arguments of one run of the synthetic program. */
 struct synthetic_args {
 	__u64 first;
 	__u32 count;
@@ -68,20 +83,21 @@ enum record_kind {
 struct io_record {
 	__u8 kind;
 	__u8 op;
-	__s16 error; /* as the kernel gave it: negative errno, or a positive BLK_STS code */
+	__s16 error; /* of the kernel: a negative errno, or a positive BLK_STS code */
 	__s16 device;
 	__s16 cpu;
 	__u64 start_ns; /* 0: unknown */
 	__u64 submit_ns;
-	__u64 complete_ns; /* 0: completion not seen */
+	__u64 complete_ns; /* 0: no completion event */
 	__u64 sector;
 	__u32 length_bytes;
 	__u32 flags;
 	__s32 tid;
 	__u32 pad;
-	/* The completion that woke the thread last before it entered; 0: none known. */
+	/* The completion that woke the thread last before entry; 0: unknown. */
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
+	__u64 blocked_ns; /* of the thread at entry, since its first I/O; ~0: unknown */
 };
 
 struct io_file_record {
@@ -123,34 +139,35 @@ enum slot_state {
 	SLOT_ISSUED,
 };
 
-/* One request between entry and completion: two cache lines of its own, since neighbours complete on other processors. */
+/* One request between entry and completion, in two cache lines of its own: neighbors complete on other CPUs. */
 struct slot {
-	/* What issue and completion touch. */
+	/* Used by issue and completion. */
 	__u64 request;
 	__u64 start_ns;
 	__u64 submit_ns;
 	__u64 sector;
 	__u32 length_bytes;
 	__u32 remaining_bytes;
-	__u32 flags; /* as they were at entry: the flush machinery strips some before issue */
+	__u32 flags; /* at entry: the flush machinery removes some before issue */
 	__s32 tid;
 	__s16 cpu;
 	__s16 error;
 	__u8 state;
-	__u8 used; /* something was seen here since the start */
+	__u8 used; /* had an event since the start */
 	__u8 op;
-	__u8 ends_twice; /* its data is done, and a completion without bytes will follow */
+	__u8 ends_twice; /* its data is complete, and a completion without bytes follows */
 	__s16 device;
-	__u8 skipped; /* not own, and only own I/O is wanted */
-	__u8 waited_for; /* its thread stands still until it completes */
+	__u8 skipped; /* not of the workload, and only that is recorded */
+	__u8 waited_for; /* its thread waits for it */
 	__u32 pad32;
-	/* What is known at entry. */
+	/* Set at entry. */
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
 	__u64 inode;
 	__u64 cgroup;
-	__u64 complete_ns; /* of the last one here that took part in a flush; 0: none, or it still stands here */
-	__u64 pad[3];
+	__u64 complete_ns; /* of the last request here that was part of a flush; 0: none, or not complete */
+	__u64 blocked_ns;
+	__u64 pad[2];
 };
 
 struct lost_interval {
@@ -159,19 +176,20 @@ struct lost_interval {
 	__u64 count;
 };
 
-/* Per CPU. Everything that would make a trace incomplete is counted here. */
+/* Per CPU: counts of everything that makes a trace incomplete. */
 struct cpu_ledger {
 	__u64 lost;               /* completed I/Os for which the ring had no space */
-	__u64 reused;             /* rows of slots still occupied when their tag came again: a completion was not seen */
+	__u64 reused;             /* slots in use when their tag was assigned again: rows without a completion event */
 	__u64 unmatched;          /* completions without their issue */
-	__u64 in_flight_at_start; /* the same, where the issue was before the capture */
-	__u64 unissued;           /* ended before they reached the drive */
-	__u64 empty_flushes;      /* flushes without data, each fulfilled by a flush request of its own */
+	__u64 in_flight_at_start; /* the same, if the issue was before the capture */
+	__u64 unissued;           /* ended before their issue */
+	__u64 empty_flushes;      /* flushes without data, each served by a flush request */
 	__u64 requeued;
 	__u64 merged;
 	__u64 other_ops;
-	__u64 out_of_range;       /* a tag or queue that sysfs did not announce */
-	__u64 not_own;            /* completed I/Os of others, left out because only own ones were wanted */
+	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
+	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
+	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */
 	__u64 interval_count;
 	struct lost_interval intervals[MAX_LOST_INTERVALS];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a request says about itself, in the terms of a trace, on every kernel. */
+/* Operation, flags and priority of a request, in the codes of a trace, on every kernel. */
 #ifndef BLKREEL_REQUEST_H
 #define BLKREEL_REQUEST_H
 
@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* tp_btf programs load from kernel objects by plain instructions; raw_tp programs must ask for each copy. */
+/* tp_btf programs load from kernel objects by plain instructions; raw_tp programs copy each by a helper. */
 #ifdef TYPED
 #define READ(object, field) ((object)->field)
 #else
@@ -52,7 +52,7 @@ static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 prior
 		flags |= FLAG_READ_AHEAD;
 	if (HAS(command, __REQ_FUA))
 		flags |= FLAG_FUA;
-	/* The kernel marks its flush requests with it; only on data it says that a flush comes before. */
+	/* Flush requests have it too; only on data it means a flush before the write. */
 	if (HAS(command, __REQ_PREFLUSH) && op != OP_FLUSH)
 		flags |= FLAG_PREFLUSH;
 	if (HAS(command, __REQ_BACKGROUND))
@@ -93,7 +93,7 @@ static __always_inline __u8 priority_class_of(struct request *rq)
 	}
 }
 
-/* A request in the hands of the flush machinery: its data is a step among others. */
+/* Whether the flush machinery runs the request: its data is one of several steps. */
 static __always_inline bool in_flush_sequence(struct request *rq)
 {
 	__u32 bit = bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ) ?

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Records of I/Os that never were, by the same way as those that were: for tests and measurements of that way. */
+/* Synthetic records, through the same path as real ones: for tests and measurements. */
 #ifndef BLKREEL_SYNTHETIC_H
 #define BLKREEL_SYNTHETIC_H
 
 #include "emit.h"
 
-#define SYNTHETIC_PLACES 8192 /* 32 MiB of 4K blocks, one after the other */
+#define SYNTHETIC_PLACES 8192 /* 32 MiB of 4K blocks in sequence */
 
 static long emit_one(__u32 index, void *context)
 {
@@ -17,13 +17,14 @@ static long emit_one(__u32 index, void *context)
 		.sector = (args->first + index) % SYNTHETIC_PLACES * 8,
 		.length_bytes = 4096,
 		.tid = 1,
+		.blocked_ns = BLOCKED_UNKNOWN,
 	};
 
 	emit(&slot, now_ns, now_ns);
 	return 0;
 }
 
-/* Not loaded unless it is asked for. */
+/* Loaded only with --synthetic. */
 SEC("?syscall")
 int synthetic(struct synthetic_args *args)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Threads: their names, whether they are those that the capture was made for, and what woke them last. */
+/* Threads: their names, whether they belong to the captured workload, and the completion they waited for last. */
 #ifndef BLKREEL_THREADS_H
 #define BLKREEL_THREADS_H
 
@@ -15,19 +15,26 @@
 
 struct thread_entry {
 	__s32 tid;
-	__u32 own;
+	__u16 own;
+	__u16 inherited; /* it was woken by a thread that had waited for this completion */
 	__u64 comm[2];
 	/* The completion that woke it last; 0: none. */
 	__u64 woken_submit_ns;
 	__u64 woken_complete_ns;
-	__u64 inherited; /* it was woken by a thread that this completion had let go on */
-	__u64 pad; /* to a cache line */
+	/* Since when it sleeps; 0: it does not. */
+	__u64 slept_ns;
+	/* How long it was blocked by I/O since its first I/O, counted up to a time. */
+	__u64 blocked_ns;
+	__u64 blocked_until_ns;
 };
+_Static_assert(sizeof(struct thread_entry) == 64, "one cache line");
+
+#define BLOCKED_UNKNOWN (~0ull) /* the thread has had no I/O yet */
 
 /*
  * By tid modulo the size, because an array costs a fraction of a hash. Two
- * threads that share an entry take it from each other: a name is then told
- * once more, and what woke one of them is unknown, never the other's.
+ * threads that share an entry evict each other: the name is emitted again, and
+ * the completion of the evicted thread is unknown.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -36,7 +43,7 @@ struct {
 	__type(value, struct thread_entry);
 } threads SEC(".maps");
 
-/* Processes that are "own": the one that was named and all that descend from it. */
+/* Processes of the workload: the named ones and all their descendants. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, OWN_PIDS);
@@ -59,7 +66,7 @@ static __always_inline struct thread_entry *thread_at(__s32 tid)
 	return bpf_map_lookup_elem(&threads, &index);
 }
 
-/* What is told of a thread. */
+/* The names of a thread. */
 struct thread_name {
 	__s32 tid;
 	__s32 pid;
@@ -68,7 +75,7 @@ struct thread_name {
 	__u64 process[2];
 };
 
-/* All of it but the name, which is there already. */
+/* Fills in everything but comm. */
 static __always_inline void complete_name(struct thread_name *name, __u64 pid_tid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *leader;
@@ -80,20 +87,22 @@ static __always_inline void complete_name(struct thread_name *name, __u64 pid_ti
 	bpf_probe_read_kernel(name->process, sizeof(name->process), __builtin_preserve_access_index(&leader->comm));
 }
 
-static __always_inline bool is_told(const struct thread_entry *entry, __s32 tid, const __u64 comm[2])
+static __always_inline bool is_emitted(const struct thread_entry *entry, __s32 tid, const __u64 comm[2])
 {
 	return entry->tid == tid && entry->comm[0] == comm[0] && entry->comm[1] == comm[1];
 }
 
-static __always_inline void tell_thread(struct thread_entry *entry, const struct thread_name *name, bool own)
+static __always_inline void emit_thread(struct thread_entry *entry, const struct thread_name *name, bool own)
 {
 	struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
 	if (!record)
-		return; /* the name is told at the thread's next I/O */
+		return; /* the name follows at the thread's next I/O */
 	if (entry->tid != name->tid) {
 		entry->woken_submit_ns = 0;
 		entry->woken_complete_ns = 0;
+		entry->slept_ns = 0;
+		entry->blocked_ns = BLOCKED_UNKNOWN;
 	}
 	entry->tid = name->tid;
 	entry->comm[0] = name->comm[0];
@@ -129,7 +138,7 @@ static __always_inline void current_comm(__u64 comm[2])
 	bpf_get_current_comm(comm, 2 * sizeof(comm[0]));
 }
 
-/* The entry of the thread that runs, its name told where it is new; NULL where there was no room to tell it. */
+/* The entry of the current thread. Emits its name if it is new; NULL if the ring had no room for that. */
 static __always_inline struct thread_entry *current_thread(__u64 pid_tid)
 {
 	struct thread_entry *entry = thread_at((__s32)pid_tid);
@@ -138,9 +147,9 @@ static __always_inline struct thread_entry *current_thread(__u64 pid_tid)
 	if (!entry)
 		return NULL;
 	current_comm(name.comm);
-	if (!is_told(entry, (__s32)pid_tid, name.comm)) {
+	if (!is_emitted(entry, (__s32)pid_tid, name.comm)) {
 		complete_name(&name, pid_tid);
-		tell_thread(entry, &name, is_own_process(name.pid));
+		emit_thread(entry, &name, is_own_process(name.pid));
 	}
 	return entry->tid == (__s32)pid_tid ? entry : NULL;
 }
@@ -157,7 +166,7 @@ static __always_inline bool is_own(const struct thread_entry *entry)
 	return config.own_by_cgroup ? is_in_own_cgroup() : entry && entry->own;
 }
 
-/* A thread begins or ends: what its entry says of an earlier one with this number is no longer true. */
+/* A thread begins or ends: its entry is that of an earlier thread with this number. */
 static __always_inline void forget_thread(__s32 tid)
 {
 	struct thread_entry *entry = thread_at(tid);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Which completion let a thread go on.
+ * The completion that a thread waited for.
  *
- * A completion wakes whoever waits for it right away: in the same interrupt, or
- * the same kernel thread. So each completion leaves a note on its processor, and
- * a wake-up soon after it, in the same context, of a thread that waits for I/O
- * is its doing. A thread that waits for an event of its own (io_uring, libaio)
- * does not look like one that waits for I/O: for it the time is shorter. Of any
- * other wake-up, inherit.h says what it passes on; an unknown cause stays unknown.
+ * A completion wakes its waiters at once, in the same interrupt or kernel
+ * thread. So each completion leaves a note on its CPU: it is the cause of a
+ * wake-up soon after it, in the same context, of a thread that waits for I/O. A
+ * thread that waits for an event (io_uring, libaio) is not marked as waiting for
+ * I/O: for it the time is shorter. inherit.h handles all other wake-ups; a cause
+ * that is not known stays unknown.
  */
 #ifndef BLKREEL_WAITS_H
 #define BLKREEL_WAITS_H
@@ -15,17 +15,17 @@
 #include "request.h"
 #include "threads.h"
 
-/* The end of a bio of many pages wakes those who wait for each of them, one after the other. */
-#define LONGEST_WAKE_OF_IO_WAIT_NS 200000
-#define LONGEST_WAKE_OF_ANY_WAIT_NS 20000
+/* The end of a bio of many pages wakes the waiters of each page, one after the other. */
+#define MAX_WAKE_OF_IO_WAIT_NS 200000
+#define MAX_WAKE_OF_ANY_WAIT_NS 20000
 
-/* Stacks are this large at least, and lie apart. */
+/* The smallest stack. Stacks do not overlap. */
 #define STACK_BYTES 16384
 
 struct completion_note {
 	__u64 submit_ns;
 	__u64 complete_ns; /* 0: none */
-	__u64 task; /* that ran, or was interrupted */
+	__u64 task; /* running, or interrupted */
 	__u64 stack;
 };
 
@@ -37,10 +37,10 @@ struct {
 } completing SEC(".maps");
 
 /*
- * An address on the stack in use: a program's arguments lie there. Interrupts
- * have a stack of their own, so that it tells a thread from an interrupt upon
- * it. (The preemption count would, too, but not every kernel lets a program
- * find it.) 0 before 5.11; then time alone tells them apart.
+ * An address on the stack in use, where the program's arguments are. Interrupts
+ * have a stack of their own, so that it differs between a thread and an
+ * interrupt. (The preemption count would do, but programs cannot read it on
+ * every kernel.) 0 before 5.11, where only the time distinguishes them.
  */
 static __always_inline __u64 stack_in_use(const __u64 *args, __u64 current)
 {
@@ -49,7 +49,7 @@ static __always_inline __u64 stack_in_use(const __u64 *args, __u64 current)
 
 	if (!HAS_TASK_BTF)
 		return 0;
-	/* An address may not be looked at, a distance may. */
+	/* The verifier allows no address as a number, but a distance. */
 	task = bpf_get_current_task_btf();
 	asm volatile("%0 -= %1" : "+r"(address) : "r"(task));
 	return address + current;
@@ -60,18 +60,41 @@ static __always_inline bool is_same_stack(__u64 one, __u64 other)
 	return one - other + STACK_BYTES < 2 * STACK_BYTES;
 }
 
+/* The thread waited from begin_ns to end_ns for I/O. Waits for several I/Os at once count once. */
+static __always_inline void add_blocked(struct thread_entry *entry, __u64 begin_ns, __u64 end_ns)
+{
+	if (begin_ns < entry->blocked_until_ns)
+		begin_ns = entry->blocked_until_ns;
+	if (entry->blocked_ns == BLOCKED_UNKNOWN || begin_ns >= end_ns)
+		return;
+	entry->blocked_ns += end_ns - begin_ns;
+	entry->blocked_until_ns = end_ns;
+}
+
 static __always_inline void woken_by(struct thread_entry *entry, __s32 tid, __u64 submit_ns, __u64 complete_ns)
 {
 	if (entry->tid != tid) {
-		/* Its name is told at its first I/O. */
+		/* Its name is emitted at its first I/O. */
 		entry->tid = tid;
 		entry->own = 0;
 		entry->comm[0] = 0;
 		entry->comm[1] = 0;
+		entry->slept_ns = 0;
+		entry->blocked_ns = BLOCKED_UNKNOWN;
 	}
+	if (entry->slept_ns)
+		add_blocked(entry, entry->slept_ns, complete_ns);
 	entry->woken_submit_ns = submit_ns;
 	entry->woken_complete_ns = complete_ns;
 	entry->inherited = 0;
+}
+
+/* 0: it can run. */
+static __always_inline long state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return READ(task, __state);
+	return READ((struct task_struct___state *)task, state);
 }
 
 static __always_inline struct completion_note *own_note(void)
@@ -81,17 +104,19 @@ static __always_inline struct completion_note *own_note(void)
 	return bpf_map_lookup_elem(&completing, &zero);
 }
 
-/* The slot's request is complete: who is woken next waited for it. */
+/* The slot's request is complete: the thread that is woken next waited for it. */
 static __always_inline void note_completion(const struct slot *slot, __u64 complete_ns, const __u64 *args)
 {
 	struct completion_note *note = own_note();
 
 	if (slot->waited_for) {
-		/* A fast drive is done before its thread has gone to sleep, and then nobody wakes it. */
+		/* A fast drive completes before the thread sleeps, so that no wake-up follows. */
 		struct thread_entry *entry = thread_at(slot->tid);
 
-		if (entry && entry->tid == slot->tid)
+		if (entry && entry->tid == slot->tid) {
 			woken_by(entry, slot->tid, slot->submit_ns, complete_ns);
+			add_blocked(entry, slot->submit_ns, complete_ns);
+		}
 	}
 	if (!note)
 		return;
@@ -101,7 +126,7 @@ static __always_inline void note_completion(const struct slot *slot, __u64 compl
 	note->stack = stack_in_use(args, note->task);
 }
 
-/* Something else completed here: who is woken next waited for that. */
+/* Something else completed: the thread that is woken next waited for that. */
 static __always_inline void forget_completion(void)
 {
 	struct completion_note *note = own_note();
@@ -110,10 +135,7 @@ static __always_inline void forget_completion(void)
 		note->complete_ns = 0;
 }
 
-/*
- * The completion whose doing is what happens now, on its stack; NULL: none.
- * `woken`: whom it wakes, NULL where it does something else.
- */
+/* The completion that causes the present event, on its stack; NULL: none. woken: the thread of a wake-up, or NULL. */
 static __always_inline const struct completion_note *completion_at_work(const __u64 *args,
 									const struct task_struct *woken)
 {
@@ -130,16 +152,16 @@ static __always_inline const struct completion_note *completion_at_work(const __
 	if (!is_same_stack(stack_in_use(args, current), note->stack))
 		return NULL;
 	since_ns = bpf_ktime_get_ns() - note->complete_ns;
-	if (since_ns > LONGEST_WAKE_OF_IO_WAIT_NS) {
+	if (since_ns > MAX_WAKE_OF_IO_WAIT_NS) {
 		note->complete_ns = 0;
 		return NULL;
 	}
-	if (since_ns > LONGEST_WAKE_OF_ANY_WAIT_NS && !(woken && BPF_CORE_READ_BITFIELD_PROBED(woken, in_iowait)))
+	if (since_ns > MAX_WAKE_OF_ANY_WAIT_NS && !(woken && BPF_CORE_READ_BITFIELD_PROBED(woken, in_iowait)))
 		return NULL;
 	return note;
 }
 
-/* Whether it is; then the thread has its cause. */
+/* If so, sets the cause of the thread. */
 static __always_inline bool is_woken_by_completion(const __u64 *args, struct task_struct *woken)
 {
 	const struct completion_note *note = completion_at_work(args, woken);
@@ -153,6 +175,20 @@ static __always_inline bool is_woken_by_completion(const __u64 *args, struct tas
 	if (entry)
 		woken_by(entry, tid, note->submit_ns, note->complete_ns);
 	return true;
+}
+
+/* A thread falls asleep, or gives way to another one while it can run on. */
+static __always_inline void on_switch(bool preempted, struct task_struct *task)
+{
+	struct thread_entry *entry;
+	__s32 tid;
+
+	if (preempted || !state_of(task))
+		return;
+	tid = READ(task, pid);
+	entry = thread_at(tid);
+	if (entry && entry->tid == tid && entry->blocked_ns != BLOCKED_UNKNOWN)
+		entry->slept_ns = bpf_ktime_get_ns();
 }
 
 #endif

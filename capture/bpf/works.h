@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Causes that pass through workqueues: file systems end much of their I/O
- * there. Who runs a piece of work is whichever worker comes first, perhaps one
- * that needs no wake-up, so the cause is kept with the work.
+ * Causes that pass through workqueues, where file systems end much of their I/O.
+ * Any worker may run a work item, also without a wake-up, so the cause is stored
+ * with the item.
  */
 #ifndef BLKREEL_WORKS_H
 #define BLKREEL_WORKS_H
@@ -14,13 +14,13 @@
 #define WORK_ENTRIES 4096
 
 struct work_entry {
-	__u64 work; /* where the kernel keeps it, 0: none */
+	__u64 work; /* its address, 0: none */
 	__u64 submit_ns;
 	__u64 complete_ns;
 	__u64 inherited;
 };
 
-/* By its address; of two that share an entry, the older has no known cause. */
+/* By address; of two that share an entry, the older has no known cause. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WORK_ENTRIES);
@@ -28,7 +28,7 @@ struct {
 	__type(value, struct work_entry);
 } works SEC(".maps");
 
-/* An argument as a number: of a pointer to a known type, a program with types may not compute anything. */
+/* An argument as a number: tp_btf programs may not calculate with a pointer to a known type. */
 static __always_inline __u64 number_at(const __u64 *argument)
 {
 #ifdef TYPED
@@ -43,7 +43,7 @@ static __always_inline __u64 number_at(const __u64 *argument)
 
 static __always_inline struct work_entry *work_at(__u64 work)
 {
-	/* Fibonacci hashing: they lie within objects of one size each. */
+	/* Fibonacci hashing: addresses differ by multiples of object sizes. */
 	__u32 index = (work >> 3) * 0x9e3779b97f4a7c15ull >> 52;
 
 	index &= WORK_ENTRIES - 1;
@@ -60,15 +60,15 @@ static __always_inline void on_work_queued(const __u64 *args, __u64 work)
 		return;
 	if (note) {
 		*entry = (struct work_entry){ work, note->submit_ns, note->complete_ns, 0 };
-	} else if (from && is_threads_own_doing(args)) {
+	} else if (from && is_caused_by_thread(args)) {
 		*entry = (struct work_entry){ work, from->woken_submit_ns, from->woken_complete_ns, 1 };
 	} else if (entry->work == work) {
 		entry->work = 0;
 	}
 }
 
-/* In the worker, which forgets what it did before. */
-static __always_inline void on_work_begun(__u64 work)
+/* In the worker, whose previous cause ends. */
+static __always_inline void on_work_started(__u64 work)
 {
 	__s32 tid = (__s32)bpf_get_current_pid_tgid();
 	const struct work_entry *entry = work_at(work);

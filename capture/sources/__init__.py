@@ -1,38 +1,35 @@
-"""Where a capture's rows come from: one interface, one result.
-
-A source has
-    attached    None until rows can come, then {"source_format", "epoch_ns", "realtime_ns", "clock_resolution_ns",
-                "capture_layer", "queue_time_source"}
-    end         None before the end, then the totals as the capture helper gives them; what it cannot count is None
-    error       why it ended unasked, or could not end well; died: by its own end, with its rows kept
-    events, lost, progress, threads
-    stop()      end the capture, wait for the last row
-It writes its rows into the spool, and calls on_change() in a thread of its own after each change of the first three.
-"""
+"""The sources of a capture's rows, and the choice among them. sources/source.py is their interface."""
 
 from collections.abc import Callable
 
-from blkreel.traces.errors import BlkreelError, UsageError
-from blkreel.traces.rows_child import ChildKilled
+from blkreel.capture import helper
+from blkreel.capture.drives import refuse_multipath
+from blkreel.capture.options import CaptureOptions
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.suggestions import did_you_mean
+from blkreel.traces.spool.rows_child import ChildKilled
+from blkreel.traces.spool.spool import Spool
 
-from .. import helper
 from . import blktrace, bpftrace, ftrace
+from .source import Source
 
 SOURCES = ("bpf", "ftrace", "blktrace", "bpftrace")  # in the order of preference
-_OTHERS = {"ftrace": ftrace, "blktrace": blktrace, "bpftrace": bpftrace}
-_CLASSES = {"ftrace": ftrace.Ftrace, "blktrace": blktrace.Blktrace, "bpftrace": bpftrace.Bpftrace}
+_PROBES = {"ftrace": ftrace.probe, "blktrace": blktrace.probe, "bpftrace": bpftrace.probe}
+_CLASSES: dict[str, Callable[[list[Drive], Spool, int, Callable[[], None], Callable[[str], None]], Source]] = {
+    "ftrace": ftrace.Ftrace, "blktrace": blktrace.Blktrace, "bpftrace": bpftrace.Bpftrace}
 
 
-def choose(wanted: str, drives, options) -> tuple[str, str]:
-    """The source to take, and in a line why. Raises BlkreelError where none can run, or the wanted one cannot."""
-    needs_bpf = _of_bpf_only(options)
+def choose(wanted: str, drives: list[Drive], options: CaptureOptions) -> tuple[str, str]:
+    """The source and the reason for it. Raises BlkreelError if none can run, or not the wanted one."""
+    needs_bpf = _option_of_bpf_only(options)
     if wanted not in ("auto", "bpf") and needs_bpf:
-        raise UsageError(f"{wanted} does not know whose an I/O is, so there is no {needs_bpf} with it",
+        raise UsageError(f"{wanted} does not record the process of an I/O, so {needs_bpf} does not work with it",
                          "leave it out, or take --source bpf")
     if wanted != "auto":
         probe(wanted, drives, options)
         return wanted, "as asked for"
-    refused = []
+    refused: list[tuple[str, BlkreelError]] = []
     for name in ("bpf",) if needs_bpf else SOURCES:
         try:
             probe(name, drives, options)
@@ -49,26 +46,30 @@ def choose(wanted: str, drives, options) -> tuple[str, str]:
     raise BlkreelError(f"no source can run here ({others})", first.remedy)
 
 
-def _of_bpf_only(options) -> str | None:
-    """The option that is asked for and that no other source can fulfil."""
-    asked = {"--pid": options.pid is not None, "--cgroup": options.cgroup is not None,
-             "--own-only": options.own_only, "--files": options.files}
-    return next((option for option, is_asked in asked.items() if is_asked), None)
+def _option_of_bpf_only(options: CaptureOptions) -> str | None:
+    """The given option that no other source supports."""
+    given = {"--pid": options.pid is not None, "--cgroup": options.cgroup is not None,
+             "--workload-only": options.own_only, "--files": options.files,
+             "--private": options.private}
+    return next((option for option, is_given in given.items() if is_given), None)
 
 
-def probe(name: str, drives, options) -> None:
-    """Raises BlkreelError, with what mends it, where a source cannot run."""
+def probe(name: str, drives: list[Drive], options: CaptureOptions) -> None:
+    """Raises BlkreelError, with the remedy, where a source cannot run."""
     if name == "bpf":
         helper.probe(options.programs)
-        return
-    if name not in _OTHERS:
-        raise UsageError(f"no such source: {name}", f"sources are: auto, {', '.join(SOURCES)}")
-    _OTHERS[name].probe(drives)
+    elif name in _PROBES:
+        refuse_multipath(drives, name)
+        _PROBES[name](drives)
+    else:
+        raise UsageError(f"no such source: {name}",
+                         did_you_mean(name, SOURCES, f"sources are: auto, {', '.join(SOURCES)}"))
 
 
-def start(name: str, drives, options, spool, on_change: Callable[[], None], notice: Callable[[str], None]):
-    """Begin to record. The source named bpf is the session's own (helper.py)."""
+def start(name: str, drives: list[Drive], options: CaptureOptions, spool: Spool, on_change: Callable[[], None],
+          notice: Callable[[str], None]) -> Source:
+    """Begin to record by a source other than bpf, which the session starts (helper.py)."""
     if name == "blktrace" and (options.keep_ns is not None or options.max_bytes is not None):
-        raise UsageError("blktrace gives its events when it ends: nothing of them can be held as the last",
+        raise UsageError("blktrace hands over its events at its end, so it cannot hold only the last part",
                          "take --source bpf or ftrace")
     return _CLASSES[name](drives, spool, options.ring_bytes, on_change, notice)

@@ -1,4 +1,4 @@
-"""bpftrace with a script of ours, for machines where it may do what others may not."""
+"""bpftrace with the script blkreel.bt, for machines that allow no other source."""
 
 import fcntl
 import os
@@ -8,32 +8,38 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.command_line import AS_ROOT
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError
+from blkreel.traces.spool.spool import Spool
 
 from .bpftrace_events import EventLines
 from .decoded import DecodedSource, require
 
-SCRIPT = Path(__file__).parents[1] / "bpftrace" / "blkreel.bt"
+SCRIPT = Path(__file__).with_name("blkreel.bt")
 _START_TIMEOUT_S = 120  # it compiles
-_END_TIMEOUT_S = 10  # it has been seen to hang
+_END_TIMEOUT_S = 10  # some versions hang
 _MIN_PAGES = 1024
 _PIPE_BYTES = 1 << 20
-_GATHER_S = 0.02  # larger pieces cost less
+_GATHER_S = 0.02  # larger chunks cost less
 _LOST = re.compile(rb"[Ll]ost (\d+) events")
 
 
-def probe(drives) -> None:
-    """Raises BlkreelError where this source cannot run."""
+def probe(drives: list[Drive]) -> None:
+    """Raises BlkreelError if this source cannot run."""
     require("bpftrace", "bpftrace")
     if os.geteuid():
-        raise BlkreelError("bpftrace needs root", "run it as root, as in: sudo blkreel capture ...")
+        raise BlkreelError("bpftrace needs root", AS_ROOT)
 
 
 class Bpftrace(DecodedSource):
-    def __init__(self, drives, spool, ring_bytes: int, on_change, notice=lambda line: None):
+    def __init__(self, drives: list[Drive], spool: Spool, ring_bytes: int, on_change: Callable[[], None],
+                 notice: Callable[[str], None] = lambda line: None):
         super().__init__("bpftrace", drives, spool, on_change)
         probe(drives)
         self._errors = tempfile.TemporaryFile()
@@ -46,28 +52,29 @@ class Bpftrace(DecodedSource):
         self._process = subprocess.Popen(
             [require("bpftrace", "bpftrace"), "-B", "full", SCRIPT, *numbers], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, start_new_session=True,
-            env=environment, preexec_fn=_hurry)
+            env=environment, preexec_fn=_raise_priority)
+        assert self._process.stdout
         fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._heard_ns = time.monotonic_ns()
-        self._thread = threading.Thread(target=self._read, name="bpftrace", daemon=True)
+        self._read_ns = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._read, args=(self._process.stdout,), name="bpftrace", daemon=True)
         self._thread.start()
         if not self._began.wait(_START_TIMEOUT_S) or self.error:
             self._end_bpftrace()
-            raise self.error or BlkreelError("bpftrace does not begin", "see what it says: bpftrace " + str(SCRIPT))
+            raise self.error or BlkreelError("bpftrace does not begin", f"see: bpftrace {SCRIPT}")
         self._attach(self._epoch_ns)
 
     def stop(self) -> None:
         self._stopped = True
-        self.decoder.tell(f"stopped {time.monotonic_ns()}")
+        self._tell_decoder_stopped()
         self._count_at_stop()
         self._end_bpftrace()
-        self.decoder.stop()
+        self._stop_decoder()
         self._take_end(None if self._killed else self._reported, self._cpu_ns)
 
-    def _read(self):
-        """Its lines become events for the decoder, in order of time."""
+    def _read(self, output: IO[bytes]) -> None:
+        """Turns its lines into events for the decoder, in order of time."""
         try:
-            with self._process.stdout as lines:
+            with output as lines:
                 events = self._wait_for_begin(lines)
                 if events:
                     self._feed(lines, events)
@@ -77,28 +84,28 @@ class Bpftrace(DecodedSource):
         if self.error and self.attached:
             self._on_change()
 
-    def _wait_for_begin(self, lines):
+    def _wait_for_begin(self, lines: IO[bytes]) -> EventLines | None:
         for line in iter(lines.readline, b""):
             if line.startswith(b"B "):
                 now_ns = time.monotonic_ns()
                 events = EventLines(int(line.split()[1]), now_ns)
                 self._epoch_ns = now_ns
-                self._begin_decoder(events)
+                self._begin_decoder()
                 self._began.set()
                 return events
         self.error = self._refusal()
         return None
 
-    def _begin_decoder(self, events):
+    def _begin_decoder(self) -> None:
         reader, writer = os.pipe()
         self._start_decoder(["--live", "--silent-losses", "--epoch", str(self._epoch_ns), f"/dev/fd/{reader}"],
                             pass_fds=(reader,))
         os.close(reader)
         self._pipe = os.fdopen(writer, "wb", buffering=0)
 
-    def _feed(self, lines, events):
+    def _feed(self, lines: IO[bytes], events: EventLines) -> None:
         while chunk := os.read(lines.fileno(), _PIPE_BYTES):
-            self._heard_ns = time.monotonic_ns()
+            self._read_ns = time.monotonic_ns()
             self._note_others(events.take(chunk))
             self._write(events.ready())
             if len(chunk) < _PIPE_BYTES // 4:
@@ -106,10 +113,10 @@ class Bpftrace(DecodedSource):
         self._write(events.ready(all_of_it=True))
         self._pipe.close()
         if not self._stopped:
-            self.error = BlkreelError("bpftrace has ended", self._said().strip() or None)
+            self.error = BlkreelError("bpftrace has ended", self._read_errors().strip() or None)
             self.died = True
 
-    def _note_others(self, others):
+    def _note_others(self, others: list[bytes]) -> None:
         for line in others:
             if lost := _LOST.search(line):
                 self._reported += int(lost[1])
@@ -117,18 +124,19 @@ class Bpftrace(DecodedSource):
             elif line.startswith(b"T "):
                 self._name(line)
 
-    def _name(self, line):
+    def _name(self, line: bytes) -> None:
         _, tid, pid, comm = line.rstrip(b"\n").split(b" ", 3)
         name = comm.decode(errors="replace")
-        process = self.threads.get(int(pid), {}).get("comm") or _comm_of(int(pid)) or name
+        leader = self.threads.get(int(pid))
+        process = leader["comm"] if leader else _comm_of(int(pid)) or name
         self.threads[int(tid)] = {"pid": int(pid), "comm": name, "process": process, "names": [name]}
 
-    def _write(self, data):
+    def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[self._pipe.write(view):]
 
-    def _end_bpftrace(self):
+    def _end_bpftrace(self) -> None:
         before = os.times()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
@@ -138,32 +146,32 @@ class Bpftrace(DecodedSource):
         self._cpu_ns = int((after.children_user + after.children_system
                             - before.children_user - before.children_system) * 1e9)
 
-    def _wait_for_end(self):
-        """It may have much to say yet; silence means that it hangs."""
+    def _wait_for_end(self) -> None:
+        """It may still have much output; without any for some time, it hangs."""
         asked_ns = time.monotonic_ns()
         while self._process.poll() is None:
-            if time.monotonic_ns() - max(asked_ns, self._heard_ns) > _END_TIMEOUT_S * 1e9:
+            if time.monotonic_ns() - max(asked_ns, self._read_ns) > _END_TIMEOUT_S * 1e9:
                 self._killed = True
                 self._process.kill()
             time.sleep(0.01)
 
-    def _refusal(self):
-        said = [line for line in self._said().splitlines() if line.strip() and "RLIMIT_MEMLOCK" not in line]
-        return BlkreelError(f"bpftrace does not begin: {said[-1].strip() if said else 'it says nothing'}",
+    def _refusal(self) -> BlkreelError:
+        lines = [line for line in self._read_errors().splitlines() if line.strip() and "RLIMIT_MEMLOCK" not in line]
+        return BlkreelError(f"bpftrace does not begin: {lines[-1].strip() if lines else 'no message'}",
                             "take another source: --source bpf")
 
-    def _said(self):
+    def _read_errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
 
-def _hurry():
-    """What it does not read in time is lost."""
+def _raise_priority() -> None:
+    """It loses the events that it does not read in time."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -15)
 
 
-def _comm_of(pid):
+def _comm_of(pid: int) -> str | None:
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:

@@ -1,15 +1,17 @@
-"""From the lines of blkreel.bt to events as the decoder reads them: blktrace, version 8."""
+"""Turns the lines of blkreel.bt into events for the decoder: blktrace, version 8."""
 
 import io
 import os
 import re
 import time
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.errors import BlkreelError
 
 _MAGIC = 0x65617408
 _QUEUE, _REQUEUE, _ISSUE, _COMPLETE = 1 << 4, 1 << 5, 1 << 6, 1 << 7
@@ -26,16 +28,16 @@ _COLUMNS = {"kind": pa.dictionary(pa.int32(), pa.string()), "time_ns": pa.int64(
             "thread": pa.int64(), "device": pa.uint32(), "sector": pa.uint64(), "sectors": pa.uint64(),
             "operation": pa.dictionary(pa.int32(), pa.string())}
 _OTHER_LINE = re.compile(rb"(?m)^(?![QMFXDRC] \d).*\n")
-# Looking for these is ten times faster than looking at each line: names, padding, losses, empty lines.
+# A search for these is ten times faster than a match of each line: names, padding, losses, empty lines.
 _SIGNS_OF_OTHERS = (b"T ", b"H ", b"  ", b"ost ", b"\n\n", b"...")
-_SILENT_CPU_NS = 10_000_000_000  # one that was switched off must not hold the others back
+_SILENT_CPU_NS = 10_000_000_000  # a CPU that was switched off must not hold back the others
 
 
 class EventLines:
-    """Takes output as it comes and gives events in order of time.
+    """Sorts the events of the output by time.
 
-    Each CPU's lines come in order, but one CPU's may come much later than another's: what may still be preceded
-    is held back.
+    The lines of each CPU are in order, but those of one CPU may arrive much later than those of another: an event waits
+    until none can precede it.
     """
 
     def __init__(self, began_ns: int, now_ns: int):
@@ -46,7 +48,7 @@ class EventLines:
         self._shift_ns = clock_shift_ns(began_ns, now_ns)
 
     def take(self, chunk: bytes) -> list[bytes]:
-        """Add output. Returns the lines in it that are no events."""
+        """Add output. Returns its lines that are no events."""
         data = self._rest + chunk
         whole = data.rfind(b"\n") + 1
         self._rest = data[whole:]
@@ -59,7 +61,7 @@ class EventLines:
         return others
 
     def ready(self, all_of_it: bool = False) -> bytes:
-        """What nothing can come before any more."""
+        """The events that no later line can precede."""
         newest_ns = max(self._reached_ns.values())
         limit_ns = max(min(self._reached_ns.values()), newest_ns - _SILENT_CPU_NS)
         self._held = self._held[np.argsort(self._held["time_ns"], kind="stable")]
@@ -67,14 +69,14 @@ class EventLines:
         done, self._held = self._held[:count], self._held[count:]
         return done.tobytes()
 
-    def _is_heartbeat(self, line):
+    def _is_heartbeat(self, line: bytes) -> bool:
         if not line.startswith(b"H "):
             return False
         _, time_ns, cpu = line.split()
         self._reached_ns[int(cpu)] = int(time_ns) + self._shift_ns
         return True
 
-    def _events(self, data):
+    def _events(self, data: bytes) -> npt.NDArray[Any]:
         table = pa.csv.read_csv(
             io.BytesIO(data), pa.csv.ReadOptions(column_names=list(_COLUMNS), use_threads=False),
             pa.csv.ParseOptions(delimiter=" ", quote_char=False),
@@ -84,8 +86,8 @@ class EventLines:
         sectors = columns["sectors"].to_numpy()
         actions = np.array([_ACTIONS[kind] for kind in kinds.dictionary.to_pylist()], "u8")
         actions = actions[kinds.indices.to_numpy()]
-        categories = np.array([category_of(one, False) for one in operations.dictionary.to_pylist()], "u8")
-        with_data = np.array([category_of(one, True) for one in operations.dictionary.to_pylist()], "u8")
+        categories = np.array([category_of(operation, False) for operation in operations.dictionary.to_pylist()], "u8")
+        with_data = np.array([category_of(operation, True) for operation in operations.dictionary.to_pylist()], "u8")
         at = operations.indices.to_numpy()
         split, complete, queued = (actions & 0xFFFF == number for number in (13, 8, 1))
         events = np.zeros(len(table), _EVENT)
@@ -142,5 +144,5 @@ def clock_shift_ns(began_ns: int, now_ns: int) -> int:
     return now_ns - boot_ns
 
 
-def _no_place(sectors):
-    return sectors == np.uint64(0xFFFFFFFFFFFFFFFF)
+def _no_place(sectors: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray(sectors == np.uint64(0xFFFFFFFFFFFFFFFF))

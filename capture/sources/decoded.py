@@ -1,36 +1,40 @@
-"""What all sources have in common whose events the decoder makes into rows."""
+"""The common part of the sources whose events the decoder turns into rows."""
 
-import os
-import shutil
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from blkreel.traces.decoder import Decoder
-from blkreel.traces.errors import BlkreelError
+from blkreel.capture.drives import layer_of
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError
+from blkreel.common.system import find_program
+from blkreel.traces.importers.blktrace import Decoder
+from blkreel.traces.spool.rows_child import Attached, Totals
+from blkreel.traces.spool.spool import Spool
 
-from ..drives import layer_of
+from .source import ThreadNames
 
 _STAT_FIELDS = {"read": 0, "write": 4, "discard": 11, "flush": 15}
 
 
 class DecodedSource:
-    """A source as the session needs it (capture/sources/__init__.py), around a decoder and what feeds it.
+    """A Source (source.py) made of a decoder and the tracer that feeds it.
 
-    tells_late: whether events and lost are known at its end only.
-
-    The events' times are readings of CLOCK_MONOTONIC; the rows' are relative to the moment of attaching.
+    Times of events are readings of CLOCK_MONOTONIC; those of rows are relative to the moment of attaching.
     """
 
-    tells_late = False
+    reports_late = False
 
-    def __init__(self, name: str, drives, spool, on_change):
+    def __init__(self, name: str, drives: list[Drive], spool: Spool, on_change: Callable[[], None]):
         self.name, self.drives, self.spool = name, drives, spool
-        self.attached = self.end = self.error = None
+        self.attached: Attached | None = None
+        self.end: Totals | None = None
+        self.error: Exception | None = None
         self.died = False
-        self.threads: dict[int, dict] = {}
+        self.threads: dict[int, ThreadNames] = {}
         self.decoder: Decoder | None = None
         self._on_change = on_change
-        self._counts = [None] * len(drives)
+        self._counts: list[dict[str, int] | None] = [None] * len(drives)
         self._stopped = False
 
     @property
@@ -43,18 +47,20 @@ class DecodedSource:
             return self.end["lost"]["total"] or 0
         return self.decoder.lost if self.decoder else 0
 
-    @property
-    def progress(self) -> dict | None:
-        return self.decoder.progress if self.decoder else None
-
     def stop(self) -> None:
         raise NotImplementedError
 
-    def _start_decoder(self, arguments, pass_fds=()):
+    def _start_decoder(self, arguments: list[str], pass_fds: Sequence[int] = ()) -> Decoder:
         self.decoder = Decoder([*_device_arguments(self.drives), *arguments], self.spool, self._decoder_changed,
                                pass_fds=pass_fds)
+        return self.decoder
 
-    def _attach(self, epoch_ns):
+    def _tell_decoder_stopped(self) -> None:
+        """From now on completions are not compared with the drives' counters."""
+        if self.decoder:
+            self.decoder.tell(f"stopped {time.monotonic_ns()}")
+
+    def _attach(self, epoch_ns: int) -> None:
         self._counts = [_diskstats(drive) for drive in self.drives]
         layers = {layer_of(drive) for drive in self.drives}
         self.attached = {
@@ -63,25 +69,32 @@ class DecodedSource:
             "queue_time_source": "block_bio_queue"}
         self._on_change()
 
-    def _count_at_stop(self):
-        """The drives' own counters of the time since it was attached."""
+    def _count_at_stop(self) -> None:
+        """The drives' own counters since the source was attached."""
         now = [_diskstats(drive) for drive in self.drives]
         self._counts = [_difference(before, after) for before, after in zip(self._counts, now, strict=True)]
 
-    def _take_end(self, lost_total, helper_cpu_ns=0):
-        """The decoder's totals as this source's. lost_total: events that its tracer says it lost; None: it cannot."""
-        self.error = self.error or self.decoder.error
-        self.died = self.decoder.end is None
-        if self.decoder.end is None:
-            return
-        end = self.decoder.end
-        drives = [{**drive, "diskstats": counts} for drive, counts in zip(end["drives"], self._counts, strict=True)]
-        lost = {**end["lost"]}
-        lost["total"] = None if lost_total is None else max(lost_total, lost["total"])
-        self.end = {**end, "drives": drives, "lost": lost, "cpu_ns": end["cpu_ns"] + helper_cpu_ns}
+    def _stop_decoder(self) -> Totals | None:
+        if self.decoder is None:
+            return None
+        self.decoder.stop()
+        return self.decoder.end
 
-    def _decoder_changed(self):
-        """Its end comes when it is asked to end; unasked it is a death, or a full disk."""
+    def _take_end(self, lost_total: int | None, helper_cpu_ns: int = 0) -> None:
+        """The decoder's totals become those of the source. lost_total: counted by the tracer; None: it has no count."""
+        end = self.decoder.end if self.decoder else None
+        self.error = self.error or (self.decoder.error if self.decoder else None)
+        self.died = end is None
+        if end is None:
+            return
+        for drive, counts in zip(end["drives"], self._counts, strict=True):
+            drive["diskstats"] = counts
+        end["lost"]["total"] = None if lost_total is None else max(lost_total, end["lost"]["total"] or 0)
+        end["cpu_ns"] += helper_cpu_ns
+        self.end = end
+
+    def _decoder_changed(self) -> None:
+        """An end that was not requested is a death, or a full disk."""
         if self._stopped or not self.decoder:
             return
         if self.decoder.error:
@@ -92,14 +105,14 @@ class DecodedSource:
             self._on_change()
 
 
-def _device_arguments(drives):
-    words = []
+def _device_arguments(drives: list[Drive]) -> list[str]:
+    arguments = ["--only"]
     for drive in drives:
-        words += ["--device" if layer_of(drive) == "request" else "--bio", f"{drive.major}:{drive.minor}"]
-    return ["--only", *words]
+        arguments += ["--device" if layer_of(drive) == "request" else "--bio", f"{drive.major}:{drive.minor}"]
+    return arguments
 
 
-def _diskstats(drive) -> dict | None:
+def _diskstats(drive: Drive) -> dict[str, int] | None:
     try:
         fields = Path(f"/sys/block/{drive.name}/stat").read_text().split()
     except OSError:
@@ -107,15 +120,15 @@ def _diskstats(drive) -> dict | None:
     return {name: int(fields[at]) if at < len(fields) else 0 for name, at in _STAT_FIELDS.items()}
 
 
-def _difference(before, after):
+def _difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, int]:
     if before is None or after is None:
         return dict.fromkeys(_STAT_FIELDS, 0)
     return {name: after[name] - before[name] for name in _STAT_FIELDS}
 
 
 def require(program: str, package: str) -> str:
-    """The path of a program. Raises BlkreelError with the package that brings it."""
-    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if not found:
-        raise BlkreelError(f"there is no {program} on this machine", f"apt-get install {package}")
-    return found
+    """The path of a program. Raises BlkreelError with the package that contains it."""
+    path = find_program(program)
+    if not path:
+        raise BlkreelError(f"{program} is not installed", f"apt-get install {package}")
+    return path

@@ -2,21 +2,27 @@
 
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.command_line import AS_ROOT
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError
+from blkreel.traces.spool.rows_child import Totals
+from blkreel.traces.spool.spool import Spool
 
 from .decoded import DecodedSource
 from .tracefs import OTHER_SOURCE, Settings, chosen, enable_of, mounted_at, refuse_where_in_use, write
 
-# An I/O takes six events of 72 bytes here, and one record of 56 in the ring of the BPF programs.
+# An I/O takes six events of 72 bytes here, and one record of 80 in the ring of the BPF programs.
 _RING_SHARE = 8
 _COMMAND_LINES = "32768"
 _OPTIONS = {"bin": "1", "context-info": "0", "overwrite": "1", "markers": "0", "record-cmd": "1", "record-tgid": "1",
             "blk_classic": "0", "blk_cgroup": "0", "hex": "0", "raw": "0"}
 
 
-def probe(drives) -> None:
-    """Raises BlkreelError where this source cannot run. Puts back what a killed capture has left."""
+def probe(drives: list[Drive]) -> None:
+    """Raises BlkreelError if this source cannot run. Restores the settings that a killed capture left."""
     _refuse_where_unable(drives)
     settings = Settings()
     try:
@@ -25,10 +31,10 @@ def probe(drives) -> None:
         settings.close()
 
 
-def _refuse_where_unable(drives):
+def _refuse_where_unable(drives: list[Drive]) -> None:
     root = mounted_at()
     if not os.access(root / "current_tracer", os.W_OK):
-        raise BlkreelError(f"no permission to use {root}", "run it as root, as in: sudo blkreel capture ...")
+        raise BlkreelError(f"no permission to use {root}", AS_ROOT)
     if "blk" not in (root / "available_tracers").read_text().split():
         raise BlkreelError("this kernel has no blk tracer (CONFIG_BLK_DEV_IO_TRACE)", OTHER_SOURCE)
     if "mono" not in (root / "trace_clock").read_text().replace("[", " ").replace("]", " ").split():
@@ -39,16 +45,17 @@ def _refuse_where_unable(drives):
 
 
 class Ftrace(DecodedSource):
-    """Its rows are of the drives' requests; their threads are those that entered the block layer."""
+    """Rows of the drives' requests, with the threads that entered the block layer."""
 
-    def __init__(self, drives, spool, ring_bytes: int, on_change, notice=lambda line: None):
+    def __init__(self, drives: list[Drive], spool: Spool, ring_bytes: int, on_change: Callable[[], None],
+                 notice: Callable[[str], None] = lambda line: None):
         super().__init__("ftrace:blk", drives, spool, on_change)
         _refuse_where_unable(drives)
         self._root = mounted_at()
         self._settings = Settings()
         try:
             if self._settings.had_leftovers:
-                notice("put back the settings of ftrace that a killed capture had left")
+                notice("restored the settings of ftrace that a killed capture had left")
             refuse_where_in_use(self._root, drives)
             self._cpus = sorted((self._root / "per_cpu").glob("cpu*"), key=lambda path: int(path.name[3:]))
             self._begin(ring_bytes)
@@ -62,26 +69,25 @@ class Ftrace(DecodedSource):
         self._stopped = True
         lost = None
         try:
-            self.decoder.tell(f"stopped {time.monotonic_ns()}")
+            self._tell_decoder_stopped()
             self._count_at_stop()
             for drive in self.drives:
                 if enable_of(drive).exists():
                     write(enable_of(drive), "0")
             lost = self._lost_ever() - self._lost_before
-            self.decoder.stop()
-            self._name_threads()
+            self._name_threads(self._stop_decoder())
         finally:
             self._end_tracing()
         self._take_end(lost)
 
-    def _begin(self, ring_bytes):
+    def _begin(self, ring_bytes: int) -> None:
         self._set("tracing_on", "0")
         self._set("trace_clock", "mono")
         self._set("current_tracer", "blk")
         for name, value in _OPTIONS.items():
             if (self._root / "options" / name).exists():
                 self._set(f"options/{name}", value)
-        # Sizes that differ from CPU to CPU are somebody's choice.
+        # Sizes that differ between CPUs were set by an administrator.
         if chosen(self._root / "buffer_size_kb").isdigit():
             self._set("buffer_size_kb", str(max(1408, _RING_SHARE * ring_bytes // len(self._cpus) >> 10)))
         if int(chosen(self._root / "saved_cmdlines_size")) < int(_COMMAND_LINES):
@@ -95,11 +101,11 @@ class Ftrace(DecodedSource):
         self._set("tracing_on", "1")
         self._attach(epoch_ns)
 
-    def _set(self, name, value):
+    def _set(self, name: str, value: str) -> None:
         self._settings.set(self._root / name, value)
 
-    def _lost_ever(self):
-        """Events that the buffers had no room for, since they were made."""
+    def _lost_ever(self) -> int:
+        """Events lost for lack of room since the buffers were created."""
         total = 0
         for cpu in self._cpus:
             for line in (cpu / "stats").read_text().splitlines():
@@ -108,9 +114,9 @@ class Ftrace(DecodedSource):
                     total += int(value)
         return total
 
-    def _name_threads(self):
-        """Those that had ended before the decoder could look them up."""
-        unnamed = set(self.decoder.end["stream"]["unnamed"]) if self.decoder.end else set()
+    def _name_threads(self, end: Totals | None) -> None:
+        """The threads that had ended before the decoder could read their names."""
+        unnamed = set(end["stream"]["unnamed"]) if end and "stream" in end else set()
         if not unnamed:
             return
         names = _numbered(self._root / "saved_cmdlines")
@@ -120,13 +126,13 @@ class Ftrace(DecodedSource):
             process = names.get(pid, names[tid])
             self.threads[tid] = {"pid": pid, "comm": names[tid], "process": process, "names": [names[tid]]}
 
-    def _end_tracing(self):
+    def _end_tracing(self) -> None:
         self._settings.restore()
         self._settings.close()
 
 
-def _numbered(path):
-    """Lines of a number and a text as a dictionary."""
+def _numbered(path: Path) -> dict[int, str]:
+    """Lines of a number and a text, as a dictionary."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,11 +1,15 @@
-"""The settings of ftrace: changed for a capture, and put back, also those that a killed one has left."""
+"""The settings of ftrace: changed for a capture and restored, also after a capture that was killed."""
 
 import fcntl
 import json
 import os
 from pathlib import Path
+from typing import cast
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.common.command_line import AS_ROOT
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError
+from blkreel.common.system import read_kernel_lines
 
 STATE = Path("/run/blkreel-ftrace.json")
 OTHER_SOURCE = "take another source: --source bpf"
@@ -13,8 +17,8 @@ _IN_USE = "end what uses it, or take another source: --source bpf"
 
 
 def mounted_at(mounts: Path = Path("/proc/self/mounts")) -> Path:
-    """Where tracefs is. Raises BlkreelError where it is not mounted."""
-    for line in mounts.read_text().splitlines():
+    """The mount point of tracefs. Raises BlkreelError if it is not mounted."""
+    for line in read_kernel_lines(mounts):
         fields = line.split()
         if fields[2] == "tracefs":
             return Path(fields[1])
@@ -22,9 +26,10 @@ def mounted_at(mounts: Path = Path("/proc/self/mounts")) -> Path:
 
 
 class Settings:
-    """What was changed, oldest first, in a file that outlives this process.
+    """Previous values, oldest first, in a file that outlives this process.
 
-    The file's lock says whether its owner lives: what a dead one has left is put back by the next to come.
+    The process that changed them locks the file: without a lock they are those of a killed capture, and the next
+    one restores them.
     """
 
     def __init__(self, state: Path = STATE):
@@ -40,7 +45,7 @@ class Settings:
             self.restore()
 
     def set(self, path: Path, value: str) -> None:
-        """Write a setting. Its present value is kept first, so that a kill in between loses nothing."""
+        """Write a setting. Its present value is saved first, in case of a kill."""
         before = chosen(path)
         if before == value:
             return
@@ -49,7 +54,7 @@ class Settings:
         write(path, value)
 
     def restore(self) -> None:
-        """Put back what was changed, the newest first. A drive that is gone has nothing to put back."""
+        """Restore the values, newest first, except those of removed drives."""
         while self._changed:
             path, value = self._changed[-1]
             if Path(path).exists():
@@ -60,13 +65,13 @@ class Settings:
     def close(self) -> None:
         self._file.close()
 
-    def _left(self):
+    def _left(self) -> list[list[str]]:
         try:
-            return json.load(self._file)
+            return cast(list[list[str]], json.load(self._file))
         except ValueError:
             return []
 
-    def _save(self):
+    def _save(self) -> None:
         self._file.seek(0)
         self._file.truncate()
         json.dump(self._changed, self._file)
@@ -74,7 +79,7 @@ class Settings:
 
 
 def chosen(path: Path) -> str:
-    """The value of a setting: of a choice the one in brackets, of a size that was never used the one in words."""
+    """The value of a setting: of a choice the one in brackets, of a size that was never used the text `expanded`."""
     text = path.read_text().strip()
     if "[" in text:
         return text.partition("[")[2].partition("]")[0]
@@ -90,8 +95,8 @@ def write(path: Path, value: str) -> None:
         raise BlkreelError(f"cannot set {path} to {value}: {error.strerror}", _remedy(error)) from error
 
 
-def refuse_where_in_use(root: Path, drives) -> None:
-    """One at a time can have the blk tracer, and events of others in its buffers would be garbage to us."""
+def refuse_where_in_use(root: Path, drives: list[Drive]) -> None:
+    """Raise where ftrace has another user: the decoder cannot read its events."""
     tracer = chosen(root / "current_tracer")
     if tracer != "nop":
         raise BlkreelError(f"ftrace is in use: its tracer is {tracer}", _IN_USE)
@@ -104,11 +109,11 @@ def refuse_where_in_use(root: Path, drives) -> None:
                                f"end its blktrace, or: blktrace -k {drive.path}")
 
 
-def enable_of(drive) -> Path:
+def enable_of(drive: Drive) -> Path:
     return Path(f"/sys/block/{drive.name.replace('/', '!')}/trace/enable")
 
 
-def _remedy(error) -> str:
+def _remedy(error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return "run it as root, as in: sudo blkreel capture ..."
+        return AS_ROOT
     return OTHER_SOURCE

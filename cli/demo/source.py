@@ -1,7 +1,8 @@
-"""What lies on the demo's source drive: a copy of an application with its libraries, and data for it to read."""
+"""The content of the demo's source drive: an application with its libraries, and a dataset."""
 
 import re
 import shutil
+from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -9,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# The packages whose import the demo captures. Their dependencies are copied with them.
-APPLICATION = ("pandas", "pyarrow", "altair", "vl-convert-python")
+# Packages whose import the demo captures; copied with their dependencies.
+APPLICATION = ("pandas", "pyarrow", "rich", "vl-convert-python")
 _ROW_BYTES = 4 * 8
 _FILES = 8
 
 
 def copy_application(directory: Path) -> int:
-    """Copy the application as installed for this interpreter into `directory`; the bytes copied."""
+    """Copy the application, as installed for this interpreter, into `directory`. Returns the bytes copied."""
     copied_bytes = 0
     for package in _with_dependencies(APPLICATION):
         for file in package.files or ():
-            source = Path(package.locate_file(file))
-            # ".." leads out of the library directory, to scripts and data that an import does not read.
+            source = Path(str(package.locate_file(file)))
+            # "..": scripts and data outside the library directory, which an import does not read.
             if ".." in file.parts or not source.is_file():
                 continue
             target = directory / file
@@ -32,7 +33,7 @@ def copy_application(directory: Path) -> int:
 
 
 def make_dataset(directory: Path, size_bytes: int, seed: int = 1) -> int:
-    """A Parquet dataset of `size_bytes` in several files; its rows. Random numbers: it must not shrink."""
+    """Write a Parquet dataset of `size_bytes` in several files, of random numbers. Returns its rows."""
     directory.mkdir()
     rows = max(1, size_bytes // _FILES // _ROW_BYTES)
     random = np.random.default_rng(seed)
@@ -47,18 +48,19 @@ def make_dataset(directory: Path, size_bytes: int, seed: int = 1) -> int:
     return rows * _FILES
 
 
-def _with_dependencies(names) -> list[Distribution]:
-    """The installed packages of these names and all that they need, each once."""
-    found, wanted = {}, list(names)
-    while wanted:
-        name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
-        if name in found:
+def _with_dependencies(names: Iterable[str]) -> list[Distribution]:
+    """The installed packages of these names and their dependencies, each once."""
+    packages: dict[str, Distribution] = {}
+    queue = list(names)
+    while queue:
+        name = re.sub(r"[-_.]+", "-", queue.pop()).lower()
+        if name in packages:
             continue
         try:
-            found[name] = distribution(name)
+            packages[name] = distribution(name)
         except PackageNotFoundError:
-            # A dependency of another platform or Python version. One of ours would fail the launch, loudly.
+            # A dependency of another platform or Python version. Without a needed one, the launch fails.
             continue
-        requirements = [text for text in found[name].requires or () if "extra ==" not in text]
-        wanted += [re.match(r"[\w.-]+", text)[0] for text in requirements]
-    return list(found.values())
+        requirements = [text for text in packages[name].requires or () if "extra ==" not in text]
+        queue += [match[0] for text in requirements if (match := re.match(r"[\w.-]+", text))]
+    return list(packages.values())

@@ -1,4 +1,4 @@
-"""Running the demo's steps: a heading for each, and the `blkreel` command of this very installation for most."""
+"""Run the steps of the demo with the `blkreel` command of this installation."""
 
 import os
 import signal
@@ -7,26 +7,31 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from typing import IO
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.cli.options.types import NOT_TRUSTWORTHY
+from blkreel.common.errors import BlkreelError
 
-from .place import Place
+from .workspace import Workspace
 
-NOT_TRUSTWORTHY = 3
-# -P: a directory `blkreel` where the user stands must not be taken for the package.
-_BLKREEL = [sys.executable, "-P", "-c", "from blkreel.cli.main import main; main()"]
+# -P: do not import a directory `blkreel` of the current directory. The name of this process, for printed commands.
+_BLKREEL = [sys.executable, "-P", "-c",
+            f"import sys; sys.argv[0] = {sys.argv[0]!r}; from blkreel.cli.main import main; main()"]
 _STOP_S = 10.0
-_KEPT_LINES = 12
+_ERROR_LINES = 12
 
 
 class Steps:
-    """Counts and runs steps. `warnings` gathers what the end of the demo has to repeat."""
+    """Numbers and runs steps. warnings: printed again at the end of the demo. trustworthy: whether no step exited
+    with NOT_TRUSTWORTHY."""
 
-    def __init__(self, place: Place, total: int):
-        self._place, self._total, self._done = place, total, 0
+    def __init__(self, workspace: Workspace, total: int):
+        self._workspace, self._total, self._done = workspace, total, 0
         self._heading = ""
         self.warnings: list[str] = []
+        self.trustworthy = True
 
     def begin(self, heading: str) -> None:
         self._done += 1
@@ -36,47 +41,49 @@ class Steps:
     def say(self, line: str) -> None:
         print(f"    {line}", file=sys.stderr, flush=True)
 
-    def blkreel(self, *arguments, stdout=None, why_doubted=lambda: "done, but not trustworthy") -> None:
-        """Run `blkreel ARGUMENTS`. Done but not trustworthy is a warning, any other failure a BlkreelError.
+    def blkreel(self, *arguments: object, stdout: IO[str] | None = None,
+                describe_warning: Callable[[], str] = lambda: "done, but not trustworthy") -> None:
+        """Run `blkreel ARGUMENTS` and print its output indented, except stdout if it goes to a file.
 
-        What the command says is shown indented, its results too unless `stdout` takes them.
+        Exit code 3 adds a warning, unless describe_warning() is "". Raises BlkreelError for any other failure.
         """
         command = [*_BLKREEL, *map(str, arguments)]
-        last_lines = deque(maxlen=_KEPT_LINES)
-        # A session of its own: Ctrl-C reaches the demo alone, which ends its step in order.
+        last_lines: deque[str] = deque(maxlen=_ERROR_LINES)
+        # In its own session, so that Ctrl-C reaches only the demo, which then ends the step in order.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace", env=self._place.environment,
+                                   stderr=subprocess.PIPE, text=True, errors="replace", env=self._workspace.environment,
                                    start_new_session=True)
-        # stdout is shown, but not kept: an error's message is on stderr.
-        readers = [threading.Thread(target=self._show, args=(pipe, kept), daemon=True)
-                   for pipe, kept in ((process.stdout, deque(maxlen=0)), (process.stderr, last_lines)) if pipe]
+        readers = [threading.Thread(target=self._show, args=(pipe, lines), daemon=True)
+                   for pipe, lines in ((process.stdout, deque[str](maxlen=0)), (process.stderr, last_lines)) if pipe]
         try:
             for reader in readers:
                 reader.start()
             process.wait()
             for reader in readers:
-                reader.join(timeout=1)  # a process that outlives the command holds the pipe open
+                reader.join(timeout=1)  # a surviving child of the command may hold the pipe open
         finally:
             _end(process)
         if process.returncode not in (0, NOT_TRUSTWORTHY):
             raise BlkreelError(f"the demo failed at step {self._heading}: `blkreel {' '.join(map(str, arguments))}` "
-                               f"ended with {process.returncode}:\n    " + "\n    ".join(last_lines))
+                               f"exited with {process.returncode}:\n    " + "\n    ".join(last_lines))
         if process.returncode == NOT_TRUSTWORTHY:
-            self.warn(why_doubted())
+            self.trustworthy = False
+            if text := describe_warning():
+                self.warn(text)
 
     def warn(self, text: str) -> None:
         self.warnings.append(f"{self._heading}: {text}")
 
-    def _show(self, pipe, kept):
+    def _show(self, pipe: IO[str], lines: deque[str]) -> None:
         for line in pipe:
-            kept.append(line.rstrip())
+            lines.append(line.rstrip())
             self.say(line.rstrip())
 
 
-def _end(process):
+def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is not None:
         return
-    # To all of its group, as a terminal does: a capture leaves it to the terminal to reach its command.
+    # To the whole group, as a terminal does, since a capture does not forward it to its command.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     end = time.monotonic() + _STOP_S

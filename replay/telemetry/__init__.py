@@ -1,1 +1,1 @@
-"""What is measured beside a run: temperature, power, SMART, the link, others' I/O. docs/telemetry.md tells of each."""
+"""Measurements beside a run: temperature, power, SMART, link, external I/O (docs/telemetry.md)."""

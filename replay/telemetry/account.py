@@ -1,38 +1,102 @@
-"""What a run's account tells of its telemetry, the key `telemetry`."""
+"""The telemetry summary of a run, the metadata key `run.telemetry` (docs/telemetry.md, "Summary in the run")."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from blkreel.traces.telemetry_file import Telemetry
+from blkreel.replay.telemetry.sensors.smart_formats import DATA_UNIT_BYTES, THROTTLED_TIMES, UNITS
+from blkreel.traces.telemetry.file import Telemetry
 
-from .series import integral
-from .smart_formats import THROTTLED_TIMES, UNITS
-
-_SIGNIFICANT = 6
+from .power.samples import integral
 
 
-def empty_account(missing: dict[str, str] | None = None) -> dict:
+class TemperatureAccount(TypedDict):
+    start: float
+    max: float
+    end: float
+
+
+class Meter(TypedDict):
+    meter: str
+    rail: str | None
+
+
+class PowerAccount(Meter):
+    rate_hz: float | None
+    average_w: float
+    energy_j: float
+    gaps: int
+    covered_ns: int
+
+
+class LinkAccount(TypedDict, total=False):
+    least_speed_gts: float
+    least_width: float
+
+
+class WriteCounters(TypedDict):
+    """What the host and what the drive's media were written, by the drive's own counters, from the query before the run
+    to the one after it. unit: "B" or "page", of unknown size. host_step, media_step: what a counter grows by at a time:
+    the largest number that divides all its values."""
+
+    unit: str
+    host: int
+    media: int
+    host_step: int
+    media_step: int
+
+
+class SmartAccount(TypedDict):
+    """changed: field -> difference, unless 0. critical_warning: all bits seen. took_ns: the longest query. writes: None
+    without a counter of media writes, or if one went back; accounts of earlier versions do not have it."""
+
+    changed: dict[str, float]
+    critical_warning: int
+    took_ns: int | None
+    writes: NotRequired[WriteCounters | None]
+
+
+class DriveTelemetry(TypedDict):
+    temperature_c: TemperatureAccount | None
+    throttled: int | None
+    link: LinkAccount | None
+    smart: SmartAccount | None
+
+
+class TelemetryAccount(DriveTelemetry):
+    """The entries of DriveTelemetry are those of the first drive; drives: those of the others, by name."""
+
+    power: PowerAccount | None
+    drives: dict[str, DriveTelemetry] | None
+    missing: dict[str, str]
+    notes: dict[str, list[str]]
+    meter_given: bool  # not in accounts of earlier versions
+
+
+def empty_account() -> TelemetryAccount:
     return {"temperature_c": None, "power": None, "throttled": None, "link": None, "smart": None, "drives": None,
-            "missing": missing or {}, "notes": {}}
+            "missing": {}, "notes": {}, "meter_given": False}
 
 
-def account_of(telemetry: Telemetry, wall_ns: int, meter: dict | None, others: Sequence[str] = ()) -> dict:
-    """wall_ns: how long the run was. meter: {"meter", "rail"} of `power_w`, None where there is none.
-
-    others: the names of the run's second and further drives, which are told of under `drives`.
-    """
+def account_of(telemetry: Telemetry, wall_ns: int, meter: Meter | None,
+               other_drives: Sequence[str] = ()) -> TelemetryAccount:
+    """wall_ns: duration of the run. meter: of `power_w`, None without one. other_drives: names of all but the first."""
     return {
-        **_of_drive(telemetry, wall_ns, ""),
+        **_account_of_drive(telemetry, wall_ns, ""),
         "power": _power(telemetry, wall_ns, meter),
-        "drives": {name: _of_drive(telemetry, wall_ns, f".{name}") for name in others} or None,
+        "drives": {name: _account_of_drive(telemetry, wall_ns, f".{name}") for name in other_drives} or None,
         "missing": {name: entry["missing"] for name, entry in telemetry.sensors.items() if entry["missing"]},
         "notes": {name: entry["notes"] for name, entry in telemetry.sensors.items() if entry["notes"]},
+        "meter_given": meter is not None,
     }
 
 
-def _of_drive(telemetry, wall_ns, suffix):
-    smart = _smart_series(telemetry, suffix)
+def _account_of_drive(telemetry: Telemetry, wall_ns: int, suffix: str) -> DriveTelemetry:
+    values = {field: telemetry.series(f"smart{suffix}.{field}")[1] for field in UNITS}
+    # The difference to the start needs two values.
+    smart = {field: value for field, value in values.items() if len(value) > 1}
     return {
         "temperature_c": _temperature(telemetry, wall_ns, suffix),
         "throttled": _throttled(telemetry, smart, suffix),
@@ -41,18 +105,18 @@ def _of_drive(telemetry, wall_ns, suffix):
     }
 
 
-def _temperature(telemetry, wall_ns, suffix):
+def _temperature(telemetry: Telemetry, wall_ns: int, suffix: str) -> TemperatureAccount | None:
     time_ns, value = telemetry.series(f"temperature_c{suffix}")
     if not len(value):
         return None
-    # The last one before the start, and the first one after the end, stand for both.
+    # The last sample before the start, and the first one after the end, belong to the run.
     first = max(int(np.searchsorted(time_ns, 0, "right")) - 1, 0)
     last = min(int(np.searchsorted(time_ns, wall_ns, "left")), len(value) - 1)
     during = value[first:max(last, first) + 1]
     return {"start": float(value[first]), "max": float(during.max()), "end": float(value[last])}
 
 
-def _power(telemetry, wall_ns, meter):
+def _power(telemetry: Telemetry, wall_ns: int, meter: Meter | None) -> PowerAccount | None:
     time_ns, value = telemetry.series("power_w")
     if meter is None or not len(value):
         return None
@@ -65,8 +129,8 @@ def _power(telemetry, wall_ns, meter):
             "energy_j": _rounded(energy_j), "gaps": len(gaps), "covered_ns": covered_ns}
 
 
-def _throttled(telemetry, smart, suffix):
-    """How often the drive throttled itself while it was watched; where it was throttled all the time, once."""
+def _throttled(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: str) -> int | None:
+    """Number of throttling events of the drive during the run; at least 1 if it was throttled all the time."""
     _, value = telemetry.series(f"throttle_events{suffix}")
     if not len(value):
         return None
@@ -74,40 +138,53 @@ def _throttled(telemetry, smart, suffix):
     return max(int(value[-1]), int(all_the_time))
 
 
-def _link(telemetry, wall_ns, suffix):
-    """The slowest and narrowest that the link was."""
-    least = {}
-    for key, name in (("least_speed_gts", "link_speed_gts"), ("least_width", "link_width")):
+def _link(telemetry: Telemetry, wall_ns: int, suffix: str) -> LinkAccount | None:
+    def least(name: str) -> float | None:
         time_ns, value = telemetry.series(f"{name}{suffix}")
         during = value[(time_ns >= 0) & (time_ns <= wall_ns)]
-        if len(during):
-            least[key] = float(during.min())
-    return least or None
+        return float(during.min()) if len(during) else None
+
+    account: LinkAccount = {}
+    if (speed := least("link_speed_gts")) is not None:
+        account["least_speed_gts"] = speed
+    if (width := least("link_width")) is not None:
+        account["least_width"] = width
+    return account or None
 
 
-def _smart_series(telemetry, suffix) -> dict[str, np.ndarray]:
-    """field -> its values, of those that were asked for at least twice."""
-    found = {field: telemetry.series(f"smart{suffix}.{field}")[1] for field in UNITS}
-    return {field: value for field, value in found.items() if len(value) > 1}
-
-
-def _smart(telemetry, smart, suffix):
-    """changed: field -> by how much, of those that did. critical_warning: every bit of it that was ever set.
-
-    took_ns: the longest that a question took.
-    """
+def _smart(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: str) -> SmartAccount | None:
     if not smart:
         return None
     changes = {field: _change(value) for field, value in smart.items()}
-    warned = smart.get("critical_warning", np.zeros(1)).astype(np.int64)
+    warnings = smart.get("critical_warning", np.zeros(1)).astype(np.int64)
     return {"changed": {field: change for field, change in changes.items() if change},
-            "critical_warning": int(np.bitwise_or.reduce(warned)),
-            "took_ns": None if suffix else (telemetry.smart.get("after") or {}).get("took_ns")}
+            "critical_warning": int(np.bitwise_or.reduce(warnings)),
+            "took_ns": None if suffix else (telemetry.smart.get("after") or {}).get("took_ns"),
+            "writes": _writes(smart)}
 
 
-def _change(value) -> float:
+def _writes(smart: Mapping[str, np.ndarray]) -> WriteCounters | None:
+    units, media, host_pages, own_pages = (_counter(smart.get(field)) for field in (
+        "data_units_written", "media_bytes_written", "host_program_pages", "ftl_program_pages"))
+    if units and media:
+        return {"unit": "B", "host": units[0] * DATA_UNIT_BYTES, "media": media[0],
+                "host_step": units[1] * DATA_UNIT_BYTES, "media_step": media[1]}
+    if host_pages and own_pages:
+        return {"unit": "page", "host": host_pages[0], "media": host_pages[0] + own_pages[0],
+                "host_step": host_pages[1], "media_step": host_pages[1] + own_pages[1]}
+    return None
+
+
+def _counter(values: np.ndarray | None) -> tuple[int, int] | None:
+    """Growth and step. None of a counter that is always 0, which does not count, and of one that went back."""
+    if values is None or not values.any() or (np.diff(values) < 0).any():
+        return None
+    return int(values[-1]) - int(values[0]), gcd(*(int(value) for value in values))
+
+
+def _change(value: np.ndarray) -> float:
     return float(value[-1] - value[0])
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.{_SIGNIFICANT}g}")
+    return float(f"{value:.6g}")

@@ -1,39 +1,41 @@
-"""Measures beside one run: begins before its engine, ends after it, and never stops it or takes anything from it."""
+"""Records telemetry beside one run: begins before its engine, ends after it, and never stops the run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
-from blkreel.traces.device import SYS
-from blkreel.traces.errors import BlkreelError
-from blkreel.traces.schema import OPS
-from blkreel.traces.telemetry_file import FILE, Telemetry, sensor
-from blkreel.traces.telemetry_spool import TelemetrySpool
+from blkreel.common.device import SYS
+from blkreel.common.errors import BlkreelError
+from blkreel.replay.drive.target import Target
+from blkreel.replay.telemetry.power.command import PowerCommand
+from blkreel.replay.telemetry.power.samples import ClockPairs
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.telemetry.file import FILE, Series, Telemetry, sensor
+from blkreel.traces.telemetry.spool import TelemetrySpool
 
-from ..target import Target
-from . import hwmon, link, meters, powercap, simulated
-from .account import account_of, empty_account
-from .cpu_heat import CpuHeat
+from .account import Meter, TelemetryAccount, account_of, empty_account
 from .drive import SampledDrive
 from .options import TelemetryOptions
-from .power_command import PowerCommand
-from .power_samples import ClockPairs
+from .power import rails
 from .sampler import Sampler
-from .source import Found, Missing
+from .sensors import hwmon, sysfs
+from .source import MissingSensor, SensorSet, Source
 
-# A question to the drive itself: hwmon keeps an NVMe drive's answer for a second anyway, and a SATA drive finishes what
-# it has in its queue before it answers.
+# hwmon caches an NVMe drive's answer for a second, and a SATA drive finishes its queue before it answers.
 _DRIVE_PERIOD_S = 1.0
 _WRITES = (OPS["write"], OPS["write_zeroes"])
+_SIMULATED = "simulated"
 
 
 class Recorder:
-    """`with recorder:` around the engine; epoch() and take() meanwhile; finish() or discard() behind it.
+    """`with recorder:` around the engine; epoch() and take() meanwhile; finish() or discard() after it.
 
-    None of them raises: what goes wrong becomes a reason in account()["missing"].
+    No method raises: each failure becomes a reason in account()["missing"].
     """
 
     def __init__(self, options: TelemetryOptions, targets: Sequence[Target], directory: Path, force: bool,
@@ -45,224 +47,255 @@ class Recorder:
         self._drives: list[SampledDrive] = []
         self._samplers: list[Sampler] = []
         self._command: PowerCommand | None = None
-        self._meter: dict | None = None
-        self._pair: tuple[int, int] | None = None
-        self._last_pair: tuple[int, int] | None = None
-        self._broken: dict[str, str] = {}
-        self._account: dict | None = None
+        self._meter: Meter | None = None
+        self._first_pair = self._last_pair = _clock_pair()
+        self._failures: dict[str, str] = {}
+        self._account: TelemetryAccount | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> "Recorder":
         try:
-            with self._harmless("begin"):
+            with self._contained("begin"):
                 self._spool = TelemetrySpool(self._directory)
-                self._pair = _clock_pair()
+                self._first_pair = _clock_pair()
                 if not any(target.is_nil for target in self._targets):
-                    self._begin()
-        except BaseException:  # Ctrl-C, while a meter was waited for
+                    self._begin(self._spool)
+        except BaseException:  # Ctrl-C while it waits for a meter
             self.__exit__()
             raise
         return self
 
-    def __exit__(self, *exc_info):
-        # Each by itself: what can't be ended must not keep the others going.
+    def __exit__(self, *exc_info: object) -> None:
+        # Each is contained by itself, so that one failure does not leave the others running.
         for sampler in self._samplers:
-            with self._harmless("sampler"):
+            with self._contained("sampler"):
                 if not sampler.end():
-                    self._broken["sampler"] = "a sensor has not answered for a long time"
+                    self._failures["sampler"] = "a sensor does not answer any more"
         if self._command is not None:
-            with self._harmless("power command"):
+            with self._contained("power command"):
                 self._command.end()
         self._last_pair = _clock_pair()
         for drive in self._drives:
-            with self._harmless("smart"):
-                drive.ask_smart("after")
+            with self._contained("smart"):
+                drive.end_smart()
 
     def epoch(self, monotonic_ns: int | None) -> None:
-        """The run's start, as soon as it is known."""
+        """Set the run's start, as soon as it is known."""
         if monotonic_ns and self._epoch_ns is None:
             self._epoch_ns = monotonic_ns
-            with self._harmless("spool"):
+            with self._contained("spool"):
                 if self._spool is not None:
                     self._spool.epoch(monotonic_ns)
 
-    def take(self, rows: dict[str, np.ndarray]) -> None:
-        """Records, as they come from the engine."""
-        with self._harmless("foreign_ios"):
+    def take(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Records of the engine, as they come."""
+        with self._contained("foreign_ios"):
             if not self._drives or not len(rows["op"]):
                 return
             reads, writes = rows["op"] == OPS["read"], np.isin(rows["op"], _WRITES)
             for index, drive in enumerate(self._drives):
-                here = rows["target"] == index
-                drive.foreign.take(rows, reads & here, writes & here)
+                on_drive = rows["target"] == index
+                drive.external_ios.take(rows, reads & on_drive, writes & on_drive)
 
     @property
     def latest(self) -> dict[str, float]:
-        """What each sensor told last, by its name; of no drive, or of a simulated one before its end, nothing."""
+        """The last value of each sensor, by name; empty for a simulated drive before the end of the run."""
         return dict(self._spool.latest) if self._spool is not None else {}
 
-    def finish(self, totals: dict, wall_ns: int) -> None:
-        """Write the file. totals: the engine's, empty where it failed."""
+    def finish(self, totals: Mapping[str, Any], wall_ns: int) -> None:
+        """Write the file. totals: of the engine, empty if it failed."""
         self.epoch(totals.get("start_monotonic_ns"))
-        with self._harmless("finish"):
+        with self._contained("finish"):
             if self._spool is None:
                 return
-            told = self._telemetry(totals)
-            self._account = account_of(told, wall_ns, self._meter, [one.drive.name for one in self._targets[1:]])
+            telemetry = self._telemetry(self._spool, totals)
+            other_drives = [target.drive.name for target in self._targets[1:]]
+            self._account = account_of(telemetry, wall_ns, self._meter, other_drives)
             try:
-                self._spool.finish(told, force=self._force)
+                self._spool.finish(telemetry, force=self._force)
             except BlkreelError as error:
-                self._broken[FILE] = f"{error}; then finish what was sampled with: blkreel recover"
-        with self._harmless("spool"):
+                self._failures[FILE] = f"{error}; then finish it with: blkreel recover"
+        with self._contained("spool"):
             if self._spool is not None:
-                self._spool.close()  # where it is still there, blkreel recover makes the file of it
+                self._spool.close()  # if it was not finished, blkreel recover does that
+
+    def latency_logs(self) -> dict[str, Any]:
+        """The OCP latency monitor log of each drive that has one, by the drive's name. The drive fills it, so that it
+        holds the slowest commands until now. Failures are in account()["missing"]."""
+        logs = {}
+        # Without entries for a simulated drive.
+        for target, drive in zip(self._targets, self._drives, strict=False):
+            with self._contained(f"latency_log.{target.drive.name}"):
+                log = drive.latency_log()
+                if log is not None:
+                    logs[target.drive.name] = log
+        return logs
 
     def discard(self) -> None:
         """Leave nothing behind: there is no run."""
-        with self._harmless("discard"):
+        with self._contained("discard"):
             if self._spool is not None:
                 self._spool.discard()
 
-    def account(self) -> dict | None:
+    def account(self) -> TelemetryAccount | None:
         """As in account.py; None before finish()."""
-        if self._account is None and not self._broken:
+        if self._account is None and not self._failures:
             return None
-        told = self._account or empty_account()
-        return {**told, "missing": {**told["missing"], **self._broken}}
+        account = self._account or empty_account()
+        return {**account, "missing": {**account["missing"], **self._failures},
+                "meter_given": self._options.has_meter}
 
-    def _begin(self):
+    def _begin(self, spool: TelemetrySpool) -> None:
         options, sys_root = self._options, self._sys_root
-        fast, slow = Found(), Found()
+        fast, slow = SensorSet(), SensorSet()
         for number, target in enumerate(self._targets):
             suffix = f".{target.drive.name}" if number else ""
-            drive = SampledDrive(target, suffix, self._spool, sys_root)
+            drive = SampledDrive(target, suffix, spool)
             self._drives.append(drive)
             fast.add(drive.counts())
             if target.disk_block is not None:
-                fast.add(link.link(target.disk_block, suffix))
+                fast.add(sysfs.link(target.disk_block, suffix))
                 slow.add(hwmon.temperatures(target.disk_block, sys_root, suffix))
             else:
-                slow.missing.append(Missing(f"temperature_c{suffix}", "C", f"{target.path} is a file"))
-        fast.add(powercap.rails(sys_root))
-        fast.add(self._meter_found())
-        slow.add(CpuHeat.found(sys_root))
+                slow.missing.append(MissingSensor(f"temperature_c{suffix}", "C", f"{target.path} is a file"))
+        fast.add(rails.processor_rails(sys_root))
+        fast.add(self._begin_meter(spool))
+        slow.add(sysfs.cpu_throttling(sys_root))
         for drive in self._drives:
-            with self._harmless("smart"):
-                slow.missing[:] = drive.begin_smart(slow.missing)
-        for sampler_name, found, period_s in (("fast", fast, 1 / options.sample_hz),
-                                              ("drive", slow, max(_DRIVE_PERIOD_S, 1 / options.sample_hz))):
-            self._declare(found, 1 / period_s)
-            self._sample(sampler_name, found.sources, period_s)
+            with self._contained("smart"):
+                slow.missing[:] = drive.begin_smart(slow.missing, options.ocp_log)
+        for name, sensors, period_s in (("fast", fast, 1 / options.sample_hz),
+                                        ("drive", slow, max(_DRIVE_PERIOD_S, 1 / options.sample_hz))):
+            for source in sensors.sources:
+                for entry in source.sensors:
+                    spool.sensor(entry.name, entry.unit, entry.source, round(1 / period_s, 3))
+            for absent in sensors.missing:
+                spool.sensor(absent.name, absent.unit, "", missing=absent.reason)
+            self._sample(name, sensors.sources, period_s, spool)
         for drive in self._drives:
-            drive.foreign_died()
-        live = [drive.smart for drive in self._drives if drive.smart is not None and drive.smart.live]
-        if live and options.smart_every_s:
-            self._sample("smart", live, options.smart_every_s, ends=False)
+            drive.declare_external_ios_missing()
+        live = [drive.smart for drive in self._drives if drive.smart is not None and drive.smart.is_live]
+        if options.smart_every_s:
+            self._sample("smart", live, options.smart_every_s, spool, ends=False)
         if self._command is not None:
             self._command.begin()
 
-    def _sample(self, name, sources, period_s, ends=True):
-        if not sources:
-            return
-        spool = self._spool
-        sampler = Sampler(name, sources, period_s, spool.samples,
-                          lambda sensor, begin_ns, end_ns: spool.gap(sensor.name, begin_ns, end_ns),
-                          lambda sensor, text: spool.note(sensor.name, text), ends=ends)
-        sampler.begin()
-        self._samplers.append(sampler)
+    def _sample(self, name: str, sources: Sequence[Source], period_s: float, spool: TelemetrySpool, *,
+                ends: bool = True) -> None:
+        if sources:
+            sampler = Sampler(name, sources, period_s, spool, ends=ends)
+            sampler.begin()
+            self._samplers.append(sampler)
 
-    def _declare(self, found: Found, rate_hz: float):
-        for source in found.sources:
-            for one in source.sensors:
-                self._spool.sensor(one.name, one.unit, one.source, round(rate_hz, 3))
-        for one in found.missing:
-            self._spool.sensor(one.name, one.unit, "", missing=one.reason)
-
-    def _meter_found(self) -> Found:
+    def _begin_meter(self, spool: TelemetrySpool) -> SensorSet:
         options = self._options
         if options.power_command:
             self._meter = {"meter": f"command: {options.power_command}", "rail": "drive"}
-            self._spool.sensor("power_w", "W", self._meter["meter"])
+            spool.sensor("power_w", "W", self._meter["meter"])
             self._command = PowerCommand(options.power_command,
-                                         lambda time_ns, watts: self._spool.samples(time_ns, {"power_w": watts}))
-            return Found()
+                                         lambda time_ns, watts: spool.samples(time_ns, {"power_w": watts}))
+            return SensorSet()
         if options.power_log:
             self._meter = {"meter": f"log: {options.power_log.path.name}", "rail": "drive"}
-            return Found(missing=[Missing("power_w", "W", "the run died before its power log was read")])
+            return SensorSet(missing=[MissingSensor("power_w", "W", "the run was killed before the log was read")])
         if options.power_sensor:
-            found = meters.named_rail(options.power_sensor, self._sys_root)
+            sensors = rails.rail_named(options.power_sensor, self._sys_root)
         else:
-            found = meters.own_rail(self._targets[0].disk_block, self._sys_root)
-        for source in found.sources:
+            sensors = rails.rail_of_drive(self._targets[0].disk_block, self._sys_root)
+        for source in sensors.sources:
             self._meter = {"meter": source.sensors[0].source, "rail": source.sensors[0].rail}
-        return found
+        return sensors
 
-    def _telemetry(self, totals) -> Telemetry:
+    def _telemetry(self, spool: TelemetrySpool, totals: Mapping[str, Any]) -> Telemetry:
         if any(target.is_nil for target in self._targets):
-            return self._of_no_drive(totals)
-        held = self._spool.held()
-        pairs = ClockPairs(self._pair, self._last_pair)
-        start_ns = self._epoch_ns if self._epoch_ns is not None else self._pair[0]
-        sensors, samples = dict(held.sensors), dict(held.samples)
+            simulated = simulated_telemetry(totals)
+            if simulated is not None:
+                self._meter = {"meter": _SIMULATED, "rail": "drive"}
+                return simulated
+            absent = {"temperature_c": sensor("C", "", missing="the target is not a drive"),
+                      "power_w": sensor("W", "", missing="the target is not a drive")}
+            return Telemetry(absent, epoch_ns=self._epoch_ns)
+        spooled = spool.read()
+        start_ns = self._epoch_ns if self._epoch_ns is not None else self._first_pair[0]
+        sensors, samples = dict(spooled.sensors), dict(spooled.samples)
         for drive in self._drives:
-            with self._harmless("foreign_ios"):
-                for name, entry, series in drive.foreign_series(start_ns):
-                    sensors[name], samples[name] = entry, series
-        power = self._external_power(pairs, start_ns)
+            with self._contained("foreign_ios"):
+                external = drive.external_ios_series(start_ns)
+                if external:
+                    sensors[external[0]], samples[external[0]] = external[1:]
+        power = self._external_power(start_ns)
         if power is not None:
-            sensors["power_w"], samples["power_w"] = power
-        if self._spool.failed:
-            self._broken["samples"] = f"some could not be written: {self._spool.failed}"
-        return replace(held, sensors=sensors, samples=samples, epoch_ns=self._epoch_ns)
+            sensors["power_w"], series = power
+            if series is None:
+                samples.pop("power_w", None)
+            else:
+                samples["power_w"] = series
+        if spool.failed:
+            self._failures["samples"] = f"some could not be written: {spool.failed}"
+        return replace(spooled, sensors=sensors, samples=samples, epoch_ns=self._epoch_ns)
 
-    def _of_no_drive(self, totals) -> Telemetry:
-        found = simulated.telemetry_of(totals)
-        if found is not None:
-            self._meter = {"meter": simulated.SOURCE, "rail": "drive"}
-            return found
-        why = "there was no drive"
-        return Telemetry({"temperature_c": sensor("C", "", missing=why), "power_w": sensor("W", "", missing=why)},
-                         epoch_ns=self._epoch_ns)
-
-    def _external_power(self, pairs, start_ns):
-        """(entry, series) of `power_w` from a program or a log; None where neither was asked for."""
+    def _external_power(self, start_ns: int) -> tuple[dict[str, Any], Series | None] | None:
+        """(entry, series) of `power_w` from the program or the log; None without either."""
         source = self._meter["meter"] if self._meter else ""
+        pairs = ClockPairs(self._first_pair, self._last_pair)
         try:
             if self._command is not None:
-                found = self._command.result(pairs)
+                power = self._command.result(pairs)
             elif self._options.power_log is not None:
-                found = self._options.power_log.read(pairs, start_ns)
-                found = found.during(start_ns, pairs.last[0])
+                power = self._options.power_log.read(pairs, start_ns).during(start_ns, pairs.last[0])
             else:
                 return None
         except BlkreelError as error:
             return sensor("W", source, missing=str(error)), None
-        except Exception as error:  # noqa: BLE001 - all else that was sampled must not be lost with it
+        except Exception as error:  # noqa: BLE001 - the other sensors' samples must not be lost
             return sensor("W", source, missing=f"{type(error).__name__}: {error}"), None
-        if not len(found.time_ns):
-            return sensor("W", source, missing="; ".join(found.notes)), None
-        gaps = [(begin_ns - start_ns, end_ns - start_ns) for begin_ns, end_ns in found.gaps]
-        return (sensor("W", source, found.rate_hz, gaps=gaps, notes=found.notes),
-                (found.time_ns - start_ns, found.watts))
+        if not len(power.time_ns):
+            return sensor("W", source, missing="; ".join(power.notes)), None
+        gaps = [(begin_ns - start_ns, end_ns - start_ns) for begin_ns, end_ns in power.gaps]
+        return (sensor("W", source, power.rate_hz, gaps=gaps, notes=power.notes),
+                (power.time_ns - start_ns, power.watts))
 
-    def _harmless(self, what: str):
-        return _Harmless(self._broken, what)
+    def _contained(self, what: str) -> "_Contained":
+        return _Contained(self._failures, what)
 
 
-class _Harmless:
-    """What fails inside is a reason, and no failure of the run."""
+class _Contained:
+    """Turns an exception inside into an entry of failures."""
 
-    def __init__(self, broken, what):
-        self._broken, self._what = broken, what
+    def __init__(self, failures: dict[str, str], what: str):
+        self._failures, self._what = failures, what
 
-    def __enter__(self):
-        return self
+    def __enter__(self) -> None:
+        pass
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> bool:
         if isinstance(error, Exception):
-            self._broken.setdefault(self._what, f"{type(error).__name__}: {error}")
+            self._failures.setdefault(self._what, f"{type(error).__name__}: {error}")
             return True
         return False
 
 
 def _clock_pair() -> tuple[int, int]:
     return time.monotonic_ns(), time.time_ns()
+
+
+def simulated_telemetry(totals: Mapping[str, Any]) -> Telemetry | None:
+    """Temperature and power of a simulated drive, from the engine's end block; None without samples.
+
+    `throttling` is 1 while the drive is throttled, `throttle_events` how often that has begun.
+    """
+    samples = (totals.get("simulated") or {}).get("samples")
+    if not samples:
+        return None
+    table = np.array(samples, np.float64).reshape(len(samples), -1)
+    time_ns = np.array([row[0] for row in samples], np.int64)
+    throttling = (table[:, 3] > 0).astype(np.float64)
+    # Power is the mean since the previous sample: that of the first one is of the time before the run.
+    if len(table) > 1:
+        table[0, 2] = table[1, 2]
+    events = np.cumsum(np.diff(throttling, prepend=0.0) > 0).astype(np.float64)
+    values = {"temperature_c": ("C", table[:, 1]), "power_w": ("W", table[:, 2]), "throttling": ("0|1", throttling),
+              "throttle_events": ("count", events)}
+    rate_hz = round(1e9 / float(np.median(np.diff(time_ns))), 3) if len(time_ns) > 1 else None
+    return Telemetry({name: sensor(unit, _SIMULATED, rate_hz) for name, (unit, _) in values.items()}, {},
+                     totals.get("start_monotonic_ns"), {name: (time_ns, value) for name, (_, value) in values.items()})

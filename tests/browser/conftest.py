@@ -6,7 +6,7 @@ import pytest
 from page_reader import Reader, show
 from synthetic_pages import made
 
-from blkreel.analysis.page import render_page
+from blkreel.analysis.report.html.page import render_page
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +54,8 @@ def eight(_shared):
     reader, page = _shared
     page.emulate_media(media="screen", color_scheme="light")
     show(page, "")
+    # Not in the view of the page: a test that ran before may have left it open.
+    page.evaluate("document.getElementById('method-details').open = false")
     page.evaluate("scrollTo(0, 0)")
     del reader.complaints[:]
     yield page

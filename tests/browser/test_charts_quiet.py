@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from synthetic_runs import write_four_runs, write_run, write_trace
 
-from blkreel.analysis import document, rendering
-from blkreel.analysis.exhibits import compare, report
-from blkreel.analysis.exhibits.parts import without
-from blkreel.analysis.measure import measure
-from blkreel.analysis.theme import THEMES
+from blkreel.analysis.charts.spec import without
+from blkreel.analysis.charts.theme import THEMES
+from blkreel.analysis.metrics.measure import measure
+from blkreel.analysis.report import compare_page, document, report_page
+from blkreel.analysis.report.html import rendering
 
 pytestmark = pytest.mark.browser
 LIBRARY = Path(rendering.__file__).with_name("vega.js")
@@ -47,8 +47,8 @@ def drawn(browser):
 
 
 def specs_of(page, hidden=()):
-    return {exhibit.id: without(json.loads(json.dumps(exhibit.spec)), set(hidden))
-            for section in page.sections for exhibit in section.exhibits if exhibit.spec}
+    return {chart.id: without(json.loads(json.dumps(chart.spec)), set(hidden))
+            for section in page.sections for chart in section.charts if chart.spec}
 
 
 def test_the_console_would_tell_of_a_layer_without_rows(drawn):
@@ -60,7 +60,7 @@ def test_the_console_would_tell_of_a_layer_without_rows(drawn):
 @pytest.fixture(scope="module")
 def four_runs(tmp_path_factory):
     runs = write_four_runs(tmp_path_factory.mktemp("four"))
-    return compare.page_of(*document.comparison([measure(path) for path in runs]))
+    return compare_page.page_of(*document.comparison([measure(path) for path in runs]))
 
 
 @pytest.mark.parametrize("hidden", [(), ("In memory",), ("On disk",)])
@@ -70,12 +70,12 @@ def test_charts_of_a_comparison_are_quiet(drawn, four_runs, hidden):
 
 def test_charts_of_runs_and_traces_are_quiet(drawn, tmp_path):
     for path in (write_run(tmp_path / "run"), write_trace(tmp_path / "game.parquet")):
-        assert drawn(specs_of(report.page_of(*document.report(measure(path))))) == {}
+        assert drawn(specs_of(report_page.page_of(*document.report(measure(path))))) == {}
 
 
 def test_charts_of_many_drives_are_quiet(drawn, tmp_path):
     runs = [measure(write_run(tmp_path / f"run{index}", f"Drive {index}", seed=index, seconds=4))
             for index in range(10)]
-    page = compare.page_of(*document.comparison(runs), highlight="Drive 3")
+    page = compare_page.page_of(*document.comparison(runs), highlight="Drive 3")
     assert drawn(specs_of(page)) == {}
     assert drawn(specs_of(page, [f"Drive {index}" for index in range(1, 10)])) == {}

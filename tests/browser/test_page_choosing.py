@@ -1,4 +1,4 @@
-"""What a reader chooses: drive under test, neighbours, classes, a stretch of time; and the link that keeps it."""
+"""What a reader chooses: drive under test, neighbors, classes, a stretch of time; and the link that keeps it."""
 
 import pytest
 from page_reader import settle, show
@@ -16,7 +16,7 @@ def marked_rows(page):
 
 
 def dots(page, chart="s0-wait"):
-    """Colours of a ranking's dots, from the top."""
+    """Colors of a ranking's dots, from the top."""
     return page.locator(f"[data-chart={chart}] .mark-symbol path").evaluate_all(
         "all => all.map((mark) => mark.getAttribute('fill'))")
 
@@ -36,15 +36,15 @@ def test_the_drive_under_test_is_marked_in_every_table_and_chart(eight):
     settle(eight)
     assert marked_rows(eight) == ["Kioxia SN740"]
     for chart in ("s0-wait", "s0-read-throughput"):
-        colours, names = dots(eight, chart), names_in(eight, chart)
-        assert [name for name, colour in zip(names, colours, strict=True) if colour == INK["light"]["accent"]] == [
+        colors, names = dots(eight, chart), names_in(eight, chart)
+        assert [name for name, color in zip(names, colors, strict=True) if color == INK["light"]["accent"]] == [
             "Kioxia SN740"]
     assert "highlight=Kioxia" in eight.url
     # None at all is a choice too.
     eight.get_by_label("Drive under test").select_option("")
     settle(eight)
     assert marked_rows(eight) == [] and set(dots(eight)) == {INK["light"]["plain"]}
-    assert eight.get_by_role("button", name="Only its neighbours").is_disabled()
+    assert eight.get_by_role("button", name="Only its neighbors").is_disabled()
 
 
 def test_a_click_on_a_name_in_a_table_or_on_a_mark_chooses_that_drive(eight):
@@ -61,9 +61,9 @@ def test_a_click_on_a_name_in_a_table_or_on_a_mark_chooses_that_drive(eight):
     assert marked_rows(eight) == ["Sabrent SN770"]
 
 
-def test_the_list_collapses_to_neighbours_in_tables_and_charts_alike(eight):
+def test_the_list_collapses_to_neighbors_in_tables_and_charts_alike(eight):
     eight.get_by_label("Drive under test").select_option("Corsair SN760")
-    eight.get_by_role("button", name="Only its neighbours").click()
+    eight.get_by_role("button", name="Only its neighbors").click()
     settle(eight)
     near = NAMES[3:7]  # the last has no rank
     assert listed(eight) == near
@@ -103,7 +103,7 @@ def test_filters_by_class_tell_counts_and_thin_tables_and_charts(eight):
 def test_a_chart_without_any_of_the_shown_drives_says_so(eight):
     show(eight, "is.class=enterprise&is.flash=TLC")
     assert listed(eight) == []
-    assert "No drive that is shown" in eight.locator("[data-chart=s0-wait]").inner_text()
+    assert "None of the drives shown has data here." in eight.locator("[data-chart=s0-wait]").inner_text()
     assert eight.locator("#status").inner_text() == "0 of 8 drives shown"
 
 
@@ -164,7 +164,7 @@ def view_of(page):
 
 def test_a_link_brings_back_the_whole_view(eight, reader, made_pages):
     eight.get_by_label("Drive under test").select_option("Kioxia SN740")
-    eight.get_by_role("button", name="Only its neighbours").click()
+    eight.get_by_role("button", name="Only its neighbors").click()
     eight.locator(".filters > summary").click()
     eight.get_by_role("checkbox", name="consumer (7)").check()
     eight.keyboard.press("Escape")
@@ -188,7 +188,7 @@ def test_a_link_brings_back_the_whole_view(eight, reader, made_pages):
 
 
 def test_a_link_of_another_page_does_no_harm(eight):
-    show(eight, "highlight=Nobody&is.colour=red&sort.nothing=x.up&sort.s0-wait-table=gone.down&zoom.s0-timeline=9~1"
+    show(eight, "highlight=Nobody&is.color=red&sort.nothing=x.up&sort.s0-wait-table=gone.down&zoom.s0-timeline=9~1"
                 "&zoom.x=a~b&open=nowhere&theme=pink&at=missing&%E0%A4%A=1")
     assert listed(eight) == NAMES and eight.locator("#status").inner_text() == "8 drives"
 

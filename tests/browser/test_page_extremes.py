@@ -1,11 +1,17 @@
-"""Pages of what is seldom: names without end, several runs of a drive, colours that the system chooses."""
+"""Pages of what is seldom: names without end, several runs of a drive, colors that the system chooses."""
 
 import shlex
 
 import pytest
 from synthetic_runs import write_run
 
-from blkreel.analysis import export, figure, present
+from blkreel.analysis.charts.axes import Axis
+from blkreel.analysis.charts.curves import curves
+from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.report import export, figure, present
+from blkreel.analysis.report.html.page import render_page
 
 LONG, SHORT = "drive" * 60, "Short name of a drive"
 
@@ -42,12 +48,12 @@ def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(reader, p
     page.locator("#figures a.about").first.click()
     words = shlex.split(page.locator("#about code").first.inner_text())
     mine = [str(run) for run in runs if run.name.startswith(SHORT[:5])]
-    assert words == ["blkreel", "compare", *mine, "--figure", "read.bursts.throughput_mb_s"]
+    assert words == ["blkreel", "compare", *mine, "--figure", "read_wait"]
     shown = page.locator("#figures tr", has_text=SHORT).locator("td.n").first
     assert float(figure.printed(present.compare(mine), words[-1])) == float(shown.get_attribute("data-v"))
 
 
-def test_the_drive_under_test_is_marked_where_the_system_chooses_colours(reader, path):
+def test_the_drive_under_test_is_marked_where_the_system_chooses_colors(reader, path):
     page = reader.open(path, forced_colors="active")
     widths = page.evaluate("""() => [...document.querySelectorAll("#drives-table tbody tr")].map((row) =>
         [row.matches(".marked"), parseFloat(getComputedStyle(row.firstElementChild).borderLeftWidth)])""")
@@ -62,3 +68,25 @@ def test_pairs_go_with_the_drives_that_filters_hide(reader, tmp_path):
     rows = page.evaluate("""() => [...document.querySelectorAll("#ratios-table tbody tr[data-entry]")].filter(
         (row) => row.offsetParent).map((row) => row.dataset.entry)""")
     assert rows and set(rows) == {"bravo"}
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_names_of_equal_drives_stand_below_each_other_and_the_marked_one_on_top(reader, tmp_path, width):
+    drives = [f"Drive {number}" for number in range(12)]
+    points = [Point(name, "", x, 100.0) for name in drives for x in (1.0, 2.0)]
+    spec = curves("Rates", points, SeriesStyle(tuple(drives), {}), Axis("time, s"), Axis("MB/s"), dots=False)
+    table = Table("Rates", (Column("drive", "Drive"), Column("mb_s", "Rate", "rate")),
+                  tuple(Row({"drive": name, "mb_s": 100.0}, name) for name in drives))
+    path = tmp_path / "equal.html"
+    path.write_text(render_page(Page("comparison", "Equal", "", tuple(
+        Entry(name, {}, {"level": "valid", "reasons": []}) for name in drives),
+        (Section("s", "S", (Chart("rates", "Rates", table, spec),)),))), encoding="utf-8")
+    page = reader.open(path, width=width, view="highlight=Drive+5")
+    names = page.locator("[data-chart=rates] svg .mark-text text", has_text="Drive")
+    boxes = {name.text_content(): name.bounding_box() for name in names.all()}
+    assert sorted(boxes, key=lambda name: boxes[name]["y"]) == ["Drive 4", "Drive 5", "Drive 6"]
+    upper, middle, lower = sorted(boxes.values(), key=lambda box: box["y"])
+    assert min(middle["y"] - upper["y"], lower["y"] - middle["y"]) >= 14  # the height of a line
+    seen = page.locator("[data-chart=rates] svg .mark-line path").evaluate_all(
+        "all => all.filter((line) => line.getAttribute('opacity') !== '0').map((line) => line.getAttribute('stroke'))")
+    assert seen[-1] == names.filter(has_text="Drive 5").get_attribute("fill")

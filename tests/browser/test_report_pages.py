@@ -1,14 +1,17 @@
 """Pages of real documents in a browser: all charts drawn, at any width, with the figures of the document."""
 
+import re
+
 import numpy as np
 import pytest
 from page_reader import Reader, settle
 from synthetic_runs import write_four_runs, write_run, write_trace
 from synthetic_tests import MadeTest, both, rows_of
 
-from blkreel.analysis import present
-from blkreel.analysis.page import render_page
-from blkreel.analysis.results import exhibits, results_of
+from blkreel.analysis.report import export, present
+from blkreel.analysis.report.html.page import render_page
+from blkreel.benchmarks.charts import page_of
+from blkreel.benchmarks.results import results_of
 
 pytestmark = pytest.mark.browser
 CHARTS = {"compare": 16, "run": 8, "trace": 6, "hour": 1, "bursts": 2}
@@ -25,7 +28,7 @@ def pages(tmp_path_factory):
             "trace": (root / "trace.html", present.report(trace, root / "trace.html"))}
     for test in (hour(root / "hour"), bursts(root / "bursts")):
         path, document = test.path.with_suffix(".html"), results_of(test.path)
-        path.write_text(render_page(exhibits.page_of(document)), encoding="utf-8")
+        path.write_text(render_page(page_of(document)), encoding="utf-8")
         made[test.path.name] = (path, document)
     return made
 
@@ -38,6 +41,8 @@ def opened(browser, pages):
     def page_of(name):
         if name not in open_:
             open_[name] = one.open(pages[name][0])
+            open_[name].evaluate("document.querySelectorAll('details.more').forEach((each) => each.open = true)")
+            settle(open_[name])
         return open_[name]
 
     yield page_of
@@ -91,7 +96,7 @@ def test_the_table_that_leads_shows_the_figures_of_the_document(opened, pages):
     assert rows.count() == len(entries)
     heads = page.locator("#figures-table thead th").evaluate_all(
         "all => all.map(head => [head.dataset.key, head.querySelector('small')?.textContent ?? ''])")
-    units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "MB/s": 1}
+    units = {"%": 0.01, "": 1, "ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "MB/s": 1}
     for entry, row in zip(entries, rows.all(), strict=True):
         cells = row.locator("th, td").evaluate_all(
             "all => all.map(cell => [cell.dataset.v, cell.firstChild.textContent])")
@@ -106,11 +111,71 @@ def test_the_table_that_leads_shows_the_figures_of_the_document(opened, pages):
 
 
 def test_a_report_tells_what_the_capture_lost(opened):
-    assert "the capture lost 3 events" in opened("trace").locator("header").inner_text()
+    assert "3 events lost by the capture" in opened("trace").locator("header").text_content()
 
 
 def test_a_test_that_was_cut_short_says_so(opened):
     assert "uick" in opened("hour").inner_text("body")
+
+
+@pytest.fixture
+def two_drives(tmp_path):
+    """The page of two drives with six runs each."""
+    runs = [write_run(tmp_path / f"{label}-{seed}", label, read_us, seed=seed, seconds=4, model="Example 980")
+            for label, read_us in (("fw 1.1", 60), ("fw 1.2", 400)) for seed in range(6)]
+    path = tmp_path / "two.html"
+    return path, present.compare(runs, path, view=export.View(highlight="fw 1.2"))
+
+
+def test_the_first_screen_of_two_drives_answers_and_fits_on_five_sheets(reader, two_drives, tmp_path):
+    path, document = two_drives
+    page = reader.open(path, 1000)
+    assert page.locator("h1").inner_text() == document["answer"]["sentence"]
+    assert page.locator("h1").bounding_box()["y"] + page.locator("h1").bounding_box()["height"] < 900
+    assert document["answer"]["sentence"].startswith("fw 1.2: ")
+    assert page.locator("[data-chart]").evaluate_all("all => all.filter((each) => each.checkVisibility()).length") == 3
+    page.pdf(path=tmp_path / "two.pdf", format="A4")
+    # Within the margins of print.css, A4 is 184 mm = 695 px wide.
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 695, "height": 1000})
+    settle(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 695
+    sheets = (tmp_path / "two.pdf").read_bytes()
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 5
+
+
+def test_without_javascript_the_open_charts_are_pictures_in_the_colors_of_the_page(reader, two_drives):
+    path, _ = two_drives
+    fills = []
+    for scheme in ("light", "dark"):
+        page = reader.open(path, 1000, scheme=scheme, java_script_enabled=False)
+        charts = page.locator("[data-chart]:visible")
+        assert charts.count() == 3 == page.locator("[data-chart]:visible > svg").count()
+        label = page.locator("[data-chart] > svg .role-axis-label text").first
+        fills.append(label.evaluate("node => getComputedStyle(node).fill"))
+        page.locator("#s0-details > summary").click()
+        assert charts.count() > 12 and charts.count() == page.locator("[data-chart]:visible > svg").count()
+        assert page.locator("#s0-details [data-chart] > svg .role-axis-label text").first.is_visible()
+        page.locator("#read-wait-behind > summary").click()
+        assert page.locator("#read-wait-table tbody tr").count() == 2
+    assert fills[0] != fills[1]
+
+
+def test_many_drives_begin_with_those_that_matter(reader, tmp_path):
+    runs = [write_run(tmp_path / f"run{index}", f"Drive {index}", 60 + 40 * index, seed=index, seconds=3)
+            for index in range(12)]
+    present.compare(runs, tmp_path / "compare.html", view=export.View(highlight="Drive 5"))
+    page = reader.open(tmp_path / "compare.html")
+
+    def bars():
+        return page.locator("[data-chart=read-wait] .role-axis-label text").all_text_contents()
+
+    order = page.locator("#drives-table tbody tr").evaluate_all("all => all.map((row) => row.dataset.entry)")
+    assert {"Drive 5", order[0], order[-1]} <= set(bars()) and len([name for name in bars() if name in order]) == 8
+    page.locator("#read-wait .rest button").click()
+    settle(page)
+    assert [name for name in bars() if name in order] == order
+    assert "all=read-wait" in page.url
 
 
 def test_twenty_drives_of_real_runs_stay_small(reader, tmp_path):

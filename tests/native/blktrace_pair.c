@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* From events to I/Os, where no file can bring it about: what is given up, and completions that go missing. */
-#include "blktrace_pair.h"
+#include "pair.h"
 #include "check.h"
 
 #include <stdio.h>
@@ -15,15 +15,15 @@ static void begin(void)
 	FILE *file = tmpfile();
 
 	CHECK(file != NULL);
-	CHECK_EQUAL(rows_open(&rows, fileno(file), -1), 0);
-	CHECK_EQUAL(pairing_open(&pairing, &rows), 0);
+	CHECK_EQUAL(rows_init(&rows, fileno(file), -1), 0);
+	CHECK_EQUAL(pairing_init(&pairing, &rows), 0);
 	pairing.any_device = true;
 }
 
 static void take(enum event_action action, uint64_t time_ns, uint64_t sector, uint32_t pid)
 {
 	const struct blk_event event = {
-		.action = action, .time_ns = time_ns, .sector = sector, .bytes = 4096, .category = CATEGORY_READ,
+		.action = (uint16_t)action, .time_ns = time_ns, .sector = sector, .bytes = 4096, .category = CATEGORY_READ,
 		.pid = pid, .device = 8u << 20,
 	};
 
@@ -32,9 +32,9 @@ static void take(enum event_action action, uint64_t time_ns, uint64_t sector, ui
 
 static void end(void)
 {
-	pairing_close(&pairing);
-	close(rows.fd);
-	rows_close(&rows);
+	pairing_deinit(&pairing);
+	close(rows.file.fd);
+	rows_deinit(&rows);
 }
 
 static void test_a_silent_loss_costs_one_latency_only(void)
@@ -89,7 +89,7 @@ static void test_a_full_table_gives_up_its_oldest(void)
 	struct table table;
 	struct pending entry = { 0 };
 
-	CHECK_EQUAL(table_open(&table, 3), 0);
+	CHECK_EQUAL(table_init(&table, 3), 0);
 	for (entry.submit_ns = 1; entry.submit_ns <= 4; entry.submit_ns++) {
 		if (table.count >= table.room)
 			table_remove(&table, table.oldest);
@@ -100,7 +100,7 @@ static void test_a_full_table_gives_up_its_oldest(void)
 	CHECK_EQUAL(table_find_newest(&table, 0, 0, 0)->submit_ns, 4);
 	CHECK_EQUAL(table_find_next(table_find(&table, 0, 0, 0))->submit_ns, 3);
 	CHECK(table_find(&table, 0, 1, 0) == NULL);
-	table_close(&table);
+	table_deinit(&table);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ static uint32_t state = 1;
 static uint32_t any(uint32_t below)
 {
 	state = state * 1664525 + 1013904223;
-	return (uint64_t)(state >> 4) * below >> 28;
+	return (uint32_t)((uint64_t)(state >> 4) * below >> 28);
 }
 
 static void check_same(struct block_set *set, bool reads_only)
@@ -53,19 +53,19 @@ static void check_kept(struct block_set *set, bool reads_only)
 	struct block_set *again;
 
 	CHECK_EQUAL(block_set_save(set, bytes, length), length);
-	again = block_set_load(bytes, length);
+	again = block_set_load(bytes, length, 0);
 	CHECK(again);
 	check_same(again, reads_only);
 	block_set_free(again);
-	CHECK(!block_set_load(bytes, length - 1));
-	CHECK(!block_set_load(bytes, length + 1));
+	CHECK(!block_set_load(bytes, length - 1, 0));
+	CHECK(!block_set_load(bytes, length + 1, 0));
 	/* Whatever is wrong in it, it is refused or it is a set: nothing is read or written out of bounds. */
 	for (int i = 0; i < 200; i++) {
-		uint32_t place = any(length < 4096 ? length : 4096);
+		uint32_t place = any(length < 4096 ? (uint32_t)length : 4096);
 		uint8_t was = bytes[place];
 
 		bytes[place] ^= 1 << any(8);
-		again = block_set_load(bytes, length);
+		again = block_set_load(bytes, length, 0);
 		if (again)
 			block_set_count(again);
 		block_set_free(again);
@@ -83,7 +83,7 @@ static void test_against_model(int seed, uint32_t grain_sectors, uint32_t longes
 	for (int i = 0; i < 300; i++) {
 		int64_t low = any(SECTORS / grain_sectors) * (int64_t)grain_sectors;
 		int64_t length = (1 + any(longest)) * (int64_t)grain_sectors, start, end;
-		uint8_t is_read = any(2);
+		uint8_t is_read = (uint8_t)any(2);
 
 		/* Now and then all of a chunk, or of all of them. */
 		if (!any(60)) {
@@ -160,7 +160,7 @@ static void test_refusals(void)
 	CHECK_EQUAL(block_set_limit(set), 0);
 	CHECK_EQUAL(block_set_count(set), 0);
 	CHECK_EQUAL(block_set_next(set, &cursor, &start, &end, 1), 0);
-	CHECK(!block_set_load((const uint8_t *)"", 0));
+	CHECK(!block_set_load((const uint8_t *)"", 0, 0));
 	/* A discard of a large drive takes next to nothing. */
 	end = 16ll << 40;
 	CHECK_EQUAL(block_set_add(set, &start, &end, 1), 0);

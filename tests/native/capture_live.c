@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What is told of an interval: every row once, whatever the number of threads; buckets as tests/unit/test_live.py has them. */
-#include "live.h"
+/* Intervals of the live view: every row once, with any number of threads; buckets as in tests/unit/cli/test_live.py. */
+#include "rows/live.h"
+#include "text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -22,29 +23,27 @@ static void test_buckets(void)
 	assert(live_bucket(UINT64_MAX) < LIVE_BUCKETS);
 }
 
-static char *told(struct live *live)
+/* The interval as JSON members, NULL where there is none. */
+static char *next_interval(struct live *live)
 {
-	char *names = NULL, *members = NULL;
-	size_t names_bytes, members_bytes;
-	FILE *names_file = open_memstream(&names, &names_bytes), *file = open_memstream(&members, &members_bytes);
-	size_t most = live_bytes(live);
-	bool passed = live_print(live, names_file, file, 1);
+	size_t most = live_max_bytes(live);
+	TEXT(text) = { 0 };
+	char *json;
 
-	fclose(names_file);
-	fclose(file);
-	assert(names_bytes + members_bytes <= most);
-	free(names);
-	if (passed)
-		return members;
-	free(members);
-	return NULL;
+	assert(!text_init(&text));
+	if (!live_print_names(live, text.file))
+		return NULL;
+	live_print_interval(live, text.file, 1);
+	json = text_finish(&text);
+	assert(json && strlen(json) <= most);
+	return json;
 }
 
-/* More threads than there are places: what has none is counted with the others. */
-static void test_every_row_is_told_once(void)
+/* More threads than entries: the rest is counted with the others. */
+static void test_every_row_is_counted_once(void)
 {
 	struct row_block *block = calloc(1, sizeof(*block));
-	struct live *live = live_open();
+	struct live *live = live_create();
 	uint64_t ops, sum = 0;
 	char *json, *at;
 
@@ -55,7 +54,7 @@ static void test_every_row_is_told_once(void)
 	}
 	block->posted_ns = 1000;
 	live_add(live, block);
-	json = told(live);
+	json = next_interval(live);
 	assert(json && strstr(json, "\"begin_ns\": 0, \"end_ns\": 1000"));
 	assert(strstr(json, "\"ops\": 10000, \"bytes\": 40960000, \"unseen\": 0"));
 	assert(strstr(json, "\"latency_ns\": 2000000, \"longest_ns\": 200, \"buckets\": [[73, 10000]]"));
@@ -66,24 +65,24 @@ static void test_every_row_is_told_once(void)
 		at += *at == ',' ? 2 : 0;
 	}
 	assert(sscanf(strstr(json, "\"others\": "), "\"others\": [-1, %" SCNu64, &ops) == 1);
-	assert(sum == LIVE_THREADS_TOLD && sum + ops == 10000);
+	assert(sum == LIVE_THREADS_LISTED && sum + ops == 10000);
 	free(json);
 
-	/* Nothing is left of it, and an interval without time is none. */
-	assert(!told(live));
+	/* Nothing is left of it, and an interval without time is empty. */
+	assert(!next_interval(live));
 	block->rows = 0;
 	block->posted_ns = 2000;
 	live_add(live, block);
-	json = told(live);
+	json = next_interval(live);
 	assert(json && strstr(json, "\"begin_ns\": 1000, \"end_ns\": 2000, \"classes\": [], \"threads\": []"));
 	free(json);
 	free(block);
-	live_close(live);
+	live_destroy(live);
 }
 
 int main(void)
 {
 	test_buckets();
-	test_every_row_is_told_once();
+	test_every_row_is_counted_once();
 	return 0;
 }

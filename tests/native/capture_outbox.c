@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The outbox keeps order, carries all, and lets the drain end when nobody reads. */
-#include "outbox.h"
+/* The outbox keeps the order, writes everything, and lets the drain end when nobody reads. */
+#include "rows/outbox.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +10,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define BLOCKS 200 /* more than go round at once */
+#define BLOCKS 200 /* more than circulate at once */
+
+static void read_layout(int fd)
+{
+	const struct block_layout *const layouts[] = { &row_layout };
+
+	assert(!block_read_layout(fd, layouts, 1));
+}
 
 static void *post_blocks(void *argument)
 {
@@ -18,7 +25,7 @@ static void *post_blocks(void *argument)
 
 	for (int i = 0; i < BLOCKS; i++) {
 		struct row_block *block = outbox_take(outbox);
-		struct io_record record = { .submit_ns = i, .complete_ns = i + 1 };
+		struct io_record record = { .submit_ns = (uint64_t)i, .complete_ns = (uint64_t)i + 1 };
 
 		assert(block->rows == 0);
 		row_append(block, &record, NULL, 0);
@@ -37,7 +44,8 @@ static void test_all_blocks_arrive_in_order(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1], -1, NULL));
+	assert(!outbox_init(&outbox, fds[1], -1, NULL));
+	read_layout(fds[0]);
 	assert(!pthread_create(&poster, NULL, post_blocks, &outbox));
 	for (int64_t i = 0; i < BLOCKS; i++) {
 		assert(!block_read_header(fds[0], &header));
@@ -47,7 +55,8 @@ static void test_all_blocks_arrive_in_order(void)
 	}
 	assert(!block_read_header(fds[0], &header) && header.kind == BLOCK_END);
 	pthread_join(poster, NULL);
-	assert(!outbox_close(&outbox));
+	assert(!outbox_finish(&outbox));
+	outbox_deinit(&outbox);
 	close(fds[0]);
 	close(fds[1]);
 }
@@ -58,10 +67,11 @@ static void test_a_reader_that_is_gone_is_an_error_and_no_deadlock(void)
 	int fds[2];
 
 	assert(!pipe(fds));
-	assert(!outbox_open(&outbox, fds[1], -1, NULL));
+	assert(!outbox_init(&outbox, fds[1], -1, NULL));
 	close(fds[0]);
 	post_blocks(&outbox);
-	assert(outbox_close(&outbox) == -EPIPE);
+	assert(outbox_finish(&outbox) == -EPIPE);
+	outbox_deinit(&outbox);
 	close(fds[1]);
 }
 
@@ -76,21 +86,38 @@ static void test_a_full_disk_leaves_whole_blocks_and_room_behind_them(void)
 	int fd = mkstemp(path);
 
 	assert(fd >= 0 && !unlink(path));
-	assert(!outbox_open(&outbox, fd, -1, NULL));
+	assert(!outbox_init(&outbox, fd, -1, NULL));
 	assert(!setrlimit(RLIMIT_FSIZE, &limit));
 	post_blocks(&outbox);
-	assert(outbox_close(&outbox) == -EFBIG);
+	assert(outbox_finish(&outbox) == -EFBIG);
 	limit.rlim_cur = RLIM_INFINITY;
 	assert(!setrlimit(RLIMIT_FSIZE, &limit));
-	assert(!block_write_json(fd, BLOCK_END, "{}"));
+	assert(!block_write_json(fd, BLOCK_END, "{}", true));
 	assert(lseek(fd, 0, SEEK_SET) == 0);
+	read_layout(fd);
 	while (!block_read_header(fd, &header) && header.kind == BLOCK_ROWS) {
-		assert(lseek(fd, header.payload_bytes, SEEK_CUR) > 0);
+		assert(lseek(fd, (off_t)header.payload_bytes, SEEK_CUR) > 0);
 		blocks++;
 	}
 	assert(header.kind == BLOCK_END);
 	assert(blocks > 0 && blocks == outbox.written.rows && blocks + outbox.written.unwritten_rows == BLOCKS);
 	assert(outbox.written.ios[OP_READ] == blocks);
+	outbox_deinit(&outbox);
+	close(fd);
+}
+
+/* Without memory for a text the capture ends with an error, and its rows are kept. */
+static void test_a_text_without_memory_is_an_error(void)
+{
+	char path[] = "/tmp/blkreel-outbox-XXXXXX";
+	struct outbox outbox;
+	int fd = mkstemp(path);
+
+	assert(fd >= 0 && !unlink(path));
+	assert(!outbox_init(&outbox, fd, -1, NULL));
+	outbox_post_json(&outbox, BLOCK_NOTE, NULL);
+	assert(outbox_finish(&outbox) == -ENOMEM);
+	outbox_deinit(&outbox);
 	close(fd);
 }
 
@@ -102,5 +129,6 @@ int main(void)
 	test_all_blocks_arrive_in_order();
 	test_a_full_disk_leaves_whole_blocks_and_room_behind_them();
 	test_a_reader_that_is_gone_is_an_error_and_no_deadlock();
+	test_a_text_without_memory_is_an_error();
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* From a record of the kernel side to the columns of the trace. */
-#include "rows.h"
+#include "rows/rows.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -47,17 +47,26 @@ static void test_what_woke_the_thread_is_kept_as_its_submit_time(void)
 {
 	struct row_block *block = calloc(1, sizeof(*block));
 	struct io_file_record record = {
-		.io = { .submit_ns = 5000, .complete_ns = 5100, .waited_submit_ns = 3000, .waited_complete_ns = 4200 },
+		.io = { .submit_ns = 5000, .complete_ns = 5100, .waited_submit_ns = 3000, .waited_complete_ns = 4200,
+			.blocked_ns = 700 },
 		.inode = 12, .cgroup = 0,
 	};
 
 	row_append(block, &record.io, &record, 1000);
 	assert(block->waited_on[0] == 2000 && block->think_ns[0] == 800);
+	assert(block->blocked_ns[0] == 700);
 	assert(block->inode[0] == 12 && block->cgroup[0] == -1);
 
 	record.io.waited_complete_ns = record.io.waited_submit_ns = 0;
+	record.io.blocked_ns = ~0ull;
 	row_append(block, &record.io, NULL, 1000);
 	assert(block->waited_on[1] == -1 && block->think_ns[1] == 0 && block->inode[1] == -1);
+	assert(block->blocked_ns[1] == -1);
+
+	record.io.blocked_ns = 700; /* of the kernel thread, not of `tid` */
+	record.io.flags = FLAG_DEFERRED;
+	row_append(block, &record.io, NULL, 1000);
+	assert(block->blocked_ns[2] == -1);
 	free(block);
 }
 
@@ -67,9 +76,9 @@ static void test_columns_stand_as_the_layout_says(void)
 	const void *columns[ROW_COLUMNS];
 
 	row_columns(block, columns);
-	rows_have_files(true);
+	rows_set_files(true);
 	assert(row_layout.column_count == ROW_COLUMNS);
-	rows_have_files(false);
+	rows_set_files(false);
 	assert(row_layout.column_count == ROW_COLUMNS - 2);
 	assert(columns[0] == block->submit_ns && columns[5] == block->flags && columns[10] == block->op);
 	assert(row_layout.columns[10].width_bytes == sizeof(block->op[0]));

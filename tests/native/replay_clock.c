@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Sleeping before a deadline: never past the spin window, never longer than asked, from any moment. */
+/* A sleep before a deadline never reaches into the spin window and never exceeds the limit. */
 #include "check.h"
-#include "clock.h"
+#include "run/clock.h"
 
 static uint64_t state = 1;
 
@@ -33,7 +33,7 @@ static void test_by_hand(void)
 	CHECK_EQUAL(sleep_before(1000, 0, 100, 500), 500);
 	CHECK_EQUAL(sleep_before(1000, 900, 100, 500), 0);
 	CHECK_EQUAL(sleep_before(1000, 2000, 100, 500), 0);
-	/* A week into a run: nothing is cut to 32 bits. */
+	/* A week into a run: no truncation to 32 bits. */
 	CHECK_EQUAL(sleep_before(604800 * NS_PER_S + 10, 604800 * NS_PER_S, 3, INT64_MAX), 7);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The model of a drive, by cases that are worked out by hand. */
-#include "drive_model.h"
+/* The drive model against cases computed by hand. */
+#include "simulated/drive_model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 
 static struct drive drive;
 
-/* A drive of 1 GiB in granules of 16 KiB, with four channels; `changes` are further lines, which come last. */
+/* A drive of 1 GiB in granules of 16 KiB, with four channels; `changes` are appended lines. */
 static void make(const char *changes)
 {
 	static char text[40000];
 	FILE *file;
-	const char *wrong;
+	char why[96] = "";
 
-	free(drive.samples);
+	drive_deinit(&drive);
 	snprintf(text, sizeof(text),
 		 "capacity_bytes 1073741824\nread_latency_ns 80000\nwrite_latency_ns 20000\nflush_latency_ns 100000\n"
 		 "discard_latency_ns 50000\ndiscard_ns_per_gb 1000000\nread_bandwidth 4e9\nwrite_bandwidth 1e9\n"
@@ -30,15 +30,17 @@ static void make(const char *changes)
 		 "random_write_decline_bytes 1000000\nread_slowdown 1\nstall_every_ns 0\nstall_for_ns 0\nambient_c 20\n"
 		 "heating_c_per_w 10\nthermal_time_ns 1e10\nthrottle_at_c 1e9\nthrottle_until_c 1e9\n"
 		 "throttle_factor 0.5\nidle_w 0\nread_w 5\nwrite_w 8\njitter 0\nseed 0\n"
-		 "granule_bytes 16384\ntemperature_c 20\n%s", changes);
+		 "granule_bytes 16384\ntemperature_c 20\n"
+		 "read_spread_0 1\nread_spread_1 1\nread_spread_2 1\nread_spread_3 1\nread_spread_4 1\nread_spread_5 1\n"
+		 "read_spread_6 1\nwrite_spread_0 1\nwrite_spread_1 1\nwrite_spread_2 1\nwrite_spread_3 1\n"
+		 "write_spread_4 1\nwrite_spread_5 1\nwrite_spread_6 1\n%s", changes);
 	file = fmemopen(text, strlen(text), "r");
-	wrong = drive_read(&drive, file);
-	fclose(file);
-	if (wrong) {
-		fprintf(stderr, "%s\n", wrong);
+	if (!drive_read(&drive, file, why, sizeof(why))) {
+		fprintf(stderr, "%s\n", why);
 		exit(1);
 	}
-	CHECK(!drive_begin(&drive));
+	fclose(file);
+	CHECK(!drive_init(&drive));
 }
 
 static int64_t submit(int64_t now_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
@@ -46,7 +48,7 @@ static int64_t submit(int64_t now_ns, enum trace_op op, int64_t offset_bytes, in
 	return drive_submit(&drive, now_ns, op, 0, offset_bytes, length_bytes);
 }
 
-/* Submits it, and lets it complete. */
+/* Submits an I/O and completes it. */
 static int64_t alone(int64_t now_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
 {
 	int64_t done_ns = submit(now_ns, op, offset_bytes, length_bytes);
@@ -55,69 +57,69 @@ static int64_t alone(int64_t now_ns, enum trace_op op, int64_t offset_bytes, int
 	return done_ns;
 }
 
-static void one_io_takes_its_latency_and_its_transfer(void)
+static void io_takes_latency_plus_transfer(void)
 {
 	make("");
 	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 80 * US + 1000);
 	CHECK_EQUAL(alone(S, OP_WRITE, 0, 4000), S + 20 * US + 4000);
 }
 
-static void channels_work_side_by_side_and_share_the_bus(void)
+static void channels_are_parallel_and_share_the_bus(void)
 {
 	make("");
 	for (int i = 1; i <= 4; i++)
 		CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 80 * US + i * 1000);
-	/* The fifth waits for a channel, and finds the bus free. */
+	/* The fifth waits for a channel and not for the bus. */
 	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 161 * US);
-	/* A write finds the channel that is free first, at 80 us, and a bus of its own. */
+	/* A write takes the channel that is free at 80 us, and has its own bus. */
 	CHECK_EQUAL(submit(0, OP_WRITE, 0, 1000), 101 * US);
 }
 
-static void the_cache_is_fast_until_it_is_full_and_drains_at_rest(void)
+static void cache_is_fast_until_full_and_drains_when_idle(void)
 {
 	make("cache_bytes 10000\ncache_drain 5000\n");
 	CHECK_EQUAL(alone(0, OP_WRITE, 0, 8000), 20 * US + 4000);
-	/* 2000 bytes at 2 GB/s and 6000 at 1 GB/s. In the 4 us since the last one nothing to speak of has drained. */
+	/* 2000 bytes at 2 GB/s and 6000 at 1 GB/s. The drain in 4 us is negligible. */
 	CHECK_EQUAL(alone(24 * US, OP_WRITE, 8000, 8000), 51 * US);
 	CHECK_NEAR(drive.cache_fill_bytes, 10000.0);
 	CHECK_EQUAL(alone(51 * US, OP_WRITE, 16000, 1000), 72 * US);
-	/* A second of rest makes room for 5000. */
+	/* A second of idle time drains 5000. */
 	CHECK_EQUAL(alone(S + 72 * US, OP_WRITE, 17000, 8000), S + 72 * US + 20 * US + 2500 + 3000);
 	drive_end(&drive, 60 * S);
 	CHECK_NEAR(drive.cache_fill_bytes, 0.0);
 }
 
-static void it_does_not_drain_while_it_works(void)
+static void cache_does_not_drain_under_load(void)
 {
 	make("cache_bytes 10000\ncache_drain 1e6\n");
 	alone(0, OP_WRITE, 0, 10000);
 	submit(25 * US, OP_READ, 0, 4000);
-	/* A read is in flight for a second: no completion has come. */
+	/* A read is in flight for a second. */
 	CHECK_EQUAL(submit(S, OP_WRITE, 10000, 1000), S + 21 * US);
 	CHECK_NEAR(drive.cache_fill_bytes, 10000.0);
 }
 
-static void a_stall_stretches_what_is_in_flight(void)
+static void stall_delays_io_in_flight(void)
 {
 	make("stall_every_ns 1000000\nstall_for_ns 200000\n");
 	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 81 * US);
 	CHECK_EQUAL(alone(919 * US, OP_READ, 0, 4000), MS);
 	CHECK_EQUAL(alone(MS + 200 * US, OP_READ, 0, 4000), 1281 * US);
 	CHECK_EQUAL(alone(1950 * US, OP_READ, 0, 4000), 2231 * US);
-	/* Submitted within one. */
+	/* Submitted within a stall. */
 	CHECK_EQUAL(alone(3100 * US, OP_READ, 0, 4000), 3281 * US);
-	/* Over two of them: 800 us of work lie between. */
+	/* Across two stalls with 800 us of work between them. */
 	make("stall_every_ns 1000000\nstall_for_ns 200000\nread_bandwidth 4e6\n");
 	CHECK_EQUAL(alone(900 * US, OP_READ, 0, 4000), 900 * US + 80 * US + 1000 * US + 400 * US);
 }
 
-static void stalls_go_by_the_drives_own_clock(void)
+static void stalls_follow_the_clock_of_the_drive(void)
 {
 	make("stall_every_ns 1000000\nstall_for_ns 200000\nclock_ns 950000\n");
 	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 281 * US);
 }
 
-static void reads_are_slower_beside_writes(void)
+static void reads_are_slower_during_writes(void)
 {
 	make("read_slowdown 3\n");
 	CHECK_EQUAL(submit(0, OP_WRITE, 0, 4000), 24 * US);
@@ -126,7 +128,7 @@ static void reads_are_slower_beside_writes(void)
 	CHECK_EQUAL(submit(24 * US, OP_READ, 0, 4000), 244 * US); /* behind the slow one on the bus */
 }
 
-static void a_discard_holds_up_what_comes_after_it(void)
+static void discard_delays_later_io(void)
 {
 	make("");
 	CHECK_EQUAL(submit(0, OP_DISCARD, 0, 500000000), 550 * US);
@@ -134,7 +136,7 @@ static void a_discard_holds_up_what_comes_after_it(void)
 	CHECK_EQUAL(submit(100 * US, OP_DISCARD, 0, 500000000), 1100 * US);
 }
 
-static void a_flush_waits_for_the_writes_before_it(void)
+static void flush_waits_for_earlier_writes(void)
 {
 	make("");
 	CHECK_EQUAL(submit(0, OP_WRITE, 0, 80000), 100 * US);
@@ -144,13 +146,13 @@ static void a_flush_waits_for_the_writes_before_it(void)
 	CHECK_EQUAL(drive_submit(&drive, 0, OP_WRITE, FLAG_PREFLUSH, 90000, 10000), 340 * US);
 }
 
-static void random_writes_decline_with_what_was_written(void)
+static void random_write_bandwidth_declines(void)
 {
 	int64_t now_ns = 0, took_ns;
 	double expected;
 
 	make("random_write_bandwidth 1e8\n");
-	/* All of it mapped, in one sequential stream, of which the first write counts as random. */
+	/* Maps all in one sequential stream, whose first write counts as random. */
 	for (int64_t at = 0; at < 1 << 30; at += 1 << 20)
 		now_ns = alone(now_ns, OP_WRITE, at, 1 << 20);
 	CHECK_EQUAL(drive.mapped, drive.granules);
@@ -158,7 +160,7 @@ static void random_writes_decline_with_what_was_written(void)
 	took_ns = alone(now_ns, OP_WRITE, 7 << 20, 1000000) - now_ns;
 	expected = 1e9 - (1e9 - 1e8) * (1 - exp(-1.048576));
 	CHECK(llabs(took_ns - 20 * US - (int64_t)(1e15 / expected)) <= 1);
-	/* Sequential ones do not. */
+	/* Sequential writes do not decline. */
 	now_ns += took_ns;
 	CHECK_EQUAL(alone(now_ns, OP_WRITE, (7 << 20) + 1000000, 1000000) - now_ns, 20 * US + MS);
 	for (int i = 0; i < 100; i++)
@@ -166,19 +168,19 @@ static void random_writes_decline_with_what_was_written(void)
 	CHECK_EQUAL(alone(now_ns, OP_WRITE, 1 << 29, 1000000) - now_ns, 20 * US + 10 * MS);
 }
 
-static void what_is_discarded_takes_its_share_along(void)
+static void discard_reduces_cache_fill_and_decline(void)
 {
 	make("cache_bytes 1e9\nrandom_write_bandwidth 1e8\ncache_drain 0\n");
 	for (int i = 0; i < 8; i++)
 		alone(i * S, OP_WRITE, (int64_t)(8 - i) << 20, 1 << 20);
 	CHECK_EQUAL(drive.mapped, 8 * 64);
 	CHECK_NEAR(drive.random_written_bytes, 8388608.0);
-	alone(10 * S, OP_DISCARD, 0, 5 << 20); /* four of the eight, and one that was empty */
+	alone(10 * S, OP_DISCARD, 0, 5 << 20); /* four of the eight, and an unmapped one */
 	CHECK_NEAR(drive.random_written_bytes, 4194304.0);
 	CHECK_NEAR(drive.cache_fill_bytes, 4194304.0);
 	alone(11 * S, OP_DISCARD, 0, 6 << 20); /* one of four */
 	CHECK_NEAR(drive.random_written_bytes, 3145728.0);
-	/* Less than a granule is none. */
+	/* Part of a granule unmaps nothing. */
 	alone(12 * S, OP_DISCARD, (6 << 20) + 1, 16384);
 	CHECK_NEAR(drive.random_written_bytes, 3145728.0);
 	for (int64_t at = 0; at < 1 << 30; at += 1 << 28)
@@ -187,7 +189,7 @@ static void what_is_discarded_takes_its_share_along(void)
 	CHECK(drive.random_written_bytes == 0 && drive.cache_fill_bytes == 0);
 }
 
-static void it_warms_towards_its_power(void)
+static void temperature_approaches_equilibrium(void)
 {
 	make("");
 	submit(0, OP_READ, 0, 4000);
@@ -203,7 +205,7 @@ static void it_warms_towards_its_power(void)
 	CHECK_EQUAL(drive.clock_ns, 10 * S + 50 * MS);
 }
 
-static void power_is_that_of_the_hungrier_class_and_averaged(void)
+static void power_is_the_mean_of_the_larger_class(void)
 {
 	make("idle_w 1\n");
 	submit(0, OP_READ, 0, 4000);
@@ -214,17 +216,17 @@ static void power_is_that_of_the_hungrier_class_and_averaged(void)
 	CHECK_NEAR(drive.samples[1].power_w, (5 + 8 + 5 + 1) / 4.0);
 }
 
-static void it_throttles_at_a_temperature_until_another(void)
+static void throttling_has_hysteresis(void)
 {
 	make("throttle_at_c 45\nthrottle_until_c 44.8\nread_w 5\nthrottle_factor 0.25\n");
-	/* 20 + 50 (1 - e^(-t/10)) reaches 45 at 6.93 s, and the temperature is looked at ten times a second. */
+	/* 20 + 50 (1 - e^(-t/10)) reaches 45 at 6.93 s, and the temperature is computed ten times a second. */
 	submit(0, OP_READ, 0, 4000);
 	drive_complete(&drive, 6950 * MS, OP_READ);
 	CHECK(!drive.throttled);
 	CHECK_EQUAL(submit(6950 * MS, OP_READ, 0, 4000), 6950 * MS + 81 * US);
 	drive_complete(&drive, 7000 * MS, OP_READ);
 	CHECK(drive.throttled);
-	/* Four times as long; and at a quarter of the power it cools down to 44.8 within 0.3 s. */
+	/* I/O takes four times as long; at a quarter of the power the drive cools to 44.8 within 0.3 s. */
 	CHECK_EQUAL(submit(7000 * MS, OP_READ, 0, 4000), 7000 * MS + 324 * US);
 	drive_end(&drive, 8 * S);
 	CHECK(!drive.samples[6].throttled);
@@ -232,7 +234,7 @@ static void it_throttles_at_a_temperature_until_another(void)
 	CHECK(drive.samples[8].power_w > 1.25 && drive.samples[8].power_w < 5);
 }
 
-static void long_runs_have_their_samples_thinned(void)
+static void samples_of_long_runs_are_thinned(void)
 {
 	make("idle_w 2\n");
 	drive_end(&drive, 250001 * S);
@@ -244,7 +246,7 @@ static void long_runs_have_their_samples_thinned(void)
 	}
 }
 
-static void what_outlasts_a_run_comes_back(void)
+static void saved_state_is_restored(void)
 {
 	struct drive before;
 	char state[40000], *at, *end;
@@ -275,7 +277,7 @@ static void what_outlasts_a_run_comes_back(void)
 	CHECK(drive.random_written_bytes == before.random_written_bytes);
 }
 
-static void jitter_stays_in_its_bounds_and_is_the_same_again(void)
+static void jitter_is_bounded_and_reproducible(void)
 {
 	int64_t first[100], least = INT64_MAX, most = 0;
 
@@ -293,37 +295,39 @@ static void jitter_stays_in_its_bounds_and_is_the_same_again(void)
 	CHECK(least >= 60 * US && least < 65 * US && most <= 100 * US && most > 95 * US);
 }
 
-static void nonsense_is_refused(void)
+static void invalid_descriptions_are_refused(void)
 {
-	char text[] = "capacity_bytes 4096\nflavour 3\n", few[] = "capacity_bytes 4096\n";
+	char why[96], text[] = "capacity_bytes 4096\nflavour 3\n", few[] = "capacity_bytes 4096\n";
 	FILE *file = fmemopen(text, strlen(text), "r");
 
-	CHECK(drive_read(&drive, file) != NULL);
+	CHECK(!drive_read(&drive, file, why, sizeof(why)));
+	CHECK(!strcmp(why, "invalid value: flavour"));
 	fclose(file);
 	file = fmemopen(few, strlen(few), "r");
-	CHECK(drive_read(&drive, file) != NULL);
+	CHECK(!drive_read(&drive, file, why, sizeof(why)));
+	CHECK(!strcmp(why, "parameters are missing"));
 	fclose(file);
 }
 
 int main(void)
 {
-	one_io_takes_its_latency_and_its_transfer();
-	channels_work_side_by_side_and_share_the_bus();
-	the_cache_is_fast_until_it_is_full_and_drains_at_rest();
-	it_does_not_drain_while_it_works();
-	a_stall_stretches_what_is_in_flight();
-	stalls_go_by_the_drives_own_clock();
-	reads_are_slower_beside_writes();
-	a_discard_holds_up_what_comes_after_it();
-	a_flush_waits_for_the_writes_before_it();
-	random_writes_decline_with_what_was_written();
-	what_is_discarded_takes_its_share_along();
-	it_warms_towards_its_power();
-	power_is_that_of_the_hungrier_class_and_averaged();
-	it_throttles_at_a_temperature_until_another();
-	long_runs_have_their_samples_thinned();
-	what_outlasts_a_run_comes_back();
-	jitter_stays_in_its_bounds_and_is_the_same_again();
-	nonsense_is_refused();
+	io_takes_latency_plus_transfer();
+	channels_are_parallel_and_share_the_bus();
+	cache_is_fast_until_full_and_drains_when_idle();
+	cache_does_not_drain_under_load();
+	stall_delays_io_in_flight();
+	stalls_follow_the_clock_of_the_drive();
+	reads_are_slower_during_writes();
+	discard_delays_later_io();
+	flush_waits_for_earlier_writes();
+	random_write_bandwidth_declines();
+	discard_reduces_cache_fill_and_decline();
+	temperature_approaches_equilibrium();
+	power_is_the_mean_of_the_larger_class();
+	throttling_has_hysteresis();
+	samples_of_long_runs_are_thinned();
+	saved_state_is_restored();
+	jitter_is_bounded_and_reproducible();
+	invalid_descriptions_are_refused();
 	return 0;
 }

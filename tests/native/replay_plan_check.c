@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the engine refuses by itself, whoever made the plan; and what a target makes of an op. */
+/* Rows that the engine refuses, and how a target executes an op. */
 #include <errno.h>
 #include <string.h>
 
 #include "check.h"
-#include "plan.h"
+#include "plan/plan.h"
 
 static const int64_t size_bytes = 1 << 20;
 
@@ -25,13 +25,14 @@ static struct target a_target(bool may_write)
 	};
 }
 
-/* Checks a block whose second row is the one asked about: the first is always sound. */
+/* Checks a block whose second row is the given one; the first is valid. */
 static int check_row(const struct target *target, int64_t due, int op, int64_t offset, int64_t length, const char *says)
 {
 	int64_t dues[] = { 500, due }, offsets[] = { 0, offset }, lengths[] = { 4096, length };
 	int8_t ops[] = { OP_READ, op };
+	int32_t flags[] = { 0, 0 };
 	struct plan_block block = {
-		.rows = 2, .due_ns = dues, .offset_bytes = offsets, .length_bytes = lengths, .op = ops,
+		.rows = 2, .due_ns = dues, .offset_bytes = offsets, .length_bytes = lengths, .op = ops, .flags = flags,
 	};
 	struct plan plan = { .targets = target, .target_count = 1, .rows_read = 100 };
 	int err = plan_check(&plan, &block);
@@ -66,7 +67,7 @@ static void test_rows(void)
 		CHECK_EQUAL(check_row(&reads, 600, op, 0, 4096, "reading only"), -EROFS);
 		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, NULL), 0);
 	}
-	/* A flush has no place; all others may be of any length. */
+	/* A flush has no range; other ops may have any length. */
 	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
 	writes.size_bytes = 1ll << 40;
 	CHECK_EQUAL(check_row(&writes, 600, OP_DISCARD, 0, 1ll << 39, NULL), 0);
@@ -80,12 +81,12 @@ static void test_long_rows(void)
 
 	drive.max_io_bytes = 1280 * kib;
 	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 8 * mib;
-	/* Three requests of the kernel's and no part of a fourth. */
+	/* Three requests of the kernel, and no part of a fourth. */
 	CHECK_EQUAL(target_piece_bytes(&drive), 3 * 1280 * kib);
 	CHECK_EQUAL(target_requests(&drive, OP_READ, 1280 * kib), 1);
 	CHECK_EQUAL(target_requests(&drive, OP_READ, 1280 * kib + 512), 2);
 	CHECK_EQUAL(target_requests(&drive, OP_FLUSH, 0), 1);
-	/* Commands without data have limits of their own. */
+	/* Commands without data have their own limits. */
 	CHECK_EQUAL(target_requests(&drive, OP_DISCARD, 8 * mib), 1);
 	CHECK_EQUAL(target_requests(&drive, OP_DISCARD, 9 * mib), 2);
 	CHECK_EQUAL(target_requests(&drive, OP_WRITE_ZEROES, 24 * mib), 3);
@@ -121,7 +122,7 @@ static void test_fidelity(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
 }
 
-/* Drives that lack FUA, or a cache that FUA and flushes would be for. */
+/* Drives without FUA, or without a volatile cache. */
 static void test_fidelity_of_caches(void)
 {
 	struct target drive = a_target(true);
@@ -138,7 +139,7 @@ static void test_fidelity_of_caches(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_FLUSH, FLAG_PREFLUSH), ALTERED_FLUSH_WITHOUT_CACHE);
 }
 
-/* A class that the kernel takes for reads and writes only. */
+/* The kernel accepts I/O classes only for reads and writes. */
 static void test_fidelity_of_priorities(void)
 {
 	struct target drive = a_target(true);

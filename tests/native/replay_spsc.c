@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The ring between two threads: nothing lost, doubled or reordered, and full and empty are told. */
+/* The ring loses, duplicates and reorders nothing, and reports full and empty. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 
 #include "check.h"
-#include "spsc.h"
+#include "plan/spsc.h"
 
 #define ITEMS 300000
 
@@ -37,7 +37,7 @@ static void test_bounds(void)
 
 static void test_wraps_around(void)
 {
-	/* The counts are unsigned and pass their largest value on a long run. */
+	/* The unsigned counts overflow in a long run. */
 	static struct spsc old;
 	int item;
 

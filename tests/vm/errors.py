@@ -1,9 +1,9 @@
-"""Why a guest cannot run: for want of something that this machine does not have, or because it went wrong."""
+"""Errors of the guest runner."""
 
 
 class CannotRun(Exception):
-    """This machine lacks what a guest needs. Its text ends with the command that mends it."""
+    """A requirement is missing on this machine. The message ends with the command that fixes it."""
 
 
 class RigError(Exception):
-    """Preparing or booting went wrong. Its text ends with the command that mends it or shows more."""
+    """Preparing or booting a guest failed. The message ends with a command that fixes it or shows details."""

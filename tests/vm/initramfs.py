@@ -1,4 +1,4 @@
-"""What a guest boots from: busybox, the kernel modules that the tests need, and ./init."""
+"""Builds the initramfs of a guest: busybox, the kernel modules that the tests need, and ./init."""
 
 import gzip
 import hashlib
@@ -13,7 +13,7 @@ from kernel import Kernel, module_bytes, modules_in_order, unpacked
 BUSYBOX = Path("/bin/busybox")
 INIT = Path(__file__).with_name("init")
 
-# In the order of loading, each with its options. Softdeps that nothing names (crc32c for ext4) stand here by name.
+# Modules in load order, with options. Soft dependencies that modprobe does not list (crc32c for ext4) are included.
 MODULES = {
     "virtio_pci": "", "9pnet_virtio": "", "9p": "", "virtio_console": "", "virtio_blk": "",
     "crc32c_generic": "", "crc32c_intel": "", "libcrc32c": "",
@@ -26,9 +26,9 @@ MODULES = {
 
 
 def build(package_file: Path) -> tuple[Path, Path]:
-    """Kernel image and initramfs of a package, kept beside it and made anew where what they are made of has changed."""
+    """Kernel image and initramfs of a package, cached beside it and rebuilt when their inputs change."""
     if not BUSYBOX.exists():
-        raise CannotRun("no /bin/busybox; apt-get install busybox-static")
+        raise CannotRun("/bin/busybox not found; apt-get install busybox-static")
     recipe = hashlib.sha256(repr((sorted(MODULES.items()), list(MODULES))).encode() + INIT.read_bytes() +
                             BUSYBOX.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     directory = package_file.parent / f"{package_file.name.partition('_')[0]}-{recipe}"

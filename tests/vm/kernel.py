@@ -1,4 +1,4 @@
-"""Kernels from Debian's archive: found by the name of a package, downloaded once, unpacked for as long as needed."""
+"""Kernels from the Debian archive: finds, downloads once, and unpacks the package of a kernel."""
 
 import gzip
 import lzma
@@ -20,18 +20,18 @@ class Kernel:
 
 
 def find_package(name: str) -> str:
-    """The kernel's own package, where `name` may only point to the newest one, as linux-image-amd64 does."""
+    """The package with the kernel; `name` may be a metapackage such as linux-image-amd64."""
     result = subprocess.run(["apt-cache", "depends", "--important", name], capture_output=True, text=True)
     target = re.search(r"Depends: (linux-image-\S*\d\S*)", result.stdout)
     return target.group(1) if target else name
 
 
 def fetch_package(package: str, cache: Path) -> Path:
-    """The package's file in the cache, downloaded where it is not there yet."""
+    """The file of the package in the cache, downloaded if missing."""
     cache.mkdir(parents=True, exist_ok=True)
-    found = sorted(cache.glob(f"{package}_*.deb"))
-    if found:
-        return found[-1]
+    cached = sorted(cache.glob(f"{package}_*.deb"))
+    if cached:
+        return cached[-1]
     with tempfile.TemporaryDirectory(dir=cache, prefix="download-") as directory:
         result = subprocess.run(["apt-get", "-qq", "download", package], cwd=directory, capture_output=True, text=True)
         files = list(Path(directory).glob("*.deb"))
@@ -43,7 +43,7 @@ def fetch_package(package: str, cache: Path) -> Path:
 
 @contextmanager
 def unpacked(package_file: Path):
-    """The kernel of a package, with all its modules, until the block ends."""
+    """Context manager: the kernel and modules of a package in a temporary directory."""
     with tempfile.TemporaryDirectory(dir=package_file.parent, prefix="unpack-") as directory:
         root = Path(directory)
         subprocess.run(["dpkg-deb", "--extract", package_file, root], check=True)
@@ -52,14 +52,14 @@ def unpacked(package_file: Path):
         modules = root / "lib/modules" / release
         subprocess.run(["depmod", "--basedir", root, release], check=True)
         if not (modules / "modules.dep").is_file():
-            raise RigError(f"{package_file.name} has no modules that depmod could list; rm {package_file}")
+            raise RigError(f"{package_file.name} has no kernel modules: the file may be damaged; rm {package_file}")
         yield Kernel(release, image, root)
 
 
 def modules_in_order(kernel: Kernel, names) -> list[Path]:
-    """The modules and what they depend on, in the order of loading. Those built into the kernel are left out.
+    """The modules and their dependencies in load order, without those built into the kernel.
 
-    A name that the kernel does not have is left out as well: what tests need it for says so itself.
+    Unknown modules are skipped: the tests that need them report this.
     """
     order: dict[Path, None] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""One guest: its command line, its output while it runs, and its end, which comes even where it hangs."""
+"""Runs one guest under QEMU: command line, output, exit code, and a timeout for guests that hang."""
 
 import codecs
 import os
@@ -15,16 +15,19 @@ from errors import RigError
 PROGRAM = "qemu-system-x86_64"
 MEMORY_MIB = 2048
 DRIVES_BYTES = {"GUEST001": 128 << 20, "GUEST002": 128 << 20, "GUEST003": 128 << 20}
+# A namespace with two paths: one controller each, which share this serial number.
+SHARED_SERIAL = "GUEST004"
+SHARED_BYTES = 64 << 20
 
-# What the kernel says when a driver or a BPF program has led it astray.
+# Kernel messages that indicate a fault, for example in a driver or a BPF program.
 KERNEL_TROUBLE = re.compile(r"WARNING: |BUG: |Oops|general protection fault|blocked for more than|Kernel panic")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """exit_code: of the guest's command; None where the guest ended without telling it, and `why` says how.
+    """exit_code: of the guest's command; None if the guest ended without an exit code, with the reason in `why`.
 
-    trouble: what its kernel complained of, line by line.
+    trouble: lines of the kernel log that indicate a fault.
     """
 
     exit_code: int | None
@@ -32,42 +35,42 @@ class Outcome:
     trouble: list[str] = field(default_factory=list)
 
     @property
-    def fell_over(self) -> bool:
-        """Whether the guest died, or the program in it was killed by a signal."""
+    def crashed(self) -> bool:
+        """Whether the guest ended early, or a signal killed its command."""
         return self.exit_code is None or self.exit_code > 128
 
 
 def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None, processors=2,
               silent_s: float = float("inf")) -> Outcome:
-    """Boot, run the shell script job/command in the guest, and call write(text) with what it prints.
+    """Boot, run the shell script job/command in the guest, and call write(text) with its output.
 
-    Without `write` the guest has this terminal, and as much time as it wants. job: a directory of its own for this
-    guest, which leaves exit_code and dmesg there. silent_s: a guest that prints nothing for so long hangs.
+    Without `write` the guest uses this terminal and has no timeout. job: a directory for this guest alone, to which
+    the guest writes exit_code and dmesg. silent_s: stop a guest without output for this many seconds.
     """
     arguments = [PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
     began = time.monotonic()
-    heard_at = [began]
+    last_output_at = [began]
 
-    def take(text):
-        heard_at[0] = time.monotonic()
+    def receive(text):
+        last_output_at[0] = time.monotonic()
         write(text)
 
-    reader = threading.Thread(target=_pass_on, args=(qemu.stdout, take), daemon=True)
+    reader = threading.Thread(target=_copy_output, args=(qemu.stdout, receive), daemon=True)
     if write:
         reader.start()
-    why = "it powered off before its command had ended"
+    why = "guest powered off before its command ended"
     try:
         while qemu.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 qemu.wait(1)
             now = time.monotonic()
             if write and now - began > timeout_s:
-                why = f"it had not ended after {timeout_s:.0f} s"
+                why = f"no end after {timeout_s:.0f} s"
                 break
-            if write and now - heard_at[0] > silent_s:
-                why = f"it had printed nothing for {silent_s:.0f} s"
+            if write and now - last_output_at[0] > silent_s:
+                why = f"no output for {silent_s:.0f} s"
                 break
     finally:
         qemu.kill()
@@ -80,16 +83,17 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
 
 
 def _machine(image, initramfs, processors):
-    # A thread for each processor: on one for all, QEMU leaves barriers out, and the NVMe drive misses doorbells.
-    return ["-accel", "tcg,thread=multi", "-cpu", "max,-avx,-avx2", "-smp", str(processors), "-m", str(MEMORY_MIB),
+    # One thread for all processors: with one for each, guests hang or crash when the kernel patches code (tracepoints)
+    # that another processor executes. QEMU then omits barriers, and an NVMe drive may miss a doorbell.
+    return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(processors), "-m", str(MEMORY_MIB),
             "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
-            # Mitigations guard nothing in here and cost an emulated processor much. On a busy host the check of the
-            # timer finds none, and ends the boot.
+            # Mitigations are slow under emulation and not needed here. On a busy host the timer check fails and stops
+            # the boot.
             "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check"]
 
 
 def _shares(job):
-    # Without remap, files on two of the host's file systems may have one inode number, and 9p mixes them up.
+    # Without remap, 9p confuses files on different file systems of the host that have the same inode number.
     return ["-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
             "-virtfs", f"local,path={_escaped(job)},mount_tag=job,security_model=none",
             "-serial", f"file:{_escaped(job / 'console')}",
@@ -98,22 +102,28 @@ def _shares(job):
 
 
 def _drives(job):
-    """NVMe drives with a volatile write cache. Flushes end in the host's memory: nobody needs the data afterwards."""
+    """NVMe drives with a volatile write cache. Flushes do not reach the host's disk: the data is not needed later."""
     arguments = []
     for serial, size_bytes in DRIVES_BYTES.items():
-        path = job / f"{serial}.img"
-        path.touch()
-        os.truncate(path, size_bytes)
-        arguments += ["-drive", f"file={_escaped(path)},if=none,id={serial},format=raw,cache=unsafe,discard=unmap",
-                      "-device", f"nvme,drive={serial},serial={serial}"]
-    return arguments
+        arguments += [*_image(job, serial, size_bytes), "-device", f"nvme,drive={serial},serial={serial}"]
+    return [*arguments, *_image(job, SHARED_SERIAL, SHARED_BYTES), "-device", "nvme-subsys,id=shared",
+            "-device", f"nvme,id=path0,serial={SHARED_SERIAL},subsys=shared",
+            "-device", f"nvme,id=path1,serial={SHARED_SERIAL},subsys=shared",
+            "-device", f"nvme-ns,bus=path0,drive={SHARED_SERIAL},shared=on"]
+
+
+def _image(job, serial, size_bytes):
+    path = job / f"{serial}.img"
+    path.touch()
+    os.truncate(path, size_bytes)
+    return ["-drive", f"file={_escaped(path)},if=none,id={serial},format=raw,cache=unsafe,discard=unmap"]
 
 
 def _escaped(path):
     return str(path).replace(",", ",,")
 
 
-def _pass_on(stream, write):
+def _copy_output(stream, write):
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while data := stream.read1():
         write(decoder.decode(data))

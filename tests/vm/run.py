@@ -1,13 +1,15 @@
-"""Runs the guest's tests: boots Debian kernels in QEMU, hands on what pytest prints there, ends with its verdict.
+"""Boot Debian kernels in QEMU and run the guest tests there. The exit code is that of pytest in the guest.
 
-Software emulation, so that it needs neither KVM nor root. The host's root is the guest's, read-only.
+QEMU emulates in software, so neither KVM nor root is needed. The guest mounts the root of the host read-only.
 """
 
 import argparse
+import os
 import platform
 import queue
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +23,8 @@ from qemu import PROGRAM, run_guest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = CHECKOUT / ".venv/bin/python"
-# Without block_io_start, which came with 6.5. One with it is linux-image-6.12-amd64 of the backports; QEMU's emulation
-# lets about half of its guests fall over, where this one hardly ever does.
+# This kernel has no block_io_start, which is new in 6.5. linux-image-6.12-amd64 of the backports has it, but about half
+# of its guests crash under QEMU's emulation.
 DEFAULT_KERNELS = ["linux-image-amd64"]
 ATTEMPTS = 4
 PROGRAMS = {PROGRAM: "qemu-system-x86", "apt-cache": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "modprobe": "kmod",
@@ -35,7 +37,7 @@ def main() -> int:
     if options.shell and len(kernels) > 1:
         kernels = kernels[:1]
     try:
-        refuse_missing()
+        check_requirements()
         boots = [(name, *build(fetch_package(find_package(name), options.cache))) for name in kernels]
     except CannotRun as reason:
         print(f"skipped: {reason}")
@@ -43,7 +45,9 @@ def main() -> int:
     except RigError as error:
         print(f"test-vm: {error}", file=sys.stderr)
         return 1
-    # Guests keep one processor busy each, so two take hardly longer than one.
+    if not (options.shell or options.command):
+        compile_tests(pytest_arguments)
+    # Each guest uses one processor, so two guests in parallel take little longer than one.
     reports = [Report() for _ in boots]
     with ThreadPoolExecutor(len(boots)) as pool:
         codes = [pool.submit(run, options, *boot, pytest_arguments, report.write)
@@ -54,30 +58,35 @@ def main() -> int:
 
 
 def parser():
-    parser = argparse.ArgumentParser(description=__doc__, usage="%(prog)s [options] [what pytest takes]")
+    parser = argparse.ArgumentParser(description=__doc__, usage="%(prog)s [options] [pytest arguments]")
     parser.add_argument("--kernel", action="append",
-                        help=f"Debian package of the guest's kernel; may be repeated (default: {DEFAULT_KERNELS})")
-    parser.add_argument("--cache", type=Path, default=CHECKOUT / ".vm", help="where kernels are kept")
-    parser.add_argument("--processors", type=int, default=2, help="of the guest")
-    parser.add_argument("--timeout", type=float, default=1200, help="end the guest after so many seconds")
-    # Longer than the limit of a test, which prints when it is over.
-    parser.add_argument("--silence", type=float, default=400, help="end a guest that is silent for so many seconds")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--command", help="run this shell command in the guest and no tests")
-    what.add_argument("--shell", action="store_true", help="a shell in the guest; it ends with the shell")
+                        help="Debian package of the guest kernel; may be repeated "
+                             f"(default: {' '.join(DEFAULT_KERNELS)})")
+    parser.add_argument("--cache", type=Path, default=CHECKOUT / ".vm",
+                        help="directory for kernels and logs (default: .vm in the checkout)")
+    parser.add_argument("--processors", type=int, default=2, help="number of processors of the guest (default: 2)")
+    parser.add_argument("--timeout", type=float, default=1200,
+                        help="stop the guest after this many seconds (default: 1200)")
+    # Longer than the timeout of a test, which prints when it expires.
+    parser.add_argument("--silence", type=float, default=400,
+                        help="stop a guest without output for this many seconds (default: 400)")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--command", help="run this shell command in the guest instead of tests")
+    mode.add_argument("--shell", action="store_true",
+                      help="start a shell in the guest; the guest stops when the shell exits")
     return parser
 
 
-def refuse_missing():
+def check_requirements():
     if platform.machine() != "x86_64":
-        raise CannotRun("the guest runs this machine's own programs, and its kernel is one for x86-64; use such a one")
+        raise CannotRun("the guest kernel and programs are for x86-64, this machine is not; use an x86-64 machine")
     for program, package in PROGRAMS.items():
         if not shutil.which(program) and not shutil.which(program, path="/usr/sbin:/sbin"):
-            raise CannotRun(f"no {program}; apt-get install {package}")
+            raise CannotRun(f"{program} not found; apt-get install {package}")
 
 
 class Report:
-    """What one guest prints. It is kept until those before it have ended, and passed on as it comes from then on."""
+    """Output of one guest: buffered until the guests before it have ended, then printed as it arrives."""
 
     def __init__(self):
         self._parts = queue.SimpleQueue()
@@ -94,11 +103,11 @@ class Report:
 
 
 def run(options, kernel, image, initramfs, pytest_arguments, write) -> int:
-    """One guest from boot to end; the exit code of what ran in it, and 1 at least where the guest itself failed.
+    """Run one guest. Returns the exit code of its command, or a nonzero code if the guest failed.
 
-    QEMU's emulation fails now and then where one processor patches the code that another runs, as a kernel does whose
-    tracepoints are attached: a guest that falls over is booted again. (With one processor none does, but its NVMe drive
-    stalls.) What is wrong with us falls over each time.
+    QEMU's emulation fails or hangs when one thread patches code that another executes, as the kernel does when
+    tracepoints are attached, so one thread emulates all processors (qemu.py). A crashed guest is booted again all the
+    same; a crash caused by blkreel repeats each time. (A guest with one processor stalls its NVMe drive.)
     """
     attempts = 1 if options.shell or options.command else ATTEMPTS
     for left in reversed(range(attempts)):
@@ -110,15 +119,15 @@ def run(options, kernel, image, initramfs, pytest_arguments, write) -> int:
             write(f"guest: {error}\n")
             return 1
         for line in outcome.trouble:
-            write(f"guest's kernel: {line[:200]}\n")
-        if not (left and outcome.fell_over):
+            write(f"guest kernel: {line[:200]}\n")
+        if not (left and outcome.crashed):
             break
-        write(f"guest: fell over ({outcome.why or outcome.exit_code}); once more\n")
+        write(f"guest: crashed: {outcome.why or f'exit code {outcome.exit_code}'}; booting it again\n")
     if outcome.exit_code is None:
-        write(f"guest: no result, because {outcome.why}; its last words: {kept(options, kernel)}/console\n")
+        write(f"guest: no result: {outcome.why}; see {log_directory(options, kernel)}/console\n")
         return 1
-    verdict = ", and its kernel complained, which fails it" if outcome.trouble else ""
-    write(f"guest: ended with {outcome.exit_code} after {time.monotonic() - began:.0f} s{verdict}\n")
+    verdict = "; failed: kernel warnings" if outcome.trouble else ""
+    write(f"guest: exit code {outcome.exit_code} after {time.monotonic() - began:.0f} s{verdict}\n")
     return outcome.exit_code or bool(outcome.trouble)
 
 
@@ -130,14 +139,24 @@ def boot(options, kernel, image, initramfs, pytest_arguments, write):
             return run_guest(image, initramfs, job, options.timeout, None if options.shell else write,
                              options.processors, float("inf") if options.command else options.silence)
         finally:
-            kept(options, kernel).mkdir(exist_ok=True)
+            log_directory(options, kernel).mkdir(exist_ok=True)
             for name in ("console", "dmesg"):
                 if (job / name).exists():
-                    shutil.copy(job / name, kept(options, kernel) / name)
+                    shutil.copy(job / name, log_directory(options, kernel) / name)
 
 
-def kept(options, kernel) -> Path:
-    """Where the log of the last guest with this kernel stays."""
+def compile_tests(pytest_arguments):
+    """Let pytest write the bytecode of the tests: the guest would compile for a minute, and its root is read-only."""
+    environment = {**os.environ, "BLKREEL_GUEST": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # An error in a test shows when the guest runs it.
+    subprocess.run([PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "--quiet",
+                    *tests_of(pytest_arguments), *pytest_arguments], cwd=CHECKOUT, env=environment,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def log_directory(options, kernel) -> Path:
+    """Directory for the logs of the last guest with this kernel."""
     return options.cache / f"last-{kernel}"
 
 
@@ -146,10 +165,14 @@ def command(options, pytest_arguments) -> str:
         return "stty sane -F /dev/hvc0; exec bash -i"
     if options.command:
         return options.command
-    tests = [] if any(Path(word.partition("::")[0]).exists() for word in pytest_arguments) else ["tests/vm/guest"]
     color = "yes" if sys.stdout.isatty() else "no"
     return "exec " + shlex.join([str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", "--basetemp=/run/tmp/pytest",
-                                 f"--color={color}", "--tb=short", *tests, *pytest_arguments])
+                                 f"--color={color}", "--tb=short", *tests_of(pytest_arguments), *pytest_arguments])
+
+
+def tests_of(pytest_arguments) -> list[str]:
+    """The tests to add to the arguments: all, unless they name some."""
+    return [] if any(Path(word.partition("::")[0]).exists() for word in pytest_arguments) else ["tests/vm/guest"]
 
 
 if __name__ == "__main__":

@@ -1,69 +1,168 @@
-"""Recordings of other tools as traces. One file a format; which one it is, the content says."""
+"""Imports recordings of other tools. One file per format; the format is detected by content."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import TraceError, UsageError
-from ..schema import OPS
-from . import blktrace
+import numpy as np
 
-FORMATS = [blktrace]
+from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.suggestions import did_you_mean
+from blkreel.traces.format.schema import OPS, Metadata
+
+from . import blktrace
+from .column_mapping import EXAMPLE as COLUMNS_EXAMPLE
+from .column_mapping import ColumnMapping
+from .pipeline import Records, import_records
+from .registry import FORMATS
+from .source_file import SourceFile, read_head
+from .source_format import ImportOptions, SourceFormat
+
+__all__ = ["BLKTRACE", "FORMATS", "ImportOptions", "Imported", "Preview", "format_titles", "import_recording",
+           "preview_recording"]
+
+BLKTRACE = "blktrace"
+_CERTAIN = 0.8  # likeness of a file whose format is known: single lines may be damaged
+_CLOSE = 0.2
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What came out. warnings: what could not be taken over or is known in part, as in the metadata."""
+    """The result of an import. warnings: what is missing or incomplete, as in the metadata. missing: lost I/Os."""
 
     path: Path
-    metadata: dict
+    metadata: Metadata
     ios: dict[str, int]
     bytes: dict[str, int]
     missing: list[str]
 
     @property
     def warnings(self) -> list[str]:
-        return self.metadata["import_warnings"]
+        return list(self.metadata["import_warnings"])
 
 
-def import_recording(names: list[Path], output: Path, *, force: bool = False) -> Imported:
-    """Make one trace of the files of one recording. Raises TraceError where they are of no known format."""
+@dataclass(frozen=True)
+class Preview:
+    """The first rows of an import: columns of a trace, times on the source's clock. rejected, ignored: of them."""
+
+    format: str
+    columns: dict[str, np.ndarray]
+    devices: list[str]
+    rejected: list[str]
+    ignored: list[str]
+
+
+def import_recording(names: list[Path], output: Path, *, force: bool = False, public: bool = False,
+                     format_name: str | None = None, options: ImportOptions | None = None) -> Imported:
+    """Make one trace from the files of one recording. Raises TraceError if their format is unknown.
+
+    public: whether other users may read the trace. format_name: instead of detection by content.
+    """
     files = files_of(names)
-    format_ = format_of(files)
-    metadata, end, missing = format_.import_files(files, output, force=force)
-    return Imported(output, metadata, dict(zip(OPS, end["ios"], strict=True)),
-                    dict(zip(OPS, end["bytes"], strict=True)), missing)
+    format_ = format_of(files, format_name, options)
+    if isinstance(format_, SourceFormat):
+        metadata, ios, moved_bytes, missing = import_records(format_, files, output, options or ImportOptions(),
+                                                             force=force, public=public)
+    else:
+        refuse_options(options)
+        metadata, end, missing = blktrace.import_files(files, output, force=force, public=public)
+        ios, moved_bytes = end["ios"], end["bytes"]
+    return Imported(output, metadata, dict(zip(OPS, ios, strict=True)), dict(zip(OPS, moved_bytes, strict=True)),
+                    missing)
+
+
+def preview_recording(names: list[Path], rows: int, *, format_name: str | None = None,
+                      options: ImportOptions | None = None) -> Preview:
+    """The first rows as they would be imported, in the order of the source."""
+    files = files_of(names)
+    format_ = format_of(files, format_name, options)
+    if not isinstance(format_, SourceFormat):
+        raise UsageError("--preview does not apply to binary files of blktrace", "import them; they need no mapping")
+    records = Records(format_, files[:1], options or ImportOptions())
+    parts: list[dict[str, np.ndarray]] = []
+    for columns in records.columns():
+        parts.append({name: values[:rows] for name, values in columns.items()})
+        if sum(len(part["submit_ns"]) for part in parts) >= rows:
+            break
+    shared = [name for name in parts[0] if all(name in part for part in parts)] if parts else []
+    return Preview(format_.name, {name: np.concatenate([part[name] for part in parts])[:rows] for name in shared},
+                   [name.decode(errors="replace") for name in records.devices],
+                   records.account.lines(records.account.rejected, "rejected"),
+                   records.account.lines(records.account.ignored, "ignored"))
+
+
+def format_titles() -> dict[str, str]:
+    """The title of each format by its name for --format."""
+    return {BLKTRACE: blktrace.NAME, **{format_.name: format_.title for format_ in FORMATS},
+            ColumnMapping.name: ColumnMapping.title}
+
+
+def refuse_options(options: ImportOptions | None) -> None:
+    """Raise UsageError if an option was given that the blktrace decoder does not have."""
+    if options is not None and options != ImportOptions():
+        raise UsageError("--device, --max-rejected, --block-size and --columns do not apply to files of blktrace",
+                         "name the files of the device instead: blkreel import sda.blktrace.* -o sda.parquet")
 
 
 def files_of(names: list[Path]) -> list[Path]:
-    """The files themselves, or those of which a name is the common part, as DEVICE is of DEVICE.blktrace.0."""
-    files = []
+    """The named files, or those that begin with a name, as DEVICE.blktrace.0 begins with DEVICE."""
+    files: list[Path] = []
     for name in names:
-        found = [name] if name.is_file() else [file for one in FORMATS for file in one.files_named(name)]
+        found = [name] if name.is_file() else blktrace.files_named(name)
         if name.is_dir() and not found:
-            raise UsageError(f"{name} is a directory", f"name the files in it, as in: blkreel import {name}/* ...")
+            raise UsageError(f"{name} is a directory", f"name its files, for example: blkreel import {name}/* ...")
         if not found:
-            raise UsageError(f"no such file: {name}", "name a file, or what its files' names begin with")
+            raise UsageError(f"no such file: {name}", "name a file, or the common beginning of its files' names")
         files += [file for file in found if file not in files]
     return files
 
 
-def format_of(files: list[Path]):
-    """The importer that knows all of these files."""
-    found = {}
+def format_of(files: list[Path], name: str | None = None, options: ImportOptions | None = None) -> SourceFormat | str:
+    """The format of all these files, or BLKTRACE.
+
+    Raises TraceError if no format fits, UsageError if the files differ or `name` is unknown.
+    """
+    columns = options.columns if options else None
+    if columns is not None:
+        if name not in (None, ColumnMapping.name):
+            raise UsageError(f"--columns does not apply to the format {name}", "give one of them")
+        return ColumnMapping(columns)
+    if name == ColumnMapping.name:
+        raise UsageError("the format columns needs --columns", f"blkreel import FILE --columns {COLUMNS_EXAMPLE}")
+    by_name = {format_.name: format_ for format_ in FORMATS}
+    if name is not None:
+        if name == BLKTRACE:
+            return BLKTRACE
+        if name not in by_name:
+            raise UsageError(f"no such format: {name}", did_you_mean(name, format_titles(), _known()))
+        return by_name[name]
+    detected: dict[SourceFormat | str, Path] = {}
     for file in files:
-        try:
-            with open(file, "rb") as opened:
-                head = opened.read(4096)
-        except OSError as error:
-            raise TraceError(f"cannot read {file}: {error.strerror}") from error
+        head = read_head(file)
         if head:
-            found.setdefault(next((one for one in FORMATS if one.recognise(head)), None), file)
-    known = ", ".join(one.NAME for one in FORMATS)
-    if not found:
-        raise TraceError(f"{files[0]} is empty", "name a recording that holds something")
-    if None in found:
-        raise TraceError(f"{found[None]}: of no known format", f"formats known are: {known}")
-    if len(found) > 1:
-        names = " and ".join(str(file) for file in found.values())
-        raise UsageError(f"{names} are of different formats", "import them one by one")
-    return next(iter(found))
+            detected.setdefault(_detect(file, head), file)
+    if not detected:
+        raise TraceError(f"{files[0]} is empty", "name a recording that has events")
+    if len(detected) > 1:
+        names = " and ".join(str(file) for file in detected.values())
+        raise UsageError(f"{names} have different formats", "import them one by one")
+    return next(iter(detected))
+
+
+def _detect(file: Path, head: bytes) -> SourceFormat | str:
+    if blktrace.recognize(head):
+        with SourceFile(file) as source:
+            if source.compression:
+                raise TraceError(f"{file}: files of blktrace are not read from a {source.compression} stream",
+                                 f"decompress it first, and import the result: {source.compression} -dk {file}")
+        return BLKTRACE
+    likeness = {format_: format_.likeness(head) for format_ in FORMATS}
+    best = max(likeness, key=lambda format_: likeness[format_])
+    if likeness[best] >= _CERTAIN:
+        return best
+    close = f"closest: {best.name} ({likeness[best] * 100:.0f} % alike), choose it with --format {best.name}; " \
+        if likeness[best] >= _CLOSE else ""
+    raise TraceError(f"{file}: unknown format", close + _known())
+
+
+def _known() -> str:
+    return f"known formats: {', '.join(format_titles())}"

@@ -1,40 +1,56 @@
 """Binary files of blktrace, versions 7 and 8, of either byte order: DEVICE.blktrace.CPU, or merged by blkparse -d."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from ... import __version__
-from ..decoder import Decoder
-from ..errors import BlkreelError, TraceError
-from ..schema import TRACE_SCHEMA
-from ..spool import Spool
+from blkreel import __version__
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.safe_files import caller_of_sudo
+from blkreel.traces.format.schema import TRACE_SCHEMA, Metadata
+from blkreel.traces.spool.rows_child import DriveTotals, RowsChild, Totals
+from blkreel.traces.spool.spool import Spool
 
 NAME = "blktrace (versions 7 and 8)"
+DECODER = Path(__file__).with_name("blkreel-blktrace")
 _MAGIC = 0x65617400
 _PART = re.compile(r"(?P<device>.+)\.blktrace\.(?P<cpu>\d+)")
 
 
-def recognise(head: bytes) -> bool:
-    """Whether a file that begins so is one. A version that is not known is, and gets an error that says so."""
+class Decoder(RowsChild):
+    """The decoder of blktrace events as a child process.
+
+    Its stdin takes lines about its inputs; stop() lets it read the rest.
+    """
+
+    def __init__(self, arguments: list[str], spool: Spool, on_change: Callable[[], None] = lambda: None,
+                 pass_fds: Sequence[int] = ()):
+        super().__init__("the decoder", DECODER, arguments, spool, on_change, pass_fds=pass_fds)
+
+
+def recognize(head: bytes) -> bool:
+    """Whether the file begins like a blktrace file of any version; the decoder refuses unknown versions."""
     return any(int.from_bytes(head[:4], order) & ~0xFF == _MAGIC for order in ("little", "big"))
 
 
 def files_named(name: Path) -> list[Path]:
     """The files of all CPUs of a device."""
     found = [path for path in name.parent.glob(f"{name.name}.blktrace.*") if _PART.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(_PART.fullmatch(path.name)["cpu"]))
+    return sorted(found, key=lambda path: int(path.name.rpartition(".")[2]))
 
 
-def import_files(files: list[Path], output: Path, *, force: bool) -> tuple[dict, dict, list[str]]:
-    """Write the trace: its metadata, the decoder's totals, and which I/Os it lacks, in words."""
+def import_files(files: list[Path], output: Path, *, force: bool,
+                 public: bool = False) -> tuple[Metadata, Totals, list[str]]:
+    """Write the trace. Returns its metadata, the decoder's totals, and descriptions of the I/Os that are missing."""
     files = [file for file in files if file.stat().st_size]
-    spool, end = _decode(files, [], output, force)
+    spool, end = _decode(files, [], output, force, public)
     without_requests = [drive["device"] for drive in end["drives"]
                         if drive["queued"] and drive["completed"] and not drive["issued"]]
     if without_requests:
-        # Whether a drive makes requests is known at the end only: from the start once more.
+        # Only the end shows whether a drive has requests: decode again by bios.
         spool.discard()
-        spool, end = _decode(files, without_requests, output, force)
+        spool, end = _decode(files, without_requests, output, force, public)
     if not end["events"]:
         spool.discard()
         raise TraceError(f"{files[0]} holds no I/O", "record with the actions issue and complete")
@@ -44,14 +60,19 @@ def import_files(files: list[Path], output: Path, *, force: bool) -> tuple[dict,
     return metadata, end, missing
 
 
-def _decode(files, without_requests, output, force):
-    spool = Spool(output, TRACE_SCHEMA, {"source_format": "blktrace"}, force=force)
+def _decode(files: list[Path], without_requests: list[str], output: Path, force: bool,
+            public: bool) -> tuple[Spool, Totals]:
+    spool = Spool(output, TRACE_SCHEMA, {"source_format": "blktrace"}, force=force, owner=caller_of_sudo(),
+                  public=public)
     arguments = [word for device in without_requests for word in ("--bio", device)]
     try:
         decoder = Decoder([*arguments, "--", *map(str, files)], spool)
         decoder.stop()
-        if decoder.error:
+        if isinstance(decoder.error, BlkreelError):
             raise TraceError(decoder.error.message, decoder.error.remedy)
+        if decoder.error:
+            raise decoder.error
+        assert decoder.end is not None  # without an error there is an end
         if decoder.end.get("write_error"):
             raise BlkreelError(f"cannot write {output}: the disk is full", "free some space, or name another output")
     except BaseException:
@@ -60,7 +81,7 @@ def _decode(files, without_requests, output, force):
     return spool, decoder.end
 
 
-def _metadata(files, end, without_requests, warnings):
+def _metadata(files: list[Path], end: Totals, without_requests: list[str], warnings: list[str]) -> Metadata:
     pair = end["stream"]["clock_pair"]
     return {
         "writer": f"blkreel {__version__}", "source_format": "blktrace", "clock": "monotonic",
@@ -73,40 +94,43 @@ def _metadata(files, end, without_requests, warnings):
     }
 
 
-def _device(drive, files):
-    """What the file tells of a drive: its number, and its name where all files bear the same."""
+def _device(drive: DriveTotals, files: list[Path]) -> dict[str, Any]:
+    """A drive as far as the files describe it: its number, and its name if all files have the same."""
     names = {match["device"] for file in files if (match := _PART.fullmatch(file.name))}
     major, minor = map(int, drive["device"].split(":"))
     name = names.pop() if len(names) == 1 else drive["device"]
     return {"name": name, "path": f"/dev/{name}" if ":" not in name else name, "major": major, "minor": minor}
 
 
-def _missing(end):
+def _missing(end: Totals) -> list[str]:
     found = []
     if end["lost"]["total"]:
-        found.append(f"{end['lost']['total']:,} events were lost while it was recorded")
+        found.append(f"{end['lost']['total']:,} events were lost during the recording")
     if end["ledger"]["unmatched"]:
         found.append(f"{end['ledger']['unmatched']:,} I/Os completed whose issue was not seen")
+    if end["ledger"]["impossible_extents"]:
+        found.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
+                     "or later")
     return found
 
 
-def _warnings(files, end):
-    """What the trace knows in part, or what was in the files and has no place in a trace."""
+def _warnings(files: list[Path], end: Totals) -> list[str]:
+    """What is incomplete in the trace, and what the files have that a trace cannot hold."""
     stream, ledger = end["stream"], end["ledger"]
-    told = [
+    counts = [
         (ledger["reused"], "I/Os have no latency: their completion was not seen"),
-        (ledger["other_ops"], "requests are no I/O (commands passed through, management of zones) and were left out"),
-        (stream["from_issuer"], "I/Os name the thread that issued them: their entry into the block layer was not seen"),
-        (stream["backward_steps"], "events stand before an earlier one of the same file"),
-        (stream["cut_bytes"], "bytes at the end of files hold no whole event: blktrace was killed"),
-        (stream["unnumbered"], "files mix the numbers of several devices: lost events cannot be counted in them"),
+        (ledger["other_ops"], "requests are not I/O (passthrough commands, zone management) and were left out"),
+        (stream["from_issuer"], "I/Os have the thread that issued them: their entry into the block layer was not seen"),
+        (stream["backward_steps"], "events are out of order within their file"),
+        (stream["cut_bytes"], "bytes at the end of files are an incomplete event: blktrace was killed"),
+        (stream["unnumbered"], "files mix sequence numbers of several devices: lost events cannot be counted"),
     ]
-    found = [f"{count:,} {what}" for count, what in told if count]
+    found = [f"{count:,} {what}" for count, what in counts if count]
     if unnamed := sorted({str(near) for file in files for near in _parts_beside(file)} - set(map(str, files))):
-        found.append(f"not imported, though of the same recording: {', '.join(unnamed)}")
+        found.append(f"files of the same recording that were not imported: {', '.join(unnamed)}")
     return found
 
 
-def _parts_beside(file):
+def _parts_beside(file: Path) -> list[Path]:
     match = _PART.fullmatch(file.name)
     return files_named(file.with_name(match["device"])) if match else []

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static const uint8_t zeros[8];
 
@@ -22,7 +23,7 @@ static int write_vectors(int fd, struct iovec *vec, int count)
 			return -errno;
 		}
 		while (count > 0 && (size_t)n >= vec->iov_len) {
-			n -= vec->iov_len;
+			n -= (ssize_t)vec->iov_len;
 			vec++;
 			count--;
 		}
@@ -38,10 +39,21 @@ static struct block_header make_header(enum block_kind kind, uint32_t rows, uint
 {
 	return (struct block_header){
 		.magic = BLOCK_MAGIC,
-		.kind = kind,
+		.kind = (uint16_t)kind,
 		.rows = rows,
 		.payload_bytes = payload_bytes,
 	};
+}
+
+/* The first vector is the header. */
+static void set_checksum(const struct iovec *vec, int count)
+{
+	struct block_header *header = vec[0].iov_base;
+	uLong crc = crc32_z(0, NULL, 0);
+
+	for (int i = 0; i < count; i++)
+		crc = crc32_z(crc, vec[i].iov_base, vec[i].iov_len);
+	header->checksum = crc ? (uint32_t)crc : 1;
 }
 
 size_t block_rows_bytes(const struct block_layout *layout, uint32_t rows)
@@ -56,17 +68,17 @@ size_t block_rows_bytes(const struct block_layout *layout, uint32_t rows)
 /* The layout as JSON, spaced as Python's json.dumps spaces it, so that the two can be compared as text. */
 static int layout_json(const struct block_layout *layout, char *buffer, size_t size)
 {
-	size_t used = snprintf(buffer, size, "{\"stream\": \"%s\", \"version\": 1, \"columns\": [", layout->stream);
+	size_t used = (size_t)snprintf(buffer, size, "{\"stream\": \"%s\", \"version\": 1, \"columns\": [", layout->stream);
 
 	for (size_t i = 0; i < layout->column_count && used < size; i++)
-		used += snprintf(buffer + used, size - used, "%s[\"%s\", \"i%u\"]", i ? ", " : "",
+		used += (size_t)snprintf(buffer + used, size - used, "%s[\"%s\", \"i%u\"]", i ? ", " : "",
 				 layout->columns[i].name, layout->columns[i].width_bytes);
 	if (used < size)
-		used += snprintf(buffer + used, size - used, "]}");
+		used += (size_t)snprintf(buffer + used, size - used, "]}");
 	return used < size ? (int)used : -ENOBUFS;
 }
 
-int block_write_json(int fd, enum block_kind kind, const char *json)
+int block_write_json(int fd, enum block_kind kind, const char *json, bool checksum)
 {
 	size_t length = strlen(json);
 	struct block_header header = make_header(kind, 0, length);
@@ -75,18 +87,21 @@ int block_write_json(int fd, enum block_kind kind, const char *json)
 		{ (void *)json, length },
 	};
 
+	if (checksum)
+		set_checksum(vec, 2);
 	return write_vectors(fd, vec, 2);
 }
 
-int block_write_layout(int fd, const struct block_layout *layout)
+int block_write_layout(int fd, const struct block_layout *layout, bool checksum)
 {
 	char json[2048];
 	int length = layout_json(layout, json, sizeof(json));
 
-	return length < 0 ? length : block_write_json(fd, BLOCK_LAYOUT, json);
+	return length < 0 ? length : block_write_json(fd, BLOCK_LAYOUT, json, checksum);
 }
 
-int block_write_rows(int fd, const struct block_layout *layout, uint32_t rows, const void *const *columns)
+int block_write_rows(int fd, const struct block_layout *layout, uint32_t rows, const void *const *columns,
+		     bool checksum)
 {
 	struct iovec vec[1 + 2 * BLOCK_MAX_COLUMNS];
 	struct block_header header = make_header(BLOCK_ROWS, rows, block_rows_bytes(layout, rows));
@@ -101,6 +116,8 @@ int block_write_rows(int fd, const struct block_layout *layout, uint32_t rows, c
 		vec[count++] = (struct iovec){ (void *)columns[i], nbytes };
 		vec[count++] = (struct iovec){ (void *)zeros, block_padded(nbytes) - nbytes };
 	}
+	if (checksum)
+		set_checksum(vec, count);
 	return write_vectors(fd, vec, count);
 }
 
@@ -119,7 +136,7 @@ int block_read_exactly(int fd, void *buffer, size_t nbytes)
 		if (n == 0)
 			return -EPIPE;
 		at += n;
-		nbytes -= n;
+		nbytes -= (size_t)n;
 	}
 	return 0;
 }
@@ -151,8 +168,8 @@ int block_read_layout(int fd, const struct block_layout *const *layouts, size_t 
 	for (size_t i = 0; i < count; i++) {
 		int length = layout_json(layouts[i], ours, sizeof(ours));
 
-		if (length >= 0 && header.payload_bytes == (uint64_t)length && !memcmp(ours, theirs, length))
-			return i;
+		if (length >= 0 && header.payload_bytes == (uint64_t)length && !memcmp(ours, theirs, (size_t)length))
+			return (int)i;
 	}
 	return -EPROTO;
 }
@@ -160,13 +177,14 @@ int block_read_layout(int fd, const struct block_layout *const *layouts, size_t 
 int block_split_rows(const struct block_layout *layout, uint32_t rows, const void *payload,
 		     uint64_t payload_bytes, const void **columns)
 {
-	const char *at = payload;
+	size_t offset = 0;
 
 	if (block_rows_bytes(layout, rows) != payload_bytes)
 		return -EPROTO;
 	for (size_t i = 0; i < layout->column_count; i++) {
-		columns[i] = at;
-		at += block_padded((size_t)rows * layout->columns[i].width_bytes);
+		/* A block without rows may have no payload. */
+		columns[i] = payload ? (const char *)payload + offset : NULL;
+		offset += block_padded((size_t)rows * layout->columns[i].width_bytes);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The codes of a trace's columns `op` and `flags`, for C and BPF.
- * traces/schema.py has the same for Python; a test holds one against the other.
+ * traces/format/schema.py has the same for Python; a test compares them.
  */
 #ifndef BLKREEL_CODES_H
 #define BLKREEL_CODES_H
@@ -34,6 +34,7 @@ enum trace_flag {
 	FLAG_QUEUE_FULL = 1 << 16,
 	FLAG_HAZARD = 1 << 17,
 	FLAG_ANCHORED = 1 << 18,
+	FLAG_HOST_STALLED = 1 << 19,
 };
 
 #endif

@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from blkreel.traces.reader import open_trace
-from tests.vm.guest.drives import TRACING, Tracing, nvme_path
+from blkreel.capture import helper
+from blkreel.traces.format.reader import open_trace
+from tests.vm.guest.drives import Tracing, nvme_path
 
 IN_GUEST = "BLKREEL_GUEST" in os.environ
 # They load modules and take drives away: nothing for a machine that somebody uses. `make test-vm` runs them.
@@ -21,6 +23,9 @@ collect_ignore_glob = [] if IN_GUEST else ["test_*.py"]
 
 CONFIG_NULL_BLK = Path("/sys/kernel/config/nullb")
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
+# Each script and each kind of programs once; tests/kernel runs the other pairs.
+OTHER_PAIRS = {f"test_who_is_told_by_another_waited_for_its_read[{pair}]"
+               for pair in ("turns-raw_tp", "generations-tp_btf")}
 
 # Shared with the tests of this folder that are those of tests/kernel.
 if IN_GUEST:
@@ -28,20 +33,29 @@ if IN_GUEST:
 
 
 def pytest_collection_modifyitems(items):
-    """The option stands for an old kernel on a new one. Here is an old one, whose flushes are old as well."""
-    # All items of a run pass here, those of the machine outside as well.
-    if IN_GUEST and (TRACING / "events/block/block_io_start").exists():
-        for item in items:
-            if "--without-io-start" in str(getattr(item, "callspec", None) and item.callspec.params):
-                item.add_marker(pytest.mark.skip(reason="the kernel without block_io_start tests it"))
+    """Skips what repeats another test here. All items of a run pass, those outside the guest as well."""
+    if not IN_GUEST:
+        return
+    for item in items:
+        parameters = getattr(item, "callspec", None) and item.callspec.params
+        # The option stands for an old kernel on a new one. The old one needs no option.
+        if "before block_io_start" in str(parameters) or "--without-io-start" in str(parameters):
+            item.add_marker(pytest.mark.skip(reason="tested without the option by the kernel without block_io_start"))
+        if item.name in OTHER_PAIRS:
+            item.add_marker(pytest.mark.skip(reason="tests/kernel runs this pair"))
 
 
 @pytest.fixture(scope="session")
 def command_loaded():
-    for name in ("blkreel.cli.main", "blkreel.cli.capture", "blkreel.cli.replay", "blkreel.cli.drives",
-                 "blkreel.cli.precondition", "blkreel.cli.check", "pandas", "pyarrow.compute",
+    for name in ("blkreel.cli.main", "blkreel.cli.commands.capture", "blkreel.cli.commands.replay",
+                 "blkreel.cli.commands.drives", "blkreel.cli.commands.precondition", "blkreel.cli.commands.check",
+                 "pandas", "pyarrow.compute",
                  "pyarrow.pandas_compat", "pyarrow.parquet"):
         import_module(name)
+    # A capture loads the programs twice, first to choose its source. The guest loads them in ten seconds, so forks take
+    # the answer from here.
+    helper.probe = cache(helper.probe)
+    helper.probe("auto")
 
 
 @pytest.fixture

@@ -26,6 +26,18 @@ def nvme_path(serial):
     raise AssertionError(f"no drive {serial}: {list(nvme_controllers())}")
 
 
+def multipath_head(serial):
+    """The block device of a namespace with several paths, waited for until it is there."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for subsystem in Path("/sys/class/nvme-subsystem").iterdir():
+            for head in subsystem.glob("nvme*n*"):
+                if (subsystem / "serial").read_text().strip() == serial and Path("/dev", head.name).exists():
+                    return f"/dev/{head.name}"
+        time.sleep(0.1)
+    raise AssertionError(f"no multipath head {serial}")
+
+
 def counters(drive):
     """Reads, reads merged, writes, writes merged, discards and flushes that the kernel has counted."""
     fields = [int(field) for field in Path("/sys/block", Path(drive).name, "stat").read_text().split()]
@@ -44,16 +56,22 @@ class Tracing:
 
     def __init__(self, name):
         self.path = TRACING / "instances" / name
+        self._switches: list[tuple[Path, str]] = []
         self.path.mkdir()
         (self.path / "buffer_size_kb").write_text("8192")
 
     def enable(self, event, filter_text=None):
         if filter_text:
             (self.path / "events" / event / "filter").write_text(filter_text)
-        (self.path / "events" / event / "enable").write_text("1")
+        self._switch(self.path / "events" / event / "enable", "1", "0")
 
     def count_by(self, event, key):
-        (self.path / "events" / event / "trigger").write_text(f"hist:keys={key}")
+        trigger = f"hist:keys={key}"
+        self._switch(self.path / "events" / event / "trigger", trigger, f"!{trigger}")
+
+    def _switch(self, file, on, off):
+        file.write_text(on)
+        self._switches.append((file, off))
 
     def counted(self, event):
         """Key -> how often, of an event that count_by() was called for."""
@@ -64,11 +82,7 @@ class Tracing:
         return (self.path / "trace").read_text()
 
     def close(self):
-        for enabled in (self.path / "events").glob("*/*/enable"):
-            if enabled.read_text().strip() != "0":
-                enabled.write_text("0")
-        for trigger in (self.path / "events/block").glob("*/trigger"):
-            for line in trigger.read_text().splitlines():
-                if line.startswith("hist:"):
-                    trigger.write_text("!" + line.partition(" ")[0])
+        # The directory has thousands of files, which the guest reads in ten seconds.
+        for file, off in reversed(self._switches):
+            file.write_text(off)
         self.path.rmdir()

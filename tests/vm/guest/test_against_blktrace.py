@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pandas as pd
 
-from blkreel.traces.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS
 
 # Reads and writes of many sizes at depth 8, writes with FUA, flushes, discards and zeroes.
 WORK = """

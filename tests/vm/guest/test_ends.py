@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import OPS
-from blkreel.traces.writer import TraceWriter
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.writer import TraceWriter
 from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, nvme_path
 
 CPU = Path("/sys/devices/system/cpu/cpu1/online")

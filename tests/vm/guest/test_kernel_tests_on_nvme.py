@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.test_capture_causes import (  # noqa: F401
+from tests.kernel.capture.test_causes import (  # noqa: F401
     test_a_timer_passes_nothing_on,
     test_who_is_told_by_another_waited_for_its_read,
 )
-from tests.kernel.test_capture_counts import (  # noqa: F401
+from tests.kernel.capture.test_counts import (  # noqa: F401
     test_a_scheduler_between_entry_and_drive_costs_no_row,
     test_buffered_writes_on_a_file_system_add_up_with_the_counters,
     test_every_read_of_fio_is_a_row,
     test_the_reader_is_named_and_its_times_are_plausible,
     test_two_drives_at_once_are_kept_apart,
 )
-from tests.kernel.test_capture_kinds import (  # noqa: F401
+from tests.kernel.capture.test_kinds import (  # noqa: F401
     rows_of,
     test_discards_and_zeroes,
     test_offsets_are_those_of_the_whole_drive,
@@ -25,7 +25,7 @@ from tests.vm.guest.drives import TRACING
 
 # Before block_io_start nobody says for whom a flush is.
 if Path(TRACING, "events/block/block_io_start").exists():
-    from tests.kernel.test_capture_kinds import test_writes_and_the_flushes_of_fsync  # noqa: F401
+    from tests.kernel.capture.test_kinds import test_writes_and_the_flushes_of_fsync  # noqa: F401
 
 
 @pytest.fixture

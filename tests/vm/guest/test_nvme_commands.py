@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blkreel.traces.device import drive_of
-from blkreel.traces.schema import FLAGS, OPS
+from blkreel.common.device import drive_of
+from blkreel.traces.format.schema import FLAGS, OPS
 
 MIB = 1 << 20
 FUA = 0x4000

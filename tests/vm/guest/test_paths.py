@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from blkreel.traces.schema import OPS
+from blkreel.traces.format.schema import OPS
 from tests.vm.guest.drives import counters
 
 MIB = 1 << 20
@@ -22,7 +22,7 @@ def iolog(path, drive, *ios):
     return path
 
 
-def test_neighbours_in_one_submission_are_one_row(rows_of, nvme, program, tmp_path):
+def test_neighbors_in_one_submission_are_one_row(rows_of, nvme, program, tmp_path):
     before = counters(nvme)
     rows = rows_of(nvme, f"{program('fio')} --name=s --filename={nvme} --direct=1 --rw=read --bs=4k --size=4m"
                          " --ioengine=io_uring --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blkreel.traces.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS
 from tests.vm.guest.test_nvme_commands import commands_of  # noqa: F401
 
 MIB = 1 << 20

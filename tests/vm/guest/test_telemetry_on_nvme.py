@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blkreel.replay.telemetry.smart import Program, Smart, smart
-from blkreel.replay.telemetry.smart_formats import UNITS
-from blkreel.traces.device import drive_of
-from blkreel.traces.reader import open_trace
-from blkreel.traces.telemetry import read_telemetry
-from blkreel.traces.writer import TraceWriter
+from blkreel.common.device import drive_of
+from blkreel.replay.telemetry.sensors.smart import Smart, smart
+from blkreel.replay.telemetry.sensors.smart_formats import UNITS
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.telemetry.reader import read_telemetry
 
 MIB = 1 << 20
 
@@ -43,9 +43,9 @@ def smart_log(drive):
 
 def test_fields_of_the_real_program_are_known(nvme, program):
     program("nvme", "nvme-cli")
-    asked, found = smart(drive_of(nvme))
-    values, raw = asked.ask(), smart_log(nvme)
-    assert asked.live and not found.missing
+    of_nvme = smart(drive_of(nvme))
+    values, raw = of_nvme.query(), smart_log(nvme)
+    assert of_nvme.is_live
     assert {"temperature_c", "critical_warning", "media_errors", "data_units_written", "host_writes", "power_on_hours",
             "thermal_1_transitions", "thermal_2_time"} <= set(values) <= set(UNITS)
     assert values["temperature_c"] == raw["temperature"] - 273
@@ -53,7 +53,7 @@ def test_fields_of_the_real_program_are_known(nvme, program):
 
 def test_smartctl_tells_the_same(nvme, program):
     path, drive = program("smartctl", "smartmontools"), drive_of(nvme)
-    by_smartctl, by_nvme = Smart(drive.path, Program("smartctl", path, True)).ask(), smart(drive)[0].ask()
+    by_smartctl, by_nvme = Smart(drive, "smartctl", path).query(), smart(drive).query()
     # What smartctl reads to find out what the drive is, is counted.
     assert set(by_smartctl) <= set(by_nvme)
     for field in ("temperature_c", "critical_warning", "media_errors", "power_on_hours", "data_units_written"):
@@ -77,7 +77,7 @@ def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_pa
     assert told["temperature_c"]["start"] == value[0]
     assert set(found.smart) == {"before", "after"}
     written = told["smart"]["changed"]["host_writes"]
-    # Neighbours may be merged on their way.
+    # Neighbors may be merged on their way.
     assert 200 <= written <= float(after["host_write_commands"]) - float(before["host_write_commands"])
     assert told["throttled"] == 0 and told["smart"]["critical_warning"] == 0
     assert found.series("foreign_ios")[1].max() == run["foreign_ios"] == 0

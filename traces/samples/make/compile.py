@@ -12,7 +12,7 @@ _ROOT = Root("compile", ("gcc", "make", "libc6-dev", "zlib1g-dev", "xz-utils"), 
     f'rm "$1{HOME}"/git_*'))
 
 
-def make(name):
+def make(name: str) -> None:
     with scratch_drive(2 << 30) as scratch:
         scratch.install(_ROOT)
         scratch.settle()

@@ -1,14 +1,13 @@
-"""Writes the figures of the traces that ship into the pages that tell their stories: make samples ends with it."""
+"""Writes the table of the sample traces into their pages, as the last step of make samples."""
 
-import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from blkreel.traces.reader import open_trace
-from blkreel.traces.schema import OPS
-from blkreel.traces.shipped import PREFIX, SAMPLES
-from blkreel.traces.units import format_bytes, format_count, format_ns
+from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.samples import PREFIX, SAMPLES
 
 _SAMPLES = Path(__file__).resolve().parents[1]
 PAGES = (_SAMPLES / "README.md", _SAMPLES.parents[1] / "docs/samples.md")
@@ -24,10 +23,10 @@ def figures(directory: Path = _SAMPLES) -> str:
 
 def on_page(page: Path) -> str:
     """The table as a page has it."""
-    return re.search(f"{re.escape(_BEGIN)}(.*?){re.escape(_END)}", page.read_text(), re.DOTALL)[1]
+    return page.read_text().partition(_BEGIN)[2].partition(_END)[0]
 
 
-def _line(name, path):
+def _line(name: str, path: Path) -> str:
     table = open_trace(path).table(["submit_ns", "op", "length_bytes"])
     op, length_bytes, submit_ns = (table[column].to_numpy() for column in ("op", "length_bytes", "submit_ns"))
     rows, file_bytes = len(op), path.stat().st_size
@@ -38,14 +37,15 @@ def _line(name, path):
     return f"| {' | '.join(cells)} |\n"
 
 
-def _column_bytes(path):
-    """Without what every file has once, however few its rows: schema, metadata, names of threads and files."""
+def _column_bytes(path: Path) -> int:
+    """Without schema, metadata, and names of threads and files, which do not grow with the rows."""
     with pq.ParquetFile(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    return sum(group.column(number).total_compressed_size for group in groups for number in range(group.num_columns))
+    return sum(int(group.column(number).total_compressed_size) for group in groups
+               for number in range(group.num_columns))
 
 
-def main():
+def main() -> None:
     table = figures()
     for page in PAGES:
         before, rest = page.read_text().split(_BEGIN)

@@ -9,7 +9,7 @@ _BYTES = 512 << 20
 _BYTES_PER_S = 25 << 20
 
 
-def make(name):
+def make(name: str) -> None:
     with scratch_drive(2 << 30, _BYTES + (64 << 20)) as scratch, torrent(scratch, _BYTES) as file:
         scratch.settle()
         command = download_command(file, scratch.mount / DOWNLOADS, _BYTES_PER_S)

@@ -16,12 +16,13 @@ _BYTES = _BYTES_PER_S * (_SECONDS + 20)
 _UNDER_WAY_S = 4
 
 
-def make(name):
-    with (scratch_drive(DRIVE_BYTES + _BYTES, _BYTES + (64 << 20)) as scratch, screen(scratch.place) as environment):
+def make(name: str) -> None:
+    with (scratch_drive(DRIVE_BYTES + _BYTES, _BYTES + (64 << 20)) as scratch,
+          screen(scratch.workspace) as environment):
         put_game(scratch, environment)
         with torrent(scratch, _BYTES) as file:
-            client = start_download(file, scratch.mount / DOWNLOADS, _BYTES_PER_S, scratch.place.path / "download.log",
-                                    scratch.place.environment)
+            client = start_download(file, scratch.mount / DOWNLOADS, _BYTES_PER_S,
+                                    scratch.workspace.path / "download.log", scratch.workspace.environment)
             try:
                 time.sleep(_UNDER_WAY_S)
                 # The game is the captured command, and the download one of the others that use the drive.

@@ -5,8 +5,8 @@ from scratch import make_sample, scratch_drive
 from screen import screen
 
 
-def make(name):
-    with scratch_drive(DRIVE_BYTES) as scratch, screen(scratch.place) as environment:
+def make(name: str) -> None:
+    with scratch_drive(DRIVE_BYTES) as scratch, screen(scratch.workspace) as environment:
         put_game(scratch, environment)
         scratch.record(name, ["chroot", scratch.mount, *play(60)], environment, ENDS_WITH)
 

@@ -1,15 +1,17 @@
 """SuperTuxKart, whose demo mode goes from the menu into a race by itself."""
 
-from scratch import HOME, Root
+from collections.abc import Mapping
+
+from scratch import HOME, Root, Scratch
 
 ROOT = Root("game", ("supertuxkart", "libgl1-mesa-dri", "libegl1", "libgl1"))
 DRIVE_BYTES = 3 << 30
-# What ends a game here: it does not listen to SIGTERM. timeout and a shell give this for SIGKILL.
+# Exit code after SIGKILL: the game ignores SIGTERM.
 ENDS_WITH = (137,)
 _SETTINGS = f"{HOME}/.config/supertuxkart/config-0.10"
 
-# As a player leaves it who has played before: nothing is asked, the network is not used. The effects that cost a
-# processor without graphics too much are off; textures and models are loaded in full.
+# The settings of a second session: no questions, no network. Effects that are too slow without a graphics processor
+# are off; textures and models are loaded in full.
 _CONFIG = """<?xml version="1.0"?>
 <stkconfig version="8">
     <enable_internet value="2" />
@@ -25,17 +27,17 @@ _PLAYERS = """<?xml version="1.0"?>
 """
 
 
-def put_game(scratch, environment) -> None:
-    """The game with its settings, played once, so that it finds what it keeps between two evenings."""
+def put_game(scratch: Scratch, environment: Mapping[str, str]) -> None:
+    """Install the game with its settings, and play it once, so that the files it stores between sessions exist."""
     scratch.install(ROOT)
     _put_settings(scratch)
     scratch.run(*play(60), environment=environment, ends_with=ENDS_WITH)
-    # Killed, it may leave them half written.
+    # The killed game may have written them in part.
     _put_settings(scratch)
     scratch.settle()
 
 
-def _put_settings(scratch):
+def _put_settings(scratch: Scratch) -> None:
     scratch.write(f"{_SETTINGS}/config.xml", _CONFIG)
     scratch.write(f"{_SETTINGS}/players.xml", _PLAYERS)
 

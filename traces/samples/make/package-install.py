@@ -7,7 +7,7 @@ _ROOT = Root("install", hooks=(f'chroot "$1" apt-get install --yes --download-on
              skip="cleanup/apt/cache,cleanup/apt/lists")
 
 
-def make(name):
+def make(name: str) -> None:
     with scratch_drive(2 << 30) as scratch:
         scratch.install(_ROOT)
         scratch.settle()

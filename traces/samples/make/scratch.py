@@ -10,13 +10,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.cli.demo.drives import check_room, make_drive, make_file_system, mount_memory, remount
-from blkreel.cli.demo.place import Place, place_below
-from blkreel.traces.errors import BlkreelError
+from blkreel.cli.demo.workspace import Workspace, workspace_below
+from blkreel.common.errors import BlkreelError
 
 SAMPLES = Path(__file__).resolve().parents[1]
 WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
@@ -45,7 +46,7 @@ class Root:
             return tar
         tar.parent.mkdir(exist_ok=True)
         unfinished = tar.with_suffix(".part")
-        command = ["mmdebstrap", "--mode=root", "--variant=apt", "--format=tar",
+        command: list[str | Path] = ["mmdebstrap", "--mode=root", "--variant=apt", "--format=tar",
                    *([f"--include={','.join(self.packages)}"] if self.packages else []),
                    *(f"--customize-hook={hook}" for hook in self.hooks),
                    *([f"--skip={self.skip}"] if self.skip else []),
@@ -63,22 +64,22 @@ class Root:
 class Scratch:
     """A scratch drive with a file system. mount: where that is; memory: a directory in memory, for other things."""
 
-    def __init__(self, place: Place, size_bytes: int, spare_bytes: int):
-        self.place = place
-        self.memory = mount_memory(place, size_bytes + spare_bytes)
-        self._drive = make_drive(place, self.memory / "drive.img", size_bytes)
-        self.mount = make_file_system(place, self._drive)
+    def __init__(self, workspace: Workspace, size_bytes: int, spare_bytes: int):
+        self.workspace = workspace
+        self.memory = mount_memory(workspace, size_bytes + spare_bytes)
+        self._drive = make_drive(workspace, self.memory / "drive.img", size_bytes)
+        self.mount = make_file_system(workspace, self._drive)
         self._bound: list[Path] = []
 
     @property
     def environment(self) -> dict[str, str]:
         """Of what runs on the drive: nothing of this machine's but what leftovers are known by."""
-        mark = {name: value for name, value in self.place.environment.items() if name.startswith("BLKREEL_")}
+        mark = {name: value for name, value in self.workspace.environment.items() if name.startswith("BLKREEL_")}
         return {**mark, "PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin:/usr/games",
                 "HOME": HOME, "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 
     def install(self, root: Root) -> None:
-        self.place.run("tar", "-xf", root.tar(), "-C", self.mount, "--numeric-owner", "--xattrs")
+        self.workspace.run("tar", "-xf", root.tar(), "-C", self.mount, "--numeric-owner", "--xattrs")
         (self.mount / HOME.lstrip("/")).mkdir(parents=True, exist_ok=True)
         self._bind()
 
@@ -87,7 +88,8 @@ class Scratch:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
-    def run(self, *command, environment=None, ends_with=(0,)) -> None:
+    def run(self, *command: str | Path, environment: Mapping[str, str] | None = None,
+            ends_with: Sequence[int] = (0,)) -> None:
         """Run a command of the drive's system, before the recording."""
         result = subprocess.run(["chroot", self.mount, *command], env={**self.environment, **(environment or {})},
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -98,10 +100,11 @@ class Scratch:
     def settle(self) -> None:
         """Write all out and forget it, so that a recording begins with what comes after."""
         self._unbind()
-        remount(self.place, self._drive, self.mount)
+        remount(self.workspace, self._drive, self.mount)
         self._bind()
 
-    def record(self, name: str, command, environment=None, ends_with=(0,), files=True) -> None:
+    def record(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None,
+               ends_with: Sequence[int] = (0,), files: bool = True) -> None:
         """Capture a command from a cold cache into the sample of that name. files: with the names of its files."""
         output = SAMPLES / f"{name}.parquet"
         capture = [_BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force",
@@ -112,26 +115,27 @@ class Scratch:
         if result.returncode not in (*ends_with, 3):
             raise BlkreelError(f"the capture ended with {result.returncode}:\n{result.stdout[-2000:]}")
 
-    def _bind(self):
+    def _bind(self) -> None:
         if not (self.mount / "proc").exists():
             return  # a drive without a system of its own
         for name, arguments in (("proc", ("-t", "proc", "proc")), ("dev", ("--bind", "/dev"))):
-            self.place.run("mount", *arguments, self.mount / name)
+            self.workspace.run("mount", *arguments, self.mount / name)
             self._bound.append(self.mount / name)
 
-    def _unbind(self):
+    def _unbind(self) -> None:
         while self._bound:
-            self.place.run("umount", self._bound.pop())
+            self.workspace.run("umount", self._bound.pop())
 
 
 @contextmanager
-def scratch_drive(size_bytes: int, spare_bytes: int = 64 << 20):
-    with place_below(WORK, "blkreel-samples") as place:
-        check_room(place, disk_bytes=0, memory_bytes=size_bytes + spare_bytes)
-        yield Scratch(place, size_bytes, spare_bytes)
+def scratch_drive(size_bytes: int, spare_bytes: int = 64 << 20) -> Iterator[Scratch]:
+    """A scratch drive for the block; spare_bytes: memory beside it for other files."""
+    with workspace_below(WORK, "blkreel-samples") as workspace:
+        check_room(workspace, disk_bytes=0, memory_bytes=size_bytes + spare_bytes)
+        yield Scratch(workspace, size_bytes, spare_bytes)
 
 
-def make_sample(name: str, make) -> None:
+def make_sample(name: str, make: Callable[[str], None]) -> None:
     """Call make(name) until the trace it leaves is whole. The script's end: says what went wrong, if something did."""
     try:
         if os.geteuid() != 0:
@@ -149,7 +153,7 @@ def make_sample(name: str, make) -> None:
         sys.exit(f"{name}: {error}")
 
 
-def _is_whole(name):
+def _is_whole(name: str) -> bool:
     path = SAMPLES / f"{name}.parquet"
     subprocess.run([_BLKREEL, "info", path])
     checked = subprocess.run([_BLKREEL, "check", path], capture_output=True, text=True)

@@ -3,20 +3,22 @@
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blkreel.traces.errors import BlkreelError
+from blkreel.cli.demo.workspace import Workspace
+from blkreel.common.errors import BlkreelError
 
 _EVERY_S = 3.0
 
 
 @contextmanager
-def screen(place, size="640x480"):
+def screen(workspace: Workspace, size: str = "640x480") -> Iterator[dict[str, str]]:
     """Yields the environment of what is to be seen there. Drawn by the processor: a machine without graphics does."""
     reads, writes = os.pipe()
     server = subprocess.Popen(["Xvfb", "-displayfd", str(writes), "-screen", "0", f"{size}x24", "-nolisten", "tcp"],
-                              pass_fds=[writes], env=place.environment, stdin=subprocess.DEVNULL,
+                              pass_fds=[writes], env=workspace.environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(writes)
     stopped = threading.Event()
@@ -35,7 +37,7 @@ def screen(place, size="640x480"):
         server.wait()
 
 
-def _take_pictures(display, directory, stopped):
+def _take_pictures(display: str, directory: Path, stopped: threading.Event) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number in range(10_000):
         if stopped.wait(_EVERY_S):

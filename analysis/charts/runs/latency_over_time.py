@@ -1,0 +1,105 @@
+"""Latency of single I/Os over time, one row per drive."""
+
+from collections.abc import Sequence
+
+from blkreel.analysis.charts.axes import TIMES, Axis, labels_by_scale, scale_axis
+from blkreel.analysis.charts.model import Chart, Column, Row, Table
+from blkreel.analysis.charts.over_time import row_height, row_title, zoomed_rows
+from blkreel.analysis.charts.series_style import drive_name
+from blkreel.analysis.charts.spec import Datum, Spec, tooltip
+from blkreel.analysis.metrics.latency_points import LatencyPoints
+from blkreel.analysis.report.document import Entry
+from blkreel.common import numbers
+
+_POINTS, _FEWEST, _STRIP_POINTS = 2400, 150, 250  # of all rows, of each row at least, of the strip
+_AREAS = ((100, 24), (2, 12), (1, 7))  # I/Os of a point from which on it has that area, in square pixels
+_OPS = ("read", "write")
+_TEXT = "Reads orange, writes blue. A point is the slowest I/O of its surroundings; larger points stand for more I/Os."
+_USAGE = "The strip at the bottom zooms all rows."
+_REDUCED = ("Latency (from submit) at the time of submit. Where I/Os are dense, one point stands for those of similar "
+            "time and latency: the slowest of them.")
+
+
+def latency_over_time(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
+    """entries: of a report.document.Section; each is drawn by its first run. order: of the labels, from the top."""
+    drawn = sorted((entry for entry in entries if entry.measured[0].latency_points.count),
+                   key=lambda entry: order.index(entry.shown["label"]))
+    if not drawn:
+        return None
+    most = max(_FEWEST, _POINTS // len(drawn))
+    points = [entry.measured[0].latency_points.thinned(most) for entry in drawn]
+    notes: tuple[str, ...] = (_REDUCED,)
+    if any(entry.shown["n"] > 1 for entry in drawn):
+        notes += ("With several runs of a drive, the first run is drawn.",)
+    return Chart(id_, "Latency of single I/Os over time", _table(drawn, points), _spec(drawn, points), "lower", _TEXT,
+                 notes, _USAGE, wide=True, zooms=True)
+
+
+def _spec(drawn: Sequence[Entry], points: Sequence[LatencyPoints]) -> Spec:
+    # A logarithmic axis has no 0; a latency below 1 ns is below the resolution of the clock.
+    every = [max(1, ns) for each in points for ns in each.latency_ns.tolist()]
+    up = scale_axis(Axis("latency", "ns", "log"), every)
+    height = row_height(len(drawn))
+    rows: list[Spec] = []
+    for entry, each in zip(drawn, points, strict=True):
+        label = entry.shown["label"]
+        title = row_title(label, drive_name(entry.shown), _caption(entry.shown), height)
+        rows.append({"height": height, "title": title, "data": {"values": _data(each, {"entry": label})},
+                     "transform": [{"calculate": labels_by_scale("datum.ns", TIMES, ".3~r"), "as": "latency"}],
+                     "layer": [_marks(True)],
+                     "encoding": {"y": up.encode("ns", minExtent=46, maxExtent=46, title=None)}})
+    longest = max(points, key=lambda each: int(each.since_ns.max()))
+    strip = {"data": {"values": _data(longest.thinned(_STRIP_POINTS), {})}, "layer": [{
+        **_marks(False), "encoding": {**_marks(False)["encoding"], "y": {**up.encode("ns"), "axis": None}}}]}
+    until = max(int(each.since_ns.max()) for each in points) / 1e9
+    return zoomed_rows("Latency of single reads and writes by time of submit, by drive", rows, strip, 0,
+                       until * 1.005 or 1e-6)
+
+
+def _marks(has_tooltip: bool) -> Spec:
+    fields = tooltip(("op", "operation"), ("t", "submit, s", ",.6~f"), ("latency", "latency"), ("n", "I/Os", ","))
+    area: Spec = {"condition": [{"test": f"datum.n >= {ops}", "value": area} for ops, area in _AREAS[:-1]],
+                  "value": _AREAS[-1][1]}
+    return {"mark": {"type": "point", "shape": "circle", "filled": True, "opacity": 0.75, "clip": True}, "encoding": {
+        "color": {"condition": {"test": "datum.op === 'write'", "value": {"expr": "write"}}, "value": {"expr": "read"}},
+        "size": area, **({"tooltip": fields} if has_tooltip else {})}}
+
+
+def _data(points: LatencyPoints, entry: Datum) -> list[Datum]:
+    """Writes before reads, so that reads are drawn over them; of each, points of one area together."""
+    rows = [{**entry, "op": _OPS[kind], "t": round(since_ns / 1e9, 6), "ns": max(1, latency_ns), "n": ops}
+            for kind, since_ns, latency_ns, ops in _numbers(points)]
+    return sorted(rows, key=lambda row: (row["op"] == "read", -_area(row["n"]), row["t"]))
+
+
+def _area(ops: int) -> int:
+    return next(area for least, area in _AREAS if ops >= least)
+
+
+def _numbers(points: LatencyPoints) -> list[tuple[int, int, int, int]]:
+    return list(zip(points.kind.tolist(), points.since_ns.tolist(), points.latency_ns.tolist(), points.ops.tolist(),
+                    strict=True))
+
+
+def _caption(shown: Datum) -> list[str]:
+    """p99 and maximum of the run that is drawn, a line for reads and one for writes."""
+    lines = []
+    for op in _OPS:
+        latency = shown["runs"][0]["figures"][op]["latency"]
+        known = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
+        lines.append(" · ".join(f"{op} {name} {numbers.duration(ns)}" for name, ns in known))
+    return [line for line in lines if line]
+
+
+def _table(drawn: Sequence[Entry], points: Sequence[LatencyPoints]) -> Table:
+    columns = (Column("op", "Operation"),
+               Column("since_ns", "Submit", "time", formula="submit of the I/O, since the first I/O"),
+               Column("latency_ns", "Latency", "time", formula="complete − submit of the slowest I/O of the point",
+                      better="lower"),
+               Column("ops", "I/Os", "count", formula="I/Os that the point stands for"))
+    rows = []
+    for entry, each in zip(drawn, points, strict=True):
+        label = entry.shown["label"]
+        rows += [Row({"op": _OPS[kind], "since_ns": since_ns, "latency_ns": latency_ns, "ops": ops}, label, group=label)
+                 for kind, since_ns, latency_ns, ops in sorted(_numbers(each), key=lambda row: -row[2])]
+    return Table("The points of each drive's first run, slowest first", columns, tuple(rows))

@@ -1,0 +1,66 @@
+"""Drives and workloads: performance in percent of one drive's, and the geometric mean over all workloads."""
+
+from collections.abc import Sequence
+
+from blkreel.analysis.charts.matrix import MatrixCell, matrix
+from blkreel.analysis.charts.model import Chart, Column, Row, Table
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.report.workloads import Overview, interval_words, is_supported, percent
+
+_ALL = "all workloads"
+_GREY = "Grey: no difference shown to the drive that is 100 %, or too few runs for an interval."
+
+
+def workload_matrix(shown: Overview, order: Sequence[str]) -> Chart | None:
+    """order: labels of all drives of the page, as they are listed."""
+    columns = [*(each.title for each in shown.workloads), _ALL]
+    labels = [label for label in order if any(label in each.drives for each in shown.workloads)]
+    cells = []
+    for place, label in enumerate(labels):
+        for each in shown.workloads:
+            own = each.drives.get(label)
+            if own:
+                cells.append(MatrixCell(label, each.title, place, own.share, not own.differ, percent(own.share),
+                                        f"{each.what} {own.text}"))
+        if found := shown.overall.get(label):
+            sure = interval_words(found)
+            cells.append(MatrixCell(label, _ALL, place, found.value, not is_supported(found), percent(found.value),
+                                    f"95 % interval {sure}" if sure else "no interval"))
+    spec = matrix(f"Performance of each drive on each workload in percent of {shown.reference}", cells, columns,
+                  SeriesStyle(tuple(order), {}))
+    metrics = "; ".join(f"{each.title}: {each.what}" for each in shown.workloads)
+    return Chart("workloads", f"Performance relative to {shown.reference}", _table(shown, labels), spec, "higher",
+                 f"{shown.reference} is 100 %; 200 % is twice as fast. By {metrics}.",
+                 (_GREY, "The last column is the geometric mean over workloads, with its interval over runs in the "
+                         "table."), wide=True)
+
+
+def _table(shown: Overview, labels: Sequence[str]) -> Table:
+    formula = f"value of {shown.reference} / value of the drive, inverse where higher is better"
+    columns = (Column("drive", "Drive"),
+               *(Column(f"workload_{index}", each.title, "share", formula=formula, better="higher")
+                 for index, each in enumerate(shown.workloads)),
+               Column("relative_performance", "All workloads", "share", better="higher",
+                      formula="geometric mean over workloads"),
+               Column("low", "Interval, low", "share", formula="95 % over runs, on ln"),
+               Column("high", "Interval, high", "share", formula="95 % over runs, on ln"))
+    rows = []
+    for label in labels:
+        values: dict[str, object] = {"drive": label}
+        why, remarks = {}, {}
+        for index, each in enumerate(shown.workloads):
+            own, key = each.drives.get(label), f"workload_{index}"
+            values[key] = own.share if own else None
+            if own is None:
+                why[key] = "no result"
+            elif own.differ is False and label != shown.reference:
+                remarks[key] = "no difference shown"
+        found = shown.overall.get(label)
+        values |= {"relative_performance": found and found.value, "low": found and found.low,
+                   "high": found and found.high}
+        if found is None:
+            why["relative_performance"] = "not on every workload"
+        elif found.low is None:
+            why |= dict.fromkeys(("low", "high"), "too few runs")
+        rows.append(Row(values, label, why, remarks))
+    return Table(f"Performance relative to {shown.reference}", columns, tuple(rows))

@@ -1,0 +1,1 @@
+"""Comparisons I/O by I/O."""

@@ -1,0 +1,186 @@
+"""What background writes do to each read: its latency against what was written just before it, and is in flight.
+
+For a read submitted at s, only rows before it in the file count, so that any split into batches gives the same:
+
+I/Os without completion are left out, reads as writes: whether the drive carried them out is unknown.
+
+- written in the last X: bytes of the writes submitted in (s − X, s]. In an open-loop replay (original, scaled) the
+  plan decides that, not the drive: of two drives under one plan it is a cause.
+- in flight: writes with submit ≤ s < complete. A drive that stalls keeps writes and delays the read: this goes along
+  with latency, and is partly its result. It is no cause.
+- met a write: one in flight, or one submitted in the shortest window before it; by classes of length.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blkreel.analysis.metrics.distributions import PERCENTILES, ValueCounts, enough
+from blkreel.common.binning import LogLinearBins
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import OPS
+
+Document = dict[str, Any]  # as in the JSON document
+
+WINDOWS_NS = (10_000_000, 100_000_000, 1_000_000_000)
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op"]
+_BINS = LogLinearBins(7)
+ERROR = 1 / 256  # of a percentile: latencies count as the middle of their bin
+_FEWEST = 10  # reads from which on a correlation is given
+
+
+@dataclass
+class Against:
+    """Latencies of reads by what stood against them: bins of none, 1, 2 to 3, 4 to 7 and so on."""
+
+    bins: dict[int, ValueCounts] = field(default_factory=dict)
+    totals_ns: dict[int, int] = field(default_factory=dict)
+    sums: list[float] = field(default_factory=lambda: [0, 0.0, 0.0, 0.0, 0.0])  # n, Σx, Σy, Σxx, Σxy
+
+    def add(self, x: np.ndarray, latency_ns: np.ndarray) -> None:
+        bins, middles = np.frexp(x.astype(float))[1], _classes_of(latency_ns)
+        for index in np.unique(bins).tolist():
+            in_bin = bins == index
+            self.bins.setdefault(index, ValueCounts()).add(middles[in_bin])
+            self.totals_ns[index] = self.totals_ns.get(index, 0) + int(latency_ns[in_bin].sum())
+        x, y = x.astype(float), latency_ns.astype(float)
+        for place, value in enumerate((len(x), x.sum(), y.sum(), (x * x).sum(), (x * y).sum())):
+            self.sums[place] += value
+
+    def __add__(self, other: "Against") -> "Against":
+        keys = sorted(self.bins.keys() | other.bins.keys())
+        return Against({key: self.bins.get(key, ValueCounts()) + other.bins.get(key, ValueCounts()) for key in keys},
+                       {key: self.totals_ns.get(key, 0) + other.totals_ns.get(key, 0) for key in keys},
+                       [a + b for a, b in zip(self.sums, other.sums, strict=True)])
+
+    def shown(self) -> Document:
+        """from is in the bin, to is not. slope: ns of latency a unit, by least squares over single reads."""
+        n, x, y, xx, xy = self.sums
+        spread = n * xx - x * x
+        rows = []
+        for index, values in sorted(self.bins.items()):
+            count = values.count
+            rows.append({"from": 1 << index - 1 if index else 0, "to": 1 << index, "n": count,
+                         "mean_ns": self.totals_ns[index] / count,
+                         **{f"{name}_ns": values.percentile(PERCENTILES[name]) if enough(count, PERCENTILES[name])
+                            else None for name in ("p50", "p99")}})
+        return {"bins": rows, "slope_ns": (n * xy - x * y) / spread if spread > 0 and len(self.bins) > 1 else None,
+                "rank_correlation": self._rank_correlation()}
+
+    def _rank_correlation(self) -> float | None:
+        """Spearman's, of the bins and the classes of latency: those in one share the middle of their ranks."""
+        if len(self.bins) < 2 or self.sums[0] < _FEWEST:
+            return None
+        items = [self.bins[index].items() for index in sorted(self.bins)]
+        latencies = np.unique(np.concatenate([values for values, _ in items]))
+        by_latency, by_bin = np.zeros(len(latencies)), np.array([counts.sum() for _, counts in items], float)
+        places = [np.searchsorted(latencies, values) for values, _ in items]
+        for place, (_, counts) in zip(places, items, strict=True):
+            by_latency[place] += counts
+        rank_x, rank_y = (np.cumsum(counts) - (counts + self.sums[0]) / 2 for counts in (by_bin, by_latency))
+        covered = sum(rank * (counts * rank_y[place]).sum()
+                      for rank, place, (_, counts) in zip(rank_x, places, items, strict=True))
+        scale = np.sqrt((by_bin * rank_x**2).sum() * (by_latency * rank_y**2).sum())
+        return float(covered / scale) if scale else None
+
+
+@dataclass
+class MetReads:
+    """Latencies of reads by class of length (a power of two up to the next) and whether they met a write."""
+
+    values: dict[tuple[int, bool], ValueCounts] = field(default_factory=dict)
+    totals_ns: dict[tuple[int, bool], int] = field(default_factory=dict)
+
+    def add(self, length_bytes: np.ndarray, met: np.ndarray, latency_ns: np.ndarray) -> None:
+        sizes, middles = np.frexp(np.maximum(length_bytes, 1).astype(float))[1] - 1, _classes_of(latency_ns)
+        for size in np.unique(sizes).tolist():
+            for has_met in (False, True):
+                mask = (sizes == size) & (met == has_met)
+                if mask.any():
+                    values = ValueCounts()
+                    values.add(middles[mask])
+                    self._add((size, has_met), values, int(latency_ns[mask].sum()))
+
+    def _add(self, key: tuple[int, bool], values: ValueCounts, total_ns: int) -> None:
+        self.values[key] = self.values.get(key, ValueCounts()) + values
+        self.totals_ns[key] = self.totals_ns.get(key, 0) + total_ns
+
+    def __add__(self, other: "MetReads") -> "MetReads":
+        both = MetReads(dict(self.values), dict(self.totals_ns))
+        for key, values in other.values.items():
+            both._add(key, values, other.totals_ns[key])
+        return both
+
+
+class Interference:
+    """Fed the batches of one run in order of submit_ns. What it keeps of them is the writes of the longest window."""
+
+    def __init__(self, windows_ns: tuple[int, ...] = WINDOWS_NS) -> None:
+        self.windows_ns = tuple(windows_ns)
+        self.reads = self.writes = 0
+        self.windows = [Against() for _ in self.windows_ns]
+        self.in_flight = Against()
+        self.met = MetReads()
+        self._written_ns, self._written_bytes = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._outstanding_ns = np.empty(0, np.int64)
+
+    def feed(self, columns: dict[str, np.ndarray]) -> None:
+        """Take in a batch: COLUMNS."""
+        submit_ns, latency_ns, op = columns["submit_ns"], columns["latency_ns"], columns["op"]
+        if not len(submit_ns):
+            return
+        is_write, is_read = ((op == OPS[name]) & (latency_ns >= 0) for name in ("write", "read"))
+        written_ns = np.concatenate([self._written_ns, submit_ns[is_write]])
+        written_bytes = np.concatenate([self._written_bytes, columns["length_bytes"][is_write]])
+        # A write with latency 0 was never in flight.
+        completes = is_write & (latency_ns > 0)
+        outstanding = np.concatenate([self._outstanding_ns, (submit_ns + latency_ns)[completes]])
+        if is_read.any():
+            read_ns, taken_ns = submit_ns[is_read], latency_ns[is_read]
+            before = len(self._written_ns) + np.cumsum(is_write)[is_read]
+            sums = np.concatenate([[0], np.cumsum(written_bytes)])
+            recent_bytes = []
+            for window_ns, against in zip(self.windows_ns, self.windows, strict=True):
+                begin = np.searchsorted(written_ns, read_ns - window_ns, side="right")
+                recent_bytes.append(sums[before] - sums[np.minimum(begin, before)])
+                against.add(recent_bytes[-1], taken_ns)
+            issued = len(self._outstanding_ns) + np.cumsum(completes)[is_read]
+            done = np.searchsorted(np.sort(outstanding), read_ns, side="right")
+            self.in_flight.add(issued - done, taken_ns)
+            self.met.add(columns["length_bytes"][is_read],
+                         (issued > done) | (recent_bytes[int(np.argmin(self.windows_ns))] > 0), taken_ns)
+        last_ns = int(submit_ns[-1])
+        self.reads, self.writes = self.reads + int(is_read.sum()), self.writes + int(is_write.sum())
+        near = written_ns > last_ns - max(self.windows_ns)
+        self._written_ns, self._written_bytes = written_ns[near], written_bytes[near]
+        self._outstanding_ns = outstanding[outstanding > last_ns]
+
+    def __add__(self, other: "Interference") -> "Interference":
+        """Of two whole runs: reads pool one by one."""
+        both = Interference(self.windows_ns)
+        both.reads, both.writes = self.reads + other.reads, self.writes + other.writes
+        both.windows = [a + b for a, b in zip(self.windows, other.windows, strict=True)]
+        both.in_flight = self.in_flight + other.in_flight
+        both.met = self.met + other.met
+        return both
+
+    def shown(self) -> Document:
+        """As the document has it. from, to: bytes in the windows, writes in flight; slope_ns: a byte, a write."""
+        return {"reads": self.reads, "writes": self.writes, "error": ERROR,
+                "windows": [{"window_ns": window_ns, **against.shown()}
+                            for window_ns, against in zip(self.windows_ns, self.windows, strict=True)],
+                "in_flight": self.in_flight.shown()}
+
+
+def interference(trace: Trace, windows_ns: tuple[int, ...] = WINDOWS_NS) -> Interference:
+    """Of one open trace or run, read batch by batch. Raises TraceError."""
+    result = Interference(windows_ns)
+    for batch in trace.batches(COLUMNS):
+        result.feed({name: batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS})
+    return result
+
+
+def _classes_of(values_ns: np.ndarray) -> np.ndarray:
+    """Each value as the middle of its bin."""
+    return _BINS.middles(_BINS.of(values_ns))

@@ -1,0 +1,52 @@
+"""Interference as bytes, to be cached beside a trace: JSON, compressed with zlib.
+
+A change of the counts or of this format raises VERSION; tests/unit/analysis/compare/test_second_pass.py pins the
+content of this version.
+"""
+
+import json
+import zlib
+
+import numpy as np
+
+from blkreel.analysis.metrics.distributions import ValueCounts
+from blkreel.analysis.metrics.partial_file import decompressed
+
+from .interference import Against, Document, Interference
+
+VERSION = 3
+
+
+def dump(result: Interference) -> bytes:
+    """Of one whole run. What is outstanding at its end is left out: nothing follows."""
+    document = {"windows_ns": result.windows_ns, "reads": result.reads, "writes": result.writes,
+            "windows": [_document(each) for each in result.windows], "in_flight": _document(result.in_flight),
+            "met": [[size, has_met, result.met.totals_ns[size, has_met], *(each.tolist() for each in values.items())]
+                    for (size, has_met), values in sorted(result.met.values.items())]}
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+def load(data: bytes) -> Interference:
+    """Raises ValueError, zlib.error, KeyError or TypeError for bytes that dump() did not give."""
+    document = json.loads(decompressed(data))
+    result = Interference(tuple(document["windows_ns"]))
+    result.reads, result.writes = document["reads"], document["writes"]
+    result.windows, result.in_flight = [_against(each) for each in document["windows"]], _against(document["in_flight"])
+    for size, has_met, total_ns, values, counts in document["met"]:
+        result.met.totals_ns[size, has_met] = total_ns
+        result.met.values[size, has_met] = ValueCounts.of(np.array(values, np.int64), np.array(counts, np.int64))
+    return result
+
+
+def _document(against: Against) -> Document:
+    return {"sums": against.sums, "bins": [
+        [index, against.totals_ns[index], *(each.tolist() for each in values.items())]
+        for index, values in sorted(against.bins.items())]}
+
+
+def _against(document: Document) -> Against:
+    against = Against(sums=document["sums"])
+    for index, total_ns, values, counts in document["bins"]:
+        against.totals_ns[index] = total_ns
+        against.bins[index] = ValueCounts.of(np.array(values, np.int64), np.array(counts, np.int64))
+    return against

@@ -1,0 +1,237 @@
+"""What takes another pass over the rows: I/O by I/O comparisons, and what writes do to reads. Only for a page.
+
+Results are cached beside the traces (scale/partial_cache.py), so that a page of the same traces reads no rows: the
+interference of a run beside it, the comparison of a pair beside the first run of the other drive.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeVar
+
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.scale import ReadOptions
+from blkreel.analysis.scale.partial_cache import PartialCache
+from blkreel.common.errors import TraceError
+from blkreel.common.storage_url import StorageUrl
+from blkreel.traces.format.footer import read_footer
+from blkreel.traces.format.reader import open_trace
+
+from . import interference_file
+from . import paired as pairing
+from .interference import WINDOWS_NS, Interference, interference
+from .paired import of_one_trace, paired, window_of
+from .slowdown import slowdown_by_writes
+
+MOST_ROWS = 20_000_000  # read for a page; about a minute
+MOST_ENTRIES = 40  # of a section: a larger one is a fleet, which is compared by its partials
+_LOOKUPS = 16
+
+T = TypeVar("T")
+U = TypeVar("U")
+Pair = dict[str, Any]  # the document of a pair
+
+
+class DriveRuns(Protocol):
+    """An entry of a section (report/document.py): the runs of one drive, and their document."""
+
+    @property
+    def shown(self) -> dict[str, Any]: ...
+
+    @property
+    def measured(self) -> list[Measured]: ...
+
+
+class PaceSection(Protocol):
+    @property
+    def shown(self) -> dict[str, Any]: ...
+
+    @property
+    def entries(self) -> Sequence[DriveRuns]: ...
+
+
+@dataclass(frozen=True)
+class InterferenceKey:
+    """What the interference of one trace or run depends on."""
+
+    identity: str
+
+    @property
+    def name(self) -> str:
+        return "interference"
+
+    def header(self) -> dict[str, Any]:
+        return {"interference": interference_file.VERSION, "windows_ns": list(WINDOWS_NS),
+                "fingerprint": self.identity}
+
+    def load(self, content: bytes) -> Interference:
+        return interference_file.load(content)
+
+
+@dataclass(frozen=True)
+class PairKey:
+    """What the comparison of two drives I/O by I/O depends on: the identities of their runs."""
+
+    base: tuple[str, ...]
+    other: tuple[str, ...]
+    window_rows: int
+
+    @property
+    def name(self) -> str:
+        """Pairs with another base, or of more runs, stand beside each other."""
+        return f"paired-{hashlib.sha256(' '.join([*self.base, *self.other[1:]]).encode()).hexdigest()[:12]}"
+
+    def header(self) -> dict[str, Any]:
+        return {"paired": pairing.VERSION, "window_rows": self.window_rows, "base": list(self.base),
+                "other": list(self.other)}
+
+    def load(self, content: bytes) -> Pair:
+        pair: Pair = json.loads(content)
+        return pair
+
+
+def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None = None, *, most_rows: int = MOST_ROWS,
+               marked: str | None = None) -> None:
+    """Add `paired` and `interference` to the documents of sections. Raises TraceError.
+
+    read_options.keep: use and write cached results. With read_options.cluster, for remote traces, in larger sections,
+    and where more than most_rows would be read, only cached results are used, and the document has the reason: a
+    fleet is compared by its partials. marked: label of the drive under test, the base of pairs; otherwise the first.
+    """
+    read_options = read_options or ReadOptions(keep=False)
+    entries = [entry for section in sections for entry in section.entries]
+    runs = [run for entry in entries for run in entry.measured]
+    bases = [next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
+             for section in sections]
+    pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
+             if other is not base]
+    cache = PartialCache(read_options.keep)
+    known: dict[int, Interference] = {}  # by id of the run
+    compared: dict[int, Pair] = {}  # by id of the other entry
+    why = ""
+    if any(run.is_stored for run in runs):
+        why = "left out: it takes each row, and a result of a catalog has none"
+    elif any(len(section.entries) > MOST_ENTRIES for section in sections):
+        why = f"left out: it takes each row, and a comparison of more than {MOST_ENTRIES} drives reads partials only"
+    else:
+        known, compared = _look_up(runs, pairs, cache)
+        why = _why_not(runs, pairs, known, compared, bool(read_options.cluster), most_rows)
+    for entry in entries:
+        entry.shown["interference"] = _interference(entry, known, why, cache)
+        entry.shown["slowdown_by_writes"] = _slowdown(entry, known, why, cache)
+    for base, other in pairs:
+        if not why and id(other) not in compared:
+            compared[id(other)] = _paired(base.measured, other.measured, cache)
+    for section, base in zip(sections, bases, strict=True):
+        section.shown["paired"] = [{"base": base.shown["label"], "other": other.shown["label"],
+                                    **compared.get(id(other), {"why": why})}
+                                   for other in section.entries if other is not base]
+
+
+@contextmanager
+def _mapping(is_remote: bool) -> Iterator[Callable[[Callable[[T], U], Iterable[T]], Iterable[U]]]:
+    if not is_remote:
+        yield map
+        return
+    with ThreadPoolExecutor(_LOOKUPS) as threads:
+        yield threads.map
+
+
+def _look_up(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]],
+             cache: PartialCache) -> tuple[dict[int, Interference], dict[int, Pair]]:
+    """Cached results, and pairs that need no rows."""
+    def interference_of(run: Measured) -> Interference | None:
+        key = _key_of(run)
+        return cache.get(run.records, run.rows, key) if key and run.records else None
+
+    def pair_of(pair: tuple[DriveRuns, DriveRuns]) -> Pair | None:
+        base, other = pair[0].measured, pair[1].measured
+        if not of_one_trace(base, other):
+            return paired(base, other)
+        key = _pair_key_of(base, other)
+        return cache.get(other[0].records, other[0].rows, key) if key and other[0].records else None
+
+    with _mapping(any(isinstance(run.records, StorageUrl) for run in runs)) as mapped:
+        known = zip(runs, mapped(interference_of, runs), strict=True)
+        compared = zip(pairs, mapped(pair_of, pairs), strict=True)
+        return ({id(run): value for run, value in known if value is not None},
+                {id(other): value for (_, other), value in compared if value is not None})
+
+
+def _why_not(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]], known: dict[int, Interference],
+             compared: dict[int, Pair], is_cluster: bool, most_rows: int) -> str:
+    """Why missing results are not read; empty if they are."""
+    missing = {id(run): run for run in runs if id(run) not in known}
+    for base, other in pairs:
+        if id(other) not in compared:
+            missing |= {id(run): run for run in [*base.measured, *other.measured]}
+    rows = sum(run.rows for run in missing.values())
+    if missing and (is_cluster or any("://" in str(run.path) for run in runs)):
+        return "left out: it takes each row, and rows are not read from remote traces; copy the runs here to see it"
+    if rows > most_rows:
+        return f"left out: {rows:,} I/Os are more than the {most_rows:,} that a page reads again"
+    return ""
+
+
+def _interference(entry: DriveRuns, known: dict[int, Interference], why: str, cache: PartialCache) -> dict[str, Any]:
+    if why and any(id(run) not in known for run in entry.measured):
+        return {"why": why}
+    pooled = Interference()
+    for run in entry.measured:
+        if id(run) not in known:
+            known[id(run)] = _read(run, cache)
+        pooled += known[id(run)]
+    if not pooled.reads or not pooled.writes:
+        return {"why": "no reads" if not pooled.reads else "no writes"}
+    return pooled.shown()
+
+
+def _slowdown(entry: DriveRuns, known: dict[int, Interference], why: str, cache: PartialCache) -> dict[str, Any]:
+    """SlowdownByWrites as a document. why: why rows are not read; then reads are not compared one by one."""
+    def compare(alone: Measured, run: Measured) -> Pair:
+        key = _pair_key_of([alone], [run])
+        pair = cache.get(run.records, run.rows, key) if key and run.records else None
+        return _paired([alone], [run], cache) if pair is None else pair
+
+    interferences = [known[id(run)] for run in entry.measured if id(run) in known]
+    return asdict(slowdown_by_writes(entry.measured, interferences, None if why else compare))
+
+
+def _read(run: Measured, cache: PartialCache) -> Interference:
+    result = interference(open_trace(run.path))
+    _check_same(run)
+    key = _key_of(run)
+    if key and run.records:
+        cache.put(run.records, run.rows, key, lambda: interference_file.dump(result))
+    return result
+
+
+def _paired(base: list[Measured], other: list[Measured], cache: PartialCache) -> Pair:
+    pair = paired(base, other)
+    for run in [*base, *other]:
+        _check_same(run)
+    key, first = _pair_key_of(base, other), other[0]
+    if key and first.records:
+        cache.put(first.records, first.rows, key, lambda: json.dumps(pair).encode())
+    return pair
+
+
+def _key_of(run: Measured) -> InterferenceKey | None:
+    return None if run.identity is None else InterferenceKey(run.identity)
+
+
+def _pair_key_of(base: list[Measured], other: list[Measured]) -> PairKey | None:
+    of_base, of_other = (tuple(run.identity for run in side if run.identity is not None)
+                         for side in (base, other))
+    if (len(of_base), len(of_other)) != (len(base), len(other)):
+        return None
+    return PairKey(of_base, of_other, window_of(base, other))
+
+
+def _check_same(run: Measured) -> None:
+    """Rows are read by path, which may name another file than the one that was measured."""
+    if run.identity is not None and run.records and read_footer(run.records).identity != run.identity:
+        raise TraceError(f"{run.records} changed while it was read", "wait until it is whole, then repeat the command")

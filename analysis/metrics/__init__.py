@@ -1,0 +1,1 @@
+"""Metrics of a trace or a run, as mergeable partial results."""

@@ -1,0 +1,109 @@
+"""Read a trace or run once, into the metrics of a report."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blkreel.common.errors import TraceError
+from blkreel.common.printable import printable_document
+from blkreel.common.storage_url import Location, StorageUrl, parse_location
+from blkreel.traces.format.reader import Trace, open_trace
+
+from .accumulator import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, MetricsAccumulator, Partial
+from .bursts import DEFAULT_GAP_NS
+from .latency_points import LatencyPoints
+from .threads import Threads
+from .timeline import Heat, Timeline
+
+# Larger batches leave the CPU cache between decompression and counting.
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The partial and the metadata of a trace or run. path: as named by the user.
+
+    records, identity: the file that was read and its identity (footer.py); None if unknown.
+    """
+
+    path: Location
+    metadata: dict[str, Any]
+    rows: int
+    partial: Partial
+    records: Location | None = field(default=None, compare=False)
+    identity: str | None = field(default=None, compare=False)
+
+    @property
+    def timeline(self) -> Timeline:
+        assert self.partial.timeline is not None  # of one run
+        return self.partial.timeline
+
+    @property
+    def heat(self) -> Heat:
+        assert self.partial.heat is not None
+        return self.partial.heat
+
+    @property
+    def latency_points(self) -> LatencyPoints:
+        assert self.partial.latency_points is not None
+        return self.partial.latency_points
+
+    @property
+    def threads(self) -> Threads:
+        assert self.partial.threads is not None
+        return self.partial.threads
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it comes from a catalog: its partial is known, and its rows are not at hand."""
+        return self.records is None and self.identity is not None
+
+    @property
+    def run(self) -> dict[str, Any] | None:
+        """The metadata of a replay; None of a captured trace."""
+        return self.metadata.get("run")
+
+
+def measure(path: str | Path | StorageUrl, gap_ns: int = DEFAULT_GAP_NS,
+            on_rows: Callable[[int, int], None] = lambda done, total: None,
+            exact: bool | None = None) -> Measured:
+    """Read a trace file or a run directory. Raises TraceError. on_rows(done, total) is called with each batch.
+
+    exact: store every value in distributions; None: if there are at most EXACT_ROWS.
+    """
+    trace = open_trace(path)
+    metrics = MetricsAccumulator(gap_ns, exact=trace.rows <= EXACT_ROWS if exact is None else exact,
+                                 file_bytes=trace.footer.size_bytes)
+    done = 0
+    with naming(trace.path):
+        for batch in trace.batches(columns_of(trace), BATCH_ROWS):
+            metrics.feed_batch(batch)
+            done += batch.num_rows
+            on_rows(done, trace.rows)
+    return Measured(parse_location(path), printable_document(trace.metadata), trace.rows, metrics.finish(), trace.path,
+                    trace.footer.identity)
+
+
+@contextmanager
+def naming(path: Location) -> Iterator[None]:
+    """Add the path to errors about rows."""
+    try:
+        yield
+    except TraceError as error:
+        if str(path) in error.message:
+            raise
+        raise TraceError(f"{path}: {error.message}", error.remedy) from None
+
+
+def run_columns_of(trace: Trace) -> list[str]:
+    """The columns of a run that the metrics need: idle_removed_ns only of a run that removed idle time."""
+    return [name for name in RUN_COLUMNS if name in trace.schema.names]
+
+
+def columns_of(trace: Trace) -> list[str]:
+    """The columns of a trace that the metrics need."""
+    run_columns = run_columns_of(trace)
+    # Flags are read for issue lateness only, which a captured trace does not have.
+    return [name for name in [*COLUMNS, *VIEW_COLUMNS] if run_columns or name != "flags"] + run_columns

@@ -1,0 +1,149 @@
+"""Partials as bytes, to be cached beside a trace or sent to another machine.
+
+The bytes: MAGIC, one byte of VERSION, and compressed with zlib, whose checksum detects damage: the length of a JSON
+text (4 bytes, little-endian), the text, and arrays of int64. In the text a record is {"is": its class, field: value},
+and an array {"array": its offset among the arrays, "shape", "delta": whether differences are stored}. The bytes of an
+array are sorted by their rank, all lowest first, because most of the high ones are 0.
+
+Another version is not read: the trace is measured again. A change of a metric or of this form raises VERSION:
+test_partial_file.py pins the content of this one, and golden files prove that it is read.
+"""
+
+import json
+import struct
+import zlib
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from blkreel.common.errors import TraceError
+
+from .boundary_state import Carry
+from .bursts import BurstTable
+from .depth import Depth
+from .distributions import Histogram, ValueCounts
+from .keep_up import KeepUp
+from .latency_points import LatencyPoints
+from .partial import ClassPartial, Partial
+from .seconds import Bins, Seconds
+from .threads import Threads
+from .timeline import Heat, Timeline
+from .workload_profile import WorkloadProfile
+
+MAGIC = b"BLKREELP"
+VERSION = 5
+_MAX_PLAIN_BYTES, _MAX_RATIO = 256 << 20, 20
+_MAX_TEXT_BYTES = 16 << 20
+
+_RECORDS = {kind.__name__: kind for kind in (
+    Partial, ClassPartial, Seconds, Bins, WorkloadProfile, Depth, BurstTable, Timeline, Heat, Threads, Carry, KeepUp,
+    LatencyPoints)}
+
+
+def dump(partial: Partial) -> bytes:
+    arrays = _Arrays()
+    text = json.dumps(_encoded(partial, arrays), separators=(",", ":")).encode()
+    compressor = zlib.compressobj()
+    parts = [MAGIC + bytes([VERSION]), compressor.compress(struct.pack("<I", len(text)) + text)]
+    parts += [compressor.compress(_encoded_array(array, node["delta"])) for array, node in arrays.nodes]
+    return b"".join([*parts, compressor.flush()])
+
+
+def load(data: bytes) -> Partial:
+    """Raises ValueError for bytes that are damaged, or not of this version."""
+    head = len(MAGIC) + 1
+    if data[:len(MAGIC)] != MAGIC or len(data) < head:
+        raise ValueError("not a partial")
+    if data[head - 1] != VERSION:
+        raise ValueError(f"a partial of version {data[head - 1]}, not {VERSION}")
+    try:
+        plain = decompressed(data[head:])
+        (length,) = struct.unpack_from("<I", plain)
+        if length > _MAX_TEXT_BYTES:
+            raise ValueError("a damaged partial (its text is too long)")
+        tree = json.loads(plain[4:4 + length])
+        partial = _decoded(tree, memoryview(plain)[4 + length:])
+        if not isinstance(partial, Partial):
+            raise TypeError(type(partial).__name__)
+        return partial
+    except (zlib.error, struct.error, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
+            TraceError) as error:
+        raise ValueError(f"a damaged partial ({type(error).__name__}: {error})") from None
+
+
+def decompressed(data: bytes) -> bytes:
+    """Bounded: a few bytes may stand for gigabytes. Raises ValueError and zlib.error."""
+    limit = _MAX_PLAIN_BYTES + _MAX_RATIO * len(data)
+    decompressor = zlib.decompressobj()
+    plain = decompressor.decompress(data, limit)
+    if not decompressor.eof or decompressor.unused_data:
+        raise ValueError(f"a damaged partial (cut, or more than {limit:,} bytes)")
+    return plain
+
+
+class _Arrays:
+    """The arrays of a partial in their order, which are encoded one at a time."""
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[np.ndarray, dict[str, Any]]] = []
+        self._bytes = 0
+
+    def node(self, array: np.ndarray) -> dict[str, Any]:
+        delta = bool(array.size) and (int(np.abs(_differences(array)[1:]).max(initial=0))
+                                      < int(np.abs(np.asarray(array, "<i8")).max()))
+        node = {"array": self._bytes, "shape": list(array.shape), "delta": delta}
+        self.nodes.append((array, node))
+        self._bytes += 8 * array.size
+        return node
+
+
+def _encoded(value: Any, arrays: _Arrays) -> Any:
+    if isinstance(value, np.ndarray):
+        return arrays.node(value)
+    if isinstance(value, ValueCounts):
+        values, counts = value.items()
+        return {"is": "ValueCounts", "values": _encoded(values, arrays), "counts": _encoded(counts, arrays)}
+    if isinstance(value, Histogram):
+        bins, counts, totals = (_encoded(each, arrays) for each in value.bins())
+        return {"is": "Histogram", "bins": bins, "counts": counts, "totals": totals,
+                "minimum": value.minimum, "maximum": value.maximum}
+    if type(value).__name__ in _RECORDS:
+        return {"is": type(value).__name__, **{f.name: _encoded(getattr(value, f.name), arrays) for f in fields(value)}}
+    if isinstance(value, tuple):
+        return [_encoded(each, arrays) for each in value]
+    if value is None or isinstance(value, int):
+        return value
+    raise TypeError(f"{type(value).__name__} cannot be stored in a partial")
+
+
+def _decoded(node: Any, numbers: memoryview) -> Any:
+    if isinstance(node, list):
+        return tuple(_decoded(each, numbers) for each in node)
+    if not isinstance(node, dict):
+        return node
+    if "array" in node:
+        return _decoded_array(node, numbers)
+    kind = str(node["is"])
+    values: dict[str, Any] = {str(name): _decoded(value, numbers) for name, value in node.items() if name != "is"}
+    if kind == "ValueCounts":
+        return ValueCounts.of(**values)
+    if kind == "Histogram":
+        return Histogram.of_bins(**values)
+    return _RECORDS[kind](**values)
+
+
+def _differences(array: np.ndarray) -> np.ndarray:
+    return np.diff(np.asarray(array, "<i8").ravel(), prepend=np.int64(0))
+
+
+def _encoded_array(array: np.ndarray, delta: bool) -> memoryview:
+    plain = _differences(array) if delta else np.ascontiguousarray(array, "<i8").ravel()
+    return np.ascontiguousarray(plain.view(np.uint8).reshape(-1, 8).T).data
+
+
+def _decoded_array(node: dict[str, Any], numbers: memoryview) -> np.ndarray:
+    count = int(np.prod(node["shape"]))
+    ranks = np.frombuffer(numbers, np.uint8, 8 * count, node["array"]).reshape(8, count)
+    plain = np.ascontiguousarray(ranks.T).view("<i8").reshape(count).astype(np.int64)
+    return (np.cumsum(plain) if node["delta"] else plain).reshape(node["shape"])

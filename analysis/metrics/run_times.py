@@ -1,0 +1,52 @@
+"""What is known of a run, mostly times, that its records alone do not give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from .write_amplification import WriteCounts
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """From `run` of the metadata of a run. `+` pools runs: times add up. None: unknown, also if it is of one of them.
+
+    load_ns: from the first submit of workload I/O (of all I/O if none is marked) to its last completion, at dependent
+    pace. zero_latency_ns: the same of the plan on a drive without latency. read_load_ns: from
+    the first submit of the workload's reads to their last completion, at dependent pace. without_writes_load_ns,
+    without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out. load_ios: that the load
+    time covers, read_ahead_ios: those of them that are read-ahead. captured_ns: duration of the replayed trace. writes:
+    by the drive's own counters.
+    """
+
+    load_ns: int | None = None
+    zero_latency_ns: int | None = None
+    read_load_ns: int | None = None
+    without_writes_load_ns: int | None = None
+    without_writes_read_wait_ns: int | None = None
+    load_ios: int | None = None
+    read_ahead_ios: int | None = None
+    captured_ns: int | None = None
+    writes: WriteCounts | None = None
+
+    @classmethod
+    def of(cls, run: Mapping[str, Any] | None) -> Self:
+        """run: the account of a replay; None of a captured trace."""
+        if not run:
+            return cls()
+        zero_latency, baseline = run.get("zero_latency") or {}, run.get("baseline") or {}
+        read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
+        is_dependent = (run.get("pace") or {}).get("name") == "dependent"
+        own_wall_ns = run.get("own_wall_ns")
+        load_ns = run.get("wall_ns") if own_wall_ns is None else own_wall_ns
+        return cls(load_ns if is_dependent else None, zero_latency.get("load_time_ns"),
+                   (run.get("reads") or {}).get("load_time_ns") if is_dependent else None,
+                   baseline.get("load_time_ns") if is_dependent else None, baseline.get("read_wait_ns"),
+                   read_ahead.get("ios"), read_ahead.get("read_ahead_ios"),
+                   (run.get("source") or {}).get("duration_ns"), WriteCounts.of(run))
+
+    def __add__(self, other: Self) -> Self:
+        def total(a: Any, b: Any) -> Any:
+            return None if a is None or b is None else a + b
+
+        return type(self)(*(total(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)))

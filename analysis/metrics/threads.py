@@ -1,0 +1,108 @@
+"""I/O sums per thread, and the sequential part of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+DATA_CLASSES = ("read", "write")
+# struct stream of native/accumulator.h: sums, then the start of the first I/O in this part and the end of the last.
+SUMS = ("ops", "bytes", "service_ns", "sequential_ops", "sequential_bytes")
+_ENDS = ("first_offset", "first_bytes", "first_device", "end_offset", "end_device")
+_COLUMNS = len(SUMS) + len(_ENDS)
+_SUM_NAMES = [f"{kind}_{name}" for kind in DATA_CLASSES for name in SUMS]
+_FIRST = {name: len(SUMS) + index for index, name in enumerate(_ENDS)}
+
+
+ProcessSums = dict[str, Any]  # name, pid, threads, and the fields of ThreadSums
+
+
+@dataclass
+class ThreadSums:
+    """An I/O is sequential if it begins at the byte where the previous I/O of its class, thread and drive ended."""
+
+    read_ops: int = 0
+    read_bytes: int = 0
+    read_service_ns: int = 0
+    read_sequential_ops: int = 0
+    read_sequential_bytes: int = 0
+    write_ops: int = 0
+    write_bytes: int = 0
+    write_service_ns: int = 0
+    write_sequential_ops: int = 0
+    write_sequential_bytes: int = 0
+
+
+@dataclass(eq=False)
+class Threads:
+    """tids: ascending. rows: (threads, 2, 10), reads and writes of each in the columns of native's struct stream."""
+
+    tids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    rows: np.ndarray = field(default_factory=lambda: np.empty((0, len(DATA_CLASSES), _COLUMNS), np.int64))
+
+    @classmethod
+    def of_native(cls, numbers: np.ndarray) -> "Threads":
+        """From PART_THREADS of native/metrics.h."""
+        table = numbers.reshape(-1, 1 + len(DATA_CLASSES) * _COLUMNS)
+        order = np.argsort(table[:, 0], kind="stable")
+        return cls(table[order, 0], table[order, 1:].reshape(-1, len(DATA_CLASSES), _COLUMNS))
+
+    @property
+    def sums(self) -> dict[int, ThreadSums]:
+        """By thread id."""
+        return {tid: ThreadSums(**dict(zip(_SUM_NAMES, values, strict=True))) for tid, values in zip(
+            self.tids.tolist(), self.rows[:, :, :len(SUMS)].reshape(-1, len(_SUM_NAMES)).tolist(), strict=True)}
+
+    def sequential(self, kind: int) -> tuple[int, int]:
+        """(number, bytes) of the sequential I/Os of a class, an index into DATA_CLASSES."""
+        ops, moved = (int(self.rows[:, kind, SUMS.index(f"sequential_{name}")].sum()) for name in ("ops", "bytes"))
+        return ops, moved
+
+    def join(self, later: "Threads") -> "Threads":
+        """Join two consecutive parts of one run."""
+        tids = np.union1d(self.tids, later.tids)
+        before, after = (_at(each, tids) for each in (self, later))
+        rows = before.copy()
+        rows[:, :, :len(SUMS)] += after[:, :, :len(SUMS)]
+        both = (before[..., _FIRST["first_offset"]] >= 0) & (after[..., _FIRST["first_offset"]] >= 0)
+        continues = (both & (after[..., _FIRST["first_offset"]] == before[..., _FIRST["end_offset"]])
+                   & (after[..., _FIRST["first_device"]] == before[..., _FIRST["end_device"]]))
+        rows[..., SUMS.index("sequential_ops")] += continues
+        rows[..., SUMS.index("sequential_bytes")] += continues * after[..., _FIRST["first_bytes"]]
+        fresh = before[..., _FIRST["first_offset"]] < 0
+        first, end = slice(len(SUMS), len(SUMS) + 3), slice(len(SUMS) + 3, None)
+        rows[fresh, first] = after[fresh, first]
+        ended = after[..., _FIRST["first_offset"]] >= 0
+        rows[ended, end] = after[ended, end]
+        return Threads(tids, rows)
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Threads) and np.array_equal(self.tids, other.tids)
+                and np.array_equal(self.rows, other.rows))
+
+    def named(self, names: dict[str, dict[str, Any]]) -> list[ProcessSums]:
+        """One row per command name and process, most bytes first. names: `threads` of the metadata of a trace.
+        A thread that is missing there has a row of its own."""
+        processes: dict[tuple[str, int | None], int] = {}
+        index = np.fromiter((processes.setdefault(_process_of(tid, names), len(processes))
+                             for tid in self.tids.tolist()), np.int64, len(self.tids))
+        sums = np.zeros((len(processes), len(_SUM_NAMES)), np.int64)
+        np.add.at(sums, index, self.rows[:, :, :len(SUMS)].reshape(-1, len(_SUM_NAMES)))
+        threads = np.bincount(index, minlength=len(processes)).tolist()
+        rows = [{"name": comm, "pid": pid, "threads": threads[at],
+                 **dict(zip(_SUM_NAMES, sums[at].tolist(), strict=True))} for (comm, pid), at in processes.items()]
+        return sorted(rows, key=lambda row: (-row["read_bytes"] - row["write_bytes"], row["name"]))
+
+
+def _process_of(tid: int, names: dict[str, dict[str, Any]]) -> tuple[str, int | None]:
+    """(command name, process) of a thread."""
+    known = names.get(str(tid), {})
+    return known.get("comm") or ("unknown" if tid < 0 else f"thread {tid}"), known.get("pid")
+
+
+def _at(threads: Threads, tids: np.ndarray) -> np.ndarray:
+    """The rows for these tids; sums of 0 and no first offset for a thread without a row."""
+    rows = np.zeros((len(tids), len(DATA_CLASSES), _COLUMNS), np.int64)
+    rows[:, :, _FIRST["first_offset"]] = -1
+    rows[np.searchsorted(tids, threads.tids)] = threads.rows
+    return rows

@@ -1,0 +1,1 @@
+"""Documents, pages, terminal tables and exports."""

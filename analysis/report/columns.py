@@ -1,0 +1,139 @@
+"""Columns of the headline table, for the page and the terminal: one unit per column, cells as text."""
+
+from dataclasses import dataclass
+
+from blkreel.analysis.metrics.headline import (
+    LOAD_TIME,
+    READ_P99,
+    READ_THROUGHPUT,
+    READ_WAIT,
+    headline_metrics,
+    why_missing,
+)
+from blkreel.analysis.metrics.metric import NS, SHARE, Metric, pace_names
+from blkreel.common import numbers
+
+from .verdict import Document
+
+
+@dataclass(frozen=True)
+class Cell:
+    """note: why there is no value, or the range of the runs. interval: "low to high" where the runs suffice for one."""
+
+    text: str
+    value: float | None
+    note: str = ""
+    interval: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """scale: what a value of the metric is divided by to be in `unit`."""
+
+    metric: Metric
+    unit: str
+    scale: float
+
+    @property
+    def title(self) -> str:
+        return self.metric.short
+
+    def cell(self, entry: Document) -> Cell:
+        """The cell of an entry of the document."""
+        figure = entry["headline"][self.metric.key]
+        if figure["value"] is None:
+            return Cell(numbers.MISSING, None, missing(entry, self.metric))
+        notes, interval = [], ""
+        if figure["low"] is not None:
+            interval = f"{self._text(figure['low'])} to {self._text(figure['high'])}"
+            notes.append(f"95 % interval {interval}")
+        if figure["smallest"] is not None:
+            runs = f"{self._text(figure['smallest'])} to {self._text(figure['largest'])}"
+            notes.append(f"runs {runs}" if interval else runs)
+        if remark := remark_of(entry, self.metric):
+            notes.append(remark)
+        return Cell(self._text(figure["value"]), figure["value"], "; ".join(notes), interval)
+
+    def _text(self, value: float) -> str:
+        return numbers.digits(value / self.scale)
+
+
+def columns_of(entries: list[Document]) -> list[Column]:
+    """The metrics of a comparison that are meaningful at the pace of an entry, each in one unit."""
+    built = []
+    for metric in headline_of(entries):
+        scale, unit = 0.01 if metric.unit is SHARE else 1, metric.unit.symbol
+        if metric.unit is NS:
+            scale, unit = numbers.time_unit([entry["headline"][metric.key]["value"] for entry in entries])
+        built.append(Column(metric, unit, scale))
+    return built
+
+
+def headline_of(entries: list[Document]) -> list[Metric]:
+    """The headline metrics at the paces of the entries: of writes if an entry has some, and an optional one only if
+    an entry has a value."""
+    paces = dict.fromkeys(pace for entry in entries for pace in pace_names(entry["pace"]))
+    return [metric for metric in headline_metrics(paces)
+            if (metric.op in ("", "read") or any(entry["figures"][metric.op]["ops"] for entry in entries))
+            and (not metric.optional or any(entry["headline"][metric.key]["value"] is not None for entry in entries))]
+
+
+def missing(entry: Document, metric: Metric) -> str:
+    """Why a metric has no value in an entry of the document."""
+    return why_missing(entry["figures"], metric, pace_names(entry["pace"]))
+
+
+def remark_of(entry: Document, metric: Metric) -> str:
+    """Why to read a value with care: reads are faster when the writer falls behind."""
+    return "writer fell behind" if metric is READ_THROUGHPUT and entry["writer"] == "fell behind" else ""
+
+
+def sentence(entry: Document) -> str:
+    """The headline figures as a sentence that follows the label; empty without reads."""
+    value = {key: figure["value"] for key, figure in entry["headline"].items()}
+    if value[READ_THROUGHPUT.key] is None:
+        return ""
+    said = ""
+    if value[LOAD_TIME.key] is not None:
+        said = f"loaded in {numbers.duration(value[LOAD_TIME.key])}; "
+    said += f"reads were outstanding for {numbers.duration(value[READ_WAIT.key])}"
+    if entry["figures"]["write"]["ops"]:
+        said += f" while {numbers.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
+    if value[READ_P99.key] is not None:
+        said += f", and 1 read in 100 took {numbers.duration(value[READ_P99.key])} or more"
+    return said + (", but this run failed its checks." if entry["verdict"]["level"] == "invalid" else ".")
+
+
+def drive_words(drive: Document) -> str:
+    """Model, kind and size of a drive, in a few words."""
+    kind = {"loop": "loop device", "disk": "drive", "file": "file"}.get(drive.get("kind") or "", drive.get("kind"))
+    words = [drive.get("model"), drive.get("firmware"), kind if not drive.get("model") else None,
+             numbers.size(drive["size_bytes"]) if drive.get("size_bytes") else None]
+    return ", ".join(str(word).strip() for word in words if word)
+
+
+def state_words(state: Document | None) -> str:
+    """The state of the drive before the run."""
+    if not state or not state.get("name"):
+        return "not prepared" if state is not None else numbers.MISSING
+    words = str(state["name"]) + (" (scaled)" if state.get("scale") not in (None, 1, 1.0) else "")
+    if state.get("written_since_bytes"):
+        words += f", {numbers.size(state['written_since_bytes'])} written since"
+    return words
+
+
+def payload_words(payload: Document | None) -> str | None:
+    """Compressibility and duplicates of the written data, in percent; None for the default, incompressible data."""
+    kinds = [("compressible_percent", "compressible"), ("duplicates_percent", "duplicates")]
+    words = [f"{payload[key]} % {word}" for key, word in kinds if payload and payload.get(key)]
+    return ", ".join(words) or None
+
+
+def idle_words(idle: Document | None) -> str:
+    """How the replay changed the trace's idle time."""
+    if not idle or idle.get("name") in (None, "original"):
+        return "as captured"
+    removed = numbers.duration(idle.get("removed_ns") or 0)
+    if idle["name"] == "cap":
+        return f"capped at {numbers.setting(idle.get('cap_ns') or 0)}, {removed} removed"
+    return f"removed ({removed})"

@@ -1,0 +1,196 @@
+"""The page of a comparison: the answer, then one section for each trace and pace, then the drives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from blkreel.analysis.charts.model import MOST_OPEN, Answer, Chart, Page
+from blkreel.analysis.charts.model import Section as PageSection
+from blkreel.analysis.charts.runs.changes import change_rows
+from blkreel.analysis.charts.runs.ranking import ranked, ranking, rankings
+from blkreel.analysis.charts.runs.slowdown import is_paired, slowdown
+from blkreel.analysis.charts.runs.workload_matrix import workload_matrix
+from blkreel.common.verdict import LEVELS, judged
+
+from . import metric_tables, workloads
+from .answer import answer, source_line
+from .commands import with_gap
+from .document import Section
+from .drive_facts import chosen, entries_of, filters_of, models_of
+from .drives_file import DrivesFile
+from .method import method_of
+from .sections import section_charts
+from .verdict import Document
+from .workloads import Overview, Score, overview_of
+
+_OPEN = ("timeline", "read-tail", "write-tail")  # after the chart that answers
+MOST_DRAWN = 8  # sections: for a fleet of traces, charts of all would make the page too large to read
+
+
+@dataclass(frozen=True)
+class Attached:
+    """Results of another kind on the page of a comparison. score: what the matrix of workloads has of them. page: of
+    the same kind of drives, by their labels; its sections follow those of the comparison."""
+
+    document: Document
+    score: Score
+    models: dict[str, str]
+    page: Callable[[str | None, DrivesFile | None], Page]
+
+
+def page_of(document: Document, sections: Sequence[Section], highlight: str | None = None,
+            drives_file: DrivesFile | None = None, attached: Sequence[Attached] = ()) -> Page:
+    """document, sections: of analysis.document.comparison. highlight: label of the drive under test, or words that it
+    alone has. Raises UsageError for a highlight that is no drive.
+    """
+    shown = [section.shown for section in sections]
+    highlight = chosen(highlight, models_of(shown))
+    entries = entries_of(shown, _leads(shown), highlight, drives_file)
+    order = [entry.key for entry in entries]
+    over = overview_of(shown, highlight, [each.score for each in attached])
+    parts = []
+    if over and (chart := workload_matrix(over, order)):
+        parts.append(PageSection("overview", "All workloads", (chart,)))
+    full = drawn(sections, highlight)
+    notices = list(document["notes"])
+    if len(full) < len(sections):
+        whose = f"those of {highlight}" if highlight else "none"
+        notices.append(f"These are {len(sections)} traces and paces. Their figures stand in one table, and charts are "
+                       f"drawn of {whose}. For others: the same command with --highlight LABEL, or "
+                       "blkreel report TRACE.")
+    for index, section in enumerate(sections):
+        if section not in full:
+            continue
+        prefix = f"s{index}-" if len(sections) > 1 else ""
+        charts = _charts(section, prefix, order, drives_file, highlight)
+        title = section.shown["title"]
+        if len(sections) > 1 and (workload := section.shown["source"].get("title")):
+            title = f"{workload}: {title.partition(' (')[0].lower()}"
+        parts.append(PageSection(f"s{index}", title, charts, (section.shown["claim"], *_stored_words(section)),
+                                 source_line(section.shown)))
+    parts.append(PageSection("figures", "All figures", (metric_tables.headline(shown, order),)))
+    page = Page("compare", _title(order, highlight), _summary(shown), entries, with_gap(parts, document),
+                filters_of(entries), tuple(notices), **method_of(document, shown),
+                answer=answer_of(shown, highlight, [each.score for each in attached]))
+    for index, each in enumerate(attached):
+        own = each.page(highlight if highlight in each.models else None, drives_file)
+        page = _joined(page, own, f"t{index}-", each.score.title)
+    return page
+
+
+def page_of_attached(over: Overview, attached: Sequence[Attached], under_test: str | None,
+                     drives_file: DrivesFile | None = None) -> Page:
+    """Benchmarks without runs: the matrix, then the sections of each. under_test: label."""
+    labels = list(dict.fromkeys(label for each in over.workloads for label in each.drives))
+    chart = workload_matrix(over, labels)
+    sections = (PageSection("overview", "All workloads", (chart,)),) if chart else ()
+    lead = f"{len(attached)} benchmarks of {len(labels)} drives."
+    page = Page("compare", _title(labels, under_test), lead, (), sections,
+                answer=workloads.answer(over))
+    for index, each in enumerate(attached):
+        own = each.page(under_test if under_test in each.models else None, drives_file)
+        page = _joined(page, own, f"t{index}-", each.score.title)
+    return page
+
+
+def _joined(page: Page, other: Page, prefix: str, title: str) -> Page:
+    """The page with the sections and drives of another one behind its own. prefix: of the ids of these. title: of the
+    benchmark."""
+    sections = tuple(replace(
+        section, id=prefix + section.id, title=f"{title}: {section.title}",
+        charts=tuple(replace(chart, id=prefix + chart.id) for chart in section.charts)) for section in other.sections)
+    known = {entry.key: entry for entry in page.entries}
+    entries = [replace(entry, verdict=_worse(entry.verdict, found.verdict)) if (found := next(
+        (each for each in other.entries if each.key == entry.key), None)) else entry for entry in page.entries]
+    entries += [replace(entry, rank=None, place=None, why="") for entry in other.entries if entry.key not in known]
+    return replace(page, entries=tuple(entries), sections=(*page.sections, *sections),
+                   notices=(*page.notices, *(f"{title}: {notice}" for notice in other.notices)),
+                   parameters=(*page.parameters, *((f"{title}: {name}", text) for name, text in other.parameters)),
+                   decisions=(*page.decisions, *other.decisions))
+
+
+def _worse(first: Document, second: Document) -> Document:
+    reasons = [*first["reasons"], *(each for each in second["reasons"] if each not in first["reasons"])]
+    return judged(reasons, max(first["level"], second["level"], key=LEVELS.index))
+
+
+def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[Score] = ()) -> Answer:
+    """The first screen: over all workloads, or of the only one. highlight: label of the drive under test."""
+    over = overview_of(sections, highlight, scores)
+    if over and over.overall:
+        return workloads.answer(over, [entry for section in sections for entry in section["entries"]])
+    return answer(sections[0], highlight)
+
+
+def _charts(section: Section, prefix: str, order: list[str], drives_file: DrivesFile | None,
+            highlight: str | None) -> tuple[Chart, ...]:
+    """The charts of a section: the MOST_OPEN that answer first, the others under Details."""
+    shown = section.shown
+    ranked_charts = [chart for id_, metric in rankings(shown)
+                     if (chart := ranking(prefix + id_, shown["entries"], metric))]
+    two = [change_rows(shown, f"{prefix}changes", highlight)] if len(shown["entries"]) == 2 else []
+    others = section_charts(section, prefix, order, drives_file, highlight)
+    by_writes = slowdown(shown["entries"], f"{prefix}slowdown")
+    charts = [chart for chart in [*two, *ranked_charts, by_writes, *others] if chart]
+    lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
+    if by_writes:
+        lead.insert(0 if is_paired(shown["entries"]) else 1, by_writes.id)
+    if two:  # two versions of a drive or firmware: single slow I/Os come first
+        lead.append(f"{prefix}latency-over-time")
+    wanted = [*lead, *(prefix + name for name in _OPEN)]
+    first = [chart for id_ in wanted for chart in charts if chart.id == id_][:MOST_OPEN]
+    return (*(replace(chart, featured=chart.id != prefix + "read-tail") for chart in first),
+            *(replace(chart, folded=True) for chart in charts if chart not in first))
+
+
+def drawn(sections: Sequence[Section], highlight: str | None) -> list[Section]:
+    """The sections with charts: all up to MOST_DRAWN sections, beyond that those of the drive under test.
+
+    Only these need a second pass over the rows, so a large fleet is read once.
+    """
+    if len(sections) <= MOST_DRAWN:
+        return list(sections)
+    highlight = chosen(highlight, models_of([section.shown for section in sections]))
+    return [section for section in sections
+            if highlight and any(entry["label"] == highlight for entry in section.shown["entries"])]
+
+
+def _stored_words(section: Section) -> list[str]:
+    """What is left out of a section with results of a catalog."""
+    stored = sum(run.is_stored for entry in section.entries for run in entry.measured)
+    if not stored:
+        return []
+    return [f"{stored} run{'s are' if stored > 1 else ' is'} from a catalog, which has no single I/Os: drives are not "
+            "compared I/O by I/O, nor reads beside writes. For these charts name the directories of the runs."]
+
+
+def _leads(sections: list[Document]) -> dict[str, tuple[int | None, int]]:
+    """label -> (rank, place) by what the page leads with: the first ranking of the first section that has one of
+    several. Where some drives have too few runs they have a place among the others, and no rank."""
+    for section in sections:
+        if len(section["entries"]) < 2:
+            continue  # no order among drives
+        for _, metric in rankings(section):
+            rows = ranked(section["entries"], metric)
+            if rows:
+                return {row.shown["label"]: (row.rank, row.place + 1) for row in rows}
+    return {}
+
+
+def _title(labels: list[str], highlight: str | None) -> str:
+    if len(labels) <= 3:
+        return " · ".join(labels)
+    return f"{highlight} and {len(labels) - 1} others" if highlight else f"{len(labels)} drives, {labels[0]} in front"
+
+
+def _summary(sections: list[Document]) -> str:
+    if len(sections) > MOST_DRAWN:
+        drives = {entry["label"] for section in sections for entry in section["entries"]}
+        return f"{len(sections)} traces and paces of {len(drives)} drives."
+    told = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
+            for section in sections]
+    programs = sections[0]["source"]["programs"]
+    words = f"{'; '.join(told)}."
+    if programs:
+        more = f" and {len(programs) - 4} more" if len(programs) > 4 else ""
+        words += f" The trace holds I/O of {', '.join(programs[:4])}{more}."
+    return words

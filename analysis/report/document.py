@@ -1,0 +1,384 @@
+"""The versioned document of a report or a comparison: source of the page, the terminal tables and --json.
+
+A comparison is cut into sections, one per trace and pace: figures of different traces, or with and without
+compressed idle time, never stand in one chart. In a section there is one entry per drive and state.
+
+What is known of a figure's certainty stands beside it (statistics.py, ranking.py):
+
+- entry["headline"][name]: value, smallest and largest run; low and high with `interval` (what they are, in words), all
+  None of fewer than 6 runs; rank (1 is best; None where it has none) and ties (labels of those it can't be told from).
+- section["ratios"]: of each figure and pair of entries {"figure", "base", "other", "value" (other / base), "low",
+  "high", "p", "differ", "why"}. p is adjusted for how many were compared; differ is None, and `why` says the reason,
+  where there are too few runs.
+- section["paired"]: the drive under test, or the first entry, I/O by I/O against each other one (paired.py),
+  entry["interference"] what writes do to reads (interference.py); {"why": reason} where it wasn't worked out, None
+  where it wasn't asked for.
+"""
+
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blkreel import __version__
+from blkreel.analysis.metrics.headline import HEADLINE, headline, ranked_families
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.metric import pace_names
+from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.registry import METRICS, figures
+from blkreel.analysis.metrics.run_times import RunTimes
+from blkreel.analysis.stats.intervals import geometric_mean, interval
+from blkreel.analysis.stats.ranking import pairs, ranked
+from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.numbers import setting
+from blkreel.common.printable import printable
+from blkreel.traces.format.reader import RUN_RECORDS
+from blkreel.traces.samples import workload_names
+
+from . import verdict as verdicts
+from .columns import drive_words, payload_words
+from .verdict import Document
+
+VERSION = 1
+
+_Key = tuple[Hashable, ...]
+
+
+class NoValidRun(BlkreelError):
+    """A comparison from which all runs are left out."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The runs of one drive, state and pace: `shown` is what the document holds of them, the rest is drawn."""
+
+    shown: Document
+    measured: list[Measured]
+    partial: Partial
+
+
+EntryOf = Callable[[list[Measured]], Entry]
+
+
+@dataclass(frozen=True)
+class Section:
+    shown: Document
+    entries: list[Entry]
+
+
+def comparison(measured: list[Measured], drop_invalid: bool = False,
+               entry_of: EntryOf | None = None) -> tuple[Document, list[Section]]:
+    """(the document, its sections with what charts need). drop_invalid: leave out runs with the verdict invalid.
+    entry_of: entry(), or what gives the same.
+
+    Raises BlkreelError if all runs are left out.
+    """
+    measured, dropped = _without_invalid(measured) if drop_invalid else (measured, [])
+    sections: dict[_Key, dict[_Key, list[Measured]]] = {}
+    for each in sorted(measured, key=_pace_order):
+        sections.setdefault(_section_key(each), {}).setdefault(_entry_key(each), []).append(each)
+    several_sources = len({key[0] for key in sections}) > 1
+    built = []
+    for groups in sections.values():
+        entries = _distinct([(entry_of or entry)(runs) for runs in groups.values()])
+        first = next(iter(groups.values()))[0]
+        shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
+                 "pace": _account(first, "pace"), "idle": _account(first, "idle"),
+                 "ratios": _compared(entries), "paired": None, "entries": [each.shown for each in entries]}
+        if several_sources:
+            shown["title"] += f" ({shown['source']['path'] or first.path})"
+        built.append(Section(shown, entries))
+    notes = []
+    if several_sources:
+        notes.append("These runs do not replay one trace: compare figures within a section only.")
+    if dropped:
+        notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
+            f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped))
+    content = {"notes": notes, "dropped_runs": dropped, "sections": [each.shown for each in built]}
+    return _document("compare", measured, content), built
+
+
+def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Document]]:
+    """(the runs that are not invalid, path, label and verdict of the others)."""
+    used, dropped = [], []
+    for each in measured:
+        judged = verdicts.verdict(each.metadata, figures(each.partial))
+        if judged["level"] == "invalid":
+            dropped.append({"path": str(each.path), "label": label(each), "verdict": judged})
+        else:
+            used.append(each)
+    if not used:
+        raise NoValidRun(f"all {len(measured)} runs are invalid", "list the reasons: --why, without --drop-invalid")
+    return used, dropped
+
+
+def report(measured: Measured) -> tuple[Document, Section]:
+    """(the document of one trace or run, the section with what charts need)."""
+    one = entry([measured])
+    threads = measured.threads.named(measured.metadata.get("threads") or {})
+    section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
+                       "pace": _account(measured, "pace"), "idle": _account(measured, "idle"), "ratios": [],
+                       "paired": None, "entries": [one.shown]}, [one])
+    shown = {"entry": one.shown, "source": source(measured), "threads": threads}
+    return _document("report", [measured], shown), section
+
+
+def entry(runs: list[Measured]) -> Entry:
+    """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
+    partial, times = pooled_partial(runs), RunTimes.of(runs[0].run)
+    for each in runs[1:]:
+        times = times + RunTimes.of(each.run)
+    per_run = [figures(each.partial, RunTimes.of(each.run)) for each in runs]
+    pooled = figures(partial, times) if len(runs) > 1 else per_run[0]
+    judged = [verdicts.verdict(each.metadata, numbers) for each, numbers in zip(runs, per_run, strict=True)]
+    first = runs[0]
+    paces = pace_names(_account(first, "pace"))
+    verdict = verdicts.of_runs(judged, [_start_c(each) for each in runs]) if first.run else judged[0]
+    withheld = verdict["withheld"]
+    shown = {
+        "label": label(first),
+        "drive": drive(first),
+        "state": _account(first, "state"),
+        "payload": _account(first, "payload"),
+        "pace": _account(first, "pace"),
+        "idle": _account(first, "idle"),
+        "n": len(runs),
+        "simulated": any((each.run or {}).get("simulated") for each in runs),
+        "verdict": verdict,
+        "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
+        "headline": _headlines(_usable(headline(pooled, paces), withheld),
+                                [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
+        "interference": None,
+        "figures": pooled,
+        "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
+                 for each, one, numbers in zip(runs, judged, per_run, strict=True)],
+    }
+    return Entry(shown, runs, partial)
+
+
+def pooled_partial(runs: list[Measured]) -> Partial:
+    partial = runs[0].partial
+    for each in runs[1:]:
+        partial = partial + each.partial
+    return partial
+
+
+def _usable(values: Document, withheld: Sequence[str]) -> Document:
+    """The values without those that the verdict withholds; `figures` has them all."""
+    return {key: None if key in withheld else value for key, value in values.items()}
+
+
+def _headlines(pooled: Document, per_run: list[Document]) -> Document:
+    """name -> value, the smallest and largest run of a set, and its interval where the runs suffice for one.
+
+    The interval of a pooled percentile is of the geometric mean of the runs' own.
+    """
+    shown = {}
+    for metric in HEADLINE:
+        value, values = pooled[metric.key], [each[metric.key] for each in per_run]
+        known = [each for each in values if each is not None]
+        if not metric.pooled and len(values) > 1:
+            value = geometric_mean(values)
+        several = len(known) > 1
+        sure = interval(values) if len(values) >= verdicts.ENOUGH_RUNS else None
+        shown[metric.key] = {
+            "value": value, "unit": metric.unit.symbol, "smallest": min(known) if several else None,
+            "largest": max(known) if several else None, "low": sure and sure.low, "high": sure and sure.high,
+            "interval": sure and sure.words + (" of the runs' own percentiles" if metric.pooled else ""),
+            "rank": None, "ties": []}
+    return shown
+
+
+def _compared(entries: list[Entry]) -> list[Document]:
+    """Return the ratios of a section; add ranks and ties to its entries."""
+    labels = [each.shown["label"] for each in entries]
+    families = ranked_families(pace_names(entries[0].shown["pace"]))
+    runs: dict[str, dict[str, list[float | None]]] = {metric.key: {} for family in families for metric in family}
+    for label_, each in zip(labels, entries, strict=True):
+        paces = pace_names(each.shown["pace"])
+        of_runs: list[Document] = [_usable(headline(run["figures"], paces), each.shown["verdict"]["withheld"])
+                                   for run in each.shown["runs"]]
+        for name in runs:
+            if any(one[name] is not None for one in of_runs):
+                runs[name][label_] = [one[name] for one in of_runs]
+    compared = [pair for family in families for pair in pairs({metric.key: runs[metric.key] for metric in family})]
+    for name, drives in runs.items():
+        differ = {frozenset((pair.base, pair.other)) for pair in compared if pair.figure == name and pair.differ}
+        places = ranked(drives, differ, METRICS[name].better == "higher")
+        for metric in HEADLINE:
+            if name in (metric.key, metric.same_rank):
+                for each in entries:
+                    place = places.get(each.shown["label"])
+                    if place and each.shown["headline"][metric.key]["value"] is not None:
+                        each.shown["headline"][metric.key] |= {"rank": place.rank, "ties": list(place.ties)}
+    return [{"figure": pair.figure, "base": pair.base, "other": pair.other, "value": pair.value,
+             "low": pair.ratio and pair.ratio.low, "high": pair.ratio and pair.ratio.high, "p": pair.p,
+             "differ": pair.differ, "why": pair.why} for pair in compared]
+
+
+def _start_c(measured: Measured) -> float | None:
+    """The drive's temperature as a run began."""
+    return (((measured.run or {}).get("telemetry") or {}).get("temperature_c") or {}).get("start")
+
+
+def _worst_writer(states: list[str]) -> str:
+    return next(state for state in ("fell behind", "unplanned", "kept up", "none") if state in states)
+
+
+def _distinct(entries: list[Entry]) -> list[Entry]:
+    """Add to equal labels of a section what differs: state, firmware, data written, drive, number."""
+    properties: list[Callable[[Document], str | None]] = [
+        lambda shown: (shown["state"] or {}).get("name"),
+                     lambda shown: (firmware := shown["drive"].get("firmware")) and f"firmware {firmware}",
+                     lambda shown: payload_words(shown["payload"]), lambda shown: shown["drive"].get("name"),
+                     lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
+    for name_of in properties:
+        alike: dict[str, list[tuple[Document, str | None]]] = {}
+        for each in entries:
+            alike.setdefault(each.shown["label"], []).append((each.shown, name_of(each.shown)))
+        for named in alike.values():
+            if len({name for _, name in named}) > 1:
+                for shown, name in named:
+                    shown["label"] += f", {name}" if name else ""
+    return entries
+
+
+def refuse_repeated(paths: Iterable[str | Path]) -> None:
+    """Raise UsageError if two of the paths are the same run."""
+    seen = set()
+    for path in paths:
+        where = Path(path).resolve()
+        where = where.parent if where.name == RUN_RECORDS else where
+        if where in seen:
+            raise UsageError(f"{path} is named twice", "name each run once: one run is not two repetitions")
+        seen.add(where)
+
+
+def label(each: Measured) -> str:
+    """The label of the run, or else the name of its directory or file."""
+    return printable((each.run or {}).get("label") or "").strip() or printable(each.path.stem)
+
+
+def drive(each: Measured) -> Document:
+    """The drive of a run or a trace; several drives of one run as one that names them all."""
+    several = (each.run or {}).get("drives")
+    if several:
+        return {"name": " and ".join(one["name"] for one in several),
+                "model": " and ".join(drive_words(one) for one in several),
+                "serial_hash": "+".join(one.get("serial_hash") or "" for one in several)}
+    devices = each.metadata.get("devices") or []
+    if isinstance(devices, dict):
+        devices = list(devices.values())
+    return (each.run or {}).get("drive") or (devices[0] if devices else {})
+
+
+def source(each: Measured) -> Document:
+    """The trace that was replayed, or the captured trace itself."""
+    if each.run:
+        told = each.run.get("source") or {}
+    else:
+        names = {thread.get("comm") for thread in (each.metadata.get("threads") or {}).values()}
+        told = {"path": str(each.path), "rows": each.rows, "duration_ns": each.partial.makespan_ns,
+                **workload_names(each.path, each.metadata),
+                "command": each.metadata.get("command"), "programs": sorted(names - {None})}
+    command = told.get("command")
+    return {**{key: told.get(key) for key in ("path", "sha256", "rows", "duration_ns", "title", "description")},
+            "command": shlex.join(command) if isinstance(command, list) else command,
+            "programs": told.get("programs") or [], "lost_events": verdicts.lost_events(each.metadata)}
+
+
+def pace_title(each: Measured) -> str:
+    """How the I/Os were timed, in words."""
+    if not each.run:
+        return "As captured"
+    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
+    title = _paced(pace)
+    if _account(each, "without"):
+        title += f", without {' and '.join(_account(each, 'without'))}"
+    for stream, own in (pace.get("streams") or {}).items():
+        words = _paced(own)
+        title += f"; stream {stream}: {words[0].lower()}{words[1:]}"
+    if pace.get("name") in ("asap", "depth") and not pace.get("streams"):
+        return title
+    if idle.get("name") == "cap":
+        return f"{title}, idle capped at {setting(idle.get('cap_ns') or 0)}"
+    if idle.get("name") == "none":
+        return f"{title}, idle removed"
+    return title
+
+
+def _paced(pace: Document) -> str:
+    name = pace.get("name", "original")
+    if name == "depth":
+        return f"As fast as possible, {pace.get('depth')} outstanding"
+    if name == "scaled":
+        return f"Original timing divided by {pace.get('factor'):g}"
+    if name == "dependent":
+        inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
+        return f"Dependent timing{inferred}"
+    return {"asap": "As fast as possible", "original": "Original timing"}.get(name, f"Pace {name}")
+
+
+def claim(each: Measured) -> str:
+    """What a run of this pace may claim (docs/method.md, "Paces")."""
+    if not each.run:
+        return "These are the times of the captured drive itself, as its application used it."
+    paced, idle = _account(each, "pace") or {}, (_account(each, "idle") or {}).get("name")
+    pace = paced.get("name")
+    if paced.get("streams"):
+        return "Some streams of the trace had paces of their own, as the title says: each may claim what its pace may."
+    if pace in ("asap", "depth"):
+        return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
+    if pace == "dependent":
+        said = ("Each I/O was issued when what it had waited for was done, and as long after that as its program had "
+                "thought. This shows how long the application would take on this drive.")
+        if paced.get("dependencies") == "inferred":
+            said += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
+                     "I/Os back that nothing held back.")
+    elif pace == "scaled":
+        said = (f"The I/Os were issued at the times of the trace divided by {paced.get('factor'):g}, whether or not "
+                "the drive kept up. This shows how the drive responds under this pattern at another intensity.")
+    else:
+        said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
+                "drive responds under this pattern; it does not show how long the application would take to load, "
+                "since a faster drive merely idles more.")
+    if idle not in (None, "original"):
+        said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
+    return said
+
+
+def _account(each: Measured, key: str) -> Any:
+    return (each.run or {}).get(key)
+
+
+def _section_key(each: Measured) -> _Key:
+    told = (each.run or {}).get("source") or {}
+    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
+    return (told.get("sha256") or told.get("path") or ("" if each.run else str(each.path)), bool(each.run),
+            pace.get("name"), pace.get("depth"), pace.get("factor"), pace.get("dependencies"),
+            str(pace.get("streams") or {}), idle.get("name"), idle.get("cap_ns"),
+            ",".join(_account(each, "without") or []))
+
+
+def _pace_order(each: Measured) -> list[int]:
+    """Captured, original timing, then what changes it more and more; runs of one pace keep their order."""
+    pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
+    rank = {None: 0, "original": 0, "dependent": 1, "scaled": 2, "depth": 4}.get(pace, 3)
+    order = [bool(each.run), rank, idle not in (None, "original"), idle == "none",
+             (_account(each, "idle") or {}).get("cap_ns") or 0]
+    order[-1] = -order[-1]
+    return [*order, bool(_account(each, "without"))]
+
+
+def _entry_key(each: Measured) -> _Key:
+    disk = drive(each)
+    return (label(each), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
+            (_account(each, "state") or {}).get("name"), payload_words(_account(each, "payload")))
+
+
+def _document(kind: str, measured: list[Measured], content: Document) -> Document:
+    return {"version": VERSION, "kind": kind, "blkreel": __version__,
+            "parameters": {"burst_gap_ns": measured[0].partial.gap_ns}, **content}

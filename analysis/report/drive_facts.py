@@ -1,0 +1,131 @@
+"""The drives of a comparison as its page lists them: facts, verdict, rank."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blkreel.analysis.charts.model import Entry
+from blkreel.common import numbers
+from blkreel.common.errors import UsageError
+from blkreel.common.verdict import LEVELS, judged
+
+from .columns import idle_words, payload_words, state_words
+from .drives_file import DrivesFile
+from .verdict import Document
+
+FILTERS = ("class", "interface", "flash", "model", "firmware", "state")
+_GENERATIONS = {2.5: "1.0", 5: "2.0", 8: "3.0", 16: "4.0", 32: "5.0", 64: "6.0"}
+_KINDS = {"loop": "loop device", "file": "file", "zram": "memory", "ram": "memory"}
+
+
+def entries_of(sections: list[Document], leads: dict[str, tuple[int | None, int]], highlight: str | None,
+               drives_file: DrivesFile | None = None) -> tuple[Entry, ...]:
+    """One Entry a label, in the order of their places. leads: label -> (rank, place) in what the page leads with."""
+    shown: dict[str, list[Document]] = {}
+    titles: dict[str, list[str]] = {}
+    for section in sections:
+        for entry in section["entries"]:
+            shown.setdefault(entry["label"], []).append(entry)
+            titles.setdefault(entry["label"], []).append(section["title"])
+    told = {label: _over_sections(ones, drives_file) for label, ones in shown.items()}
+    if drives_file and highlight:
+        for label, relation in drives_file.relations(highlight, models_of(sections)).items():
+            told[label]["relation"] = relation
+    built = []
+    for label, ones in shown.items():
+        rank, place = leads.get(label, (None, None))
+        built.append(Entry(label, {name: value for name, value in told[label].items() if value},
+                           _verdict(ones, titles[label]), rank, label == highlight, place,
+                           f"n={ones[0]['n']}" if place and not rank else ""))
+    return tuple(sorted(built, key=lambda entry: entry.place or len(built) + 1))
+
+
+def models_of(sections: list[Document]) -> dict[str, str]:
+    """label -> model of all drives of a comparison's sections."""
+    models: dict[str, str] = {}
+    for section in sections:
+        for entry in section["entries"]:
+            models.setdefault(entry["label"], entry["drive"].get("model") or "")
+    return models
+
+
+def chosen(highlight: str | None, models: dict[str, str]) -> str | None:
+    """The label that the user means: as it is, or the only one (label or model) that holds these words.
+
+    models: label -> model of all drives. Raises UsageError with the labels there are.
+    """
+    if not highlight:
+        return None
+    if highlight in models:
+        return highlight
+    words = highlight.casefold()
+    for texts in (dict(zip(models, models, strict=True)), models):
+        found = [label for label, text in texts.items() if words in text.casefold()]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"--highlight {highlight!r} means several: {', '.join(found)}", "name one of them")
+    raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(models)}")
+
+
+def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str, Any]:
+    """Facts about an entry's drive by name, in display order; "" where unknown. drives_file takes precedence."""
+    drive, first = entry["drive"], entry["runs"][0].get("run") or {}
+    told = drives_file.facts(entry["label"], drive.get("model") or "") if drives_file else {}
+    size_bytes = drive.get("size_bytes")
+    return {
+        "model": (drive.get("model") or "").strip(),
+        "firmware": (drive.get("firmware") or "").strip(),
+        "unit": (drive.get("serial_hash") or "")[:8],
+        "capacity": numbers.size(size_bytes) if size_bytes else "",
+        "class": told.get("class", ""),
+        "interface": told.get("interface") or interface(drive, first),
+        "flash": told.get("flash", ""),
+        "state": state_words(entry["state"]) if entry["state"] is not None else "",
+        "data written": payload_words(entry["payload"]) or "",
+        "idle": idle_words(entry["idle"]) if entry["idle"] else "",
+        "runs": str(entry["n"]),
+        "price": told.get("price", ""),
+        "predecessor": told.get("predecessor", ""),
+        "rivals": told.get("rivals", ""),
+        "relation": "",
+    }
+
+
+def interface(drive: Document, run: Document) -> str:
+    """How the drive was attached, as recorded in the run; "" if not recorded."""
+    link = (run.get("environment") or {}).get("link") or {}
+    speed, width = link.get("speed_gts"), link.get("width")
+    if speed and width:
+        return f"PCIe {_GENERATIONS[speed]} x{width:g}" if speed in _GENERATIONS else f"PCIe, {speed:g} GT/s x{width:g}"
+    if drive.get("kind") in _KINDS:
+        return _KINDS[drive["kind"]]
+    name = drive.get("name") or ""
+    return "NVMe" if name.startswith("nvme") else "SATA or SAS" if name.startswith("sd") else ""
+
+
+def filters_of(page_entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Facts to filter by: those with at least two values."""
+    return tuple(name for name in FILTERS if len({entry.facts.get(name) for entry in page_entries}) > 1)
+
+
+def _over_sections(ones: list[Document], drives_file: DrivesFile | None) -> dict[str, Any]:
+    """Facts of one drive over its sections; those of the runs may differ between sections."""
+    first, *others = [facts_of(one, drives_file) for one in ones]
+    for name in ("state", "data written", "idle"):
+        first[name] = "; ".join(dict.fromkeys(facts[name] for facts in (first, *others) if facts[name]))
+    counts = sorted({one["n"] for one in ones})
+    return {**first, "runs": f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])}
+
+
+def _verdict(ones: list[Document], titles: list[str]) -> Document:
+    """The worst verdict; a reason that holds in some sections only names them."""
+    reasons: dict[tuple[str, str], tuple[Document, list[str]]] = {}
+    for one, title in zip(ones, titles, strict=True):
+        for reason in one["verdict"]["reasons"]:
+            reasons.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(title)
+    merged = [reason if len(where) == len(ones) else {**reason, "text": f"{reason['text']} ({'; '.join(where)})"}
+              for reason, where in reasons.values()]
+    notes = [note for one in ones for note in one["verdict"].get("notes", [])]
+    return judged(merged, max((one["verdict"]["level"] for one in ones), key=LEVELS.index),
+                  {note["text"]: note for note in notes}.values(),
+                  [key for one in ones for key in one["verdict"].get("withheld", [])])

@@ -1,0 +1,25 @@
+"""The HTML page of charts: one file that needs nothing else."""
+
+from pathlib import Path
+
+from blkreel.analysis.charts import model
+from blkreel.common.safe_files import write_file
+from blkreel.traces.format.writer import output_error, refuse_existing
+
+from . import rendering
+
+
+def render_page(page: model.Page, assets: rendering.Assets | None = None) -> str:
+    """The page as HTML; without assets self-contained: it loads no other file."""
+    return rendering.render(page, assets)
+
+
+def write_page(path: Path, html: str, force: bool = False) -> Path:
+    """Write the page atomically. Raises OutputExists."""
+    path = Path(path)
+    refuse_existing(path, force)
+    try:
+        write_file(path, html, force=force)
+    except OSError as error:
+        raise output_error(path, error) from error
+    return path

@@ -1,0 +1,126 @@
+"""A chart as SVG inside the page: what is read without JavaScript, and printed."""
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from blkreel.analysis.charts import model
+from blkreel.analysis.charts.over_time import NARROW, NARROW_PIXELS
+from blkreel.analysis.charts.spec import Datum, Spec, inline_data, without
+from blkreel.analysis.charts.theme import Brand
+from blkreel.common.printable import printable
+
+_WIDTH, _WIDE = 620, 1040  # pixels: of the cards of a page
+_LETTER_PIXELS = 7.4  # mean of a name in DejaVu Sans, 12 pixels
+_COLOR = re.compile(r'\b(fill|stroke|stop-color)="(#[0-9a-fA-F]{6})"')
+_TAG = re.compile(r"<[^>]*>")
+_DECIMALS = re.compile(r"(\d\.\d)\d+")  # tenths of a pixel suffice; texts keep their digits
+_CIRCLE = re.compile(r'<path transform="translate\(([^)]*)\)" d="M([\d.]+),0A[^"]*" fill="([^"]*)"'
+                     r'((?: (?:stroke-width|opacity)="[^"]*")*)/>')
+_CIRCLES = re.compile(f"(?:{_CIRCLE.pattern}){{2,}}")
+# Texts without a letter, and marks for tooltips: most of a chart of many drives.
+_UNSEEN = re.compile(r'<(?:text\b[^>]*|(?:path|line|rect)\b[^>]* opacity="0"[^>]*)/>')
+_FONT = re.compile(r' font-family="([^"]*)"')
+_ID = re.compile(r'\b(id="|href="#|url\(#)([\w-]+)')
+
+
+def tokens(colors: dict[str, Any]) -> dict[str, str]:
+    """Custom properties of the colors of a theme, by name without dashes in front."""
+    flat = {name.replace("_", "-"): value for name, value in colors.items() if isinstance(value, str)}
+    return flat | {f"category-{index}": value for index, value in enumerate(colors["category"])}
+
+
+def static_svg(chart: model.Chart, page: model.Page) -> str:
+    """The picture in the colors of the page, whichever they are: each color of the theme is a custom property.
+
+    Empty for a specification that cannot be drawn.
+    """
+    import vl_convert  # imported late: it takes 0.25 s, and tables do not need it
+
+    spec = placed(chart, page, _WIDE if chart.wide else _WIDTH)
+    spec["config"] = {**page.brand.config("light"), "aria": False}
+    try:
+        svg = vl_convert.vegalite_to_svg(spec)
+    except ValueError:
+        return ""  # the page's scripts show the error in the chart's place
+    names = _properties(page.brand)
+    svg = _with_one_font(_UNSEEN.sub("", svg))
+    svg = _TAG.sub(lambda tag: _DECIMALS.sub(r"\1", tag[0]), svg)
+    svg = _CIRCLES.sub(_joined_circles, svg)
+    svg = _COLOR.sub(lambda match: f'{match[1]}="{names.get(match[2].lower(), match[2])}"', svg)
+    return _ID.sub(lambda match: f"{match[1]}{chart.id}-{match[2]}", svg)
+
+
+def _with_one_font(svg: str) -> str:
+    """The font of the first text, stated once."""
+    found = _FONT.search(svg)
+    return svg if found is None else svg.replace(found[0], "").replace("<svg ", f"<svg{found[0]} ", 1)
+
+
+def _joined_circles(match: re.Match[str]) -> str:
+    """Neighboring circles of one size and color as one path of dots: a tenth of the bytes of a scatter plot."""
+    circles = [each.groups() for each in _CIRCLE.finditer(match[0])]
+    paths = []
+    for (radius, fill, more), group in groupby(circles, key=lambda circle: circle[1:]):
+        dots = "".join(f"M{place}h0" for place, *_ in group)
+        more = re.sub(r' stroke-width="[^"]*"', "", more)
+        paths.append(f'<path d="{dots}" fill="none" stroke="{fill}" stroke-width="{2 * float(radius):g}" '
+                     f'stroke-linecap="round"{more}/>')
+    return "".join(paths)
+
+
+def placed(chart: model.Chart, page: model.Page, width: int, all_drives: bool = False) -> Spec:
+    """The specification of a chart without the page's scripts: its width, its drives (those that it draws first, unless
+    all_drives), the drive under test."""
+    spec = dict(chart.spec or {})
+    if not all_drives and chart.featured:
+        spec = without(spec, {entry.key for entry in page.entries} - set(page.featured()))
+    if spec.get("width") == "container":
+        spec["width"] = width
+        spec.pop("autosize", None)
+    if "vconcat" in spec:
+        spec["vconcat"] = [{**view, "width": view.get("width", width)} for view in spec["vconcat"]
+                           if '"select"' not in json.dumps(view)]  # the strip that zooms
+        spec["params"] = [*spec["params"], {"name": "zoom", "value": {}}]
+    spec["params"] = [{**each, "value": width < NARROW_PIXELS} if each["name"] == NARROW else each
+                      for each in spec.get("params", [])]
+    highlight = next((entry.key for entry in page.entries if entry.highlighted), "")
+    spec["params"] = [{**each, "value": highlight} if each["name"] == "highlight" else each
+                      for each in spec.get("params", [])]
+    placed_spec: Spec = drawable(_with_label_room(spec, inline_data(spec)))
+    return placed_spec
+
+
+def _with_label_room(node: Any, rows: Sequence[Datum]) -> Any:
+    """The specification with room for names beside a vertical axis in the widest usual font. The picture is laid out
+    here, with a font of this machine, and drawn with that of the reader: longer names would lose their beginning."""
+    if isinstance(node, list):
+        return [_with_label_room(each, rows) for each in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: value if key == "data" else _with_label_room(value, rows) for key, value in node.items()}
+    axis, limit = node.get("axis"), (node.get("axis") or {}).get("labelLimit")
+    if node.get("type") == "nominal" and isinstance(limit, int) and axis.get("orient") != "top":
+        longest = max((len(str(row.get(node["field"]) or "")) for row in rows), default=0)
+        longest += len(" (invalid)") * ("(invalid)" in axis.get("labelExpr", ""))
+        node["axis"] = {**axis, "minExtent": min(limit, round(longest * _LETTER_PIXELS))}
+    return node
+
+
+def _properties(brand: Brand) -> dict[str, str]:
+    """The custom property of each color of the light theme."""
+    return {value.lower(): f"var(--{name})" for name, value in reversed(tokens(brand.palette("light")).items())}
+
+
+def drawable(value: Any) -> Any:
+    """A specification whose texts can all be drawn: a control character, as names of threads may have, would end the
+    process and not only the picture."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: drawable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [drawable(each) for each in value]
+    return value

@@ -1,0 +1,22 @@
+import { startAbout } from "./about.js";
+import { startCharts } from "./charts.js";
+import { startContents } from "./contents.js";
+import { startControls } from "./controls.js";
+import { startCsv } from "./csv.js";
+import { keepAddress, readAddress } from "./permalink.js";
+import { startPrint } from "./print.js";
+import { onChange } from "./state.js";
+import { startTables } from "./tables.js";
+import { startZoom } from "./zoom.js";
+
+readAddress();
+startTables();
+startCsv();
+startControls();
+startAbout();
+startCharts();
+startZoom();
+startContents();
+startPrint();
+onChange(keepAddress);
+window.addEventListener("hashchange", readAddress);

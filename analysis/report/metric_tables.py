@@ -1,0 +1,115 @@
+"""Tables without a chart: headline figures, figures of one run by class, replay accuracy, threads."""
+
+from dataclasses import replace
+from typing import Any
+
+from blkreel.analysis.charts.model import Chart, Column, Row, Table
+from blkreel.analysis.metrics.headline import why_missing
+from blkreel.analysis.metrics.metric import pace_names
+from blkreel.analysis.metrics.registry import CLASS_DISTRIBUTIONS, METRICS, ClassMetric, class_metrics, value_at
+
+from .certificate import certificate_rows, held_up_rows
+from .columns import headline_of, missing, remark_of
+from .commands import column_of, path_of
+from .verdict import Document
+
+MOST_THREADS = 25
+CLASSES = (("read", "Reads"), ("write", "Writes"), ("other", "Other"))
+
+
+def headline(sections: list[Document], order: list[str]) -> Chart:
+    """Headline figures per drive and pace. order: of the labels."""
+    metrics = headline_of([entry for section in sections for entry in section["entries"]])
+    columns = [Column("drive", "Drive"), *(column_of(metric, metric.short) for metric in metrics),
+               Column("runs", "Runs", "count"), Column("verdict", "Verdict", "verdict")]
+    rows = []
+    for section in sections:
+        for entry in sorted(section["entries"], key=lambda entry: order.index(entry["label"])):
+            values = {metric: entry["headline"][metric.key]["value"] for metric in metrics}
+            why = {metric.column: missing(entry, metric) for metric, value in values.items() if value is None}
+            remarks = {metric.column: remark for metric in metrics if (remark := remark_of(entry, metric))}
+            rows.append(Row({"drive": entry["label"], "runs": entry["n"], "verdict": entry["verdict"]["level"],
+                             **{metric.column: value for metric, value in values.items()}},
+                            entry["label"], why, remarks, section["title"], path_of(entry)))
+    return Chart("figures", "Figures", Table("Each drive and pace; formulas stand under Method", tuple(columns),
+                                               tuple(rows)), wide=True)
+
+
+def by_class(entry: Document) -> list[Chart]:
+    """The metrics of one run or trace by class of I/O: work and time, percentiles, consistency."""
+    figures = entry["figures"]
+    present = [(op, title) for op, title in CLASSES if figures[op]["ops"] or figures[op]["unseen_ops"]]
+
+    def row(op: str, title: str, metrics: list[ClassMetric], columns: list[Column], group: str = "") -> Row:
+        values: dict[str, Any] = {"class": title}
+        why = {}
+        for metric, column in zip(metrics, columns, strict=True):
+            own = METRICS[f"{op}_{metric.key}"]
+            values[column.key] = value_at(figures, own.path)
+            if values[column.key] is None:
+                why[column.key] = why_missing(figures, own)
+        return Row(values, entry["label"], why, group=group, path=path_of(entry))
+
+    def chart(id_: str, title: str, caption: str, columns: list[Column], rows: list[Row]) -> list[Chart]:
+        table = Table(caption, (Column("class", "Class"), *columns), tuple(rows))
+        return [Chart(id_, title, table, wide=True)] if rows else []
+
+    def columns_of(metrics: list[ClassMetric]) -> list[Column]:
+        """With the commands of the reads."""
+        return [replace(column_of(METRICS[f"read_{metric.key}"]), key=metric.column, title=metric.label)
+                for metric in metrics]
+
+    paces = pace_names(entry["pace"])
+    work, consistency, percentiles = ([metric for metric in class_metrics(name) if metric.of("read").meaningful(paces)]
+                                      for name in ("work", "consistency", "latency"))
+    of_work, of_consistency = columns_of(work), columns_of(consistency)
+    of_percentiles = [replace(column, key=metric.path.rpartition(".")[2], title=metric.label.rpartition(" ")[2])
+                      for metric, column in zip(percentiles, columns_of(percentiles), strict=True)]
+    return [
+        *chart("work", "Work and time", "By class of I/O. “Other” are flushes, discards and write-zeroes; --figure "
+                 "takes read_, write_ or other_ before the name", of_work,
+                 [row(*each, work, of_work) for each in present]),
+        *chart("percentiles", "Percentiles", "By nearest rank; the commands are those of latency",
+                 of_percentiles,
+                 [row(*each, class_metrics(shape.group), of_percentiles, shape.label)
+                  for shape in CLASS_DISTRIBUTIONS for each in present if value_at(figures[each[0]], shape.path)["n"]]),
+        *chart("consistency", "Consistency over seconds", "IOPS of whole seconds since the first I/O", of_consistency,
+                 [row(*each, consistency, of_consistency) for each in present
+                  if any(value_at(figures[each[0]], metric.path) is not None for metric in consistency)]),
+    ]
+
+
+def certificate(run: Document | None, label: str) -> list[Chart]:
+    """Replay accuracy, and the causes of late issue."""
+    charts = []
+    rows = [Row({"figure": what, "trace": planned, "replay": replayed}, label)
+            for what, planned, replayed in certificate_rows(run)]
+    if rows:
+        charts.append(Chart("certificate", "Replay accuracy", Table(
+            "In flight: also an effect of the drive, since a faster drive has fewer",
+            (Column("figure", "Figure"), Column("trace", "Trace"), Column("replay", "Replay")), tuple(rows)),
+            wide=True))
+    rows = [Row({"cause": one["words"], "count": one["count"], "total_ns": one["total_ns"],
+                 "longest_ns": one["longest_ns"], "late_ops": one["late_ops"]}, label) for one in held_up_rows(run)]
+    if rows:
+        charts.append(Chart("held-up", "Stalls of the replay", Table(
+            "Stalls of the issuing thread by cause", (
+                Column("cause", "Cause"), Column("count", "Times", "count"), Column("total_ns", "In sum", "time"),
+                Column("longest_ns", "Longest", "time"), Column("late_ops", "I/Os late by it", "count")), tuple(rows)),
+            wide=True))
+    return charts
+
+
+def threads(programs: list[Document], label: str) -> Chart | None:
+    """I/O by command and process, largest first."""
+    if not programs:
+        return None
+    columns = (Column("name", "Command"), Column("pid", "Process", "count"), Column("threads", "Threads", "count"),
+               Column("read_ops", "Reads", "count"), Column("read_bytes", "Read", "size"),
+               Column("read_service_ns", "Service, reads", "time"), Column("write_ops", "Writes", "count"),
+               Column("write_bytes", "Written", "size"), Column("write_service_ns", "Service, writes", "time"))
+    caption = "I/O by command and process, largest first"
+    if len(programs) > MOST_THREADS:
+        caption += f"; the first {MOST_THREADS} of {len(programs)}"
+    rows = tuple(Row({key.key: one[key.key] for key in columns}, label) for one in programs[:MOST_THREADS])
+    return Chart("threads", "I/O by process", Table(caption, columns, rows), wide=True)

@@ -1,0 +1,127 @@
+"""From traces and runs to a document and its page: what `blkreel report`, `blkreel compare` and the demo call."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from blkreel import __version__
+from blkreel.analysis.compare.second_pass import read_again
+from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
+from blkreel.common.errors import UsageError
+from blkreel.common.storage_url import StorageUrl
+from blkreel.traces.format.source_lacks import lacks
+
+from . import compare_page, document, report_page
+from .answer import answer, answer_document
+from .compare_page import Attached
+from .drive_facts import chosen, models_of
+from .export import Output, View
+from .verdict import Document
+from .workloads import answer as answer_of_workloads
+from .workloads import overview_of, overview_of_scores, relative_document
+
+RowProgress = Callable[[str, int, int], None]
+
+
+def _ignore(path: str, done: int, total: int) -> None:
+    pass
+
+
+def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
+            force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
+            on_rows: RowProgress = _ignore, drop_invalid: bool = False,
+            attached: Sequence[Attached] = ()) -> Document:
+    """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
+
+    paths: also directories, patterns and URLs (scale/dataset.py). read_options: how they are read. on_rows(path,
+    done, total): progress, in rows of all. drop_invalid: leave out runs with the verdict invalid. attached: results on
+    the same page. Raises OutputExists before anything is read, TraceError for a file that is not a trace, UsageError
+    for a run named twice.
+    """
+    view = view or View()
+    view.check(output, force)
+    read_options = read_options or ReadOptions()
+    fleet = measure_fleet(paths, gap_ns=gap_ns, read_options=read_options, on_rows=on_rows)
+    return compare_fleet(fleet, output, force=force, view=view, read_options=read_options, drop_invalid=drop_invalid,
+                         attached=attached)
+
+
+def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = False, view: View | None = None,
+                  read_options: ReadOptions | None = None, drop_invalid: bool = False,
+                  attached: Sequence[Attached] = (), entry_of: document.EntryOf = document.entry) -> Document:
+    """As compare(), of runs and traces that were measured. entry_of: as of document.comparison()."""
+    view = view or View()
+    read_options = read_options or ReadOptions()
+    if not drop_invalid:
+        _check_service_times(fleet)
+    built, sections = document.comparison(fleet.measured, drop_invalid, entry_of)
+    _add_notes(built, fleet)
+    models = models_of(built["sections"])
+    scores = [each.score for each in attached]
+    view.check_drives({**{label: model for each in attached for label, model in each.models.items()}, **models})
+    under_test = chosen(view.highlight, models)
+    over = overview_of(built["sections"], under_test, scores)
+    built = {"answer": answer_document(compare_page.answer_of(built["sections"], under_test, scores)),
+             "relative_performance": relative_document(over) if over else None, **built}
+    if attached:
+        built["benchmarks"] = [each.document for each in attached]
+    if view.wanted(output):
+        read_again(compare_page.drawn(sections, view.highlight), read_options, marked=under_test)
+    view.write(built, lambda: compare_page.page_of(built, sections, under_test, view.drives_file, attached),
+               output, force)
+    return built
+
+
+def compare_attached(attached: Sequence[Attached], output: Output | None = None, *, force: bool = False,
+                     view: View | None = None) -> Document:
+    """Results of several benchmarks without runs as a document; with `output`, also its page. Raises OutputExists, and
+    UsageError if no two drives have results of two benchmarks."""
+    view = view or View()
+    view.check(output, force)
+    models = {label: model for each in attached for label, model in each.models.items()}
+    view.check_drives(models)
+    under_test = chosen(view.highlight, models)
+    over = overview_of_scores([each.score for each in attached], under_test)
+    built = {"version": document.VERSION, "kind": "compare", "blkreel": __version__, "parameters": {},
+             "answer": answer_document(answer_of_workloads(over)), "relative_performance": relative_document(over),
+             "notes": [], "dropped_runs": [], "sections": [], "cache": {},
+             "benchmarks": [each.document for each in attached]}
+    view.write(built, lambda: compare_page.page_of_attached(over, attached, under_test, view.drives_file), output,
+               force)
+    return built
+
+
+def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
+           force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
+           on_rows: RowProgress = _ignore) -> Document:
+    """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
+    view = view or View()
+    read_options = read_options or ReadOptions()
+    view.check(output, force)
+    fleet = measure_fleet([path], gap_ns=gap_ns, read_options=read_options, on_rows=on_rows)
+    if len(fleet.measured) > 1:
+        raise UsageError(f"{path} holds {len(fleet.measured)} traces, and a report is of one",
+                         f"show them side by side: blkreel compare {path}")
+    built, section = document.report(fleet.measured[0])
+    _add_notes(built, fleet)
+    view.check_drives(models_of([section.shown]))
+    built = {"answer": answer_document(answer(section.shown)), **built}
+    if view.wanted(output):
+        read_again([section], read_options)
+    view.write(built, lambda: report_page.page_of(built, section, view.drives_file), output, force)
+    return built
+
+
+def _check_service_times(fleet: Fleet) -> None:
+    """Raises UsageError for a captured trace whose source recorded no completions: there is nothing to compare."""
+    for each in fleet.measured:
+        if "run" not in each.metadata and lacks(each.metadata, "latency"):
+            raise UsageError(f"{each.path} has no service times to compare: its source "
+                             f"({each.metadata.get('source_format', 'unknown')}) records no completions",
+                             "compare replays of it, or leave it out with --drop-invalid")
+
+
+def _add_notes(built: Document, fleet: Fleet) -> None:
+    """What was left out, and the use of the cache."""
+    built["notes"] = [*built.get("notes", []), *fleet.notes]
+    built["cache"] = fleet.cache

@@ -1,0 +1,42 @@
+"""The page of one run or one captured trace."""
+
+from dataclasses import replace
+
+from blkreel.analysis.charts.model import Page, Section
+from blkreel.analysis.charts.runs.tails import lateness_tails
+from blkreel.analysis.charts.runs.workload_profile import workload_profile
+
+from . import metric_tables
+from .answer import answer, source_line
+from .columns import drive_words, idle_words, state_words
+from .commands import with_gap
+from .document import Section as DocumentSection
+from .drive_facts import entries_of
+from .drives_file import DrivesFile
+from .method import method_of
+from .sections import latency_charts, over_time_charts
+from .verdict import Document
+
+
+def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None) -> Page:
+    """document, section: of document.report."""
+    entry, shown = section.entries[0].shown, section.shown
+    run, order = entry["runs"][0]["run"], [entry["label"]]
+    parts = [
+        Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (shown["claim"],)),
+        Section("time", "Over time", tuple(over_time_charts(section, "", order))),
+        Section("latency", "Latency", tuple(latency_charts(section, "", order)),
+                ("A curve is faint where fewer than 10 I/Os lie beyond: too few for a percentile.",)),
+        Section("honesty", "Replay fidelity", tuple([
+            *lateness_tails(section.entries, "", order), *metric_tables.certificate(run, entry["label"])])),
+        Section("what", "Workload", tuple(one for one in [
+            *workload_profile(section.entries, ""),
+            metric_tables.threads(document["threads"], entry["label"])] if one)),
+    ]
+    title = f"{drive_words(entry['drive'])}. " if drive_words(entry["drive"]) else ""
+    lead = title + shown["title"]
+    if run:
+        lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
+    return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None, drives_file),
+                with_gap([replace(part, source=source_line(shown)) for part in parts if part.charts],
+                         document), **method_of(document, [shown]), answer=answer(shown))

@@ -1,0 +1,49 @@
+"""The charts of each section, in display order."""
+
+from blkreel.analysis.charts.model import Chart
+from blkreel.analysis.charts.runs.burst_bars import burst_bars
+from blkreel.analysis.charts.runs.efficiency import efficiency, value
+from blkreel.analysis.charts.runs.endurance import endurance
+from blkreel.analysis.charts.runs.interference import interference
+from blkreel.analysis.charts.runs.iops import iops
+from blkreel.analysis.charts.runs.latency_over_time import latency_over_time
+from blkreel.analysis.charts.runs.paired import paired, ratios
+from blkreel.analysis.charts.runs.tails import latency_tails, lateness_tails
+from blkreel.analysis.charts.runs.timeline import timeline
+from blkreel.analysis.charts.runs.workload_profile import workload_profile
+
+from .document import Section
+from .drives_file import DrivesFile
+
+
+def section_charts(section: Section, prefix: str, order: list[str], drives_file: DrivesFile | None = None,
+                   highlight: str | None = None) -> list[Chart]:
+    """The charts of a section of a comparison after its rankings. order: all labels of the page, as listed."""
+    entries = section.entries
+    return _present([
+        ratios(section.shown, prefix, highlight), latency_over_time(entries, f"{prefix}latency-over-time", order),
+        timeline(entries, f"{prefix}timeline", order), burst_bars(entries, f"{prefix}bursts", order),
+        *latency_tails(entries, prefix, order), interference(section.shown["entries"], f"{prefix}interference", order),
+        *paired(section.shown, prefix, order), *lateness_tails(entries, prefix, order),
+        efficiency(entries, f"{prefix}efficiency", order), endurance(entries, f"{prefix}endurance", drives_file),
+        value(entries, f"{prefix}value", order, drives_file),
+        *workload_profile(entries, prefix)])
+
+
+def over_time_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:
+    """The charts over time of one run or trace."""
+    entry = section.entries[0]
+    return _present([latency_over_time([entry], f"{prefix}latency-over-time", order),
+                     timeline([entry], f"{prefix}timeline", order), burst_bars([entry], f"{prefix}bursts", order),
+                     iops(entry, f"{prefix}iops"),
+                     efficiency([entry], f"{prefix}efficiency", order), endurance([entry], f"{prefix}endurance")])
+
+
+def latency_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:
+    """The latency charts of one run or trace."""
+    return _present([*latency_tails(section.entries, prefix, order),
+                     interference(section.shown["entries"], f"{prefix}interference", order)])
+
+
+def _present(charts: list[Chart | None]) -> list[Chart]:
+    return [chart for chart in charts if chart]

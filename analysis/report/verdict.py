@@ -1,0 +1,100 @@
+"""The verdict on a run: the replay's own, and reasons that the analysis adds."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from blkreel.analysis.metrics.metric import SHARE
+from blkreel.common.numbers import duration
+from blkreel.common.verdict import LEVELS, Level, judged, reason, recorded
+from blkreel.traces.format.source_lacks import lacks
+
+Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
+
+ENOUGH_RUNS = 6
+START_APART_C = 3.0  # docs/method.md, "Verdict on a run"
+
+
+def verdict(metadata: Document, numbers: Document) -> Document:
+    """The verdict (common/verdict.py) on one run or captured trace.
+
+    Starts from the replay's verdict (docs/method.md, "Verdict on a run") and adds reasons from the records, each once.
+    """
+    run = metadata.get("run")
+    replayed = recorded((run or {}).get("verdict"))
+    reasons = replayed["reasons"]
+
+    def add(code: str, level: Level, text: str, *known_by: str) -> None:
+        # Reasons of earlier versions have no code of their own.
+        if not any(each["code"] == code or any(word in each["text"].lower() for word in known_by) for each in reasons):
+            reasons.append(reason(code, level, text))
+
+    if numbers["all"]["error_ops"]:
+        add("io_errors", "invalid", f"{numbers['all']['error_ops']:,} I/Os failed", "failed")
+    lost = lost_events(metadata)
+    if lost:
+        add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")
+    if run is None:
+        if not numbers["all"]["ops"]:
+            unseen = numbers["all"]["unseen_ops"]
+            add("no_completed_ios", "invalid", _no_completions(metadata, unseen))
+        return judged(reasons)
+    if run.get("issued_ops") == 0:
+        add("no_completed_ios", "invalid", "it issued no I/O: there are no figures")
+    if run.get("partial"):
+        add("partial_run", "invalid", f"partial run: {run['partial']}", "cut short", "partial", "interrupted")
+    if numbers["writer"]["state"] == "fell behind":
+        add("writer_fell_behind", "qualified", f"writer fell behind: {_behind_words(numbers['writer'])}")
+    if (run.get("idle") or {}).get("name", "original") != "original":
+        add("idle_removed", "qualified", "idle time compressed", "idle")
+    return judged(reasons, replayed["level"], replayed["notes"], replayed["withheld"])
+
+
+def _no_completions(metadata: Document, unseen: int) -> str:
+    if not unseen:
+        return "it holds no I/O: there are no figures"
+    if lacks(metadata, "latency"):
+        return f"no service times: its source ({metadata.get('source_format', 'unknown')}) records no completions"
+    return f"none of {unseen:,} I/Os was seen to complete: there are no figures"
+
+
+def _behind_words(writer: Document) -> str:
+    if writer["late_bursts"]:
+        return (f"{writer['late_bursts']} of {writer['planned_bursts']} write bursts were due before the earlier had "
+                "ended")
+    if writer["lag_ns"]:
+        return (f"{SHARE.text(writer['written_on_time'])} of the bytes were written by the time the last write was "
+                f"due, lag {duration(writer['lag_ns'])}")
+    return f"{SHARE.text(writer['written_share'])} of the bytes were written"
+
+
+def of_runs(verdicts: list[Document], starts_c: Sequence[float | None] = ()) -> Document:
+    """The verdict on a set of runs: the worst of them, each reason once, and whether they are enough.
+
+    starts_c: the drive's temperature at the start of each run, None where unknown, which is held against none.
+    """
+    reasons: list[Document] = []
+    notes: list[Document] = []
+    for each in verdicts:
+        reasons += [one for one in each["reasons"] if one not in reasons]
+        notes += [one for one in each.get("notes", []) if one not in notes]
+    if len(verdicts) < ENOUGH_RUNS:
+        reasons.append({**reason("few_runs", "qualified",
+                                 f"n={len(verdicts)}: fewer than {ENOUGH_RUNS} runs, no interval", None,
+                                 len(verdicts), ENOUGH_RUNS)})
+    if known := [start_c for start_c in starts_c if start_c is not None]:
+        usual_c = median(known)
+        furthest_c = max(known, key=lambda start_c: abs(start_c - usual_c))
+        if abs(furthest_c - usual_c) > START_APART_C:
+            reasons.append({**reason("start_temperature", "qualified", f"a run began with the drive at "
+                                     f"{furthest_c:.0f} C, the set at {usual_c:.0f} C", None,
+                                     abs(furthest_c - usual_c), START_APART_C)})
+    withheld = [key for each in verdicts for key in each.get("withheld", [])]
+    return judged(reasons, max((each["level"] for each in verdicts), key=LEVELS.index), notes, withheld)
+
+
+def lost_events(metadata: Document) -> int:
+    """Events lost by the capture that this trace is, or that this run replays."""
+    source = (metadata.get("run") or {}).get("source") or {}
+    lost = source["lost"] if "lost" in source else metadata.get("lost")
+    return int((lost.get("total") or 0) if isinstance(lost, dict) else lost or 0)

@@ -1,0 +1,237 @@
+"""One page over several workloads: each drive relative to one of them, per workload and over all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from blkreel.analysis.charts.model import Answer, KeyFigure
+from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.registry import value_at
+from blkreel.analysis.stats.intervals import geometric_mean, welch
+from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
+from blkreel.common import numbers
+from blkreel.common.errors import UsageError
+
+from .answer import in_order, metrics_of, names, noun, reasons, usable, workload_title
+from .verdict import ENOUGH_RUNS, Document
+
+FEWEST_WORKLOADS = 2
+
+
+@dataclass(frozen=True)
+class Score:
+    """A workload by one metric. what: the metric in a sentence. text: formats a value. runs: by label of a drive, one
+    value a run."""
+
+    title: str
+    what: str
+    higher_is_better: bool
+    text: Callable[[float], str]
+    runs: Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A drive on one workload. share: its performance, the reference drive's is 1. text: its value. differ: None with
+    too few runs."""
+
+    share: float
+    text: str
+    differ: bool | None
+
+
+@dataclass(frozen=True)
+class ComparedWorkload:
+    """A workload with the reference drive and others. drives: by label."""
+
+    score: Score
+    drives: dict[str, Relative]
+
+    @property
+    def title(self) -> str:
+        return self.score.title
+
+    @property
+    def what(self) -> str:
+        return self.score.what
+
+
+@dataclass(frozen=True)
+class Overview:
+    """reference: label of the drive that is 100 %. overall: by label, of drives with a value on every workload."""
+
+    reference: str
+    workloads: list[ComparedWorkload]
+    overall: dict[str, RelativePerformance]
+
+
+def overview(sections: Sequence[Document], reference: str, scores: Sequence[Score] = ()) -> Overview | None:
+    """sections: of a document. scores: of other workloads. None with fewer than FEWEST_WORKLOADS that have the
+    reference and another drive."""
+    compared = []
+    for section in sections:
+        metrics = metrics_of(section)
+        drives = _relative(section, metrics[0], reference) if metrics else {}
+        if len(drives) > 1:
+            compared.append(ComparedWorkload(_score(section, metrics[0], _title(section, sections), drives), drives))
+    for score in scores:
+        drives = _relative_scores(score, reference)
+        if len(drives) > 1:
+            compared.append(ComparedWorkload(score, drives))
+    if len(compared) < FEWEST_WORKLOADS:
+        return None
+    everywhere = [label for label in compared[0].drives if all(label in each.drives for each in compared)]
+    overall = {}
+    for label in everywhere:
+        found = relative_performance([
+            Workload(each.score.runs[label], each.score.runs[reference], each.score.higher_is_better)
+            for each in compared])
+        if found:
+            overall[label] = found
+    return Overview(reference, compared, overall)
+
+
+def overview_of(sections: Sequence[Document], under_test: str | None,
+                scores: Sequence[Score] = ()) -> Overview | None:
+    """Relative to the drive under test, or else to the best drive."""
+    reference = _reference(sections, under_test)
+    return overview(sections, reference, scores) if reference else None
+
+
+def overview_of_scores(scores: Sequence[Score], under_test: str | None) -> Overview:
+    """Of workloads without runs, relative to the drive under test, or else to the best drive of the first one that
+    shares a drive with another. Raises UsageError, with the drives of each, if no two share two drives."""
+    shared = [label for score in scores for label in _best_first(score)
+              if sum(label in other.runs for other in scores) >= FEWEST_WORKLOADS]
+    for reference in [under_test] if under_test else shared:
+        if shown := overview((), reference, scores):
+            return shown
+    drives = "; ".join(f"{score.title}: {', '.join(score.runs) or 'no result'}" for score in scores)
+    raise UsageError(f"no two drives have results of {FEWEST_WORKLOADS} benchmarks ({drives})",
+                     "name results of the same drives, with equal --label, or of one benchmark")
+
+
+def _best_first(score: Score) -> list[str]:
+    values = {label: value for label, runs in score.runs.items() if (value := geometric_mean(runs))}
+    return sorted(values, key=lambda label: values[label], reverse=score.higher_is_better)
+
+
+def _reference(sections: Sequence[Document], under_test: str | None) -> str | None:
+    """The drive under test, or else the best drive of the first section that has an order."""
+    if under_test:
+        return under_test
+    for section in sections:
+        metrics = metrics_of(section)
+        if metrics and len(section["entries"]) > 1:
+            label: str = in_order(section["entries"], metrics[0])[0]["label"]
+            return label
+    return None
+
+
+def relative_document(shown: Overview) -> Document:
+    """`relative_performance` of the JSON document: 1 is the reference drive."""
+    return {"reference": shown.reference,
+            "workloads": [{"title": each.title, "metric": each.what,
+                           "drives": {label: own.share for label, own in each.drives.items()}}
+                          for each in shown.workloads],
+            "drives": {label: {"value": found.value, "low": found.low, "high": found.high}
+                       for label, found in shown.overall.items()}}
+
+
+def answer(shown: Overview, entries: Sequence[Document] = ()) -> Answer:
+    """The first screen of a page of several workloads. entries: of a document, for the reasons of their verdicts."""
+    ordered = sorted(shown.overall, key=lambda label: -shown.overall[label].value)
+    counts = sorted({len(runs) for each in shown.workloads for runs in each.score.runs.values()})
+    runs = f"{counts[0]} to {counts[-1]} runs each" if len(counts) > 1 else (
+        f"{counts[0]} run{'s' if counts[0] > 1 else ''} each")
+    figures = [KeyFigure(own.text, each.what, each.title)
+               for each in shown.workloads if (own := each.drives.get(shown.reference))]
+    drives = len({label for each in shown.workloads for label in each.drives})
+    return Answer(_sentence(shown, ordered), " · ".join((
+        f"{len(shown.workloads)} workloads: {'; '.join(each.title for each in shown.workloads)}", f"{drives} drives",
+        runs)), tuple(figures[:3]), _differences(shown), tuple(dict.fromkeys(reasons(entries))))
+
+
+def percent(share: float) -> str:
+    """A share of the reference drive's performance."""
+    return f"{share * 100:.0f} %" if share >= 0.095 else f"{numbers.digits(share * 100)} %"
+
+
+def interval_words(found: RelativePerformance) -> str:
+    """`95 to 99 %`; empty without an interval."""
+    if found.low is None or found.high is None:
+        return ""
+    return f"{percent(found.low).removesuffix(' %')} to {percent(found.high)}"
+
+
+def is_supported(found: RelativePerformance) -> bool:
+    """Whether a drive differs from the reference: the interval excludes 1, and the effect is no trifle."""
+    return (found.low is not None and found.high is not None and not found.low <= 1 <= found.high
+            and max(found.value, 1 / found.value) > EFFECT)
+
+
+def _sentence(shown: Overview, ordered: Sequence[str]) -> str:
+    count = f"{len(shown.workloads)} workloads"
+    others = [label for label in ordered if label != shown.reference]
+    if not others:
+        return f"{shown.reference}: no other drive has a result on all of {count}"
+    best, drives = others[0], f"{len(ordered)} drives"
+    found = shown.overall[best]
+    against, sure = f"{percent(found.value)} of the performance of {shown.reference}", interval_words(found)
+    if not sure:
+        return f"Over {count}, {best} measured {against}; not supported by one run of a drive"
+    if is_supported(found) and found.value > 1:
+        return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
+    tied = [label for label in others if not is_supported(shown.overall[label])]
+    if tied:
+        return f"{shown.reference} ties with {names(tied)} for the best performance of {drives} over {count}"
+    return f"{shown.reference} is the fastest of {drives} over {count}; second is {best} with {against} ({sure})"
+
+
+def _differences(shown: Overview) -> str:
+    others = [found for label, found in shown.overall.items() if label != shown.reference]
+    if len(others) < 2 or not all(map(interval_words, others)):
+        return ""
+    differing = sum(map(is_supported, others))
+    return f"Geometric mean over workloads: {shown.reference} differs from {differing} of {len(others)} drives."
+
+
+def _title(section: Document, sections: Sequence[Document]) -> str:
+    title = workload_title(section)
+    alike = sum(workload_title(other) == title for other in sections) > 1
+    return f"{title}, {section['title'].partition(' (')[0].lower()}" if alike else title
+
+
+def _relative(section: Document, metric: Metric, reference: str) -> dict[str, Relative]:
+    values = {entry["label"]: value for entry in section["entries"]
+              if (value := usable(entry, metric)) is not None and value > 0}
+    base = values.get(reference)
+    if base is None:
+        return {}
+    differ = {frozenset((one["base"], one["other"])): one["differ"] for one in section["ratios"]
+              if one["figure"] == metric.key}
+    return {label: Relative(value / base if metric.better == "higher" else base / value, metric.unit.text(value),
+                            False if label == reference else differ.get(frozenset((label, reference))))
+            for label, value in values.items()}
+
+
+def _score(section: Document, metric: Metric, title: str, drives: dict[str, Relative]) -> Score:
+    runs = {entry["label"]: [value_at(run["figures"], metric.path) for run in entry["runs"]]
+            for entry in section["entries"] if entry["label"] in drives}
+    return Score(title, noun(metric), metric.better == "higher", metric.unit.text, runs)
+
+
+def _relative_scores(score: Score, reference: str) -> dict[str, Relative]:
+    """Two drives differ if the Welch interval of their ratio excludes 1 and the effect is no trifle."""
+    values = {label: value for label, runs in score.runs.items() if (value := geometric_mean(runs))}
+    base = values.get(reference)
+    if base is None:
+        return {}
+    drives = {}
+    for label, value in values.items():
+        runs, of_base = score.runs[label], score.runs[reference]
+        ratio = welch(runs, of_base) if min(len(runs), len(of_base)) >= ENOUGH_RUNS else None
+        differ = None if ratio is None else ratio.excludes_one and max(ratio.value, 1 / ratio.value) > EFFECT
+        drives[label] = Relative(value / base if score.higher_is_better else base / value, score.text(value),
+                                 False if label == reference else differ)
+    return drives

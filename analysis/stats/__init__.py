@@ -1,0 +1,1 @@
+"""Intervals, ranking, regression conditions."""

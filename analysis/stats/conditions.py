@@ -1,0 +1,403 @@
+"""Conditions on a comparison, for firmware and kernels that are tested without anybody looking.
+
+    condition = metric comparison limit         read_wait > +10%    read_p99 > 2ms    read_throughput < 500MB/s
+
+A limit in percent is on the change of the new runs against the base; any other is on the new runs alone. What is past a
+limit in percent, but with six and more runs on both sides within what chance does (the 95 % Welch interval of the ratio
+holds 1), is noise and not met. With fewer runs the value alone decides, and the outcome says so. What could not be
+compared, or is of invalid runs, is never taken for passed. Conditions on I/Os that failed are decided before the
+verdict, because such I/Os make a run invalid.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blkreel.analysis.metrics.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
+from blkreel.analysis.metrics.metric import Metric, pace_names
+from blkreel.analysis.metrics.registry import METRICS, find
+from blkreel.analysis.report.figure import paths
+from blkreel.analysis.report.verdict import ENOUGH_RUNS
+from blkreel.analysis.report.workloads import FEWEST_WORKLOADS, Score, overview
+from blkreel.common import numbers
+from blkreel.common.errors import UsageError
+from blkreel.common.suggestions import did_you_mean
+from blkreel.common.units import parse_size_bytes, parse_time_ns
+
+from .intervals import geometric_mean, welch
+
+MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
+EXIT_MET, EXIT_UNKNOWN = 4, 3
+_ROUNDING = 1e-12
+
+_CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*"
+                        r"([^\W\d]*(?:/s)?|%)\s*")
+_RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
+_UNITS = ("_ns", "_mb_s", "_bytes")
+_FAILURES = ("error_ops", "unseen_ops")  # ends of keys
+_EXAMPLES = "write it like 'read_response_p99 > +20%', 'read_p99 > 2ms' or 'read_throughput < 500MB/s'"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """metric: as the user wrote it. limit: a share (0.1 is 10 %) of a change, otherwise in the unit of `kind`."""
+
+    text: str
+    metric: str
+    comparison: str
+    limit: float
+    kind: str  # "change", "_ns", "_mb_s", "_bytes" or "" for a plain number
+
+    def past(self, value: float) -> bool:
+        # 110 / 100 - 1 is not quite 10 %: what differs from the limit by rounding is at it.
+        if math.isclose(value, self.limit, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            return self.comparison in (">=", "<=")
+        return {">": value > self.limit, ">=": value >= self.limit, "<": value < self.limit,
+                "<=": value <= self.limit}[self.comparison]
+
+    @property
+    def wants_worse(self) -> bool:
+        """Whether no change at all passes it: otherwise it asks for an improvement."""
+        return self.limit >= 0 if self.comparison[0] == ">" else self.limit <= 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One condition on one drive. status: met, not met, noise (past the limit, and within what chance does) or unknown.
+
+    change, low, high: as shares; the interval only where there are six runs on both sides. why: of what is no plain
+    met or not met, and where only few runs decided.
+    """
+
+    condition: str
+    section: str
+    metric: str
+    base: str | None
+    new: str
+    status: str
+    base_value: float | None = None
+    new_value: float | None = None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def parse(text: str) -> Condition:
+    """Raises UsageError, with an example, for text that is not a condition."""
+    match = _CONDITION.fullmatch(text)
+    if not match:
+        raise UsageError(f"--fail-if {text!r} is not a condition", _EXAMPLES)
+    metric, comparison, sign, number, unit = match.groups()
+    metric = re.sub(r"[\s\-]+", "_", metric)
+    value = float(number) * (-1 if sign in ("-", "−") else 1)
+    if unit == "%":
+        return Condition(text, metric, comparison, value / 100, "change")
+    if sign:
+        raise UsageError(f"--fail-if {text!r}: a limit with a sign is a change", f"add % to it: {sign}{number}%")
+    if not unit:
+        return Condition(text, metric, comparison, value, "")
+    if unit.lower() in _RATES:
+        return Condition(text, metric, comparison, value * _RATES[unit.lower()], "_mb_s")
+    for parse_unit, kind in ((parse_time_ns, "_ns"), (parse_size_bytes, "_bytes")):
+        try:
+            return Condition(text, metric, comparison, parse_unit(number + unit), kind)
+        except UsageError:
+            pass
+    raise UsageError(f"--fail-if {text!r}: unknown unit {unit!r}", "units are %, ns, us, ms, s, MB/s, GB/s, KiB, MB")
+
+
+def check(document: dict[str, Any], conditions: list[Condition], base: str | None = None,
+          allow_simulated: bool = False, scores: Sequence[Score] = ()) -> list[Outcome]:
+    """Each condition on each drive of a comparison except the base: the first of its section, or that of the label.
+
+    A condition on a simulated drive is unknown, unless allow_simulated, and so is one on a withheld metric.
+    document: of report.document.comparison, or of several results of a test. scores: of further workloads, for the
+    relative performance. Raises UsageError for an unknown metric, a metric without meaning at the pace, a limit in
+    another unit than the metric, and an unknown base.
+    """
+    sections = _test_sections(document, allow_simulated) if "sections" not in document else [
+        (section["title"], [_Drive.of_entry(entry, allow_simulated) for entry in section["entries"]])
+        for section in document["sections"]]
+    labels = [drive.label for _, drives in sections for drive in drives]
+    if base is not None and base not in labels:
+        raise UsageError(f"--base {base!r} is none of these drives",
+                         did_you_mean(base, labels, f"name one of: {', '.join(dict.fromkeys(labels))}"))
+    outcomes: list[Outcome] = []
+    for condition in conditions:
+        if condition.metric == RELATIVE_PERFORMANCE:
+            outcomes += _on_relative(condition, document, sections, base or labels[0], scores)
+            continue
+        for title, drives in sections:
+            first = next((drive for drive in drives if drive.label == base), None) if base else drives[0]
+            metric = _resolved(condition, drives)
+            others = [drive for drive in drives if drive is not first]
+            if condition.kind != "change":
+                outcomes += [_on_value(condition, title, metric, drive) for drive in others or drives]
+            elif first is None or not others:
+                outcomes.append(Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN,
+                                        why="there is no base to compare with" if first is None else
+                                        "no other run here is of this trace at this pace, and others are never "
+                                        "compared" if len(sections) > 1 else
+                                        "there is nothing to compare with the base: name runs of two drives, or with "
+                                        "two labels"))
+            else:
+                outcomes += [_on_change(condition, title, metric, first, drive) for drive in others]
+    return outcomes
+
+
+def exit_code(outcomes: list[Outcome]) -> int:
+    """4 if a condition is met; otherwise 3 if one could not be checked, or only on invalid runs."""
+    if any(outcome.status == MET for outcome in outcomes):
+        return EXIT_MET
+    return EXIT_UNKNOWN if any(outcome.status == UNKNOWN for outcome in outcomes) else 0
+
+
+def words(outcome: Outcome) -> str:
+    """One line for the terminal."""
+    line = f"{outcome.status}: {outcome.condition}  [{outcome.new}"
+    line += f" against {outcome.base}]" if outcome.base else "]"
+    if outcome.change is not None:
+        line += f"  {_percent(outcome.change)}"
+        if outcome.low is not None and outcome.high is not None:
+            line += f", 95 % interval {_percent(outcome.low)} to {_percent(outcome.high)}"
+    if outcome.new_value is not None:
+        before = f"{_value(outcome.metric, outcome.base_value)} to " if outcome.base_value is not None else ""
+        line += f"  ({before}{_value(outcome.metric, outcome.new_value)})"
+    return line + (f"; {outcome.why}" if outcome.why else "")
+
+
+@dataclass(frozen=True)
+class _Drive:
+    """figures: of all runs pooled. runs: of each. headline: by key. invalid: why its runs are not used."""
+
+    label: str
+    figures: dict[str, Any]
+    runs: list[dict[str, Any]]
+    headline: dict[str, Any]
+    invalid: str = ""
+    paces: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+    @classmethod
+    def of_entry(cls, entry: dict[str, Any], allow_simulated: bool) -> "_Drive":
+        return cls(entry["label"], entry["figures"], [run["figures"] for run in entry["runs"]], entry["headline"],
+                   _unusable(entry["label"], entry, allow_simulated), pace_names(entry["pace"]),
+                   tuple(entry["verdict"].get("withheld", ())))
+
+    def without_value(self, metric: str, value: float | None) -> str:
+        """Why a metric cannot decide a condition; "" if it can."""
+        if self.invalid and not _is_of_failures(metric):
+            return self.invalid
+        if metric in self.withheld:
+            return f"{metric} of {self.label} is withheld: the effect of the host exceeds the limit; repeat the run"
+        return _missing(self, metric) if value is None else ""
+
+    def values(self, metric: str) -> tuple[float | None, list[float | None]]:
+        """(value of the drive, value of each run or repeat)."""
+        known = find(metric)
+        path = known.path if known else metric
+        if self.runs:
+            runs = [_at(figures, path) for figures in self.runs]
+            if known and known.key in self.headline:
+                value = self.headline[known.key]["value"]
+                return value, runs if value is not None else [None] * len(runs)
+            return (_at(self.figures, path) if known and known.pooled else _mean(runs)), runs
+        value = _at(self.figures, path)
+        repeats = _at(self.figures, f"{path}_repeats")
+        return value, list(repeats) if isinstance(repeats, list) else [value]
+
+
+def _unusable(name: str, judged: dict[str, Any], allow_simulated: bool) -> str:
+    """Why no figure of an entry, or of results of a test, decides a condition; "" if they do."""
+    if judged["verdict"]["level"] == "invalid":
+        reasons = [reason["text"] for reason in judged["verdict"]["reasons"] if reason["level"] == "invalid"]
+        return f"{name} is invalid: {'; '.join(reasons) or 'its replay says so'}"
+    if judged.get("simulated") and not allow_simulated:
+        return f"{name} is simulated: to rehearse, add --allow-simulated"
+    return ""
+
+
+def _test_sections(document: dict[str, Any], allow_simulated: bool) -> list[tuple[str, list[_Drive]]]:
+    invalid = _unusable("the comparison of tests", document, allow_simulated)
+    several = document.get("labels")
+    figures = document["figures"] if several else {document["label"] or "the test": document["figures"]}
+    return [(document["title"], [_Drive(label, own, [], {}, invalid) for label, own in figures.items()])]
+
+
+def _on_value(condition: Condition, title: str, metric: str, drive: _Drive) -> Outcome:
+    value, runs = drive.values(metric)
+    subject = (condition.text, title, metric, None, drive.label)
+    if (why := drive.without_value(metric, value)) or value is None:
+        return Outcome(*subject, UNKNOWN, new_value=value, why=why)
+    return Outcome(*subject, MET if condition.past(value) else NOT_MET, new_value=value, why=_few(len(runs)))
+
+
+def _on_change(condition: Condition, title: str, metric: str, base: _Drive, new: _Drive) -> Outcome:
+    (before, base_runs), (after, new_runs) = base.values(metric), new.values(metric)
+    subject = (condition.text, title, metric, base.label, new.label)
+    why = " and ".join(dict.fromkeys(filter(None, (base.without_value(metric, before),
+                                                   new.without_value(metric, after)))))
+    if why or before is None or after is None:
+        return Outcome(*subject, UNKNOWN, before, after, why=why)
+    if before < 0 or not before and after:
+        why = f"{metric} of {base.label} is {'below ' if before else ''}zero: there is no change in percent"
+        return Outcome(*subject, UNKNOWN, before, after, why=why)
+    few = min(len(base_runs), len(new_runs))
+    ratio = welch(new_runs, base_runs) if few >= ENOUGH_RUNS else None
+    if not ratio:
+        change = after / before - 1 if before else 0.0
+        why = _few(few) or "a run is zero or lacks this figure: no interval, the value alone decided"
+        return Outcome(*subject, MET if condition.past(change) else NOT_MET, before, after, change, why=why)
+    # Of a pooled percentile the change of the runs' own, as its interval.
+    change, low, high = ratio.value - 1, ratio.low - 1, ratio.high - 1
+    status, why = _status(condition, change, low, high)
+    return Outcome(*subject, status, before, after, change, low, high, why)
+
+
+def _on_relative(condition: Condition, document: dict[str, Any], sections: list[tuple[str, list["_Drive"]]], base: str,
+                 scores: Sequence[Score]) -> list[Outcome]:
+    """The performance of each drive over all workloads, relative to the base. base: its label."""
+    of_runs = document.get("sections", ())
+    if len(of_runs) + len(scores) < FEWEST_WORKLOADS:
+        paces = sections[0][1][0].paces
+        raise UsageError(f"--fail-if {condition.text!r}: {RELATIVE_PERFORMANCE} needs {FEWEST_WORKLOADS} workloads",
+                         f"metrics of one workload: {usable_keys(paces)}" if paces else
+                         "compare the benchmarks together with runs")
+    metric = _in_unit(condition, RELATIVE_PERFORMANCE)
+    shown = overview(of_runs, base, scores)
+    drives = [drive for _, drives in sections for drive in drives]
+    others = [label for label in dict.fromkeys(drive.label for drive in drives) if label != base]
+    title = f"{len(of_runs) + len(scores)} workloads"
+    if not others:
+        return [Outcome(condition.text, title, metric, None, base, UNKNOWN, why="there is nothing to compare with "
+                        "the base: name runs of two drives, or with two labels")]
+    outcomes = []
+    for label in others:
+        subject = (condition.text, title, metric, base, label)
+        why = "; ".join(dict.fromkeys(drive.invalid for drive in drives
+                                      if drive.label in (base, label) and drive.invalid))
+        relative = shown.overall.get(label) if shown else None
+        if why or shown is None or relative is None:
+            outcomes.append(Outcome(*subject, UNKNOWN, why=why or f"{base} and {label} have no result on "
+                                    f"{FEWEST_WORKLOADS} workloads, or {label} misses one that {base} has"))
+            continue
+        few = min(len(each.score.runs[name]) for each in shown.workloads for name in (base, label))
+        value, change, low, high = relative.value, relative.value - 1, None, None
+        if condition.kind == "change" and few >= ENOUGH_RUNS and relative.low and relative.high:
+            low, high = relative.low - 1, relative.high - 1
+            status, why = _status(condition, change, low, high)
+        else:
+            past = condition.past(change if condition.kind == "change" else value)
+            status, why = MET if past else NOT_MET, _few(few)
+        outcomes.append(Outcome(*subject, status, None, value, change, low, high, why))
+    return outcomes
+
+
+def _status(condition: Condition, change: float, low: float, high: float) -> tuple[str, str]:
+    """(status, why) of a change with its interval."""
+    if not condition.past(change):
+        return NOT_MET, ""
+    if condition.wants_worse and low <= 0 <= high:
+        return NOISE, "past the limit, and within what chance does: more runs can tell"
+    return MET, ""
+
+
+def _is_of_failures(metric: str) -> bool:
+    """Whether a metric counts what makes a run invalid: such a condition is decided before the verdict."""
+    return metric.rpartition(".")[2].endswith(_FAILURES)
+
+
+def _few(count: int) -> str:
+    return "" if count >= ENOUGH_RUNS else f"n={count}: fewer than {ENOUGH_RUNS} runs, the value alone decided"
+
+
+def _missing(drive: _Drive, metric: str) -> str:
+    known = find(metric)
+    *above, name = (known.path if known else metric).split(".")
+    near = _at(drive.figures, ".".join(above)) if above else drive.figures
+    if isinstance(near, dict) and name.removesuffix("_ns") in near.get("too_small", ()):
+        return f"{metric} of {drive.label} is not known: n too small (n={near['n']:,})"
+    why = known.missing if known and not known.op else "nothing of this kind was measured"
+    return f"{metric} of {drive.label} is not known: {why}"
+
+
+def _at(figures: Any, key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(figures, dict) or part not in figures:
+            return None
+        figures = figures[part]
+    return figures
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The geometric mean of rates and times; the mean of counts, which may be zero."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return geometric_mean(known) or sum(known) / len(known)
+
+
+def _resolved(condition: Condition, drives: list[_Drive]) -> str:
+    """The key of the metric that a condition means; of results of a test, and of other figures, a dotted path or its
+    end, of those that lie least deep."""
+    name, runs = condition.metric, bool(drives[0].runs)
+    if runs and (metric := find(name)):
+        _check_pace(condition, metric, drives[0].paces)
+        return _in_unit(condition, metric.key)
+    known = list(dict.fromkeys(path for drive in drives for path in paths(drive.figures)
+                               if isinstance(_at(drive.figures, path), int | float | None)))
+    ends = [f"{name}{unit}" for unit in ("", *_UNITS)]
+    matches = [path for path in known if path in ends] or [
+        path for path in known if any(path.endswith(f".{end}") for end in ends)]
+    # The slowdown of a test, not that of each of its bursts, which lies deeper.
+    matches = [path for path in matches if path.count(".") == min(each.count(".") for each in matches)]
+    if len(matches) == 1:
+        if runs and (metric := find(matches[0])):
+            _check_pace(condition, metric, drives[0].paces)
+        return _in_unit(condition, matches[0])
+    if matches:
+        raise UsageError(f"--fail-if {condition.text!r}: {name!r} may be {', '.join(matches[:6])}",
+                         "write one of them in full")
+    names = [*(METRICS if runs else ()), RELATIVE_PERFORMANCE, *known]
+    raise UsageError(f"--fail-if {condition.text!r}: there is no figure {name!r}",
+                     did_you_mean(name, names, "list all figures: blkreel compare … --json"))
+
+
+def _check_pace(condition: Condition, metric: Metric, paces: tuple[str, ...]) -> None:
+    if refused := why_refused(metric, paces):
+        raise UsageError(f"--fail-if {condition.text!r}: {refused}", f"metrics at this pace: {usable_keys(paces)}")
+
+
+def _in_unit(condition: Condition, metric: str) -> str:
+    unit = _unit(metric)
+    if condition.kind not in ("change", unit):
+        like = {"_ns": "2ms", "_mb_s": "500MB/s", "_bytes": "8GiB", "": "1.5"}[unit]
+        raise UsageError(f"--fail-if {condition.text!r}: {metric} is not in that unit",
+                         f"write the limit like {like}, or +10%")
+    return metric
+
+
+def _unit(metric: str) -> str:
+    known = find(metric)
+    if known:
+        return known.unit.suffix if known.unit.suffix in _UNITS else ""
+    return next((unit for unit in _UNITS if f"_{metric.split('.')[-1]}".endswith(unit)), "")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:+.1f} %" if round(share * 100, 1) else "0.0 %"
+
+
+def _value(metric: str, value: float | None) -> str:
+    unit = _unit(metric)
+    if unit == "_ns":
+        return numbers.duration(value)
+    if unit == "_bytes":
+        return numbers.size(value)
+    return f"{numbers.digits(value)}{' MB/s' if unit == '_mb_s' else ''}"

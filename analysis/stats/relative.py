@@ -1,0 +1,58 @@
+"""Relative performance of a drive over several workloads: the geometric mean of its ratios to a reference drive."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .intervals import LEVEL, ratio_terms, t_quantile
+
+Runs = Sequence[float | None]  # a metric, one value a run
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The runs of a drive and of the reference drive on one workload, by its headline metric."""
+
+    drive: Runs
+    reference: Runs
+    higher_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class RelativePerformance:
+    """value: 1 is as fast as the reference drive, 2 is twice as fast. low, high: the interval over runs, None where a
+    drive has fewer than two runs on a workload. workloads: how many."""
+
+    value: float
+    low: float | None
+    high: float | None
+    workloads: int
+
+
+def relative_performance(workloads: Sequence[Workload], level: float = LEVEL) -> RelativePerformance | None:
+    """Geometric mean over workloads of reference / drive, or of drive / reference where higher is better.
+
+    exp(d ± t(1 − α/2, df) √Σu / W), d the mean over the W workloads of the differences of the mean logarithms, u = s²/n
+    of each set of runs, df = (Σu)² / Σ(u² / (n − 1)) (Satterthwaite 1946, Biometrics Bulletin 2). The interval is over
+    runs: the workloads are those that were chosen, not a sample. None of no workload, and where a run has no positive
+    value.
+    """
+    logs, variance, freedom = [], 0.0, 0.0
+    has_interval = True
+    for each in workloads:
+        base, own = ratio_terms(each.reference), ratio_terms(each.drive)
+        if base is None or own is None:
+            return None
+        sign = 1 if each.higher_is_better else -1
+        logs.append(sign * (own.mean - base.mean))
+        for terms in (base, own):
+            has_interval &= terms.n > 1
+            variance += terms.share
+            freedom += terms.share**2 / (terms.n - 1) if terms.n > 1 else 0.0
+    if not logs:
+        return None
+    mean = math.fsum(logs) / len(logs)
+    if not has_interval:
+        return RelativePerformance(math.exp(mean), None, None, len(logs))
+    reach = t_quantile(variance**2 / freedom, level) * math.sqrt(variance) / len(logs) if freedom else 0.0
+    return RelativePerformance(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))

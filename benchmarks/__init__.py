@@ -1,0 +1,1 @@
+"""Published benchmarks: recipes, the runner, results and their charts."""

@@ -1,0 +1,243 @@
+"""A catalog: a directory of immutable results that git, rsync and object storage copy. No server, no lock.
+
+    catalog.json              format and version
+    results/ID.json           a result (result.py)
+    partials/SHA256.bin       the partial of a run, by the hash of its content
+    tables/*.parquet          a copy of the results for queries, written again when it is old (tables.py)
+    tables/entries/*.bin      what a comparison works out of a drive's runs, made again when it is old (stored.py)
+
+A result appears under its name only when it is whole, after its partial. So a kill or a full disk leaves a partial
+that no result names, concurrent adds do not meet, and copying all files of one catalog into another merges the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
+from blkreel.analysis.metrics.partial_file import load as load_partial
+from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.safe_files import unlink, write_file
+from blkreel.common.typed_document import parse_json
+from blkreel.traces.format.reader import RUN_RECORDS, TEST
+from blkreel.traces.format.writer import output_error
+
+from . import tables
+from .collect import Step, collected
+from .result import CatalogError, NewerVersion, Result, damaged, dump
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEADER = "catalog.json"
+FORMAT, VERSION = "blkreel catalog", 1
+_FEWEST_DIGITS = 4
+
+Added = Literal["added", "unchanged", "replaced"]
+
+
+class Catalog:
+    """An opened catalog. damaged: file -> error of the results that the last query could not read."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.damaged: dict[Path, CatalogError] = {}
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], *, create: bool = False) -> Catalog:
+        """create: make an empty catalog where there is none. Raises CatalogError if it is no catalog, damaged or of a
+        later version, BlkreelError if it cannot be created."""
+        path = Path(directory)
+        header = path / HEADER
+        if create and not header.exists():
+            _refuse_other_directory(path)
+            try:
+                write_file(header, f'{{"format": "{FORMAT}", "version": {VERSION}}}\n', create_parents=True)
+            except OutputExists:
+                pass  # another process was first
+            except OSError as error:
+                raise output_error(path, error) from error
+        try:
+            content = parse_json(header.read_bytes())
+            if content["format"] != FORMAT or not isinstance(content["version"], int):
+                raise ValueError("not the header of a catalog")
+        except FileNotFoundError:
+            raise CatalogError(f"{path} is not a catalog: no {HEADER}",
+                               f"create it: blkreel results add RUN --catalog {path}") from None
+        except OSError as error:
+            raise CatalogError(f"{header} cannot be read: {error.strerror}", f"ls -l {header}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged(header, str(error)) from None
+        if content["version"] > VERSION:
+            raise NewerVersion(f"{header} has version {content['version']}, this blkreel reads up to {VERSION}",
+                               "update blkreel")
+        return cls(path)
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "results"
+
+    def path_of(self, id_: str) -> Path:
+        return self.results / f"{id_}.json"
+
+    def partial_path(self, result: Result) -> Path | None:
+        partial = result["partial"]
+        return self.directory / "partials" / f"{partial['sha256']}.bin" if partial else None
+
+    def add(self, path: str | os.PathLike[str], *, host: str | None = None,
+            on_step: Step = lambda done, total: None) -> tuple[Result, Added]:
+        """Add the run or test of a directory: (its result, what happened).
+
+        The same result twice is one. It is replaced if its verdict, metrics or partial differ now, as after
+        `blkreel power`, `blkreel test --resume` or an update. Raises BlkreelError for what is no run or test, and
+        if the catalog cannot be written; then it is as before.
+        """
+        result, partial = collected(Path(path), host=host, on_step=on_step)
+        return self.put(result, partial)
+
+    def put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
+        """As add(), of a result that collected() gave."""
+        path, before = self.path_of(result["id"]), None
+        if path.exists():
+            before = self._result(path)
+            if before is not None and _content(before) == _content(result) and self._has_partial(before):
+                return before, "unchanged"
+        partial_path = self.partial_path(result)
+        try:
+            if partial is not None and partial_path is not None:
+                write_file(partial_path, partial, force=True, create_parents=True)
+            write_file(path, dump(result), force=True, create_parents=True)
+        except OSError as error:
+            raise output_error(self.directory, error) from error
+        if before is not None and (old := self.partial_path(before)) and old != partial_path:
+            unlink(old)
+        return result, "replaced" if before is not None else "added"
+
+    def remove(self, result: Result) -> None:
+        """Remove a result and its partial. Raises OSError."""
+        unlink(self.path_of(result["id"]))
+        if partial := self.partial_path(result):
+            unlink(partial)
+
+    def entry(self, id_: str) -> Result:
+        """The result of an id or of the beginning of one. Raises UsageError if none or several begin with it,
+        CatalogError if its file is damaged."""
+        return tables.read_result(self.path_of(self.find(id_)))
+
+    def find(self, id_: str) -> str:
+        """The whole id. Raises UsageError if no result, or more than one, begins with it."""
+        known = sorted(name.removesuffix(".json") for name in self._names() if name.startswith(id_))
+        if len(known) == 1 and len(id_) >= _FEWEST_DIGITS:
+            return known[0]
+        if id_ in known:
+            return id_
+        if len(known) > 1:
+            raise UsageError(f"{id_}: {len(known)} results begin with it", f"give more digits: {known[0]}")
+        if known:
+            raise UsageError(f"{id_}: an id has at least {_FEWEST_DIGITS} digits", f"give more digits: {known[0]}")
+        raise UsageError(f"{id_}: no such result in {self.directory}",
+                         f"list them: blkreel results list --catalog {self.directory}")
+
+    def entries(self) -> pd.DataFrame:
+        """One row for each result, by id: the columns of tables/results.parquet (docs/catalog.md)."""
+        import pandas
+
+        frame: pd.DataFrame = self.result_table().to_pandas()
+        frame["started_at"] = pandas.to_datetime(frame["started_at"], utc=True, format="ISO8601", errors="coerce")
+        return frame
+
+    def metrics(self) -> pd.DataFrame:
+        """One row for each result and metric: id, key, value, unit, low, high, n, better (docs/catalog.md)."""
+        frame: pd.DataFrame = self.metric_table().to_pandas()
+        return frame
+
+    def result_table(self) -> pa.Table:
+        """entries() as an Arrow table."""
+        return self._refreshed().results
+
+    def metric_table(self) -> pa.Table:
+        """metrics() as an Arrow table."""
+        return self._refreshed(with_metrics=True).metrics
+
+    def partial(self, result: Result) -> Partial:
+        """The partial of a run. Raises CatalogError if it is missing, damaged or of another version."""
+        try:
+            return load_partial(self.partial_content(result))
+        except ValueError as error:
+            raise damaged(self.partial_path(result), str(error)) from None
+
+    def partial_content(self, result: Result) -> bytes:
+        """The file of the partial of a run. Raises as partial()."""
+        described, path = result["partial"], self.partial_path(result)
+        assert described is not None and path is not None, "a test has no partial"
+        if described["version"] != PARTIAL_VERSION:
+            raise CatalogError(f"{path} has partials of version {described['version']}, this blkreel reads "
+                               f"{PARTIAL_VERSION}", f"add the run again: blkreel results add {result['path']}")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise CatalogError(f"{path} cannot be read: {error.strerror}",
+                               f"add the run again: blkreel results add {result['path']}") from None
+        if hashlib.sha256(content).hexdigest() != described["sha256"]:
+            raise damaged(path, "its checksum differs")
+        return content
+
+    def refresh(self) -> None:
+        """Write the tables if results were added, changed or removed."""
+        self._refreshed()
+
+    def _refreshed(self, *, with_metrics: bool = False) -> tables.Tables:
+        try:
+            read = tables.refreshed(self.results, self.directory / "tables", with_metrics=with_metrics)
+        except FileNotFoundError:  # git keeps no empty directory
+            read = tables.Tables(tables.RESULT_SCHEMA.empty_table(), tables.METRIC_SCHEMA.empty_table(), {})
+        self.damaged = dict(read.damaged)
+        return read
+
+    def _names(self) -> list[str]:
+        try:
+            return [path.name for path in self.results.iterdir() if tables.is_result(path.name)]
+        except FileNotFoundError:
+            return []
+
+    def _result(self, path: Path) -> Result | None:
+        """None if it is damaged: adding the result replaces it. Raises NewerVersion: it would lose content."""
+        try:
+            return tables.read_result(path)
+        except NewerVersion:
+            raise
+        except CatalogError:
+            return None
+
+    def _has_partial(self, result: Result) -> bool:
+        try:
+            return result["partial"] is None or self.partial(result) is not None
+        except CatalogError:
+            return False
+
+
+def _content(result: Result) -> dict[str, object]:
+    """What a repeated add compares: not where and when it was added."""
+    added = ("path", "host", "added_at", "added_by", "checksum")
+    content: dict[str, object] = {key: value for key, value in result.items() if key not in added}
+    if results := result["results"]:
+        content["results"] = {key: value for key, value in results.items() if key not in ("path", "blkreel")}
+    return content
+
+
+def _refuse_other_directory(path: Path) -> None:
+    """Raises CatalogError for a directory of something else, which would be mixed with the catalog."""
+    try:
+        is_other = any(each.name in (RUN_RECORDS, TEST) for each in path.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise CatalogError(f"{path} is not a directory", "name another: --catalog DIR") from None
+    if is_other:
+        raise CatalogError(f"{path} is a run or a test, not a catalog", "name another directory: --catalog DIR")

@@ -1,0 +1,193 @@
+"""Which results of a catalog join a comparison, and why the others do not.
+
+Two results are comparable if they have the same workload by checksum, pace, state and limits of fidelity, and both are
+of real drives or both of simulated ones. Tests are comparable if name, parameters, scale and shortening are the same.
+New results decide what that is; without any, the largest group of each workload and pace does.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.report import document
+from blkreel.analysis.report.columns import state_words
+from blkreel.benchmarks.results.document import Results
+from blkreel.common.errors import UsageError
+
+from .catalog import Catalog
+from .collect import identity_of, test_checksum
+from .result import CatalogError, id_of
+from .selection import matching
+from .stored import StoredRun
+from .tables import read_known_result
+
+# reason -> words behind a number of results
+REASONS = {
+    "workload": "of another workload", "pace": "at another pace", "state": "in another state",
+    "drive_kind": "of simulated drives beside real ones, or the reverse", "parameters": "with other parameters",
+    "fidelity_limits": "judged by other limits of fidelity", "unreadable": "unreadable",
+}
+_COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated", "file_sha256"]
+_Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """reason: a key of REASONS. text: what the result has instead, or the error."""
+
+    id: str
+    label: str
+    reason: str
+    text: str
+
+
+@dataclass
+class Joined:
+    """runs, tests: of the catalog, to be compared with the new ones. notes: for the reader of the comparison."""
+
+    catalog: Catalog
+    runs: list[Measured] = field(default_factory=list)
+    tests: list[tuple[Path, Results]] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        counts = Counter(each.reason for each in self.left_out)
+        return {"directory": str(self.catalog.directory), "joined": len(self.runs) + len(self.tests),
+                "left_out": [{"reason": reason, "text": words, "results": counts[reason],
+                              "ids": [each.id for each in self.left_out if each.reason == reason]}
+                             for reason, words in REASONS.items() if counts[reason]]}
+
+    def lines(self, why: bool) -> list[str]:
+        """For the terminal. why: name each result that was left out."""
+        counts = Counter(each.reason for each in self.left_out)
+        words = ", ".join(f"{counts[reason]:,} {text}" for reason, text in REASONS.items() if counts[reason])
+        count = len(self.runs) + len(self.tests)
+        lines = [f"{self.catalog.directory}: {count:,} result{'' if count == 1 else 's'} joined"
+                 + (f"; left out: {words}" + ("" if why else " (--why)") if words else "")]
+        if why:
+            lines += [f"  {each.id[:12]}  {each.label}: {REASONS[each.reason]} ({each.text})" for each in self.left_out]
+        return lines
+
+
+def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequence[tuple[Path, Results]] = (),
+         drives: Sequence[str] = (), workloads: Sequence[str] = ()) -> Joined:
+    """The results of a catalog that are comparable with the new ones, or without any with each other.
+
+    drives, workloads: texts of --drive and --workload. Raises UsageError if nothing of the catalog matches these.
+    """
+    joined = Joined(catalog)
+    table = matching(catalog.result_table(), drives, workloads)
+    if not table.num_rows and (drives or workloads):
+        raise UsageError(f"no result of {catalog.directory} matches --drive and --workload",
+                         f"list them: blkreel results list --catalog {catalog.directory}")
+    joined.left_out += [LeftOut(path.stem, path.name, "unreadable", str(error))
+                        for path, error in catalog.damaged.items()]
+    known = {id_of({"kind": "run", "records": each.identity}) for each in new_runs} | {
+        id_of(identity_of(path)) for path, results in new_tests if results["figures"]}
+    rows = [row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in known]
+    if new_runs or not new_tests:
+        _join_runs(joined, [row for row in rows if row["kind"] == "run"], new_runs)
+    if new_tests or not new_runs:
+        _join_tests(joined, [row for row in rows if row["kind"] == "test"], new_tests)
+    _note_renamed(joined, new_runs)
+    return joined
+
+
+def _join_runs(joined: Joined, rows: list[_Row], new_runs: Sequence[Measured]) -> None:
+    wanted: dict[tuple[str, str], set[tuple[str, bool]]] = {}
+    if new_runs:
+        for each in new_runs:
+            workload, pace, state, simulated = _traits(each)
+            wanted.setdefault((workload, pace), set()).add((state, simulated))
+    else:
+        groups: dict[tuple[str, str], Counter[tuple[str, bool]]] = {}
+        for row in rows:
+            groups.setdefault((row["workload"], row["pace"]), Counter())[row["state"], row["simulated"]] += 1
+        wanted = {key: {counts.most_common(1)[0][0]} for key, counts in groups.items()}
+    known = {workload for workload, _ in wanted}
+    read: list[tuple[_Row, Measured]] = []
+    for row in rows:
+        traits = wanted.get((row["workload"], row["pace"]))
+        if row["workload"] not in known or not row["workload"]:
+            _leave_out(joined, row, "workload", row["workload_name"] or "unknown")
+        elif traits is None:
+            _leave_out(joined, row, "pace", row["pace"])
+        elif row["state"] not in {state for state, _ in traits}:
+            _leave_out(joined, row, "state", row["state"] or "unknown")
+        elif (row["state"], row["simulated"]) not in traits:
+            _leave_out(joined, row, "drive_kind", "simulated" if row["simulated"] else "real")
+        else:
+            try:
+                read.append((row, _stored(joined.catalog, row)))
+            except CatalogError as error:
+                _leave_out(joined, row, "unreadable", str(error))
+    limits = {str(_limits(run)) for run in new_runs if _limits(run)} or {
+        text for text, _ in Counter(str(_limits(run)) for _, run in read if _limits(run)).most_common(1)}
+    for row, run in read:
+        own = _limits(run)
+        if own and limits and str(own) not in limits:
+            _leave_out(joined, row, "fidelity_limits", ", ".join(f"{key} {value:g}" for key, value in own.items()))
+        else:
+            joined.runs.append(run)
+
+
+def _join_tests(joined: Joined, rows: list[_Row], new_tests: Sequence[tuple[Path, Results]]) -> None:
+    wanted: dict[str, set[str]] = {}
+    if new_tests:
+        for _, results in new_tests:
+            name = str(results["test"] or results["report"])
+            wanted.setdefault(name, set()).add(test_checksum(cast(dict[str, Any], results)))
+    else:
+        groups: dict[str, Counter[str]] = {}
+        for row in rows:
+            groups.setdefault(row["workload_name"], Counter())[row["workload"]] += 1
+        wanted = {name: {counts.most_common(1)[0][0]} for name, counts in groups.items()}
+    for row in rows:
+        if row["workload_name"] not in wanted:
+            _leave_out(joined, row, "workload", row["workload_name"])
+        elif row["workload"] not in wanted[row["workload_name"]]:
+            _leave_out(joined, row, "parameters", row["workload_name"])
+        else:
+            try:
+                result, _ = read_known_result(joined.catalog.path_of(row["id"]), row["file_sha256"])
+            except CatalogError as error:
+                _leave_out(joined, row, "unreadable", str(error))
+                continue
+            path = Path(result["path"])
+            # Named by its id as well: two tests of one drive may have lain in one directory.
+            joined.tests.append((path.with_name(f"{path.name} {row['id'][:8]}"), cast(Results, result["results"])))
+
+
+def _leave_out(joined: Joined, row: _Row, reason: str, text: str) -> None:
+    joined.left_out.append(LeftOut(row["id"], row["label"], reason, text))
+
+
+def _stored(catalog: Catalog, row: _Row) -> StoredRun:
+    return StoredRun(catalog, *read_known_result(catalog.path_of(row["id"]), row["file_sha256"]))
+
+
+def _traits(measured: Measured) -> tuple[str, str, str, bool]:
+    run = measured.run or {}
+    return (document.source(measured)["sha256"] or "", document.pace_title(measured),
+            state_words(run["state"]) if run.get("state") else "", bool(run.get("simulated")))
+
+
+def _limits(measured: Measured) -> dict[str, float]:
+    """The limits of the effect of the host that the run was judged by; empty if it was not."""
+    return dict(((measured.run or {}).get("host_effect") or {}).get("limits") or {})
+
+
+def _note_renamed(joined: Joined, new_runs: Sequence[Measured]) -> None:
+    labels: dict[tuple[Any, ...], dict[str, None]] = {}
+    for each in (*new_runs, *joined.runs):
+        drive = document.drive(each)
+        if unit := drive.get("serial_hash"):
+            labels.setdefault((unit, drive.get("firmware")), {})[document.label(each)] = None
+    for (unit, _), names in labels.items():
+        if len(names) > 1:
+            joined.notes.append(f"unit {unit[:8]} has {len(names)} labels, and stands as {len(names)} drives: "
+                                f"{', '.join(names)}")

@@ -1,0 +1,143 @@
+"""One result of a catalog as a JSON document: its types, its id and its checksum."""
+
+import hashlib
+import json
+from typing import Any, Literal, TypedDict, cast
+
+from blkreel.common.errors import BlkreelError
+from blkreel.common.json_file import finite
+from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.verdict import Verdict
+
+FORMAT = "blkreel result"
+VERSION = 1
+_ID_DIGITS = 32
+
+
+class CatalogError(BlkreelError):
+    """A catalog, or a file of one, that cannot be read."""
+
+    code = "invalid_catalog"
+
+
+class NewerVersion(CatalogError):
+    """A file that a later version of blkreel wrote."""
+
+
+class MetricValue(TypedDict):
+    """value: in `unit`, unrounded; times in ns, shares as fractions. low, high: the 95 % interval over repeats; None of
+    fewer than 6. n: number of runs or repeats. better: lower, higher or ""."""
+
+    value: float
+    unit: str
+    low: float | None
+    high: float | None
+    n: int
+    better: str
+
+
+class DriveFacts(TypedDict):
+    """unit: hash of the serial, keyed to the installation that ran it; "" if the drive has no serial."""
+
+    model: str
+    firmware: str
+    unit: str
+    capacity_bytes: int | None
+    kind: str
+    name: str
+    interface: str
+
+
+class Workload(TypedDict):
+    """checksum: SHA-256 of the trace; of a test, of its name, parameters and scale. name: of the file or the test."""
+
+    checksum: str
+    title: str
+    name: str
+
+
+class PartialFile(TypedDict):
+    """sha256: of the file partials/SHA256.bin. version: of the form (analysis/metrics/partial_file.py)."""
+
+    sha256: str
+    bytes: int
+    version: int
+
+
+class Result(TypedDict):
+    """measured: what identifies the result, the same wherever the run lies and whichever version adds it; `id` is its
+    hash. headline: key of its leading metric; empty if it has none. metadata, partial: of a run, what a comparison
+    needs. results: of a test, its published document. path, host, added_at: of the run and the machine when it was
+    added. checksum: of the document without this key."""
+
+    format: str
+    version: int
+    id: str
+    kind: Literal["run", "test"]
+    measured: dict[str, Any]
+    label: str
+    drive: DriveFacts
+    workload: Workload
+    pace: str
+    state: str
+    simulated: bool
+    rows: int
+    verdict: Verdict
+    metrics: dict[str, MetricValue]
+    headline: str
+    started_at: str | None
+    kernel: str
+    blkreel: str
+    partial: PartialFile | None
+    metadata: dict[str, Any] | None
+    results: dict[str, Any] | None
+    path: str
+    host: str
+    added_at: str
+    added_by: str
+    checksum: str
+
+
+def id_of(measured: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(measured)).hexdigest()[:_ID_DIGITS]
+
+
+def canonical(document: Any) -> bytes:
+    """The same bytes for equal documents."""
+    return json.dumps(finite(document), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def checksum_of(result: dict[str, Any] | Result) -> str:
+    return hashlib.sha256(canonical({key: value for key, value in result.items() if key != "checksum"})).hexdigest()
+
+
+def dump(result: Result) -> bytes:
+    """One key a line, so that git shows what differs."""
+    lines = [f"{json.dumps(key)}: {canonical(value).decode()}" for key, value in result.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def parse(content: bytes, path: object) -> Result:
+    """Raises CatalogError for a file that is damaged, changed by hand, or of a later version."""
+    try:
+        document = parse_json(content)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise ValueError("not a result of a catalog")
+        version = document.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise NewerVersion(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
+        if wrong := mismatch(document, Result):
+            raise ValueError(wrong)
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
+    result = cast(Result, document)
+    if checksum_of(result) != result["checksum"]:
+        raise damaged(path, "its checksum differs: it was edited, or damaged by a copy")
+    if id_of(result["measured"]) != result["id"]:
+        raise damaged(path, "its id is not that of its content")
+    return result
+
+
+def damaged(path: object, why: str) -> CatalogError:
+    return CatalogError(f"{path} is damaged: {why}",
+                        "restore it from a copy, or remove it and add the run again: blkreel results add RUN")

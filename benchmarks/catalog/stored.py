@@ -1,0 +1,137 @@
+"""Runs of a catalog in a comparison: what `comparison` works out of a drive's runs is stored in tables/entries/.
+
+A stored entry is used only for the same runs, by the content of their files in order, and the same code. So a file that
+is missing, old, damaged or of another version costs time and no digit. Its checksum is keyed to the user and the
+machine: figures in a catalog that came from somebody else are worked out from its partials.
+"""
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+
+import blkreel
+from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.report import document
+from blkreel.analysis.report.verdict import Document
+from blkreel.common.errors import SafetyError
+from blkreel.common.installation import keyed_hash
+from blkreel.common.safe_files import StrPath, write_file
+
+from .catalog import Catalog
+from .result import Result, canonical
+
+ENTRIES = "tables/entries"
+_CODE = ("analysis", "common")  # of which an entry is made
+_COMPRESSION = 1
+
+
+class StoredRun(Measured):
+    """A run of a catalog as if it had been read; its rows are not at hand. The partial is loaded when it is needed.
+
+    content: SHA-256 of the file of the result, which has that of the partial.
+    """
+
+    def __init__(self, catalog: Catalog, result: Result, content: str):
+        """Raises CatalogError if the partial is missing, damaged or of another version."""
+        catalog.partial_content(result)
+        values = {"path": Path(result["path"]), "metadata": result["metadata"] or {}, "rows": result["rows"],
+                  "records": None, "identity": result["measured"]["records"]}
+        self.__dict__.update(values, catalog=catalog, result=result, content=content)
+
+    catalog: Catalog
+    result: Result
+    content: str
+
+    @cached_property
+    def partial(self) -> Partial:
+        return self.catalog.partial(self.result)
+
+    def group(self) -> str:
+        """Names the file of the entry that this run belongs to. Others of the same name replace each other."""
+        result = self.result
+        return hashlib.sha256(canonical([
+            result["label"], result["drive"], result["workload"]["checksum"], result["pace"], result["state"],
+            (self.run or {}).get("payload")])).hexdigest()[:32]
+
+
+class _StoredEntry(document.Entry):
+    def __init__(self, shown: Document, measured: list[Measured]):
+        self.__dict__.update(shown=shown, measured=measured)
+
+    @cached_property
+    def partial(self) -> Partial:
+        return document.pooled_partial(self.measured)
+
+
+def entry(runs: list[Measured]) -> document.Entry:
+    """As document.entry(), from tables/entries/ if all runs are of one catalog."""
+    stored = [run for run in runs if isinstance(run, StoredRun)]
+    if len(stored) < len(runs):
+        return document.entry(runs)
+    key = hashlib.sha256(canonical([_code(), [str(run.path) for run in stored],
+                                    [run.content for run in stored]])).hexdigest()
+    path = stored[0].catalog.directory / ENTRIES / f"{stored[0].group()}.bin"
+    shown = _read(path, key)
+    if shown is not None:
+        return _StoredEntry(shown, runs)
+    made = document.entry(runs)
+    _write(path, key, made.shown)
+    return made
+
+
+def _read(path: Path, key: str) -> Document | None:
+    try:
+        checksum, _, content = path.read_bytes().partition(b"\n")
+        if not checksum or checksum.decode() != _checksum(key, content):
+            return None
+        shown: Document = json.loads(zlib.decompress(content))
+        return shown
+    except (OSError, ValueError, zlib.error):
+        return None
+
+
+def _write(path: Path, key: str, shown: Document) -> None:
+    """Atomically. A catalog that cannot be written is compared without stored entries."""
+    try:
+        text = json.dumps(shown)
+        if json.loads(text) != shown:
+            return
+    except TypeError:  # what JSON cannot hold is worked out each time
+        return
+    content = zlib.compress(text.encode(), _COMPRESSION)
+    checksum = _checksum(key, content)
+    if not checksum:
+        return
+    try:
+        write_file(path, checksum.encode() + b"\n" + content, force=True, sync=False, create_parents=True)
+    except (OSError, SafetyError):
+        pass
+
+
+def _checksum(key: str, content: bytes) -> str:
+    """Empty where this user has no secret."""
+    return keyed_hash("catalog entry", key.encode() + b"\n" + content)
+
+
+@cache
+def _code() -> str:
+    """Hash of name, size and time of each file of the code that makes entries: another version makes them again."""
+    root = Path(blkreel.__file__).parent
+    files = sorted(each for name in _CODE for each in _files(root / name))
+    return hashlib.sha256(repr((blkreel.__version__, files)).encode()).hexdigest()
+
+
+def _files(directory: StrPath) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(directory) as entries:
+        for each in entries:
+            if each.is_dir():
+                if each.name != "__pycache__":
+                    yield from _files(each.path)
+            else:
+                status = each.stat()
+                yield each.path, status.st_size, status.st_mtime_ns

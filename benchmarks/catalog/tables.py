@@ -1,0 +1,194 @@
+"""The tables of a catalog, tables/results.parquet and tables/metrics.parquet: a copy of its results for queries.
+
+A row of `results` has the size and the time of the file it was read from. Files that differ are read again, so a table
+that is missing, old or of another catalog costs time and no digit.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blkreel.common.errors import SafetyError
+from blkreel.common.safe_files import NewFile
+
+from .result import CatalogError, Result, parse
+
+RESULTS, METRICS = "results.parquet", "metrics.parquet"
+_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"1", b"blkreel.generation"
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+RESULT_SCHEMA = pa.schema([
+    ("id", pa.string()), ("kind", _NAMES), ("label", _NAMES), ("model", _NAMES), ("firmware", _NAMES), ("unit", _NAMES),
+    ("capacity_bytes", pa.int64()), ("drive_kind", _NAMES), ("interface", _NAMES), ("simulated", pa.bool_()),
+    ("workload", _NAMES), ("workload_title", _NAMES), ("workload_name", _NAMES), ("pace", _NAMES), ("state", _NAMES),
+    ("headline", _NAMES), ("headline_value", pa.float64()), ("headline_unit", _NAMES),
+    ("verdict", _NAMES), ("reasons", _NAMES),
+    ("started_at", pa.string()), ("host", _NAMES), ("kernel", _NAMES),
+    ("blkreel", _NAMES), ("rows", pa.int64()), ("path", pa.string()), ("partial", pa.string()),
+    ("file_bytes", pa.int64()), ("file_mtime_ns", pa.int64()), ("file_sha256", pa.string())])
+METRIC_SCHEMA = pa.schema([
+    ("id", _NAMES), ("key", _NAMES), ("value", pa.float64()), ("unit", _NAMES), ("low", pa.float64()),
+    ("high", pa.float64()), ("n", pa.int32()), ("better", _NAMES)])
+_Read = tuple[Result, str]  # a result, SHA-256 of its file
+
+
+@dataclass(frozen=True)
+class Tables:
+    """results: RESULT_SCHEMA, by id. metrics: METRIC_SCHEMA. damaged: file -> the error of each that was not read."""
+
+    results: pa.Table
+    metrics: pa.Table
+    damaged: Mapping[Path, CatalogError]
+
+
+def refreshed(results: Path, tables: Path, *, with_metrics: bool = False) -> Tables:
+    """The tables of the results in a directory, written again if they were not of it.
+
+    with_metrics: whether Tables.metrics is needed; else it may be empty. Raises FileNotFoundError without results.
+    """
+    with os.scandir(results) as entries:
+        files = {entry.name: (status.st_size, status.st_mtime_ns) for entry in entries
+                 if is_result(entry.name) for status in (entry.stat(),)}
+    stored = _stored(tables / RESULTS, RESULT_SCHEMA)
+    metrics = METRIC_SCHEMA.empty_table()
+    is_current = _is_current(stored, files)
+    if with_metrics or not all(is_current) or len(is_current) != len(files):
+        metrics = _stored(tables / METRICS, METRIC_SCHEMA)
+        # A writer was killed between the two, or another wrote both while this one read: metrics would be missing.
+        if _generation(metrics) != _generation(stored):
+            stored, metrics, is_current = RESULT_SCHEMA.empty_table(), METRIC_SCHEMA.empty_table(), []
+    current = stored.filter(pa.array(is_current, pa.bool_()))
+    missing = sorted(files.keys() - {f"{each}.json" for each in current["id"].to_pylist()})
+    read, damaged = _read(results, missing)
+    if not read and current.num_rows == stored.num_rows:
+        return Tables(stored, metrics, damaged)
+    metrics = metrics.filter(pc.is_in(metrics["id"].cast(pa.string()), value_set=current["id"].combine_chunks()))
+    current = pa.concat_tables([current, _rows(read, files)]).unify_dictionaries().combine_chunks().sort_by("id")
+    metrics = pa.concat_tables([metrics, _metric_rows(read)]).unify_dictionaries().combine_chunks()
+    _write(tables, {METRICS: metrics, RESULTS: current})
+    return Tables(current, metrics, damaged)
+
+
+def is_result(name: str) -> bool:
+    """Whether a file of results/ is a result, and not the temporary file of an add that was killed."""
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _is_current(stored: pa.Table, files: Mapping[str, tuple[int, int]]) -> list[bool]:
+    """Of each row, whether its file is the one that was read."""
+    rows = zip(*(stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns")), strict=True)
+    return [files.get(f"{each}.json") == (size, mtime_ns) for each, size, mtime_ns in rows]
+
+
+def _generation(table: pa.Table) -> bytes | None:
+    """Equal for the two tables that were written together."""
+    return (table.schema.metadata or {}).get(_GENERATION)
+
+
+def _stored(path: Path, schema: pa.Schema) -> pa.Table:
+    """The table of a file, empty if it is missing, damaged or of another version: the results replace it."""
+    try:
+        with pq.ParquetFile(path) as file:  # read_table() loads pyarrow.dataset first
+            table = file.read()
+    except (OSError, pa.ArrowException):
+        return schema.empty_table()
+    is_known = (table.schema.metadata or {}).get(_FORMAT) == _VERSION and table.schema.names == schema.names
+    return table if is_known else schema.empty_table()
+
+
+def _read(results: Path, names: Iterable[str]) -> tuple[list[_Read], dict[Path, CatalogError]]:
+    read: list[_Read] = []
+    damaged: dict[Path, CatalogError] = {}
+    for name in names:
+        path = results / name
+        try:
+            content = _content(path)
+            read.append((_parsed(content, path), hashlib.sha256(content).hexdigest()))
+        except CatalogError as error:
+            damaged[path] = error
+    return read, damaged
+
+
+def read_result(path: Path) -> Result:
+    """Raises CatalogError for a file that is missing, damaged, or not of its name."""
+    return _parsed(_content(path), path)
+
+
+def read_known_result(path: Path, sha256: str) -> tuple[Result, str]:
+    """(as read_result(), SHA-256 of the file). sha256: of the content that was checked before, which is not checked
+    again."""
+    content = _content(path)
+    actual = hashlib.sha256(content).hexdigest()
+    return json.loads(content) if actual == sha256 else _parsed(content, path), actual
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CatalogError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+
+
+def _parsed(content: bytes, path: Path) -> Result:
+    result = parse(content, path)
+    if path.name != f"{result['id']}.json":
+        raise CatalogError(f"{path} was renamed: it holds the result {result['id']}",
+                           f"mv {path} {path.with_name(result['id'] + '.json')}")
+    return result
+
+
+def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
+    return _table(RESULT_SCHEMA, [{
+        **{key: each[key] for key in ("id", "kind", "label", "simulated", "pace", "state",
+                                      "started_at", "host", "kernel", "blkreel", "rows", "path")},
+        **{key: each["drive"][key]
+           for key in ("model", "firmware", "unit", "capacity_bytes", "interface")},
+        "drive_kind": each["drive"]["kind"], "workload": each["workload"]["checksum"],
+        "workload_title": each["workload"]["title"], "workload_name": each["workload"]["name"],
+        "headline": each["headline"], **_headline(each), "verdict": each["verdict"]["level"],
+        "reasons": ",".join(dict.fromkeys(reason["code"] for reason in each["verdict"]["reasons"])),
+        "partial": each["partial"]["sha256"] if each["partial"] else None,
+        "file_bytes": files[f"{each['id']}.json"][0], "file_mtime_ns": files[f"{each['id']}.json"][1],
+        "file_sha256": sha256,
+    } for each, sha256 in read])
+
+
+def _headline(result: Result) -> dict[str, Any]:
+    metric = result["metrics"].get(result["headline"])
+    return {"headline_value": metric["value"] if metric else None, "headline_unit": metric["unit"] if metric else ""}
+
+
+def _metric_rows(read: list[_Read]) -> pa.Table:
+    rows = [{"id": each["id"], "key": key, **metric} for each, _ in read for key, metric in each["metrics"].items()]
+    return _table(METRIC_SCHEMA, rows)
+
+
+def _table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
+    arrays = []
+    for field in schema:
+        values = [row[field.name] for row in rows]
+        if pa.types.is_dictionary(field.type):
+            arrays.append(pa.array(values, pa.string()).dictionary_encode())
+        else:
+            arrays.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _write(directory: Path, tables: Mapping[str, pa.Table]) -> None:
+    """Atomically. A catalog that cannot be written is read without them."""
+    metadata = {_FORMAT: _VERSION, _GENERATION: secrets.token_bytes(16).hex().encode()}
+    try:
+        for name, table in tables.items():
+            with NewFile(directory / name, force=True, sync=False, create_parents=True) as new:
+                pq.write_table(table.replace_schema_metadata(metadata), new.file, compression="zstd")
+                new.publish()
+    except (OSError, SafetyError, pa.ArrowException):
+        pass

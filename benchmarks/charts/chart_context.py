@@ -1,0 +1,177 @@
+"""What the charts of all recipes share: the drives and states of the page, rankings, and efficiency."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blkreel.analysis.charts.axes import Axis
+from blkreel.analysis.charts.dot_plot import TIED, Dot, dot_plot
+from blkreel.analysis.charts.model import Chart, Column, Section, Table
+from blkreel.analysis.charts.scatter import scatter
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.report.verdict import ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import pairs, ranked
+from blkreel.benchmarks import metric
+
+from .drives import DriveResults, Path, Value
+from .tables import MetricRow, metric_table, plain
+
+MB_S = Axis("throughput", "MB/s", "auto")
+PathOf = Path | Callable[[DriveResults], Path]
+
+
+@dataclass(frozen=True)
+class ChartContext:
+    """drives: the drives of the page, in order."""
+
+    drives: tuple[DriveResults, ...]
+
+    @property
+    def several(self) -> bool:
+        return len(self.drives) > 1
+
+    def style(self, lines: Iterable[str] = ()) -> SeriesStyle:
+        return SeriesStyle(tuple(drive.key for drive in self.drives),
+                           {drive.key: drive.name for drive in self.drives}, tuple(lines))
+
+    def states(self) -> list[str]:
+        """Of all drives, in the order in which they were measured."""
+        return list(dict.fromkeys(state for drive in self.drives for state in drive.states()))
+
+    def named(self, id_: str, state: str) -> str:
+        """A chart's id: with the state where there are several."""
+        return f"{id_}-{slug(state)}" if len(self.states()) > 1 and state else id_
+
+    def titled(self, title: str, state: str) -> str:
+        return f"{title}, state {state}" if state and len(self.states()) > 1 else title
+
+    def metric_rows(self, *base: str) -> list[MetricRow]:
+        """A row for each drive that has figures below `base`."""
+        return [MetricRow(drive, base) for drive in self.drives if drive.holds(*base)]
+
+    def slopes(self, *paths: Path) -> list[Point]:
+        """Points of a slope chart, from one figure to the next: of the drives that have all of them."""
+        points = []
+        for drive in self.drives:
+            values = [drive.value(*path).value for path in paths]
+            if None not in values:
+                points += [Point(drive.key, "", index, value) for index, value in enumerate(values)]
+        return points
+
+    def repetitions_note(self, values: Iterable[Value]) -> list[str]:
+        """values: of the figure, for each drive."""
+        known = [value for value in values if value.value is not None]
+        if not known:
+            return []
+        several = any(value.n > 1 for value in known)
+        if all(value.low is not None for value in known):
+            return ["The whisker is the 95 % t interval on the logarithm, over repetitions."]
+        if any(value.low is not None for value in known):
+            return [f"Thick whiskers are 95 % intervals. With fewer than {ENOUGH_RUNS} repetitions there is none, and "
+                    "a thin whisker is their range."]
+        return [f"With fewer than {ENOUGH_RUNS} repetitions there is no interval, and the order is not statistically "
+                "supported." + (" The thin line is the range of the repetitions." if several else "")]
+
+    def missing_note(self, keys: set[str], what: str) -> list[str]:
+        """A note that names the drives that are not among these keys; none if there are no keys."""
+        missing = [drive.key for drive in self.drives if drive.key not in keys]
+        return [f"Without {what}: {', '.join(missing)}."] if missing and keys else []
+
+
+def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
+    """Key -> rank, from 1, of the drives that have a value. With an interval of each, drives without a significant
+    difference share a rank (analysis/stats/ranking.py); else only those with equal values do."""
+    known = {key: value for key, value in values.items() if value.value is not None}
+    if len(known) > 1 and all(value.low is not None for value in known.values()):
+        runs = {key: list(value.each) for key, value in known.items()}
+        differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
+        return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
+    return {key: 1 + sum(other.value > value.value if higher else other.value < value.value
+                         for other in known.values()) for key, value in known.items()}
+
+
+def section(id_: str, title: str, charts: Iterable[Chart | None]) -> Section:
+    """The charts that are not None. A page leaves out sections without charts."""
+    return Section(id_, title, tuple(chart for chart in charts if chart))
+
+
+def state_section(state: str, title: str, charts: Iterable[Chart | None]) -> Section:
+    """title: of drives without a state."""
+    return section(f"state-{state or 'any'}", f"State {state}" if state else title, charts)
+
+
+def slug(words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", str(words).lower()).strip("-") or "all"
+
+
+def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequence[tuple[str, PathOf]],
+            table: Table, *, better: str, form: str, unit: str = "", order_part: int = 0,
+            order_path: Callable[[DriveResults], Path] | None = None,
+            text_of: Callable[[DriveResults], str] | None = None, text: str = "",
+            notes: Sequence[str] = ()) -> Chart | None:
+    """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
+    it). The value of part number `order_part` orders the drives, or that at order_path(drive). text_of: the text at the
+    right of a drive; its values if None. form, unit: of the values, as of a Column.
+
+    None if no drive has any part and no row gives a reason.
+    """
+    known: dict[str, list[tuple[str, Value]]] = {}
+    orders: dict[str, Value] = {}
+    for drive in context.drives:
+        values = [drive.value(*(path(drive) if callable(path) else path)) for _, path in parts]
+        present = [(name, value) for (name, _), value in zip(parts, values, strict=True) if value.value is not None]
+        if present:
+            known[drive.key] = present
+            orders[drive.key] = drive.value(*order_path(drive)) if order_path else values[order_part]
+    ranks = ranks_of(orders, better == "higher")
+    sign = -1 if better == "higher" else 1
+    order = sorted(orders, key=lambda key: (ranks.get(key, len(orders) + 1), sign * (orders[key].value or 0)))
+    has_intervals = all(value.low is not None for value in orders.values())
+    texts = {drive.key: text_of(drive) if text_of else _joined(
+                 [value.value for _, value in known[drive.key]], form, unit) for drive in context.drives
+             if drive.key in known}
+    dots = [Dot(key, value.value, place, name, *value.whisker, rank=ranks.get(key) if has_intervals else None,
+                text=texts[key], spread="" if value.n < 2 else f"n={value.n}")
+            for place, key in enumerate(order) for name, value in known[key]]
+    names = [name for name, _ in parts if any(dot.part == name for dot in dots)]
+    spec = None
+    if context.several or len(names) > 1:  # a single dot shows no more than its figure
+        spec = dot_plot(f"{title}, by drive; {better} is better", dots, context.style(), axis, names or ("",))
+    if not dots and not any(row.why for row in table.rows):
+        return None
+    is_tied = has_intervals and len(set(ranks.values())) < len(ranks)
+    return Chart(id_, title, table, spec, better, text, (
+        *notes, *([TIED] if is_tied and spec else []),
+        *(context.repetitions_note(orders.values()) if context.several else ()),
+        *context.missing_note(set(known), "this figure")))
+
+
+def _joined(values: Sequence[Any], form: str, unit: str) -> str:
+    """Values in a row. A common unit follows only the last one."""
+    texts = [plain(value, form, unit) for value in values]
+    if len({text.partition(" ")[2] for text in texts}) == 1:
+        texts[:-1] = [text.partition(" ")[0] for text in texts[:-1]]
+    return " · ".join(texts)
+
+
+def efficiency(context: ChartContext, id_: str, title: str, lines: Sequence[tuple[str, Path, str]]) -> Chart | None:
+    """MB/J against MB/s. lines: (name, base, key of the rate); the table also has power. None without power."""
+    points, metric_rows = [], []
+    for drive in context.drives:
+        for name, base, key in lines:
+            rate, mb_per_j = drive.value(*base, key), drive.value(*base, "mb_per_j")
+            if rate.value is not None and mb_per_j.value is not None:
+                points.append(Point(drive.key, name, rate.value, mb_per_j.value))
+                metric_rows.append(MetricRow(drive, base, {"of": name, "key": ".".join(map(str, base))}))
+    if not points:
+        return None
+    table = metric_table(title, metric_rows, [metric.rate(lines[0][2], "Throughput", "bytes / time"),
+                                              *reversed(metric.POWER)],
+                         ("{key}",), (Column("of", "Of"), Column("key", "Figures below")))
+    spec = scatter(f"{title}: megabytes per joule against megabytes per second", points,
+                   context.style(dict.fromkeys(name for name, _, _ in lines)), MB_S, Axis("efficiency", "MB/J", "auto"))
+    return Chart(id_, title, table, spec, "higher",
+                 "To the right is faster; further up takes less energy for the same bytes.",
+                 tuple(context.missing_note({point.entry for point in points}, "power")))

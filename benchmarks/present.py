@@ -1,0 +1,94 @@
+"""From the directory of a benchmark to a document and its page."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from blkreel.analysis.report.compare_page import Attached
+from blkreel.analysis.report.document import refuse_repeated
+from blkreel.analysis.report.export import View
+from blkreel.analysis.report.workloads import Score
+from blkreel.common.storage_url import Location
+
+from .charts import KINDS, page_of
+from .charts.drives import drives_of, models_of
+from .results import results_of
+from .results.compared import compared
+from .results.document import Results
+
+Document = dict[str, Any]  # the results as JSON: docs/tests.md
+NamedResults = tuple[Path, Results]  # directory of the test, which names it, and its results
+
+
+def report_test(directory: str | Location, output: str | Path | None = None, *, force: bool = False,
+                view: View | None = None,
+                on_step: Callable[[int, int], None] = lambda done, total: None) -> Document:
+    """The results of a test as a document; with `output`, also its page. on_step(done, total): progress.
+
+    Raises OutputExists before anything is read, BlkreelError for a directory that is not a test.
+    """
+    view = view or View()
+    view.check(output, force)
+    return _written(results_of(Path(str(directory)), on_step), output, force, view)
+
+
+def compare_tests(directories: Sequence[str | Location], output: str | Path | None = None, *, force: bool = False,
+                  view: View | None = None,
+                  on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> Document:
+    """Results of one test on several drives as a document; with `output`, also its page. Raises as `report_test`.
+
+    on_step(directory, done, total): progress.
+    """
+    view = view or View()
+    view.check(output, force)
+    return compare_results(read_tests(directories, on_step), output, force=force, view=view)
+
+
+def read_tests(directories: Sequence[str | Location],
+               on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[NamedResults]:
+    """The results of each test. Raises as `report_test`, UsageError for a test named twice."""
+    paths = [Path(str(path)) for path in directories]
+    refuse_repeated(paths)
+    return [(path, results_of(path, partial(on_step, str(path)))) for path in paths]
+
+
+def compare_results(tests: Sequence[NamedResults], output: str | Path | None = None, *, force: bool = False,
+                    view: View | None = None) -> Document:
+    """As compare_tests(), of results that were read."""
+    paths, results = zip(*tests, strict=True)
+    return _written(compared(paths, results), output, force, view or View())
+
+
+def attached_tests(directories: Sequence[str | Location],
+                   on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[Attached]:
+    """Results of benchmarks for the page of a comparison of runs, one for each benchmark. Raises as `report_test`."""
+    return attached_results(read_tests(directories, on_step))
+
+
+def attached_results(tests: Sequence[NamedResults]) -> list[Attached]:
+    """As attached_tests(), of results that were read."""
+    groups: dict[tuple[str | None, str], list[NamedResults]] = {}
+    for path, results in tests:
+        groups.setdefault((results["test"], results["report"]), []).append((path, results))
+    return [_attached(group) for group in groups.values()]
+
+
+def _attached(group: Sequence[NamedResults]) -> Attached:
+    paths, results = zip(*group, strict=True)
+    content = cast(Document, results[0] if len(results) == 1 else compared(paths, results))
+    drives = drives_of(content)
+    kind = KINDS[content["report"]]
+    values = {drive.key: kind.headline(drive) for drive in drives}
+    runs = {key: value.each for key, (value, _) in values.items() if value is not None}
+    title = str(content["test"] or content["report"])
+    score = Score(title, "score", any(higher for _, higher in values.values()), kind.headline_text, runs)
+    return Attached(content, score,
+                    models_of(drives), lambda highlight, drives_file: page_of(content, highlight, drives_file))
+
+
+def _written(document: Results, output: str | Path | None, force: bool, view: View) -> Document:
+    content = cast(Document, document)
+    view.check_drives(models_of(drives_of(content)))
+    view.write(content, lambda: page_of(content, view.highlight, view.drives_file), output, force)
+    return content

@@ -1,0 +1,1 @@
+"""Recipes: benchmarks as data."""

@@ -1,0 +1,58 @@
+"""The results of a test as one document (docs/method.md, "Tests: what is reported")."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from blkreel import __version__
+from blkreel.common.errors import TraceError
+
+from . import consistency, depth_sweep, mixed, mixed_burst, qd1, slc_cache, steady_write, trace, trace_passes, trim
+from .directory import Runs, Test, is_test, load
+from .document import Content, Results
+from .endurance import endurance_tables
+from .verdict import verdict_of
+
+__all__ = ["REPORTS", "is_test", "results_of"]
+
+VERSION = 1
+
+REPORTS: dict[str, Callable[[Test, Runs], Content]] = {
+    "mixed-burst": mixed_burst.report,
+    "mixes": mixed.report,
+    "consistency": consistency.report,
+    "depths": depth_sweep.report,
+    "qd1": qd1.report,
+    "rounds": steady_write.report,
+    "trim": trim.report,
+    "cache": slc_cache.report,
+    "trace": trace.report,
+    "trace-passes": trace_passes.report,
+}
+
+
+def results_of(path: str | Path, on_step: Callable[[int, int], None] = lambda done, total: None) -> Results:
+    """The results of the test in that directory, the same at every call.
+
+    Runs are read in batches. on_step(done, total) is called after each run. Steps without a readable run are in
+    `missing`. Raises TraceError if test.json is missing or damaged, or names an unknown report.
+    """
+    test = load(path)
+    document = test.document
+    name = document.get("report", "")
+    if name not in REPORTS:
+        raise TraceError(f"{path}: unknown report {name!r}", "update blkreel")
+    runs = Runs(test, on_step)
+    content = REPORTS[name](test, runs)
+    runs.read_rest()
+    return {
+        "version": VERSION, "kind": "test", "blkreel": __version__,
+        "test": document.get("test"), "title": document.get("title"), "report": name,
+        "explain": document.get("explain"), "quick": bool(document.get("quick")), "scale": document.get("scale", 1.0),
+        "path": str(path), "drive": document.get("drive") or {}, "label": document.get("label"),
+        "started_at": document.get("started_at"), "ended_at": document.get("ended_at"), "seed": document.get("seed"),
+        "verdict": verdict_of(test, runs, content), "simulated": runs.simulated,
+        "parameters": document.get("parameters") or {}, "parameters_text": document.get("parameters_text") or {},
+        "figures": content.figures, "tables": [*content.tables, *endurance_tables(runs)], "series": content.series,
+        "method": [list(entry) for entry in content.method],
+        "missing": runs.missing(),
+    }

@@ -1,0 +1,140 @@
+"""Results of one test on several drives, or on one drive at several times, as one document."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from blkreel.common.errors import UsageError
+from blkreel.common.verdict import Note, Reason, judged, step_reason
+
+from .document import ColumnHead, Results, Row, Table, without
+from .tables import parameter_words, text_table
+
+_Named = Mapping[str, Results]
+_TEST_KEYS = ("path", "drive", "quick", "scale", "started_at", "ended_at", "seed", "parameters", "verdict", "figures",
+              "series", "missing")
+
+
+def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Results:
+    """Table rows of the tests in turn, with their labels. Differing parameters qualify the comparison.
+
+    Raises UsageError for results of different tests.
+    """
+    first = documents[0]
+    for path, document in zip(paths, documents, strict=True):
+        if (document["test"], document["report"]) != (first["test"], first["report"]):
+            raise UsageError(f"{paths[0]} is the test {first['test']}, {path} is {document['test']}",
+                             "compare results of one test")
+    labels = distinct([document["label"] or Path(path).name for path, document in zip(paths, documents, strict=True)],
+                      paths)
+    named = dict(zip(labels, documents, strict=True))
+    return cast(Results, {
+        **without(cast(Row, first), "path", "series"), "kind": "test comparison",
+        "label": " and ".join(labels), "drive": {}, "labels": labels,
+        "started_at": None, "ended_at": None, "quick": any(document["quick"] for document in documents),
+        "simulated": any(document["simulated"] for document in documents),
+        "verdict": judged([*_reasons(named), *_differences(named)], notes=_notes(documents),
+                          withheld=(key for document in documents for key in document["verdict"]["withheld"])),
+        "figures": {label: document["figures"] for label, document in named.items()},
+        "tables": _tables(named), "method": _method(named), "tests": _tests(named),
+        "missing": [{**step, "title": f"{label}: {step['title']}"} for label, document in named.items()
+                    for step in document["missing"]],
+    })
+
+
+def distinct(labels: Sequence[str], paths: Sequence[str | Path]) -> list[str]:
+    """Equal labels get the names of their directories, and numbers if these are equal too."""
+    unique = [f"{label} ({Path(path).name})" if labels.count(label) > 1 else label
+              for label, path in zip(labels, paths, strict=True)]
+    return [f"{label} #{index}" if unique.count(label) > 1 else label for index, label in enumerate(unique, 1)]
+
+
+def _reasons(named: _Named) -> Iterator[Reason]:
+    """Each reason once, with the labels of its tests."""
+    labels: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
+    for label, document in named.items():
+        for reason in document["verdict"]["reasons"]:
+            labels.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(label)
+    for reason, tests in labels.values():
+        names = "all" if len(tests) == len(named) > 1 else ", ".join(tests)
+        yield {**reason, "text": f"{reason['text']} [{names}]", "steps": []}
+
+
+def _notes(documents: Sequence[Results]) -> list[Note]:
+    return list({note["text"]: note for document in documents for note in document["verdict"]["notes"]}.values())
+
+
+def _differences(named: _Named) -> Iterator[Reason]:
+    """With different parameters the figures do not compare the drives alone."""
+    settings = {"quick": {label: str(document["quick"]) for label, document in named.items()},
+                "scale": {label: parameter_words(document["scale"]) for label, document in named.items()}}
+    for name in dict.fromkeys(name for document in named.values() for name in document["parameters"]):
+        settings[name] = {
+            label: document["parameters_text"].get(name) or parameter_words(document["parameters"].get(name))
+            for label, document in named.items()}
+    for name, values in settings.items():
+        if len(set(values.values())) > 1:
+            texts = ", ".join(f"{value} [{label}]" for label, value in values.items())
+            yield step_reason("parameters_differ", "qualified", f"{name.replace('_', ' ')} is not the same: {texts}")
+
+
+def _tables(named: _Named) -> list[Table]:
+    titles = dict.fromkeys(table["title"] for document in named.values() for table in document["tables"])
+    return [table for title in titles if (table := _merged_table(named, title))]
+
+
+def _merged_table(named: _Named, title: str) -> Table | None:
+    """Rows with the same first cell follow each other."""
+    columns: dict[str, ColumnHead] = {}
+    rows: dict[tuple[str, int], list[Row]] = {}
+    for label, document in named.items():
+        table = next((table for table in document["tables"] if table["title"] == title), None)
+        if table is None or not table["rows"]:
+            continue
+        head, *others = table["columns"]
+        columns |= {column["key"]: column for column in others}
+        count: dict[str, int] = {}
+        text = text_table(table)
+        for row, cells in zip(table["rows"], text.rows, strict=True):
+            first = cells[0].text
+            key = (first, count.setdefault(first, 0))
+            count[first] += 1
+            # A row of text, such as a mean of the others, has no unit.
+            words = f"{first} {'' if isinstance(row.get(head['key']), str) else text.heads[0][1]}".strip()
+            rows.setdefault(key, []).append({**row, "of": f"{words} · {label}" if words else label})
+    if not rows:
+        return None
+    return {"title": title, "columns": [{"key": "of", "title": head["title"], "unit": ""}, *columns.values()],
+            "rows": [{"of": row["of"], **{key: row.get(key) for key in columns},
+                      **({"why": row["why"]} if "why" in row else {})} for group in rows.values() for row in group]}
+
+
+def _tests(named: _Named) -> list[dict[str, Any]]:
+    """Each test with its figures and series, its label, and `entry`: the drive of which it is a repetition."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for label, document in named.items():
+        groups.setdefault(_repetition_key(document), []).append(label)
+    entries: dict[str, str] = {}
+    for (label, _), labels in groups.items():
+        is_unique = sum(key[0] == label for key in groups) == 1
+        entries |= dict.fromkeys(labels, label if label and is_unique else labels[0])
+    return [{"label": label, "entry": entries[label], **{key: cast(Row, document)[key] for key in _TEST_KEYS}}
+            for label, document in named.items()]
+
+
+def _repetition_key(test: Results) -> tuple[str, str]:
+    """Equal for repetitions of one test on one drive."""
+    drive = test["drive"]
+    unit = drive.get("serial_hash") or [drive.get(key) for key in ("path", "model", "firmware", "size_bytes")]
+    return (test["label"] or "", json.dumps([unit, test["parameters"], test["scale"], test["quick"]], sort_keys=True))
+
+
+def _method(named: _Named) -> list[list[str]]:
+    """Each entry once, with labels if it does not hold for all tests."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for label, document in named.items():
+        for name, text in document["method"]:
+            labels.setdefault((name, text), []).append(label)
+    return [[name if len(tests) == len(named) else f"{name} [{', '.join(tests)}]", text]
+            for (name, text), tests in labels.items()]

@@ -1,0 +1,189 @@
+"""consistency: variation of the IOPS of a drive without free blocks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blkreel.analysis.metrics.accumulator import SECOND_NS
+from blkreel.analysis.metrics.formulas import consistency
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics import Array
+from blkreel.benchmarks.step_metrics.fine_bins import FineBins
+from blkreel.benchmarks.step_metrics.sensors import Sensors, sensors_of
+from blkreel.benchmarks.step_metrics.stalls import Stalls, find
+from blkreel.benchmarks.step_metrics.steady_time import Steady, steady
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.common.verdict import step_reason
+from blkreel.traces.format.reader import Trace
+
+from .directory import Runs, Step, Test
+from .document import Content, Row, Series, series, table, without
+
+ROLE = "consistency"
+LAST_S, WHOLE_S = 400, 3600
+
+
+@dataclass(frozen=True)
+class Measured:
+    """seconds: completions in each whole second since the first submit."""
+
+    stats: StepStats
+    seconds: Array
+    stalls: Stalls | None
+    steady: Steady | None
+    round_ns: int
+    rounds: int
+
+    @property
+    def last_s(self) -> int:
+        """How many seconds are the last part: 400, of a run shorter than an hour the same share of it."""
+        return min(len(self.seconds), LAST_S, max(2, round(len(self.seconds) * LAST_S / WHOLE_S)))
+
+    @property
+    def sensors(self) -> Sensors:
+        return self.stats.sensors
+
+
+def _measure(directory: Path, trace: Trace) -> Measured:
+    stats = StepStats(sensors_of(directory))
+    bins: FineBins | None = None
+    per_second: Array = np.zeros(0, np.int64)
+    for columns in arrays(trace, COLUMNS):
+        data = columns["op"] < 2
+        complete_ns = stats.feed({name: column[data] for name, column in columns.items()})
+        if not len(complete_ns):
+            continue
+        bins = bins or FineBins(stats.begin_ns)
+        bins.add(complete_ns)
+        counts = np.bincount((complete_ns - stats.begin_ns) // SECOND_NS)
+        longer, shorter = sorted((per_second, counts), key=len, reverse=True)
+        longer[:len(shorter)] += shorter
+        per_second = longer
+    whole = stats.makespan_ns // SECOND_NS
+    seconds = np.pad(per_second, (0, max(0, whole - len(per_second))))[:whole]
+    if bins is None:
+        return Measured(stats, seconds, None, None, 0, 0)
+    stalls = find(bins)
+    return Measured(stats, seconds, stalls, *steady(bins, stats.makespan_ns, stalls.period_ns if stalls else None))
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: state, repeat."""
+    measured = runs.measured(ROLE, _measure)
+    content = Content(method=[*METHOD, energy_note([each.stats for _, each in measured])])
+    rows: list[Row] = []
+    states: dict[str, list[Row]] = {}
+    for step, each in measured:
+        rows.append(_row(step, each))
+        states.setdefault(str(step.labels.get("state", "")), []).append(rows[-1])
+    content.figures = {"states": {state: _of_state(own) for state, own in states.items()}}
+    content.tables = [table("The last part", LAST_PART, rows), table("The whole run", WHOLE_RUN, rows)]
+    short = [each for _, each in measured if len(each.seconds) and each.last_s < LAST_S]
+    if short:
+        each = short[0]
+        content.method.append(("Shorter than an hour", f"A run of {len(each.seconds)} s: its last part is the last "
+                             f"{each.last_s} s, which is the share that 400 s are of an hour."))
+    for step, each in measured:
+        if each.steady is None:
+            content.reasons.append(step_reason("not_steady", "qualified", f"not steady: {step.title}" + (
+                "" if each.rounds >= 5 else ", too short to tell"), [step.id]))
+    several = len({step.repeat for step, _ in measured}) > 1
+    names = [f"{step.labels.get('state', '') or step.title}{f', repeat {step.repeat}' if several else ''}"
+             for step, _ in measured]
+    content.series = list(_series(names, measured))
+    return content
+
+
+def _row(step: Step, each: Measured) -> Row:
+    last = consistency(each.seconds[len(each.seconds) - each.last_s:])
+    metrics = each.stats.metrics()
+    why = dict(metrics["why"])
+    if each.stalls is None:
+        why |= dict.fromkeys(("stall_period_ns", "stall_ns"), "none found")
+    if last.score is None:
+        why["score"] = "no second differs from another"
+    if last.downside_score is None:
+        why["downside_score"] = "no second under the upper quartile"
+    if each.steady is None:
+        why |= dict.fromkeys(("steady_iops", "steady_at_ns"), "not steady")
+    warm = each.sensors.temperature[1]
+    return {"state": step.labels.get("state"), "repeat": step.repeat, "last_s": each.last_s,
+            **{score.key: getattr(last, score.key) for score in SCORES},
+            "whole_iops": each.stats.iops, "whole_mb_s": each.stats.mb_s,
+            "stall_period_ns": each.stalls and each.stalls.period_ns, "stall_ns": each.stalls and each.stalls.length_ns,
+            "stalls": each.stalls and each.stalls.count, "stall_complete": each.stalls and each.stalls.complete,
+            "steady_iops": each.steady and each.steady.iops, "steady_at_ns": each.steady and each.steady.at_ns,
+            "round_ns": each.round_ns, "max_ns": each.stats.data.max_ns,
+            "max_temperature_c": float(warm.max()) if len(warm) else None,
+            "average_w": metrics["average_w"], "mb_per_j": metrics["mb_per_j"], "why": why}
+
+
+def _of_state(rows: list[Row]) -> Row:
+    """The figures of one state: of its only run, or of several the geometric means, and each run."""
+    if len(rows) == 1:
+        return {**without(rows[0], "state", "repeat"), "n": 1}
+    means = {key: geometric_mean([row[key] for row in rows])
+             for key in ("mean_iops", "score", "downside_score", "whole_iops", "whole_mb_s", "steady_iops")}
+    return {**means, "n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
+
+
+def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator[Series]:
+    """Each run's IOPS and temperature, whole and over its last part."""
+    for name, (step, each) in zip(names, measured, strict=True):
+        state, begin = str(step.labels.get("state", "")), len(each.seconds) - each.last_s
+        of = {"state": state, "repeat": step.repeat}
+        for part, from_s in (("whole", 0), ("last", begin)):
+            words = "" if part == "whole" else f" over the last {each.last_s} s"
+            seconds = list(range(from_s, len(each.seconds)))
+            if seconds:
+                yield series(f"IOPS{words}, {name}", ("time", "s"), ("IOPS", "1/s"),
+                             [(name, seconds, each.seconds[from_s:].tolist())], what="iops", part=part, **of)
+            time_ns, degrees = each.sensors.temperature
+            if not len(time_ns) or each.stats.begin_ns is None:
+                continue
+            at_s = (time_ns - each.stats.begin_ns) / SECOND_NS
+            inside = (at_s >= from_s) & (at_s <= each.stats.makespan_ns / SECOND_NS)
+            if inside.any():
+                yield series(f"Temperature{words}, {name}", ("time", "s"), ("Temperature", "°C"),
+                             [(name, at_s[inside].tolist(), degrees[inside].tolist())], what="temperature", part=part,
+                             **of)
+
+
+SCORES = [
+    metric.number("mean_iops", "IOPS, mean", "1/s", "mean of the 1 s bins of the last part", "higher"),
+    metric.number("score", "Consistency", "", "mean / population standard deviation of the bins", "higher"),
+    metric.number("downside_score", "Dips only", "", "q / √(mean(min(0, x − q)²)), q: upper quartile", "higher"),
+    metric.share("first_percentile_over_upper_quartile", "Slowest 1 % of seconds / upper quartile", "nearest rank"),
+    metric.share("share_under_half_upper_quartile", "Seconds under half the upper quartile", "share", "lower")]
+WHOLE = [
+    metric.number("whole_iops", "IOPS, mean", "1/s", "I/Os / time, of the whole run", "higher"),
+    metric.rate("whole_mb_s", "Throughput", "bytes / time, of the whole run"),
+    metric.number("steady_iops", "IOPS, steady", "1/s", "mean from the first five steady rounds on", "higher"),
+    metric.duration("steady_at_ns", "Steady after", "start of the first of these rounds"),
+    metric.duration("stall_period_ns", "Stalls every", "mean interval of periodic pauses", ""),
+    metric.duration("stall_ns", "Stall", "median pause, less the usual time between completions"), metric.MAX_LATENCY,
+    metric.number("max_temperature_c", "Hottest", "°C", "highest sample", "lower"), *metric.POWER]
+LAST = metric.number("last_s", "Last", "s")
+LAST_PART = [metric.STATE, metric.REPEAT, LAST, *SCORES]
+WHOLE_RUN = [metric.STATE, metric.REPEAT, *(each for each in WHOLE if each.key != "whole_mb_s")]
+
+METHOD = [
+    ("IOPS over time", "Completions in bins of 1 s since the first submit; empty bins are zeros, and a last, cut-off "
+     "second is left out."),
+    ("Consistency", "Of the last 400 s: mean / population standard deviation of the bins. Fast seconds lower it "
+     "too, so also, with the upper quartile q: dips only = q / √(mean(min(0, x − q)²)), the slowest 1 % of seconds / "
+     "q, and the share of seconds under half of q. Quantiles are by nearest rank."),
+    ("Stalls", "Pauses between two completions, longer than 2 ms and than 5 times the mean time between completions, "
+     "at regular intervals: at least four, whose intervals vary by 8 % at most (seven 4 %, six 3 %, five 2 %, "
+     "four 1 %); of eight or more, one in five may be irregular and one in five missing (D). If pauses have no "
+     "period, dips are searched in the same way: times under half of the upper quartile of the rate in the same tenth "
+     "of the run. Period and length are the mean interval and the median pause, less the usual time between "
+     "two completions; bins of 1 ms, with the first and last completion to the nanosecond."),
+    ("Steady state", "Rounds of a sixtieth of the run, of whole periods if the drive stalls periodically (D). "
+     "Steady from the first five rounds on with max − min ≤ 0.20 mean and 4 |least-squares slope per round| ≤ 0.10 "
+     "mean, whose mean is within 10 % of that of all later rounds and within 20 % of that of the last five (D): a "
+     "fast beginning may be steady too, but does not last. Otherwise “not steady”."),
+]

@@ -1,0 +1,118 @@
+"""depth-sweep-read and depth-sweep-write: throughput and latency by queue depth."""
+
+from collections.abc import Iterator
+
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
+
+from .directory import Runs, Step, Test
+from .document import Content, Row, Series, Table, by_state, in_state, ratio, series, steps_over_repeats, table, without
+
+ROLE = "depth"
+APART = (32, 128)
+ENOUGH_PERCENT = 95
+LITTLE_LIMIT = 0.01
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: state, depth, repeat."""
+    measured = runs.measured(ROLE, step_stats, number="depth")
+    content, off = Content(figures={"states": {}}), set()
+    for state, own in by_state(measured).items():
+        rows, figures = sweep(test, state, own)
+        content.figures["states"][state] = figures
+        content.tables += sweep_tables(state, rows, figures)
+        content.series += sweep_series(state, rows)
+        for row in rows:
+            if row["little"] is not None and abs(row["little"] - 1) > LITTLE_LIMIT:
+                off.add(row["depth"])
+    little = "It is within 1 % of 1 at each depth here."
+    if off:
+        little = (f"It is off by more than 1 % at depth {', '.join(map(str, sorted(off)))}: the queue was not kept "
+                  "full, or the step was too short for it.")
+    content.method = [*METHOD, energy_note([stats for _, stats in measured]), ("Little's law", _LITTLE + little)]
+    return content
+
+
+def sweep(test: Test, state: str, measured: list[tuple[Step, StepStats]]) -> tuple[list[Row], Row]:
+    """(a row for each depth, the figures) of the steps of one state."""
+    groups: dict[int, list[StepStats]] = {}
+    for step, stats in measured:
+        groups.setdefault(step.labels["depth"], []).append(stats)
+    rows = [_row(depth, groups[depth]) for depth in sorted(groups)]
+    wanted = {step.labels.get("depth") for step in test.steps
+              if step.role == ROLE and str(step.labels.get("state", "")) == state}
+    maxima = [row["max_ns"] for row in rows if row["max_ns"] is not None]
+    return rows, {
+        "depths": {str(row["depth"]): without(row, "depth", "why") for row in rows},
+        "mean_of_maxima_ns": sum(maxima) / len(maxima) if maxima else None,
+        "best_mb_s": max((row["mb_s"] for row in rows if row["mb_s"] is not None), default=None),
+        # Of a sweep that lacks a depth, the best may be the missing one.
+        "lowest_depth_with_95_percent":
+            lowest_enough([(row["depth"], row["mb_s"]) for row in rows]) if wanted == set(groups) else None,
+    }
+
+
+def sweep_tables(state: str, rows: list[Row], figures: Row) -> Iterator[Table]:
+    """What sweep() gave, as tables of the document."""
+    yield table(in_state("By queue depth", state), METRICS, rows)
+    apart = [row for row in rows if row["depth"] in APART]
+    if apart:
+        yield table(in_state("Depth " + " and ".join(str(row["depth"]) for row in apart), state),
+                    metric.select(METRICS, "depth", "mb_s", "iops", "mean_ns", "max_ns", "mb_per_j"), apart)
+    why = {SWEEP_METRICS[0].key: "depths are missing"} if figures[SWEEP_METRICS[0].key] is None else {}
+    yield table(in_state("Of the sweep", state), SWEEP_METRICS, [{**figures, "why": why}])
+
+
+def sweep_series(state: str, rows: list[Row]) -> Iterator[Series]:
+    """The rows of sweep(), as series of the document."""
+    depths = [row["depth"] for row in rows]
+    yield series(in_state("Throughput by queue depth", state), ("queue depth", ""), ("Throughput", "MB/s"),
+                 [("throughput", depths, [row["mb_s"] for row in rows])])
+    yield series(in_state("Latency by queue depth", state), ("queue depth", ""), ("Latency", "ns"),
+                 [("mean", depths, [row["mean_ns"] for row in rows]),
+                  ("maximum", depths, [row["max_ns"] for row in rows])])
+
+
+def _row(depth: int, repeats: list[StepStats]) -> Row:
+    pooled = repeats[0].data
+    for stats in repeats[1:]:
+        pooled = pooled + stats.data
+    service_ns, span_ns = pooled.service_ns, sum(stats.makespan_ns for stats in repeats)
+    return {"depth": depth, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
+            "mean_ns": pooled.mean_ns, "max_ns": pooled.max_ns, "little": ratio(ratio(service_ns, span_ns), depth)}
+
+
+def lowest_enough(points: list[tuple[int, float | None]]) -> int | None:
+    """The lowest depth whose throughput is at least 95 % of the best one's."""
+    known = [(depth, rate) for depth, rate in points if rate is not None]
+    if not known:
+        return None
+    best = max(rate for _, rate in known)
+    return min(depth for depth, rate in known if 100 * rate >= ENOUGH_PERCENT * best)
+
+
+METRICS = [
+    metric.count("depth", "Depth"), *metric.with_spread([metric.THROUGHPUT, metric.IOPS]), metric.MEAN_LATENCY,
+    metric.MAX_LATENCY, metric.number("little", "IOPS × latency / depth", "", "1 if the depth was kept (Little)"),
+    *metric.with_spread(metric.POWER), metric.REPEATS]
+SWEEP_METRICS = [
+    metric.count("lowest_depth_with_95_percent", f"Lowest depth with {ENOUGH_PERCENT} % of the best throughput",
+                 f"lowest measured depth with at least {ENOUGH_PERCENT} % of the best depth's throughput", "lower"),
+    metric.rate("best_mb_s", "Best throughput", "of the depths measured"),
+    metric.duration("mean_of_maxima_ns", "Mean of the maxima",
+                    "arithmetic mean over depths of the longest latency of each: an average of single I/Os")]
+
+_LITTLE = "IOPS × mean latency / depth is 1 if the depth was outstanding throughout. "
+
+METHOD = [
+    ("Throughput of a depth", "bytes / makespan of the step, max(complete) − min(submit): the depth is kept "
+     "outstanding throughout."),
+    ("Latency", "complete − submit of each I/O; mean over all I/Os of the depth, and the longest single one."),
+    ("Mean of the maxima", "The arithmetic mean, over depths, of the longest latency of each depth: an average of "
+     "single I/Os, which says little. The table lists the maxima."),
+    ("Lowest depth with 95 %", "The lowest measured depth whose throughput is at least 95 % of that of the best "
+     "depth; given only if each depth of the test was measured."),
+    ("Repeats", "Rates are geometric means over the repeats; latencies are pooled I/O by I/O, and the maximum is that "
+     "of all repeats."),
+]

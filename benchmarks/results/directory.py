@@ -1,0 +1,134 @@
+"""The runs of a test's steps, read for one report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from blkreel.benchmarks.test_file import DONE, FAILED, FILE, SKIPPED, TestDocument, read_test
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.storage_url import StorageUrl
+from blkreel.traces.format.reader import Trace, open_trace
+
+from .document import Missing
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of test.json. directory: of its run; None if it has none."""
+
+    id: str
+    do: str
+    title: str
+    role: str | None
+    labels: dict[str, Any]
+    status: str
+    directory: Path | None
+    error: str | None
+
+    @property
+    def repeat(self) -> int:
+        return int(self.labels.get("repeat", 1))
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the step has a finished run."""
+        return self.status == DONE and self.directory is not None
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test directory. document: its test.json, which may lack keys of the header."""
+
+    path: Path
+    document: TestDocument
+    steps: list[Step]
+
+
+def is_test(path: object) -> bool:
+    """Whether the path is a local test directory."""
+    return not isinstance(path, StorageUrl) and (Path(str(path)) / FILE).is_file()
+
+
+def load(path: str | Path) -> Test:
+    """Raises TraceError as read_test()."""
+    directory = Path(path)
+    document, _ = read_test(directory)
+    steps = []
+    for step in document["steps"]:
+        run = step.get("directory")
+        steps.append(Step(step["id"], step["do"], step.get("title") or step["id"], step.get("role"),
+                          step.get("labels") or {}, step["status"], directory / run if run else None,
+                          step.get("error")))
+    return Test(directory, document, steps)
+
+
+class Runs:
+    """Reads the runs of a test and records those that cannot be read.
+
+    metadata: by step id, of each run that was read. roles: the roles that the report uses. on_step(done, total) is
+    called after each run.
+    """
+
+    def __init__(self, test: Test, on_step: Callable[[int, int], None] = lambda done, total: None):
+        self.test = test
+        self.metadata: dict[str, dict[str, Any]] = {}
+        self.unreadable: dict[str, str] = {}
+        self.roles: set[str] = set()
+        self._on_step = on_step
+        self._total = sum(step.is_measured for step in test.steps)
+
+    def measured(self, role: str, measure: Callable[[Path, Trace], _T],
+                 number: str | None = None) -> list[tuple[Step, _T]]:
+        """(step, measure(directory, open trace)) of each finished step of that role.
+
+        number: a label that must be an integer. Users write recipes too: a step without it is missing, the other
+        steps are reported.
+        """
+        results: list[tuple[Step, _T]] = []
+        self.roles.add(role)
+        for step in self.test.steps:
+            if step.role == role and step.is_measured:
+                self._read(step, lambda directory, trace, step=step: results.append(  # type: ignore[misc]
+                    (step, measure(directory, trace))), number)
+        return results
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a run was on a simulated drive."""
+        return any((metadata.get("run") or {}).get("simulated") for metadata in self.metadata.values())
+
+    def read_rest(self) -> None:
+        """Read the metadata of all other runs, since the verdict covers them too."""
+        for step in self.test.steps:
+            if step.is_measured and step.id not in self.metadata and step.id not in self.unreadable:
+                self._read(step, lambda directory, trace: None)
+
+    def _read(self, step: Step, use: Callable[[Path, Trace], None], number: str | None = None) -> None:
+        assert step.directory is not None
+        try:
+            if number is not None and not isinstance(step.labels.get(number), int):
+                raise TraceError(f"its label {number!r} is not an integer, which this report needs")
+            trace = open_trace(step.directory)
+            use(step.directory, trace)
+            self.metadata[step.id] = trace.metadata
+        except BlkreelError as error:
+            self.unreadable[step.id] = str(error)
+        self._on_step(len(self.metadata) + len(self.unreadable), self._total)
+
+    def missing(self) -> list[Missing]:
+        """Steps that failed, are waiting or cannot be read. Rounds skipped in steady state are not missing."""
+        missing: list[Missing] = []
+        for step in self.test.steps:
+            why = self.unreadable.get(step.id)
+            if step.status == FAILED:
+                why = step.error or "failed"
+            elif step.status not in (DONE, SKIPPED):
+                why = "not done yet"
+            elif step.status == DONE and step.do in ("measure", "replay") and step.directory is None:
+                why = "no records"
+            if why:
+                missing.append({"step": step.id, "title": step.title, "status": step.status, "why": why})
+        return missing

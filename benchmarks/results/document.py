@@ -1,0 +1,190 @@
+"""The parts of a results document: tables, series, and metrics over repeats."""
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+
+from blkreel.analysis.metrics.distributions import Distribution, enough
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.benchmarks.metric import BenchmarkMetric
+from blkreel.benchmarks.step_metrics.step_stats import StepStats
+from blkreel.common.verdict import Reason, Verdict
+
+_T = TypeVar("_T")
+
+Row = dict[str, Any]  # the metrics of one table row by key, as JSON holds them; each report has its own
+
+
+class ColumnHead(TypedDict):
+    key: str
+    title: str
+    unit: str
+
+
+class Table(TypedDict):
+    """rows: values by key, and `why`: {key: reason} for values that are missing."""
+
+    title: str
+    columns: list[ColumnHead]
+    rows: list[Row]
+
+
+class Axis(TypedDict):
+    title: str
+    unit: str
+
+
+class Line(TypedDict):
+    name: str
+    x: list[float]
+    y: list[float | None]
+
+
+class Series(TypedDict):
+    """of: what the lines show, for the charts."""
+
+    title: str
+    of: dict[str, Any]
+    x: Axis
+    y: Axis
+    lines: list[Line]
+
+
+class Missing(TypedDict):
+    step: str
+    title: str
+    status: str
+    why: str
+
+
+class Results(TypedDict):
+    """The results of one test, or of several tests side by side (kind `test comparison`, with labels and tests)."""
+
+    version: int
+    kind: str
+    blkreel: str
+    test: str | None
+    title: str | None
+    report: str
+    explain: str | None
+    quick: bool
+    scale: float
+    path: NotRequired[str]
+    drive: Mapping[str, Any]
+    label: str | None
+    started_at: str | None
+    ended_at: str | None
+    seed: int | None
+    verdict: Verdict
+    simulated: bool  # on simulated drives: the figures are those of their models
+    parameters: dict[str, Any]
+    parameters_text: dict[str, str]
+    figures: dict[str, Any]
+    tables: list[Table]
+    series: NotRequired[list[Series]]
+    method: list[list[str]]
+    missing: list[Missing]
+    labels: NotRequired[list[str]]
+    tests: NotRequired[list[dict[str, Any]]]
+
+
+@dataclass
+class Content:
+    """What one kind of report adds to the document. method: (name, text)."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    method: list[tuple[str, str]] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+
+
+class HasLabels(Protocol):
+    @property
+    def labels(self) -> dict[str, Any]: ...
+
+
+def table(title: str, metrics: Sequence[BenchmarkMetric], rows: Sequence[Row]) -> Table:
+    """A table without the columns in which all rows lack both a value and a reason."""
+    present = [metric for metric in metrics
+               if any(row.get(metric.key) is not None or metric.key in row.get("why", {}) for row in rows)]
+    keys = [metric.key for metric in present]
+    complete = []
+    for row in rows:
+        values = {key: row.get(key) for key in keys}
+        why = {key: text for key, text in row.get("why", {}).items() if key in values and values[key] is None}
+        complete.append({**values, **({"why": why} if why else {})})
+    return {"title": title, "rows": complete,
+            "columns": [{"key": metric.key, "title": metric.title, "unit": metric.unit} for metric in present]}
+
+
+def series(title: str, x: tuple[str, str], y: tuple[str, str],
+           lines: Iterable[tuple[str, Sequence[float], Sequence[float | None]]], **of: Any) -> Series:
+    """x, y: (title, unit). lines: (name, x values, y values), rounded for charts. of: see Series."""
+    return {"title": title, "of": of, "x": {"title": x[0], "unit": x[1]}, "y": {"title": y[0], "unit": y[1]},
+            "lines": [{"name": name, "x": [_rounded(value, 10) for value in xs],
+                       "y": [None if value is None else _rounded(value, 6) for value in ys]} for name, xs, ys in lines]}
+
+
+def _rounded(value: float, digits: int) -> float:
+    return value if isinstance(value, int) else float(f"{float(value):.{digits}g}")
+
+
+def state_label(step: HasLabels) -> str:
+    return str(step.labels.get("state", ""))
+
+
+def by_state(measured: Iterable[tuple["StepT", _T]]) -> dict[str, list[tuple["StepT", _T]]]:
+    """Pairs of (step, value) by the state of the step. Repeats are pooled, states never."""
+    states: dict[str, list[tuple[StepT, _T]]] = {}
+    for step, value in measured:
+        states.setdefault(state_label(step), []).append((step, value))
+    return states
+
+
+StepT = TypeVar("StepT", bound=HasLabels)
+
+
+def in_state(title: str, state: str) -> str:
+    return f"{title}, state {state}" if state else title
+
+
+def without(row: Row, *keys: str) -> Row:
+    return {key: value for key, value in row.items() if key not in keys}
+
+
+def over_repeats(key: str, values: Sequence[float | None]) -> Row:
+    """One metric over repeats: {key: geometric mean, key_smallest, key_largest, key_repeats: values}; of one repeat
+    {key: value}."""
+    if len(values) == 1:
+        return {key: values[0]}
+    known = [value for value in values if value is not None]
+    return {key: geometric_mean(values), f"{key}_smallest": min(known) if known else None,
+            f"{key}_largest": max(known) if known else None, f"{key}_repeats": list(values)}
+
+
+def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Row:
+    """These StepStats.metrics() over repeats, their number `n`, and `why` there is no power."""
+    each = [stats.metrics() for stats in repeats]
+    row: Row = {"n": len(repeats), "why": dict(next((metrics["why"] for metrics in each if metrics["why"]), {}))}
+    for key in keys:
+        row |= over_repeats(key, [metrics[key] for metrics in each])
+    return row
+
+
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
+    return numerator / denominator if numerator is not None and denominator else None
+
+
+def pooled(distributions: Iterable[Distribution]) -> Distribution:
+    return reduce(operator.add, distributions)
+
+
+def percentile_or_reason(values: Distribution, key: str, fraction: tuple[int, int], why: dict[str, str]) -> int | None:
+    """The percentile, or None with the reason in why[key] if fewer than 10 values lie beyond it."""
+    if enough(values.count, fraction):
+        return values.percentile(fraction)
+    why[key] = f"n too small (n={values.count:,})"
+    return None

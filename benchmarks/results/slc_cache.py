@@ -1,0 +1,195 @@
+"""slc-cache: size and throughput of the fast part of a drive, and its recovery after rests."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blkreel.analysis.metrics.formulas import mb_per_s
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics import Array
+from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUES, Change, find_change
+from blkreel.benchmarks.step_metrics.sensors import sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.common import numbers
+from blkreel.traces.format.reader import Trace
+
+from .directory import Runs, Test
+from .document import Content, Row, Series, by_state, in_state, over_repeats, ratio, series, steps_over_repeats, table
+
+ROLE = "fill"
+SAMPLE_NS = 500_000_000
+MAX_SAMPLES = 2000
+ALIKE = 0.2
+MAX_PIECES = 1 << 20
+
+
+class Pieces:
+    """Bytes, latency and completion of each write, in the order of issue. Beyond MAX_PIECES neighbors are merged, so
+    that memory stays bounded; a piece is then some MiB of terabytes."""
+
+    def __init__(self) -> None:
+        self.writes = 1  # in a piece
+        self._chunks: list[Array] = []
+        self._rows = 0
+        self._rest: Array = np.empty((0, 3), np.int64)
+
+    def add(self, length_bytes: Array, latency_ns: Array, complete_ns: Array) -> None:
+        rows = np.column_stack([length_bytes, latency_ns, complete_ns]).astype(np.int64)
+        rows = np.concatenate([self._rest, rows])
+        whole = len(rows) // self.writes * self.writes
+        self._rest = rows[whole:]
+        self._append(_joined(rows[:whole], self.writes))
+        while self._rows > MAX_PIECES:
+            every = np.concatenate(self._chunks)
+            even = len(every) // 2 * 2
+            self._chunks, self._rows = [], 0
+            self.writes *= 2
+            self._append(_joined(every[:even], 2))
+            self._append(every[even:])  # half a piece now and then changes nothing
+
+    def _append(self, pieces: Array) -> None:
+        if len(pieces):
+            self._chunks.append(pieces)
+            self._rows += len(pieces)
+
+    def table(self) -> Array:
+        """(bytes, latency_ns, complete_ns) rows; the last piece may be of fewer writes."""
+        rest = _joined(self._rest, max(1, len(self._rest)))
+        return np.concatenate([*self._chunks, rest, np.empty((0, 3), np.int64)])
+
+
+def _joined(rows: Array, together: int) -> Array:
+    if together == 1 or not len(rows):
+        return rows
+    groups = rows.reshape(-1, together, 3)
+    return np.column_stack([groups[:, :, 0].sum(axis=1), groups[:, :, 1].sum(axis=1), groups[:, :, 2].max(axis=1)])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """fast_bytes, before_mb_s, after_mb_s: None if there is no change. samples: bytes written in each width_ns."""
+
+    stats: StepStats
+    change: Change
+    fast_bytes: int | None
+    fast_ns: int | None
+    before_mb_s: float | None
+    after_mb_s: float | None
+    samples: Array
+    width_ns: int
+
+
+def _measure(directory: Path, trace: Trace) -> Measured:
+    stats, pieces = StepStats(sensors_of(directory)), Pieces()
+    samples, width_ns = np.zeros(0, np.int64), SAMPLE_NS
+    for columns in arrays(trace, COLUMNS):
+        stats.feed(columns)
+        written = (columns["op"] == 1) & (columns["latency_ns"] >= 0)
+        length_bytes, latency_ns = columns["length_bytes"][written], columns["latency_ns"][written]
+        complete_ns = columns["submit_ns"][written] + latency_ns
+        if not len(complete_ns):
+            continue
+        pieces.add(length_bytes, latency_ns, complete_ns)
+        while (int(complete_ns.max()) - stats.begin_ns) // width_ns >= MAX_SAMPLES:
+            samples = np.pad(samples, (0, len(samples) % 2)).reshape(-1, 2).sum(axis=1)
+            width_ns *= 2
+        where = (complete_ns - stats.begin_ns) // width_ns
+        samples = np.pad(samples, (0, max(0, int(where.max()) + 1 - len(samples))))
+        np.add.at(samples, where, length_bytes)
+    length_bytes, latency_ns, complete_ns = pieces.table().T
+    change = find_change(latency_ns / length_bytes)
+    if change.at is None:
+        return Measured(stats, change, None, None, None, None, samples, width_ns)
+    fast_bytes, fast_end_ns = int(length_bytes[:change.at].sum()), int(complete_ns[:change.at].max())
+    return Measured(stats, change, fast_bytes, fast_end_ns - stats.begin_ns,
+                    mb_per_s(fast_bytes, fast_end_ns - stats.begin_ns),
+                    mb_per_s(int(length_bytes[change.at:].sum()), stats.end_ns - fast_end_ns), samples, width_ns)
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
+    measured = runs.measured(ROLE, _measure, number="rest_ns")
+    content = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.stats for _, each in measured])])
+    for state, own in by_state(measured).items():
+        groups: dict[int, list[Measured]] = {}
+        for step, each in own:
+            groups.setdefault(step.labels["rest_ns"], []).append(each)
+        in_order = [each for rest_ns in sorted(groups) for each in groups[rest_ns]]
+        rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
+        content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
+                                          "fast_bytes": rows[0]["fast_bytes"]}
+        content.tables.append(table(in_state("Fast part, by the rest before it", state), METRICS, rows))
+        content.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
+                         if len(groups[rest_ns][0].samples)]
+    return content
+
+
+def _key(rest_ns: int) -> str:
+    """A fill's name in the figures: first, after-30s."""
+    return f"after-{numbers.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
+
+
+def _rate(state: str, rest_ns: int, each: Measured) -> Series:
+    title = "First fill" if rest_ns == 0 else f"After a rest of {numbers.setting(rest_ns)}"
+    whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
+    return series(
+        f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
+        [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
+          (whole * (1000 / each.width_ns)).tolist())], what="rate", state=state, rest_ns=rest_ns,
+        width_ns=each.width_ns)
+
+
+def _fast_bytes(repeats: list[Measured]) -> float | None:
+    return over_repeats("value", [each.fast_bytes for each in repeats])["value"] if repeats else None
+
+
+def _unchanged(each: Measured, fills: list[Measured]) -> str:
+    """Why there is no size, and whether all of the fill was fast or slow by the rates of another fill."""
+    extent, known = "", [fill for fill in fills if fill.change.at is not None]
+    if known and each.stats.mb_s:
+        for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
+            if speed and abs(each.stats.mb_s - speed) <= ALIKE * speed:
+                extent = f", all of it was {what}"
+    return f"no change found{extent}: {each.change.why}"
+
+
+def _row(rest_ns: int, repeats: list[Measured], first: list[Measured], fills: list[Measured]) -> Row:
+    row = steps_over_repeats([each.stats for each in repeats], "average_w", "mb_per_j")
+    gone = next((each for each in repeats if each.change.at is None), None)
+    if gone is not None:
+        row["why"] |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, fills))
+    fresh = _fast_bytes(first)
+    fast = over_repeats("fast_bytes", [each.fast_bytes for each in repeats])
+    return {"rest_ns": rest_ns, **row, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,
+            **over_repeats("before_mb_s", [each.before_mb_s for each in repeats]),
+            **over_repeats("after_mb_s", [each.after_mb_s for each in repeats]),
+            "mean_mb_s": over_repeats("value", [each.stats.mb_s for each in repeats])["value"],
+            "written_bytes": sum(each.stats.writes.bytes for each in repeats) // len(repeats)}
+
+
+REST = metric.duration("rest_ns", "Rest before", better="")
+METRICS = [
+    REST, *metric.with_spread([
+        metric.size("fast_bytes", "Fast part", "bytes written before the change point of ln(latency / bytes)",
+                    "higher"),
+        metric.rate("before_mb_s", "Throughput in it", "bytes / time up to the change"),
+        metric.rate("after_mb_s", "Throughput after it", "bytes / time from there on")]),
+    metric.share("of_first", "Of the first", "fast part / that of the first fill"),
+    metric.rate("mean_mb_s", "Overall", "bytes / time of the fill"), metric.size("written_bytes", "Written"),
+    *metric.with_spread(metric.POWER), metric.REPEATS]
+
+METHOD = [
+    ("Size of the fast part", "The bytes written before the change point: the cut of the series of writes with the "
+     "least sum of squares of ln(latency / bytes) around the means of both sides, with the highest and lowest half "
+     "percent clipped. All cuts are compared, so it is exact to a write, whatever the sampling (D). Of several drops "
+     "the first counts. Data that the drive moves out of its cache meanwhile counts as written fast: this is the "
+     "amount that a user can write fast, not the size of a memory."),
+    ("No change found", f"If the second part is not at least {MIN_SLOWDOWN:g} times as slow; if the difference is "
+     "within chance (k (n − k) / n · difference² under 50 variances); if a gradual decline explains "
+     f"the writes better than a jump; or if a part has fewer than {MIN_VALUES} writes or half a percent of them (D)."),
+    ("Throughput in it, after it", "Bytes / time: from the first submit to the completion of the last fast write, and "
+     "from there to the end."),
+    ("Rate over time", f"Bytes completed in bins of 0.5 s, for the chart only; their width doubles at {MAX_SAMPLES} "
+     "bins."),
+]

@@ -1,0 +1,75 @@
+"""steady-write: rounds of random writes until steady state, and the steady rate."""
+
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
+from blkreel.common.verdict import step_reason
+from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
+
+from .directory import Runs, Step, Test
+from .document import Content, Row, series, table, without
+
+ROLE = "round"
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: round, and those of its other loops."""
+    measured = runs.measured(ROLE, step_stats, number=ROLE)
+    groups: dict[str, list[tuple[Step, StepStats]]] = {}
+    for step, stats in measured:
+        groups.setdefault(_group(step), []).append((step, stats))
+    content = Content(method=[*METHOD, energy_note([stats for _, stats in measured])])
+    summaries = []
+    for name, own in groups.items():
+        rates = [stats.mb_s or 0.0 for _, stats in own]
+        steady = all(rates) and is_steady(rates)
+        last = own[-ROUNDS:]
+        summaries.append({
+            "of": name, "rounds": len(own), "steady": steady,
+            "steady_mb_s": geometric_mean([stats.mb_s for _, stats in last]) if steady else None,
+            "steady_iops": geometric_mean([stats.iops for _, stats in last]) if steady else None,
+            "first_mb_s": own[0][1].mb_s, "last_over_first": rates[-1] / rates[0] if rates[0] else None,
+            "why": {} if steady else dict.fromkeys(("steady_mb_s", "steady_iops"), "not steady")})
+        if not steady:
+            content.reasons.append(step_reason("not_steady", "qualified",
+                                               f"not steady after {len(own)} rounds{_of(name)}",
+                                               [step.id for step, _ in own]))
+    content.figures = {"of": {summary["of"]: without(summary, "of", "why") for summary in summaries}}
+    content.tables = [table("Steady state", [_OF, *METRICS], summaries),
+                      table("Round by round", _ROUND, [_row(step, stats) for step, stats in measured])]
+    content.series = [series("Throughput by round", ("round", ""), ("Throughput", "MB/s"),
+                           [(name or "rounds", [step.labels[ROLE] for step, _ in own], [stats.mb_s for _, stats in own])
+                            for name, own in groups.items()], what="rounds")] if measured else []
+    return content
+
+
+def _group(step: Step) -> str:
+    return ", ".join(f"{key} {value}" for key, value in step.labels.items() if key != ROLE)
+
+
+def _of(name: str) -> str:
+    return f" ({name})" if name else ""
+
+
+def _row(step: Step, stats: StepStats) -> Row:
+    return {"of": _group(step), "round": step.labels[ROLE], "mean_ns": stats.data.mean_ns,
+            "max_ns": stats.data.max_ns, **stats.metrics()}
+
+
+_OF = metric.text("of", "Of")
+_LAST_FIVE = "geometric mean of the last five rounds"
+METRICS = [
+    metric.text("steady", "Steady", "of the last five rounds: max − min ≤ 0.20 mean, 4 |slope per round| ≤ 0.10 mean"),
+    metric.count("rounds", "Rounds", better="lower"), metric.rate("steady_mb_s", "Throughput, last five", _LAST_FIVE),
+    metric.number("steady_iops", "IOPS, last five", "1/s", _LAST_FIVE, "higher"),
+    metric.rate("first_mb_s", "First round", "bytes / time"),
+    metric.share("last_over_first", "Last / first", "throughput of the last round / the first")]
+_ROUND = [_OF, metric.count("round", "Round"), metric.THROUGHPUT, metric.IOPS, metric.MEAN_LATENCY,
+          metric.MAX_LATENCY, *metric.POWER]
+
+METHOD = [
+    ("Rounds", "Each round is a run. They end when the last five are steady, or at the number that the test allows."),
+    ("Steady", "Of the throughput y of the last five rounds: max − min ≤ 0.20 of their mean, and 4 × the least-squares "
+     "slope by round ≤ 0.10 of it. Otherwise “not steady”, and no figure stands for a steady state."),
+    ("Throughput of a round", "bytes / makespan, max(complete) − min(submit). Of the last five the geometric mean."),
+]

@@ -1,0 +1,147 @@
+"""trace: a captured trace, on an empty and on a full drive."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
+from blkreel.analysis.metrics.accumulator import MetricsAccumulator, Partial
+from blkreel.analysis.metrics.distributions import Distribution
+from blkreel.analysis.metrics.measure import run_columns_of
+from blkreel.analysis.metrics.registry import figures
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics.sensors import sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.common.verdict import step_reason
+from blkreel.traces.format.reader import Trace
+
+from .directory import Runs, Test
+from .document import Content, Row, over_repeats, percentile_or_reason, ratio, steps_over_repeats, table
+from .document import pooled as add_distributions
+
+ROLE = "trace"
+FULL, EMPTY = "full", ("empty", "fresh")
+P99 = (99, 100)
+Slowdown = Mapping[str, float | None]  # as replay.run.baseline.Slowdown; empty without a baseline
+
+
+def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Mapping[str, Any], str | None, Slowdown]:
+    stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
+    for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
+        stats.feed({name: columns[name] for name in COLUMNS})
+        metrics.feed(columns)
+    run = trace.metadata.get("run") or {}
+    return (stats, metrics.finish(), run.get("idle") or {}, (run.get("source") or {}).get("sha256"),
+            (run.get("baseline") or {}).get("slowdown") or {})
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: state, repeat."""
+    groups: dict[str, list[tuple[StepStats, Partial]]] = {}
+    slowdowns: dict[str, list[Slowdown]] = {}
+    idles: dict[str, Mapping[str, Any]] = {}
+    sources: dict[object, set[str]] = {}
+    everything = []
+    for step, (stats, partial, idle, sha256, slowdown) in runs.measured(ROLE, _measure):
+        others = tuple((name, value) for name, value in step.labels.items() if name not in ("state", "repeat"))
+        sources.setdefault(others, set()).update({sha256} if sha256 else ())
+        state = str(step.labels.get("state", ""))
+        groups.setdefault(state, []).append((stats, partial))
+        slowdowns.setdefault(state, []).append(slowdown)
+        idles.setdefault(state, idle)
+        everything.append(stats)
+    content = Content(method=[*METHOD, energy_note(everything)])
+    if any(len(own) > 1 for own in sources.values()):
+        content.reasons.append(step_reason("different_traces", "invalid", "its runs are of different traces: the file "
+                                           "changed before the test was resumed"))
+    states = {state: {**_of_state(own), **_slowdown(slowdowns[state])} for state, own in groups.items()}
+    content.figures = {"states": states, "full_over_empty": _full_over_empty(states)}
+    rows = [{"state": state, **own} for state, own in states.items()]
+    latencies = [{"state": state, "operation": kind, **own[kind]} for state, own in states.items()
+                 for kind in ("all", "reads", "writes") if own[kind]["ops"]]
+    content.tables = [table("Data rate", _RATES, rows), table("Latency", _LATENCY, latencies)]
+    slowed = [row for row in rows if row["slowdown_of_read_wait"] is not None]
+    if slowed:
+        content.tables.append(table("Slowdown by background writes", _SLOWDOWN, slowed))
+    if content.figures["full_over_empty"]:
+        content.tables.append(table("Full / empty", _RATIOS, [content.figures["full_over_empty"]]))
+    if idles:
+        content.method.append(("Idle time", "; ".join(f"{state or 'the run'}: {_idle_words(idle)}"
+                                                    for state, idle in idles.items())))
+    return content
+
+
+def _idle_words(idle: Mapping[str, Any]) -> str:
+    if idle.get("cap_ns"):
+        return f"capped at {idle['cap_ns'] / 1e6:g} ms, {(idle.get('removed_ns') or 0) / 1e9:.4g} s removed"
+    return "removed" if idle.get("name") == "none" else "as in the trace"
+
+
+def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Row:
+    pooled = repeats[0][1]
+    for _, partial in repeats[1:]:
+        pooled = pooled + partial
+    each = [figures(partial)["all"] for _, partial in repeats]
+    return {
+        **steps_over_repeats([stats for stats, _ in repeats], "energy_j", "average_w", "mb_per_j"),
+        **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in each]),
+        **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in each]),
+        **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in each]),
+        "all": _latency(add_distributions((pooled.read.latency, pooled.write.latency))),
+        "reads": _latency(pooled.read.latency),
+        "writes": _latency(pooled.write.latency)}
+
+
+def _slowdown(repeats: list[Slowdown]) -> Row:
+    return {**over_repeats("slowdown_of_read_wait", [each.get("read_wait") for each in repeats]),
+            **over_repeats("slowdown_of_load_time", [each.get("load_time") for each in repeats])}
+
+
+def _latency(values: Distribution) -> Row:
+    count = values.count
+    why: dict[str, str] = {}
+    p99_ns = percentile_or_reason(values, "p99_ns", P99, why)
+    return {"ops": count, "mean_ns": ratio(values.total, count), "p99_ns": p99_ns, "max_ns": values.maximum,
+            **({"why": why} if why else {})}
+
+
+def _full_over_empty(states: dict[str, Row]) -> Row:
+    pair = next(((full, empty) for full in states for empty in states
+                 for other in EMPTY if full.startswith(FULL) and empty == other + full.removeprefix(FULL)), None)
+    if pair is None:
+        return {}
+    full, empty = states[pair[0]], states[pair[1]]
+    return {"of": f"{pair[0]} / {pair[1]}",
+            "data_rate": ratio(full["data_rate_mb_s"], empty["data_rate_mb_s"]),
+            **{f"{kind}_mean": ratio(full[kind]["mean_ns"], empty[kind]["mean_ns"])
+               for kind in ("all", "reads", "writes")}}
+
+
+RATES = [
+    metric.rate("data_rate_mb_s", "Average data rate", "bytes read and written / busy time"),
+    metric.rate("wall_rate_mb_s", "by wall time", f"the same / {metric.MAKESPAN}"),
+    metric.duration("busy_ns", "Busy", "time with at least one I/O outstanding"),
+    metric.number("energy_j", "Energy", "J", "integral of power", "lower"), *metric.POWER]
+LATENCIES = [metric.MEAN_LATENCY,
+             metric.duration("p99_ns", "p99", "nearest rank; only where at least 10 I/Os lie beyond"),
+             metric.MAX_LATENCY, metric.OPS]
+RATIOS = [metric.number("data_rate", "Average data rate", better="higher"),
+          metric.number("all_mean", "Mean latency, all", better="lower"),
+          metric.number("reads_mean", "of reads", better="lower"),
+          metric.number("writes_mean", "of writes", better="lower")]
+_RATES = [metric.STATE, *metric.with_spread(RATES), metric.REPEATS]
+_LATENCY = [metric.STATE, metric.text("operation", "Operation"), *LATENCIES]
+_RATIOS = [metric.text("of", "States"), *RATIOS]
+_SLOWDOWN = [metric.STATE, *metric.with_spread([
+    metric.number("slowdown_of_read_wait", "Read wait, with / without writes", better="lower"),
+    metric.number("slowdown_of_load_time", "Load time", better="lower")]), metric.REPEATS]
+
+METHOD = [
+    ("Average data rate", "bytes read and written / busy time, the time with at least one I/O outstanding; also the "
+     "same bytes / wall time, max(complete) − min(submit)."),
+    ("Latency", "complete − submit: of reads, of writes, and of both together (all). p99 is the nearest rank, shown "
+     "only where at least 10 I/Os lie beyond it; repeats are pooled I/O by I/O."),
+    ("Slowdown by background writes", "the same reads replayed with and without the writes, each from the state on: "
+     "the ratio of the time with at least one read outstanding, and at dependent pace of the load time."),
+    ("Repeats", "Rates and energies are geometric means over the repeats, with the smallest and the largest."),
+]

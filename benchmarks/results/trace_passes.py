@@ -1,0 +1,180 @@
+"""trace-consistency, game-score: traces replayed in passes, with the bandwidth, access time and score of each pass."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from blkreel.analysis.metrics.accumulator import SECOND_NS
+from blkreel.analysis.metrics.formulas import mb_per_s
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics.busy_time import BusyTime
+from blkreel.benchmarks.step_metrics.sensors import sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.common.verdict import step_reason
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.samples import PREFIX
+
+from .directory import Runs, Step, Test
+from .document import Content, Row, over_repeats, state_label, table
+
+ROLE = "trace"
+_K = TypeVar("_K")
+
+
+@dataclass(frozen=True)
+class Playback:
+    """One replay of a trace. sha256: of the trace. bandwidth_mb_s, access_ns: None without reads and writes."""
+
+    stats: StepStats
+    busy_ns: int
+    sha256: str | None
+
+    @property
+    def bandwidth_mb_s(self) -> float | None:
+        return mb_per_s(self.stats.data.bytes, self.busy_ns)
+
+    @property
+    def access_ns(self) -> float | None:
+        return self.stats.data.mean_ns
+
+
+def _measure(directory: Path, trace: Trace) -> Playback:
+    stats, busy = StepStats(sensors_of(directory)), BusyTime()
+    for columns in arrays(trace, COLUMNS):
+        stats.feed(columns)
+        busy.feed(columns)
+    source = (trace.metadata.get("run") or {}).get("source") or {}
+    return Playback(stats, busy.busy_ns, source.get("sha256"))
+
+
+def score(bandwidth_mb_s: float | None, access_ns: float | None) -> float | None:
+    """The geometric mean of the bandwidth in MB/s and of 1 / access time in 1/s (UL, 3DMark Storage Benchmark)."""
+    if bandwidth_mb_s is None or not access_ns:
+        return None
+    return math.sqrt(bandwidth_mb_s * SECOND_NS / access_ns)
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Labels: state, phase (optional), pass_number, trace, repeat."""
+    playbacks = {step.id: playback for step, playback in runs.measured(ROLE, _measure)}
+    steps = [step for step in test.steps if step.role == ROLE]
+    content = Content(method=[*METHOD, energy_note([playback.stats for playback in playbacks.values()])])
+    sources: dict[str, set[str | None]] = {}
+    for step in steps:
+        if step.id in playbacks:
+            sources.setdefault(_trace(step), set()).add(playbacks[step.id].sha256)
+    if any(len(own) > 1 for own in sources.values()):
+        content.reasons.append(step_reason("different_traces", "invalid", "its runs are of different traces: a file "
+                                           "changed before the test was resumed"))
+    names = trace_names(_trace(step) for step in steps)
+
+    def name_of(step: Step) -> str:
+        return names[_trace(step)]
+
+    def rows_by(own: Iterable[Step], key: Callable[[Step], str]) -> dict[str, Row]:
+        return {name: _summary(group, playbacks) for name, group in _grouped(own, key).items()}
+
+    states: dict[str, Row] = {}
+    by_phase, by_pass, by_trace = [], [], []
+    for state, own in _grouped(steps, state_label).items():
+        phases = {phase: (group, rows_by(group, name_of)) for phase, group in _grouped(own, _phase).items() if phase}
+        passes = {key: {"phase": _phase(group[0]), "pass_number": _pass(group[0]), **_summary(group, playbacks)}
+                  for key, group in _grouped(own, _pass_key).items()}
+        states[state] = {**_summary(own, playbacks), "passes": passes, "traces": rows_by(own, name_of)}
+        if phases:
+            states[state]["phases"] = {phase: {**_summary(group, playbacks), "traces": traces}
+                                       for phase, (group, traces) in phases.items()}
+        by_phase += [{"state": state, "phase": phase, **row}
+                     for phase, row in states[state].get("phases", {}).items()]
+        by_pass += [{"state": state, **row, "phase": row["phase"] or None} for row in passes.values()]
+        by_trace += [{"state": state, "trace": trace, "phase": "all" if phases else None, **row}
+                     for trace, row in states[state]["traces"].items()]
+        by_trace += [{"state": state, "trace": trace, "phase": phase, **row}
+                     for phase, (_, traces) in phases.items() for trace, row in traces.items()]
+    content.figures = {"states": states}
+    content.tables = [
+        table(f"Score = {FORMULA}", [metric.STATE, *metric.with_spread(METRICS), metric.REPEATS],
+              [{"state": state, **row} for state, row in states.items()]),
+        table("By phase", [metric.STATE, PHASE, *metric.with_spread(METRICS)], by_phase),
+        table("By pass", [metric.STATE, PHASE, PASS, *METRICS], by_pass),
+        table("By trace", [metric.STATE, TRACE, PHASE, *METRICS], by_trace)]
+    content.tables = [each for each in content.tables if each["rows"]]
+    return content
+
+
+def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Row:
+    """The metrics over the replays of the steps: geometric means, and over the repeats of these.
+
+    A mean without one of its replays is of other traces or passes, so it has no value.
+    """
+    repeats = list(_grouped(steps, lambda step: step.repeat).values())
+    bandwidths, accesses = [], []
+    for own in repeats:
+        known = [playbacks.get(step.id) for step in own]
+        bandwidths.append(geometric_mean([each.bandwidth_mb_s if each else None for each in known]))
+        accesses.append(geometric_mean([each.access_ns if each else None for each in known]))
+    row: Row = {"n": len(repeats), **over_repeats("score", list(map(score, bandwidths, accesses))),
+                **over_repeats("bandwidth_mb_s", bandwidths), **over_repeats("access_ns", accesses)}
+    missing = [step.title for own in repeats for step in own if step.id not in playbacks]
+    if missing or row["score"] is None:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        why = f"missing: {missing[0]}{more}" if missing else "a replay without reads and writes"
+        row["why"] = dict.fromkeys(("score", "bandwidth_mb_s", "access_ns"), why)
+    return row
+
+
+def _grouped(steps: Iterable[Step], key: Callable[[Step], _K]) -> dict[_K, list[Step]]:
+    groups: dict[_K, list[Step]] = {}
+    for step in steps:
+        groups.setdefault(key(step), []).append(step)
+    return groups
+
+
+def _phase(step: Step) -> str:
+    return str(step.labels.get("phase", ""))
+
+
+def _pass(step: Step) -> int | str:
+    number = step.labels.get("pass_number", 1)
+    return number if isinstance(number, int) else str(number)
+
+
+def _pass_key(step: Step) -> str:
+    return f"{_phase(step)}-{_pass(step)}".removeprefix("-")
+
+
+def _trace(step: Step) -> str:
+    return str(step.labels.get("trace", ""))
+
+
+def trace_names(traces: Iterable[str]) -> dict[str, str]:
+    """Names of traces that can stand in the key of a figure: without sample: and directories if that is unique."""
+    labels = list(dict.fromkeys(traces))
+    short = [label.removeprefix(PREFIX) if label.startswith(PREFIX) else Path(label).stem for label in labels]
+    names = short if len(set(short)) == len(short) else labels
+    return {label: name.replace(".", "_") for label, name in zip(labels, names, strict=True)}
+
+
+FORMULA = "√(bandwidth in MB/s × 1 / access time in s)"
+PHASE, TRACE = metric.text("phase", "Phase"), metric.text("trace", "Trace")
+PASS = metric.count("pass_number", "Pass")
+METRICS = [
+    metric.number("score", "Score", "", FORMULA, "higher"),
+    metric.rate("bandwidth_mb_s", "Bandwidth", "bytes read and written / time with at least one read or write in "
+                "flight; geometric mean over replays"),
+    metric.duration("access_ns", "Access time", "mean of complete − submit over reads and writes; geometric mean over "
+                    "replays")]
+
+METHOD = [
+    ("Bandwidth", "Of a replay: bytes read and written / time with at least one read or write in flight."),
+    ("Access time", "Of a replay: arithmetic mean of complete − submit over all reads and writes; flushes and discards "
+     "do not count."),
+    ("Score", f"{FORMULA}: the geometric mean of bandwidth and 1 / access time, as "
+     "published for the 3DMark Storage Benchmark. The publication gives no units: MB and seconds are (D)."),
+    ("Passes, phases, traces", "Geometric means of bandwidth and of access time over the replays; the score is "
+     "computed from these (D). A mean without one of its replays has no value."),
+    ("Comparability", "The traces are those of this project. No figure is comparable with one of PCMark or 3DMark."),
+]

@@ -1,0 +1,217 @@
+"""trim: latency that discards add to concurrent reads, and the time for a whole drive."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blkreel.analysis.metrics.accumulator import SECOND_NS
+from blkreel.benchmarks import metric
+from blkreel.benchmarks.step_metrics import Array
+from blkreel.benchmarks.step_metrics.sensors import sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import OPS
+
+from .directory import Runs, Step, Test
+from .document import Content, Row, over_repeats, series, table, without
+
+EXTENTS, WHOLE = "extents", "whole"
+GB = 10**9
+_MOST_PAIRED = 2000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One entry per discarded extent. added_ns: NaN where no background I/O met it."""
+
+    stats: StepStats
+    bytes: Array
+    took_ns: Array
+    added_ns: Array
+    median_ns: int | None
+    background_ops: int
+
+
+def _measure(directory: Path, trace: Trace) -> Measured:
+    stats = StepStats(sensors_of(directory))
+    discards, background = [], []
+    for columns in arrays(trace, [*COLUMNS, "due_ns"]):
+        stats.feed({name: columns[name] for name in COLUMNS})
+        seen = columns["latency_ns"] >= 0
+        due_ns = np.where(columns["due_ns"] >= 0, columns["due_ns"], columns["submit_ns"])
+        complete_ns = columns["submit_ns"] + columns["latency_ns"]
+        is_discard = seen & (columns["op"] == OPS["discard"])
+        others = seen & (columns["op"] < 2)
+        discards.append(np.column_stack([columns["submit_ns"], complete_ns, columns["length_bytes"]])[is_discard])
+        background.append(np.column_stack([due_ns, complete_ns])[others])
+    submit_ns, complete_ns, length_bytes = np.concatenate([*discards, np.empty((0, 3), np.int64)]).T
+    due_ns, done_ns = np.concatenate([*background, np.empty((0, 2), np.int64)]).T
+    added_ns, median_ns = added_latency(submit_ns, complete_ns, due_ns, done_ns)
+    return Measured(stats, length_bytes, complete_ns - submit_ns, added_ns, median_ns, len(due_ns))
+
+
+def added_latency(submit_ns: Array, complete_ns: Array, due_ns: Array, done_ns: Array) -> tuple[Array, int | None]:
+    """(by how much the slowest background I/O that met each discard exceeds the median, that median).
+
+    A background I/O meets a discard where [due, done) overlaps [submit, complete) of it. The median, by nearest rank,
+    is of the responses of those that met none. NaN for a discard that nothing met, or where every I/O met one.
+    """
+    order = np.argsort(due_ns, kind="stable")
+    due_ns, done_ns = due_ns[order], done_ns[order]
+    response_ns = done_ns - due_ns
+    longest_ns = int(response_ns.max()) if len(response_ns) else 0
+    met, slowest = np.zeros(len(due_ns), bool), np.full(len(submit_ns), np.nan)
+    for index, (begin, end) in enumerate(zip(submit_ns.tolist(), complete_ns.tolist(), strict=True)):
+        low, high = np.searchsorted(due_ns, [begin - longest_ns, end])
+        selected = done_ns[low:high] > begin
+        if selected.any():
+            slowest[index] = response_ns[low:high][selected].max()
+        met[low:high] |= selected
+    alone = np.sort(response_ns[~met])
+    if not len(alone):
+        return np.full(len(submit_ns), np.nan), None
+    median_ns = int(alone[-(-len(alone) // 2) - 1])
+    return slowest - median_ns, median_ns
+
+
+def slope(count_bytes: Array, duration_ns: Array) -> tuple[float, float] | None:
+    """(s/GB, s at nothing) of the least-squares line through (bytes, ns); None of fewer than two sizes."""
+    known = ~np.isnan(duration_ns)
+    x, y = count_bytes[known] / GB, duration_ns[known] / SECOND_NS
+    if len(np.unique(x)) < 2:
+        return None
+    distance = x - x.mean()
+    slope = float(distance @ y) / float(distance @ distance)
+    return slope, float(y.mean() - slope * x.mean())
+
+
+def median_slope(count_bytes: Array, duration_ns: Array) -> float | None:
+    """Median of the slopes between all pairs of different sizes (Theil, Sen), in s/GB: odd extents do not move it."""
+    known = ~np.isnan(duration_ns)
+    x, y = count_bytes[known][:_MOST_PAIRED] / GB, duration_ns[known][:_MOST_PAIRED] / SECOND_NS
+    first, second = np.triu_indices(len(x), 1)
+    apart = x[first] != x[second]
+    if not apart.any():
+        return None
+    first, second = first[apart], second[apart]
+    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
+
+
+def report(test: Test, runs: Runs) -> Content:
+    """Role extents, labels state and repeat if there are any; role whole, labels state and before."""
+    content, rows, lines = Content(method=list(METHOD)), [], []
+    for step, each in runs.measured(EXTENTS, _measure):
+        sizes = _sizes(each)
+        rows.append({**_slopes(step, each),
+                     "by_size": {str(row["bytes"]): without(row, "bytes", "why") for row in sizes}})
+        lines += _points(step, each)
+        content.tables.append(table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
+    whole = _by_contents(runs.measured(WHOLE, step_stats))
+    wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
+               **over_repeats("s_per_gb", [_s_per_gb(each) for each in own]),
+               **over_repeats("took_ns", [each.makespan_ns or None for each in own])} for state, own in whole.items()]
+    content.figures = {
+        "extents": {_key(row): row for row in rows},
+        "whole": {row["state"]: without(row, "state") for row in wholes}}
+    tables = [table("Added latency by discarded size", [metric.STATE, metric.REPEAT, *SLOPES], rows)] if rows else []
+    tables += [table("Discard of the whole drive", _WHOLE, wholes)] if wholes else []
+    content.tables = tables + content.tables
+    if lines:
+        content.series.append(series("Latency by size of the discarded extent", ("extent", "bytes"), ("Latency", "ns"),
+                                   lines))
+    return content
+
+
+def _by_contents(measured: list[tuple[Step, StepStats]]) -> dict[str, list[StepStats]]:
+    """Measurements of whole drives by their contents: the state, and for a drive that had just been discarded also the
+    state before, if there are several. Usable parts of different sizes are never pooled."""
+    wholes = [(str(step.labels.get("state", "")), str(step.labels.get("before", "")), stats)
+              for step, stats in measured]
+    before: dict[str, set[str]] = {}
+    for state, was, _ in wholes:
+        before.setdefault(state, set()).add(was)
+    groups: dict[str, list[StepStats]] = {}
+    for state, was, stats in wholes:
+        groups.setdefault(f"{state} after {was}" if len(before[state]) > 1 else state, []).append(stats)
+    return groups
+
+
+def _key(row: Row) -> str:
+    """A run's name in the figures: its state, and which repeat it is from the second on."""
+    name = str(row["state"] or "run")
+    return name if row["repeat"] == 1 else f"{name}-{row['repeat']}"
+
+
+def _s_per_gb(stats: StepStats) -> float | None:
+    return stats.makespan_ns / stats.others.bytes if stats.others.bytes else None  # ns a byte are s a GB
+
+
+def _slopes(step: Step, each: Measured) -> Row:
+    added, own = slope(each.bytes, each.added_ns), slope(each.bytes, each.took_ns)
+    met, sizes = int((~np.isnan(each.added_ns)).sum()), len(np.unique(each.bytes))
+    why: dict[str, str] = {}
+    if added is None:
+        no_slope = "no background I/O met a discard" if not met else "fewer than two sizes met"
+        why |= dict.fromkeys(("added_s_per_gb", "added_median_s_per_gb"), no_slope)
+    if own is None:
+        why |= dict.fromkeys(("own_s_per_gb", "own_median_s_per_gb"), "fewer than two sizes")
+    return {"state": step.labels.get("state"), "repeat": step.repeat, "added_s_per_gb": added and added[0],
+            "added_at_nothing_ns": added and added[1] * SECOND_NS,
+            "added_median_s_per_gb": median_slope(each.bytes, each.added_ns), "own_s_per_gb": own and own[0],
+            "own_at_nothing_ns": own and own[1] * SECOND_NS,
+            "own_median_s_per_gb": median_slope(each.bytes, each.took_ns), "extents": len(each.bytes), "sizes": sizes,
+            "met": met, "background_median_ns": each.median_ns, "background_ops": each.background_ops, "why": why}
+
+
+def _sizes(each: Measured) -> list[Row]:
+    rows = []
+    for size in np.unique(each.bytes).tolist():
+        selected = each.bytes == size
+        added = each.added_ns[selected]
+        added = added[~np.isnan(added)]
+        rows.append({"bytes": size, "extents": int(selected.sum()), "met": len(added),
+                     "added_ns": float(np.median(added)) if len(added) else None,
+                     "added_max_ns": float(added.max()) if len(added) else None,
+                     "took_ns": float(np.median(each.took_ns[selected])),
+                     "why": {} if len(added) else dict.fromkeys(("added_ns", "added_max_ns"), "nothing met it")})
+    return rows
+
+
+def _points(step: Step, each: Measured) -> list[tuple[str, list[float], list[float]]]:
+    order = np.argsort(each.bytes, kind="stable")
+    added = [(int(size), float(value)) for size, value in zip(each.bytes[order], each.added_ns[order], strict=True)
+             if not np.isnan(value)]
+    return [(f"{step.title}: added to reads", [x for x, _ in added], [y for _, y in added]),
+            (f"{step.title}: of the discard", each.bytes[order].tolist(), each.took_ns[order].tolist())]
+
+
+_LINE = "least-squares line with a constant through one point for each extent"
+_THEIL = "median of the slopes between all pairs of different sizes (Theil, Sen)"
+_EXTENTS = [metric.count("extents", "Extents"), metric.count("met", "Met by reads")]
+SLOPES = [
+    metric.number("added_s_per_gb", "Added to reads", "s/GB", _LINE, "lower"),
+    metric.number("added_median_s_per_gb", "by medians", "s/GB", _THEIL, "lower"),
+    metric.number("own_s_per_gb", "Of the discard", "s/GB", _LINE, "lower"),
+    metric.number("own_median_s_per_gb", "by medians", "s/GB", _THEIL, "lower"), *_EXTENTS,
+    metric.duration("background_median_ns", "Reads undisturbed, median", "nearest rank")]
+SIZES = [
+    *_EXTENTS, metric.duration("added_ns", "Added to reads, median", "of its extents: longest response of a read that "
+                               "met it, less the median response of the reads that met none"),
+    metric.duration("added_max_ns", "longest", "of its extents"),
+    metric.duration("took_ns", "Discard took, median", "complete − submit of the discard")]
+WHOLE_DRIVE = [
+    metric.number("s_per_gb", "Cost", "s/GB", f"{metric.MAKESPAN} of its discards / bytes", "lower"),
+    metric.duration("took_ns", "Took", metric.MAKESPAN)]
+DISCARDED = metric.size("bytes", "Discarded")
+_WHOLE = [metric.STATE, DISCARDED, *metric.with_spread(WHOLE_DRIVE), metric.REPEATS]
+
+METHOD = [
+    ("Added latency", "For each discarded extent: the longest response (complete − due) of a background read that met "
+     "it, less the median response of the reads that met no discard. A read meets a discard if its [due, complete) "
+     "overlaps [submit, complete) of the discard (D). Extents that no read met have no point: no read was delayed."),
+    ("Slope", "Least squares with a constant through one point per extent, (bytes, added latency), in s/GB; at least "
+     "two sizes (D). Also the median of the slopes between all pairs of different sizes (Theil, Sen), which single "
+     "outliers do not move, and both for the discards' own latency."),
+    ("Discard of the whole drive", "Makespan of all its discards, max(complete) − min(submit), / bytes discarded."),
+]

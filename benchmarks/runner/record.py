@@ -1,0 +1,154 @@
+"""The directory of a test while it runs: test.json and one run for each measuring step."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from blkreel.benchmarks.recipe.steps import TestStep
+from blkreel.benchmarks.test_file import (
+    DONE,
+    FAILED,
+    FILE,
+    SKIPPED,
+    VERSION,
+    WAITING,
+    StepDocument,
+    TestDocument,
+    TestHeader,
+    damaged,
+    read_test,
+)
+from blkreel.common.errors import BlkreelError, OutputExists
+from blkreel.common.json_file import write_json
+from blkreel.common.safe_files import clear_directory, directory_at
+from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
+
+RESULTS = "results.json"
+
+
+@dataclass
+class StepRecord:
+    """A step and its progress, as in test_file.StepDocument."""
+
+    step: TestStep
+    status: str = WAITING
+    started_at: str | None = None
+    ended_at: str | None = None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    interrupted: int = 0
+
+    @property
+    def directory(self) -> str | None:
+        return f"steps/{self.step.id}" if self.step.measures else None
+
+    def document(self) -> StepDocument:
+        step = self.step
+        return {"id": step.id, "do": step.do, "title": step.title, "role": step.role, "labels": step.labels,
+                "status": self.status, "directory": self.directory, "started_at": self.started_at,
+                "ended_at": self.ended_at, "result": self.result, "error": self.error, "interrupted": self.interrupted}
+
+    def restore(self, stored: StepDocument) -> None:
+        self.status, self.error, self.result = stored["status"], stored["error"], stored["result"]
+        self.started_at, self.ended_at = stored["started_at"], stored["ended_at"]
+        self.interrupted = stored["interrupted"]
+
+    def reset(self) -> None:
+        self.status, self.started_at, self.ended_at, self.result, self.error = WAITING, None, None, None, None
+
+
+@dataclass
+class TestRecord:
+    """A test in its directory. header: test.json without its version and steps."""
+
+    __test__ = False  # not a test class of pytest
+
+    directory: Path
+    header: TestHeader
+    steps: list[StepRecord] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        return self.directory / FILE
+
+    def save(self) -> None:
+        """Raises BlkreelError if the file cannot be written."""
+        document = {"version": VERSION, **self.header, "steps": [step.document() for step in self.steps]}
+        try:
+            write_json(self.path, document)
+        except OSError as error:
+            raise BlkreelError(f"cannot write {self.path}: {error.strerror}",
+                               f"free disk space, then resume with: blkreel test --resume {self.directory}") from error
+
+    @property
+    def unfinished(self) -> StepRecord | None:
+        return next((step for step in self.steps if step.status not in (DONE, SKIPPED)), None)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def create(directory: Path, header: TestHeader, steps: list[TestStep], *, force: bool) -> TestRecord:
+    """A new test. Raises BlkreelError if the directory has other files, or holds a test and force is not set."""
+    if directory.exists():
+        if not directory.is_dir():
+            raise BlkreelError(f"{directory} is a file, not a directory", "use another output")
+        if any(directory.iterdir()):
+            _clear(directory, force)
+    elif not directory.parent.is_dir():
+        raise BlkreelError(f"{directory.parent} is not a directory", f"mkdir -p {directory.parent}")
+    try:
+        with directory_at(directory / "steps", create=True):
+            pass
+    except OSError as error:
+        raise BlkreelError(f"cannot create {directory}: {error.strerror}", "use another output") from error
+    record = TestRecord(directory, header, [StepRecord(step) for step in steps])
+    record.save()
+    return record
+
+
+def _clear(directory: Path, force: bool) -> None:
+    if not (directory / FILE).is_file():
+        if force:
+            raise BlkreelError(f"{directory} is not a test directory, so --force does not replace it",
+                               "use another output")
+        raise OutputExists(directory)
+    document, _ = read_test(directory)
+    if not force:
+        if any(step["status"] in (WAITING, FAILED) for step in document["steps"]):
+            raise BlkreelError(f"{directory} holds an unfinished test", "resume it with: "
+                               f"blkreel test --resume {directory}, or add --force to start again")
+        raise OutputExists(directory)
+    # Only what a test creates: the directory may also hold reports and notes of the user.
+    runs = [escape(step["id"]) for step in document["steps"]]
+    layout = {FILE: None, RESULTS: None, f".{FILE}.*.tmp": None, f".{RESULTS}.*.tmp": None, "steps": {
+        name: RUN_LAYOUT for run in runs for name in (run, f"{run}.interrupted-[0-9]*")}}
+    try:
+        clear_directory(directory, layout)
+    except OSError as error:
+        raise BlkreelError(f"cannot remove the test in {directory}: {error.strerror}", "use another output") from error
+
+
+# Keys that resuming needs.
+_HEADER_KEYS: dict[str, type | tuple[type, ...]] = {
+    "test": str, "overrides": dict, "recipe": dict, "quick": bool, "scale": (int, float), "seed": int,
+    "drive": dict, "device": str, "payload": dict, "erase": str, "label": str}
+_STEP_KEYS = ("started_at", "ended_at", "result", "error")
+
+
+def read_resumable(directory: Path) -> tuple[TestDocument, bool]:
+    """As read_test(), but with all keys that resuming needs."""
+    document, is_private = read_test(directory)
+    missing = [key for key, kind in _HEADER_KEYS.items() if not isinstance(document.get(key), kind)]
+    missing += [f"{key} of a step" for key in _STEP_KEYS if any(key not in step for step in document["steps"])]
+    # An int and nothing else: it becomes part of the name of a directory.
+    if any(type(step.get("interrupted")) is not int for step in document["steps"]):
+        missing.append("interrupted of a step")
+    if not missing and not isinstance(document["recipe"].get("text"), str):
+        missing.append("text of the recipe")
+    if missing:
+        raise damaged(directory / FILE, f"missing key {missing[0]}")
+    return document, is_private

@@ -1,0 +1,225 @@
+"""Writes a site. A file whose content would be the same stays; manifest.json says which files are of the site."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import blkreel
+from blkreel.analysis.charts.model import Page
+from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.report.drives_file import DrivesFile
+from blkreel.analysis.report.html import rendering
+from blkreel.analysis.report.html.page import render_page
+from blkreel.benchmarks.catalog import Catalog
+from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.safe_files import unlink, write_file
+from blkreel.common.typed_document import parse_json
+from blkreel.traces.format.writer import output_error
+
+from . import embed, pages
+from .content import Content, content_of
+from .feed import feed_of
+
+MANIFEST = "manifest.json"
+_FORMAT, _VERSION = "blkreel site", 1
+_PART = re.compile(r"[a-z0-9][A-Za-z0-9@._-]*")
+_DIRECTORIES = ("assets", "drives", "embed", "pairs", "results", "workloads")
+_Make = Callable[[], Mapping[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """files: of the site. written, removed: of these, by this build. edited: files that somebody changed, and that
+    would have been removed. left_out: why -> number of results."""
+
+    content: Content
+    files: int
+    written: int
+    removed: int
+    edited: tuple[str, ...]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Files that are made together. inputs: a hash of all that their content depends on."""
+
+    names: tuple[str, ...]
+    inputs: str
+    make: _Make
+
+
+def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str = "", brand: Brand = NO_BRAND,
+          drives_file: DrivesFile | None = None,
+          on_step: Callable[[int, int], None] = lambda done, total: None) -> Built:
+    """Write the site of a catalog to a directory: a new one, an empty one, or an earlier site.
+
+    url: where it will stand, for the feed. on_step: called with (files made, of how many). Raises OutputExists for a
+    directory with other content, UsageError for an empty catalog, BlkreelError if it cannot be written. After a kill
+    the next build completes the site.
+    """
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(), drives_file)
+    if not content.results:
+        raise UsageError(f"{catalog.directory} has no results", "add some: blkreel results add RUN")
+    before = _manifest(directory)
+    jobs = _jobs(catalog, content, title, url, brand)
+    planned = {name: job.inputs for job in jobs for name in job.names}
+    done: dict[str, dict[str, Any]] = {
+        name: entry for name, entry in before.items()
+        if planned.get(name) == entry["inputs"] and _size(directory / name) == entry["bytes"]}
+    missing = [job for job in jobs if not all(name in done for name in job.names)]
+    written, removed, edited = 0, 0, []
+    try:
+        if missing or set(before) != set(planned):
+            # Until the end it has the files of both sites, so that after a kill they are known to be of the site. Those
+            # that will be written are of unknown content: an old checksum would make the next build pass them over.
+            unknown = {name: {"inputs": "", "sha256": "", "bytes": 0} for name in planned if name not in done}
+            _write_manifest(directory, {**before, **unknown})
+        for number, job in enumerate(missing):
+            on_step(number, len(missing))
+            for name, file_content in job.make().items():
+                checksum = hashlib.sha256(file_content).hexdigest()
+                if before.get(name, {}).get("sha256") != checksum or _size(directory / name) != len(file_content):
+                    write_file(directory / name, file_content, force=True, create_parents=True, sync=False)
+                    written += 1
+                done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file_content)}
+        for name in sorted(set(before) - set(planned)):
+            if before[name]["sha256"] and _checksum(directory / name) not in ("", before[name]["sha256"]):
+                edited.append(name)
+            elif (directory / name).exists():
+                unlink(directory / name)
+                removed += 1
+        if written or removed or done != before:
+            _write_manifest(directory, done)
+    except OSError as error:
+        raise output_error(directory, error) from error
+    return Built(content, len(planned), written, removed, tuple(edited), content.left_out)
+
+
+def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand) -> list[_Job]:
+    shared = {name: text.encode() for name, text in rendering.shared_files().items()}
+    suffixes = {"styles": "css", "library": "js", "program": "js"}
+    names = {name: f"assets/{name}-{hashlib.sha256(text).hexdigest()[:12]}.{suffixes[name]}"
+             for name, text in shared.items()}
+    made_by = hashlib.sha256(repr((blkreel.__version__, sorted(names.values()), _code())).encode()).hexdigest()
+    jobs = [_Job((names[name],), "asset", partial(_constant, names[name], text)) for name, text in shared.items()]
+
+    def add_page(name: str, page: Page) -> None:
+        up = "../" * name.count("/")
+        assets = rendering.Assets(*(up + names[each] for each in ("styles", "library", "program")))
+        jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: render_page(page, assets).encode()}))
+
+    def add_charted(name: str, stem: str, make_page: Callable[[pages.Forms], Page]) -> None:
+        """A page, and the chart of its first section as files to embed."""
+        up = "../" * name.count("/")
+        page = make_page([(what, f"{up}{stem}{suffix}") for suffix, what in embed.FORMS.items()])
+        add_page(name, page)
+        make = embed.files_of(page, page.sections[0].charts[0])
+        jobs.append(_Job(tuple(stem + suffix for suffix in embed.FORMS), _hash(made_by, page.sections[0], page.brand),
+                         partial(_with_stem, stem, make)))
+
+    maker = pages.Maker(content, title, brand)
+    if content.columns:
+        add_charted(pages.INDEX, "embed/overview", maker.index)
+    else:
+        add_page(pages.INDEX, maker.index())
+    for drive in content.drives:
+        add_page(pages.drive_path(drive), maker.drive(drive))
+    for condition in content.conditions:
+        add_charted(pages.condition_path(condition), f"embed/{condition.slug}", partial(maker.condition, condition))
+    for one, other in maker.pairs:
+        add_page(pages.pair_path(one, other), maker.pair(one, other))
+    feed = feed_of(content, title, url).encode()
+    jobs.append(_Job((pages.FEED,), hashlib.sha256(feed).hexdigest(), partial(_constant, pages.FEED, feed)))
+    for id_, row in content.results.items():
+        name = pages.result_path(id_)
+        jobs.append(_Job((name,), row["file_sha256"], partial(_file, name, catalog.path_of(id_))))
+    return jobs
+
+
+def _constant(name: str, content: bytes) -> dict[str, bytes]:
+    return {name: content}
+
+
+def _file(name: str, path: Path) -> dict[str, bytes]:
+    return {name: path.read_bytes()}
+
+
+def _with_stem(stem: str, make: _Make) -> dict[str, bytes]:
+    return {stem + suffix: content for suffix, content in make().items()}
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _code() -> list[tuple[str, int, int]]:
+    """Name, size and time of each template and program that pages are made by."""
+    root = Path(blkreel.__file__).parent
+    found = [path for name in ("analysis/charts", "analysis/report", "benchmarks/site")
+             for path in (root / name).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
+
+
+def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
+    """The files of an earlier site; empty of a new one. Raises OutputExists, UsageError for a damaged manifest."""
+    path = directory / MANIFEST
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        try:
+            if any(directory.iterdir()):
+                raise OutputExists(directory)
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            raise OutputExists(directory) from None
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    try:
+        document = parse_json(text)
+        files: dict[str, dict[str, Any]] = document["files"]
+        if document["format"] != _FORMAT or document["version"] != _VERSION or not all(
+                _is_of_a_site(name) and isinstance(entry["inputs"], str) and isinstance(entry["sha256"], str)
+                and isinstance(entry["bytes"], int) for name, entry in files.items()):
+            raise ValueError("not the manifest of a site")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is damaged: {error}", f"remove the site and build it again: rm -r {directory}"
+                         ) from None
+    return files
+
+
+def _is_of_a_site(name: str) -> bool:
+    """Whether a name can be of a site, so that an edited manifest removes nothing else."""
+    if name in (pages.INDEX, pages.FEED):
+        return True
+    directory, _, file = name.partition("/")
+    return directory in _DIRECTORIES and bool(_PART.fullmatch(file))
+
+
+def _write_manifest(directory: Path, files: Mapping[str, dict[str, Any]]) -> None:
+    text = json.dumps({"format": _FORMAT, "version": _VERSION, "files": dict(sorted(files.items()))}, indent=0)
+    write_file(directory / MANIFEST, text + "\n", force=True, create_parents=True)
+
+
+def _size(path: Path) -> int:
+    """-1 for no plain file."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return -1
+
+
+def _checksum(path: Path) -> str:
+    """Empty for a file that is gone."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

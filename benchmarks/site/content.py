@@ -1,0 +1,260 @@
+"""What a site shows of a catalog: its results by conditions and drives."""
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blkreel.analysis.metrics.metric import Better
+from blkreel.analysis.report.drives_file import Drive, DrivesFile
+from blkreel.analysis.stats.intervals import Ratio, geometric_mean, welch
+from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
+from blkreel.benchmarks.history.series import MetricText
+
+MOST_COLUMNS = 10  # conditions of the overview
+_SLUG_LETTERS = 48
+
+Row = Mapping[str, Any]  # of the table of results
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A drive under one condition. values: of its results that are not invalid, by time. value: their geometric mean.
+    place: from 1, by value. share: performance, the best drive's is 1. rows: all its results, the newest last."""
+
+    label: str
+    value: float
+    values: tuple[float, ...]
+    rows: tuple[Row, ...]
+    share: float = math.nan
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What comparable results have in common. detail: pace and state in words. standings: the best first."""
+
+    key: tuple[str, ...]
+    title: str
+    detail: str
+    simulated: bool
+    metric: MetricText
+    standings: tuple[Standing, ...]
+
+    @cached_property
+    def slug(self) -> str:
+        return slug(self.title, self.key)
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric.better == "higher"
+
+    @cached_property
+    def by_drive(self) -> dict[str, Standing]:
+        return {each.label: each for each in self.standings}
+
+    def of(self, label: str) -> Standing | None:
+        return self.by_drive.get(label)
+
+
+@dataclass(frozen=True)
+class SiteDrive:
+    """rows: all its results, the newest last. from_file: its entry in drives.toml. overall: None without a result under
+    each condition of the overview."""
+
+    label: str
+    rows: tuple[Row, ...]
+    from_file: Drive | None
+    facts: Mapping[str, Any]
+    overall: RelativePerformance | None = None
+    place: int | None = None
+
+    @cached_property
+    def slug(self) -> str:
+        return slug(self.label, (self.label,))
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        capacity: int | None = self.rows[-1]["capacity_bytes"]
+        return capacity
+
+    @property
+    def price(self) -> float | None:
+        return self.from_file.price if self.from_file else None
+
+
+@dataclass(frozen=True)
+class Content:
+    """conditions: by number of drives. columns: those of the overview. drives: by overall performance, those without
+    last. results: id -> row, the newest last. metrics: id -> rows of the table of metrics, of the newest usable result
+    of each drive under each condition. left_out: why -> number of results."""
+
+    conditions: tuple[Condition, ...]
+    columns: tuple[Condition, ...]
+    drives: tuple[SiteDrive, ...]
+    results: Mapping[str, Row]
+    metrics: Mapping[str, Sequence[Row]]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def currencies(self) -> tuple[str, ...]:
+        """Of all prices. Prices in several cannot be compared."""
+        return tuple(sorted({drive.from_file.currency for drive in self.drives
+                             if drive.from_file and drive.from_file.price is not None}))
+
+    @property
+    def compared_workloads(self) -> int:
+        """Number of workloads and paces that could be columns of the overview."""
+        return len({each.key[:3] for each in self.conditions if each.simulated == self.columns[0].simulated})
+
+    def conditions_of(self, label: str) -> list[tuple[Condition, Standing]]:
+        return [(each, own) for each in self.conditions if (own := each.of(label))]
+
+
+def slug(name: str, key: Iterable[str]) -> str:
+    """The name of a file: letters of the name, and a hash that tells names apart whose letters are the same."""
+    letters = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_SLUG_LETTERS].strip("-")
+    return f"{letters or 'x'}-{hashlib.sha256(repr(tuple(key)).encode()).hexdigest()[:8]}"
+
+
+def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFile | None = None) -> Content:
+    """results: rows of the table of results of a catalog. metrics: its table of metrics (docs/catalog.md)."""
+    left_out: Counter[str] = Counter()
+    rows = sorted(results, key=lambda row: (row["started_at"] or "", row["id"]))
+    newest = {(*_key(row), row["headline"], row["label"]): row["id"] for row in rows if _is_usable(row)}
+    by_result = _metrics_of(metrics, newest.values())
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["workload"]:
+            groups.setdefault(_key(row), []).append(row)
+        else:
+            left_out["of an unknown workload"] += 1
+    conditions = [found for key, group in groups.items() if (found := _condition(key, group, by_result, left_out))]
+    conditions.sort(key=lambda each: (-len(each.standings), each.title, each.key))
+    columns = _columns(conditions)
+    by_drive: dict[str, list[Row]] = {}
+    for row in rows:
+        by_drive.setdefault(row["label"], []).append(row)
+    drives = [_drive(label, own, drives_file) for label, own in by_drive.items()]
+    return Content(tuple(conditions), columns, _ordered(drives, columns), {row["id"]: row for row in rows}, by_result,
+                   +left_out)
+
+
+def ratio_of(condition: Condition, one: Standing, other: Standing) -> tuple[float, Ratio | None]:
+    """(performance of `other` relative to `one`, the same by Welch's interval; None with a single run of one)."""
+    a, b = (one.values, other.values) if not condition.higher_is_better else (other.values, one.values)
+    share = one.value / other.value if not condition.higher_is_better else other.value / one.value
+    return share, welch(a, b) if min(len(a), len(b)) > 1 else None
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return (row["kind"], row["workload"], row["pace"], row["state"], "simulated" if row["simulated"] else "real")
+
+
+def _is_usable(row: Row) -> bool:
+    return row["verdict"] != "invalid" and bool(row["headline"]) and (row["headline_value"] or 0) > 0
+
+
+def _metrics_of(table: pa.Table, ids: Iterable[str]) -> dict[str, list[Row]]:
+    """The metrics of these results, by id: a catalog of 10,000 results has half a million."""
+    table = table.filter(pc.is_in(table["id"].cast("string"), value_set=pa.array(list(ids), "string")))
+    found: dict[str, list[Row]] = {}
+    names = ("key", "value", "unit", "better")
+    for id_, *values in zip(*(table[name].to_pylist() for name in ("id", *names)), strict=True):
+        found.setdefault(id_, []).append(dict(zip(names, values, strict=True)))
+    return found
+
+
+def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, Sequence[Row]],
+               left_out: Counter[str]) -> Condition | None:
+    usable = []
+    for row in rows:
+        if _is_usable(row):
+            usable.append(row)
+        else:
+            left_out["invalid" if row["verdict"] == "invalid" else "without a positive headline metric"] += 1
+    if not usable:
+        return None
+    headline, symbol = Counter((row["headline"], row["headline_unit"]) for row in usable).most_common(1)[0][0]
+    left_out["with another headline metric"] += sum(row["headline"] != headline for row in usable)
+    better: Better = next((metric["better"] for row in usable for metric in metrics.get(row["id"], ())
+                           if metric["key"] == headline), "")
+    metric = MetricText.of(headline, symbol or "", better)
+    by_drive: dict[str, list[Row]] = {}
+    for row in usable:
+        if row["headline"] == headline:
+            by_drive.setdefault(row["label"], []).append(row)
+    standings = []
+    for label, own in by_drive.items():
+        values = tuple(float(row["headline_value"]) for row in own)
+        mean = geometric_mean(values)
+        assert mean is not None  # positive values
+        standings.append(Standing(label, mean, values, tuple(own)))
+    newest = rows[-1]
+    detail = " · ".join(filter(None, (newest["pace"], newest["state"], "simulated" if newest["simulated"] else "")))
+    title = newest["workload_title"] or newest["workload_name"]
+    return Condition(key, title, detail, bool(newest["simulated"]), metric,
+                     _placed(standings, metric.better == "higher"))
+
+
+def _placed(standings: list[Standing], higher_is_better: bool) -> tuple[Standing, ...]:
+    standings.sort(key=lambda each: (-each.value if higher_is_better else each.value, each.label))
+    best = standings[0].value
+    placed, place = [], 0
+    for number, each in enumerate(standings):
+        if not number or each.value != standings[number - 1].value:
+            place = number + 1
+        share = each.value / best if higher_is_better else best / each.value
+        placed.append(Standing(each.label, each.value, each.values, each.rows, share, place))
+    return tuple(placed)
+
+
+def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Of each workload and pace the condition with most drives; real drives or simulated ones, whichever are more."""
+    of_simulated: Counter[bool] = Counter()
+    for each in conditions:
+        of_simulated[each.simulated] += len(each.standings)
+    simulated = of_simulated[True] > of_simulated[False]
+    chosen: dict[tuple[str, ...], Condition] = {}
+    for each in conditions:
+        if each.simulated == simulated:
+            chosen.setdefault(each.key[:3], each)
+    return tuple(list(chosen.values())[:MOST_COLUMNS])
+
+
+def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteDrive:
+    newest = rows[-1]
+    facts: dict[str, Any] = {"model": newest["model"], "firmware": newest["firmware"],
+                             "interface": newest["interface"], "kind": newest["drive_kind"]}
+    from_file = drives_file.find(label, newest["model"] or "") if drives_file else None
+    if drives_file:
+        facts |= drives_file.facts(label, newest["model"] or "")
+    return SiteDrive(label, tuple(rows), from_file, {name: value for name, value in facts.items() if value})
+
+
+def _ordered(drives: Sequence[SiteDrive], columns: Sequence[Condition]) -> tuple[SiteDrive, ...]:
+    """With overall performance relative to the best drive."""
+    runs = {drive.label: [own.values for each in columns if (own := each.of(drive.label))] for drive in drives}
+    whole = [label for label, values in runs.items() if columns and len(values) == len(columns)]
+    if not whole:
+        return tuple(sorted(drives, key=lambda drive: drive.label))
+
+    def relative(label: str, reference: str) -> RelativePerformance:
+        found = relative_performance([Workload(own, base, each.higher_is_better) for own, base, each in
+                                      zip(runs[label], runs[reference], columns, strict=True)])
+        assert found is not None  # positive values
+        return found
+
+    best = max(whole, key=lambda label: (relative(label, whole[0]).value, label))
+    overall = {label: relative(label, best) for label in whole}
+    ordered = sorted(drives, key=lambda drive: (-overall[drive.label].value if drive.label in overall else 1,
+                                                drive.label))
+    return tuple(SiteDrive(drive.label, drive.rows, drive.from_file, drive.facts, overall.get(drive.label),
+                           place + 1 if drive.label in overall else None) for place, drive in enumerate(ordered))

@@ -1,0 +1,460 @@
+"""The pages of a site: the overview, and one for each drive, each condition and each pair of drives."""
+
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from blkreel.analysis.charts.dot_plot import Dot, dot_plot
+from blkreel.analysis.charts.matrix import MatrixCell, matrix
+from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, KeyFigure, Page, Row, Section, Table
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.report.workloads import interval_words, is_supported, percent
+from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.benchmarks.history.document import counted
+from blkreel.benchmarks.history.series import MetricText
+from blkreel.common.numbers import size
+
+from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of
+from .content import Row as Result
+
+INDEX = "index.html"
+FEED = "feed.xml"
+MOST_WITH_ALL_PAIRS = 12  # drives; of more, each is paired with the next one and with its relatives
+_CHARTED = 20  # drives of the overview's chart
+_NEWEST = 20
+Forms = Sequence[tuple[str, str]]  # (what it is, link) of a chart as files to embed
+_DATE = len("2026-11-01")
+_CHECKSUM_LETTERS = 12
+
+_GEOMETRIC_MEAN = "geometric mean of the results that are not invalid"
+_RELATIVE = "performance / performance of the best drive, in percent; performance = 1 / metric where lower is better"
+_OVERALL = "geometric mean of the performance relative to the best drive, over all columns"
+_INTERVAL = "95 % interval over runs (Satterthwaite), of the overall performance"
+_MONEY = "overall performance, in percent, for each 100 of the currency"
+_METHOD = (
+    ("value of a drive", _GEOMETRIC_MEAN), ("performance", _RELATIVE), ("overall", _OVERALL),
+    ("interval of a pair", "Welch's 95 % interval of the ratio of two geometric means; two drives differ where it "
+                           f"excludes 1 and the ratio is more than {100 * (EFFECT - 1):.0f} % from 1"),
+    ("place", "order of the values, however many results; the page of a pair says whether two drives differ"),
+    ("columns of the overview", "of each workload and pace the state in which most drives were measured; at most "
+                                f"{MOST_COLUMNS} workloads, those with most drives; real drives or simulated ones, "
+                                "whichever have more results"),
+    ("raw file", "each result is a JSON document with its drive, workload, state, verdict and metrics"))
+
+
+def drive_path(drive: SiteDrive) -> str:
+    return f"drives/{drive.slug}.html"
+
+
+def condition_path(condition: Condition) -> str:
+    return f"workloads/{condition.slug}.html"
+
+
+def result_path(id_: str) -> str:
+    return f"results/{id_}.json"
+
+
+def pair_path(one: SiteDrive, other: SiteDrive) -> str:
+    first, second = sorted((one.slug, other.slug))
+    return f"pairs/{first}--{second}.html"
+
+
+def pairs_of(content: Content) -> list[tuple[SiteDrive, SiteDrive]]:
+    """Drives with a page of their own, in the order of the overview. Both have a result under one condition."""
+    drives = content.drives
+    named = {name: number for number, drive in enumerate(drives) for name in (drive.facts.get("model"), drive.label)
+             if name}
+    found = {}
+    for number, one in enumerate(drives):
+        beside = range(number + 1, len(drives)) if len(drives) <= MOST_WITH_ALL_PAIRS else [
+            number + 1, *(named[name] for name in _relatives(one) if name in named)]
+        for place in beside:
+            if place < len(drives) and place != number:
+                pair = tuple(sorted((number, place)))
+                found[pair] = (drives[pair[0]], drives[pair[1]])
+    measured = {drive.label: {each.key for each, _ in content.conditions_of(drive.label)} for drive in drives}
+    return [(one, other) for _, (one, other) in sorted(found.items(), key=lambda each: each[0])
+            if measured[one.label] & measured[other.label]]
+
+
+def _relatives(drive: SiteDrive) -> list[str]:
+    """Labels or models that drives.toml names as predecessor and rivals."""
+    return [name for name in (drive.facts.get("predecessor"), *(drive.facts.get("rivals") or ())) if name]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes the pages of a content. title: of the site."""
+
+    content: Content
+    title: str
+    brand: Brand = NO_BRAND
+
+    @cached_property
+    def links(self) -> dict[str, str]:
+        """Label of a drive -> its page."""
+        return {drive.label: drive_path(drive) for drive in self.content.drives}
+
+    @cached_property
+    def pairs(self) -> list[tuple[SiteDrive, SiteDrive]]:
+        return pairs_of(self.content)
+
+    @cached_property
+    def pairs_by_drive(self) -> dict[str, list[tuple[SiteDrive, SiteDrive]]]:
+        found: dict[str, list[tuple[SiteDrive, SiteDrive]]] = {}
+        for pair in self.pairs:
+            for drive in pair:
+                found.setdefault(drive.label, []).append(pair)
+        return found
+
+    def index(self, forms: Forms = ()) -> Page:
+        """forms: of the overview's chart."""
+        content = self.content
+        ranked = [drive for drive in content.drives if drive.overall]
+        counts = " · ".join((counted(len(content.drives), "drive"), counted(len(content.conditions), "workload"),
+                             counted(len(content.results), "result")))
+        sections = [Section("overview", "Overview", tuple(self._overview(ranked)),
+                            source=f"{self.title} · {counts}")] if content.columns else []
+        sections += [Section("workloads", "Workloads", (Chart("all-workloads", "Workloads", self._conditions()),)),
+                     Section("newest", "Newest results", (Chart("newest-results", "Newest results", self._newest()),))]
+        if content.columns:
+            sections += _embed(forms)
+        notices = [f"Left out: {counted(count, 'result')} {why}." for why, count in content.left_out.items()]
+        if len(content.currencies) > 1:
+            notices.append(f"Prices are left out: they are in several currencies, {', '.join(content.currencies)}.")
+        filters = tuple(name for name in ("class", "interface", "kind")
+                        if len({drive.facts.get(name) for drive in content.drives}) > 1)
+        entries = tuple(self._entry(drive, drive_path(drive)) for drive in content.drives)
+        return Page("site", self.title, f"{counts}.", entries, tuple(sections), filters, tuple(notices),
+                    decisions=_METHOD, brand=self.brand, feed=FEED,
+                    answer=Answer(_sentence(ranked, content.columns) or self.title, f"{counts}."))
+
+    def drive(self, drive: SiteDrive) -> Page:
+        content, own = self.content, self.content.conditions_of(drive.label)
+        figures = tuple(KeyFigure(each.metric.text(standing.value), each.metric.title,
+                                  f"{each.title}: {_place(each, standing)}") for each, standing in own[:3])
+        facts = f"{counted(len(drive.rows), 'result')}, the newest of {_date(drive.rows[-1]) or 'an unknown day'}"
+        sections = [Section("workloads", "Workloads", (Chart("by-workload", "Workloads", self._standings(drive)),)),
+                    Section("pairs", "Beside other drives", (Chart("other-drives", "Beside other drives",
+                                                                  self._pairs(drive)),),
+                            (f'Any other pair: blkreel compare --catalog DIR --drive "{drive.label}" --drive "OTHER" '
+                             "-o pair.html.",)),
+                    Section("metrics", "All metrics", (Chart("all-metrics", "All metrics", self._metrics(own)),),
+                            ("Of the newest result of each workload.",)),
+                    Section("results", "Results", (Chart("all-results", "Results", self._results(drive)),))]
+        sentence = f"{drive.label} has {percent(drive.overall.value)} of the performance of the best drive over " \
+                   f"{counted(len(content.columns), 'workload')}, place {drive.place} of " \
+                   f"{_ranked(content)}" if drive.overall else drive.label
+        rows = [row for _, standing in own for row in standing.rows]
+        return Page("site", drive.label, f"{facts}.", (self._entry(drive, rows=rows),),
+                    tuple(section for section in sections if section.charts[0].table.rows), decisions=_METHOD,
+                    brand=self.brand, navigation=self._above(), feed=f"../{FEED}",
+                    answer=Answer(sentence, f"{facts}.", figures))
+
+    def condition(self, condition: Condition, forms: Forms = ()) -> Page:
+        """forms: of its chart."""
+        drives = {drive.label: drive for drive in self.content.drives}
+        runs = sum(len(each.values) for each in condition.standings)
+        what = " · ".join(filter(None, (condition.detail, counted(len(condition.standings), "drive"),
+                                        counted(runs, "result"))))
+        sections = [Section("drives-of-workload", condition.metric.title, (self.chart(condition),),
+                            source=f"{condition.title} · {what}")]
+        sections += _embed(forms)
+        return Page("site", condition.title, f"{what}.", tuple(
+            replace(self._entry(drives[each.label], f"../{self.links[each.label]}"), place=each.place)
+            for each in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
+            brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(_best(condition), f"{what}."))
+
+    def pair(self, one: SiteDrive, other: SiteDrive) -> Page:
+        """`other` relative to `one`."""
+        shared = [(each, own, its) for each, own in self.content.conditions_of(one.label)
+                  if (its := each.of(other.label))]
+        columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
+                   Column("one", one.label, formula=_GEOMETRIC_MEAN),
+                   Column("other", other.label, formula=_GEOMETRIC_MEAN),
+                   Column("performance", f"{other.label} relative", "share",
+                          better="higher",
+                          formula=f"performance of {other.label} / performance of {one.label}"),
+                   Column("interval", "95 % interval"), Column("differ", "Differ"))
+        rows = []
+        for condition, own, its in shared:
+            share, ratio = ratio_of(condition, own, its)
+            words = f"{percent(ratio.low).removesuffix(' %')} to {percent(ratio.high)}" if ratio else None
+            differ = None if ratio is None else "yes" if _differs(condition, own, its) else "no"
+            rows.append(Row({"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
+                             "one": condition.metric.text(own.value), "other": condition.metric.text(its.value),
+                             "performance": share, "interval": words, "differ": differ},
+                            why={"interval": "one run", "differ": "one run"},
+                            links={"workload": f"../{condition_path(condition)}"}))
+        mean = math.exp(math.fsum(math.log(row.values["performance"]) for row in rows) / len(rows))
+        over = f"over {counted(len(rows), 'workload')}"
+        table = Table(f"{other.label} beside {one.label}", columns, tuple(rows))
+        return Page("site", f"{one.label} and {other.label}", f"{over.capitalize()}.", (
+            self._entry(one, f"../{drive_path(one)}"), self._entry(other, f"../{drive_path(other)}")),
+            (Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),)),), decisions=_METHOD,
+            brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(
+                f"{other.label} has {percent(mean)} of the performance of {one.label} {over}",
+                f"Geometric mean {over}."))
+
+    def chart(self, condition: Condition, up: str = "../") -> Chart:
+        """The drives of a condition, the best first, with the range of their results."""
+        metric = condition.metric
+        dots = [Dot(each.label, each.value, number, low=min(each.values), high=max(each.values), rank=each.place,
+                    text=metric.text(each.value), spread=f"{metric.text(min(each.values))} to "
+                                                         f"{metric.text(max(each.values))}")
+                for number, each in enumerate(condition.standings)]
+        style = SeriesStyle(tuple(each.label for each in condition.standings), {})
+        spec = dot_plot(f"{metric.title} of {counted(len(dots), 'drive')}: {condition.title}, {condition.detail}.",
+                        dots, style, metric.axis())
+        value, smallest, largest = metric.columns()
+        value = replace(value, formula="; ".join(filter(None, (metric.formula, _GEOMETRIC_MEAN))),
+                        recompute=_command(condition))
+        columns = (Column("place", "Place", "count"), Column("entry", "Drive"), value, smallest, largest,
+                   Column("results", "Results", "count"),
+                   Column("performance", "Relative", "share", formula=_RELATIVE, better="higher"),
+                   Column("verdict", "Verdict", "verdict"), Column("newest", "Newest"))
+        rows = tuple(Row(
+            {"place": each.place, "entry": each.label, value.key: each.value,
+             smallest.key: min(each.values), largest.key: max(each.values),
+             "results": len(each.values), "performance": each.share, "verdict": _level(each.rows),
+             "newest": _date(each.rows[-1])}, each.label, path=tuple(row["path"] for row in each.rows),
+            links={"entry": up + self.links[each.label],
+                   "newest": f"{up}{result_path(each.rows[-1]['id'])}"}) for each in condition.standings)
+        return Chart(condition.slug, metric.title, Table(f"{condition.title}: {metric.title}", columns, rows), spec,
+                     metric.better, notes=("Thin lines: range of the results.",) if any(
+                         len(each.values) > 1 for each in condition.standings) else (), wide=True, featured=True)
+
+    def _overview(self, ranked: Sequence[SiteDrive]) -> Iterable[Chart]:
+        content, columns = self.content, self.content.columns
+        titles = _titles(columns)
+        currency = content.currencies[0] if len(content.currencies) == 1 else ""
+        heads = [Column("place", "Place", "count"), Column("entry", "Drive"),
+                 Column("overall", "Overall", "share", formula=_OVERALL, better="higher"),
+                 Column("interval", "95 % interval", formula=_INTERVAL),
+                 *(Column(each.slug, title, "share", recompute=_command(each), better="higher",
+                          formula=f"{_RELATIVE}; metric: {each.metric.title}, {_GEOMETRIC_MEAN}")
+                   for each, title in zip(columns, titles, strict=True))]
+        if currency:
+            heads += [Column("price", "Price", "number", currency),
+                      Column("price_per_tb", "Price per TB", "number", f"{currency}/TB",
+                             formula="price / capacity, 1 TB = 10¹² bytes", better="lower"),
+                      Column("performance_per_price", "Value for money", "number", f"% per 100 {currency}",
+                             formula=_MONEY, better="higher")]
+        rows = []
+        for drive in content.drives:
+            is_best = bool(ranked) and drive is ranked[0]
+            standings = {each.slug: each.of(drive.label) for each in columns}
+            missing = [title for each, title in zip(columns, titles, strict=True) if not standings[each.slug]]
+            values: dict[str, Any] = {
+                "place": drive.place, "entry": drive.label, "overall": drive.overall.value if drive.overall else None,
+                "interval": interval_words(drive.overall) if drive.overall and not is_best else None,
+                **{key: own.share for key, own in standings.items() if own},
+                "price": drive.price, "price_per_tb": _per_tb(drive),
+                "performance_per_price": 1e4 * drive.overall.value / drive.price
+                if drive.overall and drive.price else None}
+            which = ", ".join(missing) if len(missing) < 3 else f"{len(missing)} workloads"
+            reason = f"no result of {which}"
+            no_interval = "the others are relative to it" if is_best else "one run" if drive.overall else reason
+            rows.append(Row(values, drive.label, {"overall": reason, "interval": no_interval},
+                            {key: each.metric.text(own.value) for each in columns
+                             for key, own in ((each.slug, standings[each.slug]),) if own},
+                            links={"entry": drive_path(drive)}))
+        cells = [MatrixCell(drive.label, title, number, own.share, not _differs(each, each.standings[0], own),
+                            percent(own.share), each.metric.text(own.value))
+                 for number, drive in enumerate(ranked[:_CHARTED])
+                 for each, title in zip(columns, titles, strict=True) if (own := each.of(drive.label))]
+        cells += [MatrixCell(drive.label, "Overall", number, drive.overall.value, not is_supported(drive.overall),
+                             percent(drive.overall.value), interval_words(drive.overall) if number else "")
+                  for number, drive in enumerate(ranked[:_CHARTED]) if drive.overall and len(columns) > 1]
+        style = SeriesStyle(tuple(drive.label for drive in ranked[:_CHARTED]), {})
+        count = counted(min(len(ranked), _CHARTED), "drive")
+        spec = matrix(f"Performance of {count} relative to the best drive of each workload.", cells,
+                      (*titles, "Overall") if len(columns) > 1 else titles, style)
+        notes = ["Grey: no difference shown to the best drive, or too few results for an interval."]
+        if len(ranked) > _CHARTED:
+            notes.append(f"The chart has the best {_CHARTED} of {len(ranked)} drives; the table has all.")
+        if content.compared_workloads > len(columns):
+            notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives.")
+        if any(each.simulated != columns[0].simulated for each in content.conditions):
+            notes.append("Only simulated drives; real ones are on the pages of the workloads." if columns[0].simulated
+                         else "Without simulated drives; they are on the pages of the workloads.")
+        yield Chart("drives-by-workloads", "Drives and workloads", Table(
+            "Performance of the drives, the best drive of a workload is 100 %",
+            tuple(column for column in heads if any(row.values.get(column.key) is not None for row in rows)
+                  or column.key == "overall"), tuple(rows)), spec, "higher",
+            "100 % is the best drive of each workload.", tuple(notes), wide=True)
+
+    def _conditions(self) -> Table:
+        columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
+                   Column("drives", "Drives", "count"), Column("results", "Results", "count"), Column("best", "Best"),
+                   Column("value", "Its value"), Column("newest", "Newest"))
+        return Table("Workloads by pace and state", columns, tuple(Row(
+            {"workload": each.title, "detail": each.detail, "metric": each.metric.title, "drives": len(each.standings),
+             "results": sum(len(own.values) for own in each.standings), "best": each.standings[0].label,
+             "value": each.metric.text(each.standings[0].value),
+             "newest": max(_date(own.rows[-1]) for own in each.standings)},
+            links={"workload": condition_path(each), "best": self.links[each.standings[0].label]})
+            for each in self.content.conditions))
+
+    def _newest(self) -> Table:
+        newest = list(self.content.results.values())[-_NEWEST:]
+        return Table("Newest results", (Column("entry", "Drive"), *_RESULT_COLUMNS), tuple(
+            replace(made, values={**made.values, "entry": row["label"]}, links={
+                **made.links, "entry": self.links[row["label"]]})
+            for row in reversed(newest) for made in (_result_row(row, ""),)))
+
+    def _standings(self, drive: SiteDrive) -> Table:
+        columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
+                   Column("value", "Value", formula=_GEOMETRIC_MEAN,
+                          recompute=f"blkreel results list --catalog DIR --drive {shlex.quote(drive.label)}"),
+                   Column("performance", "Relative", "share", formula=_RELATIVE, better="higher"),
+                   Column("place", "Place"), Column("results", "Results", "count"),
+                   Column("spread", "Largest / smallest", "change",
+                          formula="largest / smallest value of the results, − 1"))
+        return Table(f"{drive.label} by workload", columns, tuple(Row(
+            {"workload": each.title, "detail": each.detail, "metric": each.metric.title,
+             "value": each.metric.text(own.value), "performance": own.share, "place": _place(each, own),
+             "results": len(own.values),
+             "spread": max(own.values) / min(own.values) - 1 if len(own.values) > 1 else None},
+            why={"spread": "one result"}, path=tuple(row["path"] for row in own.rows),
+            links={"workload": f"../{condition_path(each)}"}) for each, own in self.content.conditions_of(drive.label)))
+
+    def _pairs(self, drive: SiteDrive) -> Table:
+        columns = (Column("other", "Drive"), Column("place", "Place", "count"),
+                   Column("overall", "Overall", "share", formula=_OVERALL, better="higher"), Column("page", "Page"))
+        rows = []
+        for pair in self.pairs_by_drive.get(drive.label, ()):
+            other = pair[1] if pair[0] is drive else pair[0]
+            rows.append(Row({"other": other.label, "place": other.place, "page": "both drives",
+                             "overall": other.overall.value if other.overall else None},
+                            links={"other": f"../{drive_path(other)}", "page": f"../{pair_path(*pair)}"}))
+        return Table(f"Drives beside {drive.label}", columns, tuple(rows))
+
+    def _metrics(self, own: Sequence[tuple[Condition, Standing]]) -> Table:
+        texts: dict[str, dict[str, str]] = {}
+        metrics: dict[str, MetricText] = {}
+        for condition, standing in own:
+            for found in self.content.metrics.get(standing.rows[-1]["id"], ()):
+                metric = MetricText.of(found["key"], found["unit"] or "", found["better"] or "")
+                metrics[found["key"]] = metric
+                texts.setdefault(found["key"], {})[condition.slug] = metric.text(found["value"])
+        titles = _titles([condition for condition, _ in own])
+        columns = (Column("metric", "Metric"), *(Column(condition.slug, title) for (condition, _), title in
+                                                 zip(own, titles, strict=True)),
+                   Column("formula", "Formula"), Column("key", "--figure"))
+        return Table("Metrics of the newest result of each workload; blkreel report RUN --figure KEY prints one",
+                     columns, tuple(Row({"metric": metric.title, **texts[key], "formula": metric.formula or None,
+                                         "key": key}) for key, metric in metrics.items()))
+
+    def _results(self, drive: SiteDrive) -> Table:
+        return Table(f"Results of {drive.label}", (*_RESULT_COLUMNS, Column("firmware", "Firmware"),
+                                                   Column("kernel", "Kernel"), Column("blkreel", "blkreel")),
+                     tuple(_result_row(row, "../") for row in reversed(drive.rows)))
+
+    def _entry(self, drive: SiteDrive, link: str = "", rows: Sequence[Result] = ()) -> Entry:
+        """rows: whose verdict it has; by default that of all results of the drive."""
+        facts = dict(drive.facts)
+        if drive.capacity_bytes:
+            facts["capacity"] = size(drive.capacity_bytes)
+        return Entry(drive.label, facts, {"level": _level(rows or drive.rows), "reasons": []}, place=drive.place,
+                     link=link)
+
+    def _above(self) -> tuple[tuple[str, str], ...]:
+        return ((self.title, f"../{INDEX}"),)
+
+
+_RESULT_COLUMNS = (Column("date", "Date"), Column("workload", "Workload"), Column("detail", "Pace and state"),
+                   Column("metric", "Metric"), Column("value", "Value"), Column("verdict", "Verdict", "verdict"),
+                   Column("file", "Raw file"))
+
+
+def _result_row(row: Result, up: str) -> Row:
+    metric = MetricText.of(row["headline"] or "", row["headline_unit"] or "", "")
+    value = row["headline_value"]
+    reasons = (row["reasons"] or "").replace(",", ", ")
+    return Row({"date": _date(row), "workload": row["workload_title"] or row["workload_name"],
+                "detail": " · ".join(filter(None, (row["pace"], row["state"]))), "metric": metric.title,
+                "value": metric.text(value) if value is not None else None, "verdict": row["verdict"],
+                "file": f"{row['id'][:8]}.json", "firmware": row["firmware"], "kernel": row["kernel"],
+                "blkreel": row["blkreel"]}, row["label"], remarks={"verdict": reasons},
+               path=row["path"], links={"file": f"{up}{result_path(row['id'])}"})
+
+
+def _embed(forms: Forms) -> list[Section]:
+    if not forms:
+        return []
+    table = Table("The chart as files", (Column("form", "Form"), Column("file", "File")), tuple(
+        Row({"form": form, "file": link.rpartition("/")[2]}, links={"file": link}) for form, link in forms))
+    return [Section("embed", "Embed", (Chart("embed-files", "Embed", table),))]
+
+
+def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:
+    """Distinct: with the pace and the state where two columns have the same title."""
+    titles = [each.title for each in columns]
+    longer = [f"{each.title}, {each.detail}" if titles.count(each.title) > 1 else each.title for each in columns]
+    return tuple(f"{title} ({each.slug[-8:]})" if longer.count(title) > 1 else title
+                 for title, each in zip(longer, columns, strict=True))
+
+
+def _differs(condition: Condition, one: Standing, other: Standing) -> bool:
+    """Whether the results show a difference that is no trifle."""
+    share, ratio = ratio_of(condition, one, other)
+    return ratio is not None and ratio.excludes_one and max(share, 1 / share) > EFFECT
+
+
+def _best(condition: Condition) -> str:
+    best, *others = condition.standings
+    text = f"{condition.title}: {condition.metric.title.lower()} of {best.label} {condition.metric.text(best.value)}"
+    if not others:
+        return text
+    value = condition.metric.text(others[0].value)
+    if min(len(best.values), len(others[0].values)) < 2:
+        return f"{text}, then {others[0].label} with {value}; one result does not show a difference"
+    if _differs(condition, best, others[0]):
+        count = counted(len(condition.standings), "drive")
+        return f"{text}, the best of {count}; second is {others[0].label} with {value}"
+    return f"{text}; no difference to {others[0].label} with {value} is shown"
+
+
+def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:
+    if len(ranked) < 2 or ranked[1].overall is None:
+        return ""
+    best, second = ranked[0], ranked[1].overall
+    over = f"over {counted(len(columns), 'workload')}"
+    if is_supported(second):
+        return f"{best.label} is the fastest of {len(ranked)} drives {over}; second is {ranked[1].label} with " \
+               f"{percent(second.value)} of its performance"
+    tied = "no difference is shown" if second.low is not None else "one result each does not show a difference"
+    return f"{best.label} measured fastest of {len(ranked)} drives {over}, then {ranked[1].label} with " \
+           f"{percent(second.value)}; {tied}"
+
+
+def _command(condition: Condition) -> str:
+    """Lists the values that the mean is of."""
+    return f"blkreel results list --catalog DIR --workload {condition.key[1][:_CHECKSUM_LETTERS]}"
+
+
+def _per_tb(drive: SiteDrive) -> float | None:
+    return drive.price / drive.capacity_bytes * 1e12 if drive.price and drive.capacity_bytes else None
+
+
+def _place(condition: Condition, own: Standing) -> str:
+    return f"{own.place} of {len(condition.standings)}"
+
+
+def _ranked(content: Content) -> int:
+    return sum(drive.overall is not None for drive in content.drives)
+
+
+def _level(rows: Iterable[Result]) -> str:
+    """The worst verdict but invalid, whose values are left out; invalid if all are."""
+    levels = {row["verdict"] for row in rows}
+    return "qualified" if "qualified" in levels else "valid" if "valid" in levels else "invalid"
+
+
+def _date(row: Result) -> str:
+    return (row["started_at"] or "")[:_DATE]

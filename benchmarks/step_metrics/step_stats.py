@@ -1,0 +1,157 @@
+"""Sums of one step in one pass and constant memory, and its energy."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blkreel.analysis.metrics.accumulator import CLASSES, SECOND_NS, classes_of
+from blkreel.analysis.metrics.energy import Energy, mb_per_joule
+from blkreel.analysis.metrics.formulas import mb_per_s
+from blkreel.benchmarks.step_metrics import Array
+from blkreel.traces.format.reader import Trace
+
+from .sensors import NO_POWER, Sensors, sensors_of
+
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op"]
+POWER_KEYS = ("energy_j", "average_w", "mb_per_j", "kiops_per_w")
+
+
+@dataclass
+class ClassStats:
+    """Sums over the completed I/Os of one class."""
+
+    ops: int = 0
+    bytes: int = 0
+    service_ns: int = 0
+    max_ns: int | None = None
+
+    @property
+    def mean_ns(self) -> float | None:
+        return self.service_ns / self.ops if self.ops else None
+
+    def __add__(self, other: "ClassStats") -> "ClassStats":
+        maxima = [value for value in (self.max_ns, other.max_ns) if value is not None]
+        return ClassStats(self.ops + other.ops, self.bytes + other.bytes, self.service_ns + other.service_ns,
+                          max(maxima, default=None))
+
+
+@dataclass
+class StepStats:
+    """Takes batches with COLUMNS. begin_ns, end_ns: first submit and last completion. covered: while the power meter
+    has samples."""
+
+    sensors: Sensors
+    begin_ns: int = 0
+    end_ns: int = 0
+    covered_bytes: int = 0
+    covered_ops: int = 0
+    classes: list[ClassStats] = field(default_factory=lambda: [ClassStats() for _ in CLASSES])
+    is_empty: bool = True
+
+    def feed(self, columns: Mapping[str, Array]) -> Array:
+        """Add a batch; returns the completion times of its completed I/Os."""
+        completed = columns["latency_ns"] >= 0
+        submit_ns, latency_ns, length_bytes, op = (columns[name][completed] for name in COLUMNS)
+        complete_ns: Array = submit_ns + latency_ns
+        if not len(submit_ns):
+            return complete_ns
+        begin_ns, end_ns = int(submit_ns.min()), int(complete_ns.max())
+        self.begin_ns = begin_ns if self.is_empty else min(self.begin_ns, begin_ns)
+        self.end_ns = end_ns if self.is_empty else max(self.end_ns, end_ns)
+        self.is_empty = False
+        kinds = classes_of(op)
+        for kind, stats in enumerate(self.classes):
+            in_class = kinds == kind
+            if in_class.any():
+                stats.ops += int(in_class.sum())
+                stats.bytes += int(length_bytes[in_class].sum())
+                stats.service_ns += int(latency_ns[in_class].sum())
+                stats.max_ns = max(stats.max_ns or 0, int(latency_ns[in_class].max()))
+        if self.sensors.power is not None:
+            covered = (kinds < 2) & self.sensors.power.covers(complete_ns)
+            self.covered_bytes += int(length_bytes[covered].sum())
+            self.covered_ops += int(covered.sum())
+        return complete_ns
+
+    @property
+    def reads(self) -> ClassStats:
+        return self.classes[0]
+
+    @property
+    def writes(self) -> ClassStats:
+        return self.classes[1]
+
+    @property
+    def others(self) -> ClassStats:
+        """Discards and other operations without data."""
+        return self.classes[2]
+
+    @property
+    def data(self) -> ClassStats:
+        """Reads and writes."""
+        return self.classes[0] + self.classes[1]
+
+    @property
+    def makespan_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+    @property
+    def mb_s(self) -> float | None:
+        """Bytes of reads and writes / makespan."""
+        return mb_per_s(self.data.bytes, self.makespan_ns)
+
+    @property
+    def iops(self) -> float | None:
+        return self.data.ops * SECOND_NS / self.makespan_ns if self.makespan_ns else None
+
+    def energy(self) -> Energy | None:
+        """None without a sample of power during the step."""
+        if self.sensors.power is None or self.is_empty:
+            return None
+        energy = self.sensors.power.over(self.begin_ns, self.end_ns)
+        return energy if energy.covered_ns else None
+
+    def metrics(self) -> dict[str, Any]:
+        """mb_s, iops, kiops, POWER_KEYS, and `why` power is missing. I/Os that completed in a gap of the meter are left
+        out of power, as the energy of the gap is."""
+        rates = {"mb_s": self.mb_s, "iops": self.iops, "kiops": None if self.iops is None else self.iops / 1000}
+        energy = self.energy()
+        if energy is None:
+            why = self.sensors.no_power or "no sample of power during the step"
+            return {**rates, **dict.fromkeys(POWER_KEYS), "why": dict.fromkeys(POWER_KEYS, why)}
+        return {**rates, "why": {}, "energy_j": energy.joules, "average_w": energy.average_w,
+                "mb_per_j": mb_per_joule(self.covered_bytes, energy.joules),
+                "kiops_per_w": self.covered_ops / 1000 / energy.joules if energy.joules else None}
+
+
+def arrays(trace: Trace, columns: list[str]) -> Iterator[dict[str, Array]]:
+    """The rows of a run in batches, as {column: array}."""
+    for batch in trace.batches(columns):
+        yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in columns}
+
+
+def step_stats(directory: Path, trace: Trace) -> StepStats:
+    stats = StepStats(sensors_of(directory))
+    for columns in arrays(trace, COLUMNS):
+        stats.feed(columns)
+    return stats
+
+
+def energy_note(steps: list[StepStats]) -> tuple[str, str]:
+    """How energy was measured, or why not, for the method of a report."""
+    measured = [(stats, energy) for stats in steps if (energy := stats.energy())]
+    if not measured:
+        reasons = sorted({stats.sensors.no_power or NO_POWER for stats in steps} or {NO_POWER})
+        return "Energy", "; ".join(reasons)
+    text = ("Joules are the integral of power from the first submit to the last completion of a step, linear between "
+            "samples (D); MB/J = bytes read and written / joules, the same as MB/s/W. Meter: "
+            + "; ".join(sorted({stats.sensors.meter or "" for stats, _ in measured})) + ".")
+    gap_ns = sum(energy.active_ns - energy.covered_ns for _, energy in measured)
+    if gap_ns:
+        text += (f" The meter has no samples for {gap_ns / SECOND_NS:.3g} s of the "
+                 f"{sum(energy.active_ns for _, energy in measured) / SECOND_NS:.4g} s: W and MB/J exclude that time "
+                 "and the I/Os that completed in it.")
+    if len(measured) < len(steps):
+        text += f" Power of {len(steps) - len(measured)} of {len(steps)} steps was not measured."
+    return "Energy", text

@@ -1,0 +1,176 @@
+"""test.json: the header, the steps and the progress of a benchmark, in the directory of the test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Required, TypedDict
+
+from blkreel.common.errors import TraceError
+from blkreel.common.safe_files import directory_at
+from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.traces.format.reader import TEST
+
+if TYPE_CHECKING:
+    from blkreel.replay.telemetry.options import OptionsAccount
+
+FILE = TEST
+VERSION = 1
+WAITING, DONE, FAILED, SKIPPED = "waiting", "done", "failed", "skipped"
+_STATUS = (WAITING, DONE, FAILED, SKIPPED)
+
+
+class StepDocument(TypedDict):
+    """directory: of the run of a measuring step, relative to the directory of the test.
+
+    result: of a measuring step, totals of its run; of a state step, the state of the drive; of a rest, its duration.
+    interrupted: number of interrupted attempts.
+    """
+
+    id: str
+    do: str
+    title: str
+    role: str | None
+    labels: dict[str, Any]
+    status: str
+    directory: str | None
+    started_at: str | None
+    ended_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+    interrupted: int
+
+
+class RecipeCopy(TypedDict):
+    sha256: str
+    text: str
+
+
+class TestHeader(TypedDict, total=False):
+    """parameters_text: the parameters as text with units. overrides: what --set gave, as text. drive_after: the state
+    of the drive after the last step. working_directory: that of the command which started the test."""
+
+    test: str
+    title: str
+    report: str
+    explain: str
+    quick: bool
+    scale: float
+    parameters: dict[str, Any]
+    parameters_text: dict[str, str]
+    overrides: dict[str, str]
+    recipe: RecipeCopy
+    seed: int
+    payload: dict[str, int]
+    erase: str
+    telemetry: OptionsAccount
+    working_directory: str
+    drive: dict[str, Any]
+    drive_after: dict[str, Any]
+    device: str
+    usable_bytes: int
+    block_bytes: int
+    label: str
+    started_at: str
+    ended_at: str | None
+    blkreel: str
+
+
+class TestDocument(TestHeader):
+    version: int
+    steps: list[StepDocument]
+
+
+class _CheckedStep(TypedDict, total=False):
+    """Types of the keys that an interrupted or an older test may lack."""
+
+    id: Required[str]
+    do: Required[str]
+    status: Required[str]
+    title: str
+    role: str | None
+    labels: dict[str, Any]
+    directory: str | None
+    started_at: str | None
+    ended_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+    interrupted: int
+
+
+class _Checked(TypedDict, total=False):
+    version: Required[int]
+    steps: Required[list[_CheckedStep]]
+    test: str
+    title: str
+    report: str
+    explain: str
+    quick: bool
+    scale: float
+    parameters: dict[str, Any]
+    parameters_text: dict[str, str]
+    overrides: dict[str, str]
+    recipe: RecipeCopy
+    seed: int
+    payload: dict[str, int]
+    erase: str
+    telemetry: dict[str, Any] | None
+    working_directory: str
+    drive: dict[str, Any]
+    drive_after: dict[str, Any]
+    device: str
+    usable_bytes: int
+    block_bytes: int
+    label: str | None
+    started_at: str
+    ended_at: str | None
+    blkreel: str
+
+
+def read_test(directory: Path) -> tuple[TestDocument, bool]:
+    """(test.json, whether only root and this user can write to it). Raises TraceError for a missing or invalid file."""
+    path = directory / FILE
+    try:
+        with directory_at(directory) as descriptor:
+            # Without O_NONBLOCK, opening a FIFO of that name would block.
+            file = os.open(FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
+            with open(file, "rb") as opened:
+                is_private = _is_private(os.fstat(descriptor)) and _is_private(os.fstat(file))
+                text = opened.read()
+    except FileNotFoundError:
+        raise TraceError(f"{directory} is not a test directory: no {FILE}",
+                         "use a directory that `blkreel test -o` created") from None
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror or error}", f"ls -l {path}") from None
+    try:
+        document = parse_json(text)
+        version = document["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise TraceError(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
+        if wrong := mismatch(document, _Checked):
+            raise ValueError(wrong)
+        for step in document["steps"]:
+            if step["status"] not in _STATUS:
+                raise ValueError(f"invalid step {step['id']}")
+            if not _is_inside(step.get("directory")):
+                raise ValueError(f"the directory of step {step['id']} is not in steps/")
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, f"missing key {error}" if isinstance(error, KeyError) else str(error)) from None
+    return document, is_private
+
+
+def damaged(path: Path, reason: str) -> TraceError:
+    return TraceError(f"{path} is damaged: {reason}", "restore it from a copy, or report its runs: "
+                                                      f"blkreel report {path.parent}/steps/*")
+
+
+def _is_private(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+
+
+def _is_inside(directory: object) -> bool:
+    """Whether it is null or steps/NAME: files that are added to the run of a step must stay in the test."""
+    if directory is None:
+        return True
+    parts = directory.split("/") if isinstance(directory, str) else []
+    return len(parts) == 2 and parts[0] == "steps" and parts[1] not in ("", ".", "..")

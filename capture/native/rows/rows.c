@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "rows.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FILE_COLUMNS 2
+
+static const struct block_column columns[ROW_COLUMNS] = { CAPTURE_COLUMNS(BLOCK_COLUMN) };
+
+/* One per process: the column count is set from the options before the first thread starts. */
+struct block_layout row_layout = {
+	.stream = "capture",
+	.columns = columns,
+	.column_count = ROW_COLUMNS - FILE_COLUMNS,
+};
+
+void rows_set_files(bool files)
+{
+	row_layout.column_count = files ? ROW_COLUMNS : ROW_COLUMNS - FILE_COLUMNS;
+}
+
+int16_t status_errno(int16_t error)
+{
+	/* include/linux/blk_types.h. The numbers after AGAIN differ between kernels, so all of them are EIO. */
+	static const int16_t errno_of[] = {
+		0, EOPNOTSUPP, ETIMEDOUT, ENOSPC, ENOLINK, EREMOTEIO, EBADE, ENODATA, EILSEQ, ENOMEM, EIO, EREMCHG, EAGAIN,
+	};
+
+	if (error <= 0)
+		return error;
+	return error < (int16_t)(sizeof(errno_of) / sizeof(errno_of[0])) ? -errno_of[error] : -EIO;
+}
+
+void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
+		uint64_t epoch_ns)
+{
+	bool waited = record->waited_complete_ns && record->waited_submit_ns >= epoch_ns;
+	uint32_t at = block->rows++;
+
+	block->submit_ns[at] = (int64_t)(record->submit_ns - epoch_ns);
+	block->latency_ns[at] = record->complete_ns ? (int64_t)(record->complete_ns - record->submit_ns) : -1;
+	block->queue_ns[at] = record->start_ns && record->start_ns <= record->submit_ns ?
+			      (int64_t)(record->submit_ns - record->start_ns) : -1;
+	block->offset_bytes[at] = (int64_t)record->sector * SECTOR_BYTES;
+	block->length_bytes[at] = record->length_bytes;
+	block->flags[at] = (int32_t)(waited ? record->flags : record->flags & ~FLAG_INHERITED);
+	block->tid[at] = record->tid;
+	block->device[at] = record->device;
+	block->cpu[at] = record->cpu;
+	block->status[at] = status_errno(record->error);
+	block->op[at] = (int8_t)record->op;
+	block->waited_on[at] = waited ? (int64_t)(record->waited_submit_ns - epoch_ns) : -1;
+	block->think_ns[at] = waited ? (int64_t)(record->submit_ns - record->waited_complete_ns) : 0;
+	block->blocked_ns[at] = record->flags & FLAG_DEFERRED ? -1 : (int64_t)record->blocked_ns; /* ~0 becomes -1 */
+	block->inode[at] = file && file->inode != NO_INODE ? (int64_t)file->inode : -1;
+	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
+}
+
+void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])
+{
+	const void *const all[ROW_COLUMNS] = { CAPTURE_COLUMNS(BLOCK_POINTER) };
+
+	memcpy(pointers, all, sizeof(all));
+}

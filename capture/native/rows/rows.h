@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Records as columns of the trace, in blocks that circulate between the drain and the writer. */
+#ifndef BLKREEL_ROWS_H
+#define BLKREEL_ROWS_H
+
+#include "records.h"
+#include "trace_rows.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* waited_on: submit_ns of the I/O waited for; row numbers are assigned when the trace is sorted. */
+#define CAPTURE_COLUMNS(X) \
+	TRACE_COLUMNS(X) X(int64_t, waited_on) X(int64_t, think_ns) X(int64_t, blocked_ns) X(int64_t, inode) \
+	X(int64_t, cgroup)
+#define ROW_COLUMNS 16 /* without files the last two are left out */
+
+/* An entry of the outbox's queue. The first member of a row block, so that the drain allocates nothing. */
+struct message {
+	struct message *next;
+	enum block_kind kind;
+	char *json; /* of all kinds but BLOCK_ROWS */
+};
+
+struct row_block {
+	struct message message;
+	uint64_t posted_ns; /* since the start; what had completed by then is in this block or an earlier one */
+	uint32_t rows;
+#define ARRAY(type, name) type name[ROWS_PER_BLOCK];
+	CAPTURE_COLUMNS(ARRAY)
+#undef ARRAY
+};
+
+extern struct block_layout row_layout;
+
+/* With files, rows have the columns inode and cgroup. To be set before the first block. */
+void rows_set_files(bool files);
+
+/* Adds one row, with times relative to epoch_ns. The block must have room. `file` may be NULL. */
+void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
+		uint64_t epoch_ns);
+
+/* The columns of a block, as block_write_rows takes them. */
+void row_columns(const struct row_block *block, const void *columns[ROW_COLUMNS]);
+
+/* The negative errno of a completion event's status: an errno itself, or since 5.17 a BLK_STS code. */
+int16_t status_errno(int16_t error);
+
+#endif

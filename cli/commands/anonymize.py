@@ -1,0 +1,54 @@
+"""`blkreel anonymize`: remove the names from a trace, so that it can be shared."""
+
+import secrets
+from pathlib import Path
+
+import click
+
+from blkreel.cli.options import completion
+from blkreel.cli.options.types import OUTPUT, SIZE_BYTES, as_json, force, public
+from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.transform.anonymize import anonymize
+
+_LEAST_KEY_BYTES, _MOST_KEY_BYTES = 16, 4096
+
+
+@click.command()
+@click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
+@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@click.option("--key-file", type=click.Path(readable=False, path_type=Path), metavar="FILE",
+              help="Key of the hashes, at least 16 bytes; keep it secret. [default: a random key that is not stored]")
+@click.option("--permute-offsets", "region_bytes", type=SIZE_BYTES, metavar="SIZE",
+              help="Permute regions of this size on each device. [default: offsets stay]")
+@force
+@public
+@as_json
+def command(trace: str, output: Path, key_file: Path | None, region_bytes: int | None, force: bool, public: bool,
+            as_json: bool) -> None:
+    """Remove the names of programs, files, machines and drives from a trace, so that it can be shared.
+
+    Names of processes, threads, cgroups, files and drive models become hashes. Host, command, title, serial, firmware,
+    date and the text of warnings are removed. Times, lengths, operations, thread ids and dependencies stay, so a
+    replay gives the same figures. With one --key-file, a name has the same hash in several traces.
+
+    \b
+    blkreel anonymize game.parquet -o share.parquet --public
+    blkreel anonymize game.parquet -o share.parquet --permute-offsets 1GiB
+    """
+    key = _key(key_file) if key_file else secrets.token_bytes(32)
+    result = anonymize(open_trace(trace), output, key=key, region_bytes=region_bytes, force=force, public=public)
+    show_transformed(result, as_json)
+
+
+def _key(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            key = file.read(_MOST_KEY_BYTES)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", f"make a key: openssl rand -out {path} 32") from error
+    if len(key) < _LEAST_KEY_BYTES:
+        raise UsageError(f"{path} has {len(key)} bytes, and a key has at least {_LEAST_KEY_BYTES}",
+                         f"make a key: openssl rand -out {path} 32")
+    return key

@@ -1,0 +1,195 @@
+"""`blkreel info`: a summary of a trace in one screen."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+
+from blkreel.cli.options import completion
+from blkreel.cli.options.types import as_json
+from blkreel.cli.ui.trace_summary import file_size
+from blkreel.common.console import Console, print_table
+from blkreel.common.json_file import print_json
+from blkreel.common.printable import printable
+from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.verdict import READ_AHEAD_LIMIT
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.read_ahead import ReadAheadCount
+from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
+from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
+from blkreel.traces.format.state_limit import check_state
+
+_MAX_ROWS = 12
+_LONG_METADATA = ("boundary", "survey", "threads", "files")
+_THREAD_BYTES, _FILE_BYTES = 120, 600  # of memory for each, at its peak; threads without a name are summed up
+
+Total = dict[str, int]  # ios, bytes
+
+
+@click.command()
+@click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
+@as_json
+def command(trace: str, as_json: bool) -> None:
+    """Show a summary of a trace or run: source, I/O by operation, thread and file, and losses.
+
+    \b
+    blkreel info game.parquet
+    blkreel info run/ --json | jq .metadata.devices
+    """
+    opened = open_trace(trace)
+    check_order(opened)
+    totals = _Totals(opened)
+    document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
+                "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
+                "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG_METADATA}}
+    if as_json:
+        print_json(document)
+    else:
+        _show(document, opened.is_run)
+
+
+@dataclass
+class _KeyTotals:
+    """I/Os and bytes of each key, ascending."""
+
+    keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    ios: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    bytes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def add(self, keys: np.ndarray, length_bytes: np.ndarray) -> None:
+        """The key and the length of further I/Os."""
+        new, at = np.unique(keys, return_inverse=True)
+        known = (self.keys, self.ios, self.bytes)
+        self.keys = np.union1d(self.keys, new)
+        self.ios, self.bytes = np.zeros((2, len(self.keys)), np.int64)
+        for some, ios, moved_bytes in (known, (new, np.bincount(at), np.bincount(at, length_bytes).astype(np.int64))):
+            index = np.searchsorted(self.keys, some)
+            self.ios[index] += ios
+            self.bytes[index] += moved_bytes
+
+    def named(self, name_of: Callable[[int], str]) -> dict[str, Total]:
+        """Totals by name, in the order of the first key of each."""
+        named: dict[str, Total] = {}
+        for key, ios, moved_bytes in zip(self.keys.tolist(), self.ios.tolist(), self.bytes.tolist(), strict=True):
+            _add(named.setdefault(name_of(key), {"ios": 0, "bytes": 0}), ios, moved_bytes)
+        return named
+
+
+class _Totals:
+    """I/Os and bytes by operation, thread and file, of workload I/O, and I/Os with a known dependency; in one pass."""
+
+    def __init__(self, trace: Trace):
+        self.ops, self.threads, self.files = _KeyTotals(), _KeyTotals(), _KeyTotals()
+        self.workload: Total = {"ios": 0, "bytes": 0}
+        self.causes_known = self.duration_ns = 0
+        self.read_ahead = ReadAheadCount()
+        totals_of = {"op": self.ops, "tid": self.threads}
+        optional = [name for name in ("blocked_ns",) if name in trace.schema.names]
+        if "inode" in trace.schema.names:
+            totals_of["inode"] = self.files
+        first_ns = None
+        for batch in trace.batches(["submit_ns", "length_bytes", "flags", "waited_on", *optional, *totals_of]):
+            columns = _columns(batch)
+            length_bytes = columns["length_bytes"]
+            first_ns = int(columns["submit_ns"][0]) if first_ns is None else first_ns
+            self.duration_ns = int(columns["submit_ns"][-1]) - first_ns
+            self.causes_known += int((columns["waited_on"] >= 0).sum())
+            self.read_ahead.add(columns["flags"], columns.get("blocked_ns"))
+            workload = columns["flags"] & FLAGS["own"] != 0
+            _add(self.workload, workload.sum(), length_bytes[workload].sum())
+            for name, totals in totals_of.items():
+                totals.add(columns[name], length_bytes)
+            stored_bytes = len(self.threads.keys) * _THREAD_BYTES + len(self.files.keys) * _FILE_BYTES
+            check_state(stored_bytes, trace.footer.size_bytes, "threads or files")
+
+    def document(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        threads = metadata.get("threads") or {}
+        document = {"ops": self.ops.named(lambda code: OP_NAMES.get(code, str(code))),
+                    "threads": _by_bytes(self.threads.named(
+                        lambda tid: threads.get(str(tid), {}).get("comm", "unknown"))),
+                    "own": self.workload, "causes_known": self.causes_known,
+                    "read_ahead": self.read_ahead.account()}
+        if len(self.files.keys):
+            paths = {0: "(file system metadata)", -1: "(unknown)",
+                     **{entry["inode"]: entry["path"] for entry in metadata.get("files") or []}}
+            document["files"] = _by_bytes(self.files.named(lambda inode: paths.get(inode, f"inode {inode}")))
+        return document
+
+
+def _columns(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+    return {name: batch[name].to_numpy() for name in batch.schema.names}
+
+
+def _by_bytes(named: Mapping[str, Total]) -> dict[str, Total]:
+    """Most bytes first."""
+    return dict(sorted(named.items(), key=lambda item: -item[1]["bytes"]))
+
+
+def _add(total: Total, ios: int, moved_bytes: float) -> None:
+    total["ios"] += int(ios)
+    total["bytes"] += int(moved_bytes)
+
+
+def _show(document: Mapping[str, Any], is_run: bool) -> None:
+    console = Console()
+    rows = document["rows"]
+    console.print(f"{printable(document['path'])}: {format_count(rows)} I/Os over "
+                  f"{format_ns(document['duration_ns'])}, {file_size(document['file_bytes'], rows)}",
+                  highlight=False, soft_wrap=True, markup=False)
+    for name, text in _facts(document, is_run):
+        console.print(f"  {name:<9} {printable(text)}", highlight=False, soft_wrap=True, markup=False)
+    for heading, totals in (("operation", document["ops"]), ("thread", document["threads"]),
+                            ("file", document.get("files") or {})):
+        if totals and set(totals) != {"unknown"}:
+            print_table({heading: "left", "I/Os": "right", "bytes": "right"},
+                        [(name, format_count(total["ios"]), format_bytes(total["bytes"]))
+                         for name, total in list(totals.items())[:_MAX_ROWS]], console)
+
+
+def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str]]:
+    metadata = document["metadata"]
+    for device in metadata.get("devices") or []:
+        size = device.get("size_bytes")
+        parts = [device.get("path") or device.get("name") or "unnamed", device.get("model", ""),
+                 format_bytes(size) if size else ""]
+        yield "device", " ".join(part for part in parts if part)
+    if metadata.get("command"):
+        yield "command", " ".join(metadata["command"])
+    if metadata.get("source_format"):
+        yield "source", f"{metadata['source_format']}, kernel {metadata.get('kernel', 'unknown')}"
+    if metadata.get("source_lacks"):
+        yield "lacks", f"{', '.join(metadata['source_lacks'])}: docs/import.md"
+    if lacks(metadata, "latency"):
+        yield "limits", "no service times: the source records no completions"
+    if clock_step_ns(metadata) >= COARSE_CLOCK_NS:
+        yield "limits", f"no original timing: the clock of the source has steps of {format_ns(clock_step_ns(metadata))}"
+    for step in metadata.get("history") or []:
+        options = " ".join(f"{key}={value}" for key, value in step.get("options", {}).items())
+        names = ", ".join(str(source.get("name")) for source in step.get("sources") or [])
+        yield "made by", f"{step['command']} {options}".rstrip() + (f", from {names}" if names else "")
+    ring = metadata.get("ring")
+    if ring and ring["dropped_rows"]:
+        yield "dropped", f"{ring['dropped_rows']:,} earlier I/Os, by the limit of the flight recorder"
+    lost = metadata.get("lost")
+    if lost:
+        yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
+    if is_run:
+        run = metadata["run"]
+        pace = f"x{run['pace']['factor']:g}" if run["pace"].get("factor") else run["pace"]["name"]
+        yield "replay", f"of {run['source']['path']} at {pace} pace, idle {run['idle']['name']}"
+        yield "verdict", run["verdict"]["level"]
+    workload = document["own"]
+    if workload["ios"]:
+        yield "workload", f"{format_count(workload['ios'])} I/Os, {format_bytes(workload['bytes'])}"
+    read_ahead = document["read_ahead"]
+    if read_ahead["blocked_unknown_ios"] > READ_AHEAD_LIMIT * read_ahead["ios"]:
+        of_workload = "workload " if workload["ios"] else ""
+        yield "limits", (f"load time of a dependent replay is a lower bound: "
+                         f"{read_ahead['blocked_unknown_ios'] / read_ahead['ios']:.1%} of {of_workload}I/Os are "
+                         "read-ahead by threads without a blocked time")
+    if document["causes_known"]:
+        yield "waits", f"dependency known for {document['causes_known'] / document['rows']:.1%} of I/Os"

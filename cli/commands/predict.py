@@ -1,0 +1,121 @@
+"""`blkreel predict`: what a trace takes on drives that were fitted to runs."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.registry import METRICS
+from blkreel.cli.options import completion
+from blkreel.cli.options.types import as_json
+from blkreel.cli.ui.progress import progress
+from blkreel.common.console import Console, notice
+from blkreel.common.errors import UsageError
+from blkreel.common.json_file import print_json
+from blkreel.common.numbers import digits, time_unit
+from blkreel.common.printable import printable
+from blkreel.common.text_table import TextColumn, fitting, lines_of
+from blkreel.common.typed_document import mismatch
+from blkreel.replay.plan.mapping import DoesNotFit
+from blkreel.replay.predict.prediction import FittedFacts, Prediction, drive_file, predict
+from blkreel.replay.simulated import spec
+from blkreel.traces.format.reader import open_trace
+
+# Metrics whose errors a drive's file has.
+CHECKED = (METRICS["load_time"], METRICS["read_p99"])
+ADDED = METRICS["added_by_drive"]
+
+
+@click.command()
+@click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
+@click.argument("drives", nargs=-1, required=True, metavar="DRIVE.toml...",
+                type=click.Path(readable=False, path_type=Path))
+@click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
+@as_json
+def command(trace: str, drives: tuple[Path, ...], device: int | None, as_json: bool) -> None:
+    """Predict load time and read p99 of a trace on drives, without the drives.
+
+    The trace is replayed on simulated drives that `blkreel model-drive` fitted to runs. Beside each figure is the
+    largest error that such predictions had for traces that were measured on that drive. A trace without known
+    dependencies has no load time: it is replayed at its captured times.
+
+    \b
+    blkreel predict game.parquet drives/*.toml
+    blkreel predict sample:game-load a.toml b.toml --json
+    """
+    opened = open_trace(trace)
+    predictions = []
+    for path in drives:
+        simulated = spec.parse(drive_file(path))
+        facts = _facts(path)
+        try:
+            predictions.append(_Row(path, facts, predict(opened, simulated, device, progress)))
+        except DoesNotFit as error:
+            raise UsageError(f"{path}: drive too small: {error.message}", "name the file of a larger drive") from None
+    predictions.sort(key=lambda row: (row.of.load_time_ns is None, row.of.load_time_ns or row.of.read_p99_ns or 0))
+    if as_json:
+        print_json({"version": 1, "trace": trace, "predictions": [row.document() for row in predictions]})
+        return
+    _show(predictions)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One drive. facts: of its file. of: what the trace takes on it."""
+
+    file: Path
+    facts: FittedFacts
+    of: Prediction
+
+    @property
+    def name(self) -> str:
+        return printable(self.facts.get("drive") or self.file.stem)
+
+    def document(self) -> dict[str, Any]:
+        values = {metric.column: value for metric, value in self.values()}
+        errors = {f"{metric.key}_error": self.facts.get(f"{metric.key}_error") for metric in CHECKED}
+        return {"file": str(self.file), "drive": self.name, "firmware": self.facts.get("firmware"),
+                "pace": self.of.pace, **values, "held_out": self.facts.get("held_out"), **errors}
+
+    def values(self) -> list[tuple[Metric, int | None]]:
+        return list(zip((*CHECKED, ADDED), (self.of.load_time_ns, self.of.read_p99_ns, self.of.added_by_drive_ns),
+                        strict=True))
+
+    def error(self, metric: Metric) -> str:
+        """`4.1 %`; in brackets if the drive was fitted to the same traces."""
+        error: float | None = self.document()[f"{metric.key}_error"]
+        if error is None:
+            return "unknown"
+        return f"{error * 100:.1f} %" if self.facts.get("held_out") else f"({error * 100:.1f} %)"
+
+
+def _show(rows: list[_Row]) -> None:
+    columns = [TextColumn("drive", [row.name for row in rows], right=False)]
+    for index, metric in enumerate((*CHECKED, ADDED)):
+        values_ns = [row.values()[index][1] for row in rows]
+        if all(value is None for value in values_ns):
+            continue
+        scale, unit = time_unit(values_ns)
+        columns.append(TextColumn(metric.title, [digits(None if value is None else value / scale)
+                                                 for value in values_ns], unit))
+        if metric in CHECKED:
+            columns.append(TextColumn("error", [row.error(metric) for row in rows]))
+    console = Console()
+    console.print_lines(lines_of(fitting(columns, console.width)))
+    console.print_lines(["simulated, not measured; error: the largest that was found for traces measured on the drive"])
+    if all(row.of.load_time_ns is None for row in rows):
+        notice("no load time: the trace does not tell what its I/Os waited for")
+    if any(row.facts.get("held_out") is False for row in rows):
+        notice("errors in brackets: of the traces that the drive was fitted to, so those of others are larger")
+
+
+def _facts(path: Path) -> FittedFacts:
+    """Table `fitted` of the file, {} if a user wrote it. Raises UsageError for one with other types."""
+    facts = tomllib.loads(path.read_text()).get(spec.FITTED, {})
+    if problem := mismatch(facts, FittedFacts, spec.FITTED):
+        raise UsageError(f"{path}: {problem}", "fit it again: blkreel model-drive RUN... -o DRIVE.toml")
+    checked: FittedFacts = facts
+    return checked

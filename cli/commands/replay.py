@@ -1,0 +1,327 @@
+"""`blkreel replay`: reissue a trace on one drive or several."""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from rich.markup import escape
+
+from blkreel.analysis.report import present
+from blkreel.cli.options import completion
+from blkreel.cli.options.detail import detail_options
+from blkreel.cli.options.telemetry import telemetry_options
+from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, as_json, force, no_live, payload
+from blkreel.cli.ui.live_task import live_progress
+from blkreel.cli.ui.progress import progress
+from blkreel.cli.ui.replay_summary import plan_pace_words, repetition_lines, show_plan, state_lines, summary_lines
+from blkreel.cli.ui.step_progress import StepProgress, display_name
+from blkreel.common.command_line import command_line
+from blkreel.common.console import Console, Detail, warn
+from blkreel.common.errors import UsageError
+from blkreel.common.json_file import print_json
+from blkreel.common.progress import Progress, ProgressTask
+from blkreel.replay.drive import safety
+from blkreel.replay.drive.target import Target, find_target
+from blkreel.replay.engine.engine import Payload
+from blkreel.replay.engine.memory import limit_memory_use
+from blkreel.replay.fidelity import calibrate
+from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
+from blkreel.replay.plan.idle import parse_idle
+from blkreel.replay.plan.mapping import parse_map
+from blkreel.replay.plan.pace import parse_paces
+from blkreel.replay.plan.plan import TracePlan, plan_trace
+from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore
+from blkreel.replay.run.account import RunAccount
+from blkreel.replay.run.baseline import WITHOUT, check_writes, run_with_baseline
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repetitions
+from blkreel.replay.run.run import Replay
+from blkreel.replay.simulated.state import start_fresh
+from blkreel.replay.telemetry.options import TelemetryOptions
+from blkreel.traces.format.reader import open_trace
+
+MAX_THREADS = 64
+
+
+@click.command()
+@click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
+@click.option("--on", "targets", required=True, multiple=True, metavar="[N=]DEVICE",
+              shell_complete=completion.drives,
+              help="Target drive; for a trial also a loop device or a file. For a trace of several devices repeat "
+                   "it: --on 0=/dev/sda --on 1=/dev/sdb.")
+@click.option("-o", "--output", type=OutputPath(str), metavar="RUN", help="Directory of the run to write.")
+@click.option("--pace", "paces", multiple=True, metavar="[STREAM:]PACE", shell_complete=completion.paces,
+              help="Issue times of the I/Os. original: as captured. x2, x0.5: twice, half as fast. dependent: after "
+                   "the I/Os that each one waited for. asap: as fast as possible. depth=N: always N in flight. With "
+                   "STREAM: for that stream of the trace. [default: original]")
+@click.option("--idle", default="original", show_default=True, metavar="IDLE",
+              shell_complete=completion.idle_policies,
+              help="Idle time between I/Os: original, cap=25ms (shorten longer gaps), none.")
+@click.option("--map", "wanted_map", metavar="MAP", shell_complete=completion.mappings,
+              help="LBA mapping. identity: same offsets; fails if the trace does not fit. compact: remove unused "
+                   "ranges. wrap: modulo the target size. scale: stretch or shrink to the target size. tile[=N]: N "
+                   "copies side by side. [default: identity if the trace fits, else compact]")
+@click.option("--destroy", multiple=True, metavar="SERIAL",
+              help="Serial number of the drive: confirms that its data is destroyed. Repeat it for each drive.")
+@click.option("--prefill/--no-prefill", default=True, show_default=True,
+              help="Before the replay, write the blocks that the trace reads first.")
+@click.option("--without", type=click.Choice(["writes"]),
+              help="Leave out a kind of I/O. writes: replay the reads only.")
+@click.option("--baseline", is_flag=True,
+              help="First replay the reads without the writes, into RUN/baseline, to find what the writes cost them.")
+@click.option("--threads", default="1", show_default=True, metavar="N|auto",
+              help="Number of issuing threads. auto: several if the trace is too fast for one.")
+@click.option("--label", metavar="TEXT", help="Name of the run in reports. [default: drive and pace]")
+@click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
+              help="Seed of the written data.")
+@payload
+@telemetry_options
+@click.option("--effect-limits", default=str(EffectLimits()), show_default=True, metavar="A%:B%",
+              help="Effect of this host on a metric that is accepted, and above which the metric is withheld.")
+@click.option("--polled", is_flag=True, help="Poll the drive for completions instead of waiting for interrupts.")
+@click.option("--repeat", type=click.IntRange(1, MOST_REPETITIONS), metavar="N",
+              help="Replay N times, into RUN/1 to RUN/N. Before each repetition the drive gets its remembered state "
+                   "again. The same command continues after an interruption.")
+@click.option("--until-valid", is_flag=True,
+              help=f"Repeat until N runs are not invalid, at most {MOST_ATTEMPTS} * N times.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and exit without I/O.")
+@detail_options("why")
+@no_live
+@force
+@as_json
+def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tuple[str, ...], idle: str,
+            wanted_map: str | None, destroy: tuple[str, ...], prefill: bool, without: str | None, baseline: bool,
+            threads: str, label: str | None, device: int | None, seed: int, compressible: int, duplicates: int,
+            telemetry: TelemetryOptions, effect_limits: str, polled: bool, repeat: int | None, until_valid: bool,
+            dry_run: bool, detail: Detail, no_live: bool, force: bool, as_json: bool) -> int:
+    """Replay a trace on one or more drives, and record the latency of each I/O.
+
+    Replaying writes to the drive and destroys its data; for a real drive, --destroy SERIAL confirms that.
+    Nothing is written before all safety checks have passed. Exit code 3 if the run is not trustworthy: I/O
+    errors, external I/O on the drive, delays of this machine that changed the result, or an interruption. An
+    interrupted run stays readable and is marked as partial.
+
+    \b
+    blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --dry-run
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-load/ --pace dependent --destroy S6B0NL0T1234
+    sudo blkreel replay both.parquet --on /dev/nvme1n1 -o run-writes/ --baseline --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-25ms/ --idle cap=25ms --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o runs/ --repeat 6 --until-valid --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
+    sudo blkreel replay both.parquet --on 0=/dev/loop5 --on 1=/dev/loop6 -o run-both/ --pace x2
+    """
+    limit_memory_use()
+    if not output and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--output': directory of the run.")
+    if until_valid and repeat is None:
+        raise UsageError("--until-valid: no number of repetitions", "add --repeat 6")
+    limits = parse_limits(effect_limits)
+    idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
+    opened = open_trace(trace)
+    target_of = find_targets(targets, device)
+    if polled:
+        for target in target_of.values():
+            target.require_polling()
+    targets_by_device = target_of.get(None) or {
+        index: target for index, target in target_of.items() if index is not None}
+    shallowest = min((target.drive for target in target_of.values()), key=lambda drive: drive.queue_depth or 128)
+    pace, stream_paces = parse_paces(paces, shallowest)
+    if baseline and without:
+        raise UsageError("--baseline replays with and without the writes", "leave out --without")
+    settings = {"trace": str(Path(trace).absolute()) if Path(trace).exists() else trace, "on": list(targets),
+                "pace": list(paces), "idle": idle, "map": wanted_map, "prefill": prefill, "without": without,
+                "baseline": baseline, "threads": threads, "label": label, "device": device, "seed": seed,
+                "compressible": compressible, "duplicates": duplicates, "polled": polled}
+    repetitions = Repetitions(output or "", repeat, until_valid, settings, force) if repeat else None
+    if output:
+        (repetitions or RunDirectory(output, force)).check()
+
+    def make_plan(without: tuple[str, ...]) -> TracePlan:
+        with progress("reading the trace", opened.rows) as task:
+            return plan_trace(opened, targets_by_device, pace=pace, stream_paces=stream_paces, idle=idle_policy,
+                              map_name=wanted_map, device=device, prefill=prefill, threads=thread_count,
+                              on_rows=task.update, without=without)
+
+    def make_plans() -> _Plans:
+        plan = make_plan((without,) if without else ())
+        if baseline:
+            check_writes(plan, trace)
+        return plan, make_plan(WITHOUT) if baseline else None
+
+    plans = make_plans()
+    if dry_run:
+        show_plan(plans[0], as_json)
+        return 0
+    assert output is not None
+    session = _Session(destroy, label or _label(plans[0]), seed, Payload(compressible, duplicates), polled,
+                       telemetry.for_several_runs() if baseline or repetitions else telemetry, limits, detail,
+                       False if no_live else None, as_json)
+    session.check(plans[0])
+    session.describe(plans[0])
+    if repetitions is None:
+        return session.replay_once(plans, RunDirectory(output, force), force)
+    return session.repeat(plans, make_plans, repetitions)
+
+
+_Plans = tuple[TracePlan, TracePlan | None]  # of a run, and of its baseline
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Runs plans with the same options. live: False for the one-line bar."""
+
+    destroy: tuple[str, ...]
+    label: str
+    seed: int
+    payload: Payload
+    polled: bool
+    telemetry: TelemetryOptions
+    effect_limits: EffectLimits
+    detail: Detail
+    live: bool | None
+    as_json: bool
+
+    def check(self, plan: TracePlan) -> None:
+        """Check the drives, last before the first write."""
+        warn(safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=self.destroy,
+                              argv=["blkreel", *sys.argv[1:]]))
+        start_fresh(plan.targets)
+
+    def describe(self, plan: TracePlan) -> None:
+        if warning := calibrate.warning_for(plan.total_ios, plan.duration_ns):
+            warn([warning])
+        for line in state_lines(plan.targets):
+            _say(line)
+
+    def replay_once(self, plans: _Plans, directory: RunDirectory, force: bool) -> int:
+        account, _ = self._replay(plans, directory, self.seed, force)
+        if self.as_json:
+            print_json({"version": 1, "path": str(directory.path), "run": account})
+        else:
+            self._print(directory.path, summary_lines)
+            print(f"next: {command_line('report', directory.path)}")
+        return NOT_TRUSTWORTHY if account["verdict"]["level"] == "invalid" else 0
+
+    def repeat(self, plans: _Plans, make_plans: Callable[[], _Plans], repetitions: Repetitions) -> int:
+        """Exit code 3 unless all repetitions are trustworthy; with --until-valid, unless as many as wanted are.
+
+        plans: of the first repetition. Raises Interrupted after Ctrl-C.
+        """
+        states = repetitions.states(lambda: recipes_of(plans[0]))
+        _warn_of_unknown_states(plans[0], states)
+        for each in repetitions.finished:
+            _say(f"{each.path} is finished")
+        next_plans: _Plans | None = plans
+        while repetitions.attempts_left:
+            number, directory = repetitions.next()
+            directory.check()
+            plans, next_plans = next_plans or make_plans(), None
+            self.check(plans[0])
+            self._restore_states(plans[0], states, number)
+            restore_again = functools.partial(self._restore_states, plans[0], states, number)
+            account, asked_to_stop = self._replay(plans, directory, self.seed + number - 1, True, restore_again)
+            done = repetitions.add(number, account)
+            if not self.as_json:
+                self._print(done.path, repetition_lines)
+            if asked_to_stop and repetitions.attempts_left:
+                raise repetitions.interrupted()
+        invalid = [each for each in repetitions.finished if not each.is_valid]
+        if self.as_json:
+            print_json({"version": 1, "path": str(repetitions.path), "complete": repetitions.is_complete,
+                        "repetitions": [{"path": str(each.path), "run": each.account}
+                                        for each in repetitions.finished]})
+        else:
+            print(f"{repetitions.path}: {len(repetitions.finished)} runs, {len(invalid)} invalid")
+            drop = ["--drop-invalid"] if 0 < len(invalid) < len(repetitions.finished) else []
+            print(f"next: {command_line('compare', repetitions.path, *drop)}")
+        trustworthy = repetitions.is_complete if repetitions.until_valid else not invalid
+        return 0 if trustworthy else NOT_TRUSTWORTHY
+
+    def _replay(self, plans: _Plans, directory: RunDirectory, seed: int, force: bool,
+                restore_states: Callable[[], None] = lambda: None) -> tuple[RunAccount, bool]:
+        """(account of the run, whether Ctrl-C was pressed). restore_states: called between the baseline and the run."""
+        plan, baseline_plan = plans
+        run = Replay(plan, directory, self.label, seed, _progress(plan, self.live), force, self.payload, self.polled,
+                     last_use=True, telemetry=self.telemetry, effect_limits=self.effect_limits)
+        if baseline_plan is None:
+            return run.run(), run.asked_to_stop
+
+        def between() -> None:
+            start_fresh(plan.targets)
+            restore_states()
+
+        account = run_with_baseline(run, baseline_plan, between)
+        return account, run.asked_to_stop
+
+    def _restore_states(self, plan: TracePlan, states: Sequence[StateRecipe | None], number: int) -> None:
+        for drive, recipe in zip(plan.drives, states, strict=True):
+            if recipe is None:
+                continue
+            shown = StepProgress(display_name(drive.target), self.live)
+            if restore(plan, drive, recipe, number, shown, notify=_say) is not None:
+                _say(f"{drive.target.path} is in the state {recipe.name} again")
+
+    def _print(self, run: Path, lines: Callable[[Mapping[str, Any], Detail, int], list[str]]) -> None:
+        console = Console()
+        console.print_lines(map(escape, lines(present.report(run), self.detail, console.width)))
+
+
+def _say(line: str) -> None:
+    print(f"blkreel: {line}", file=sys.stderr)
+
+
+def _warn_of_unknown_states(plan: TracePlan, states: Sequence[StateRecipe | None]) -> None:
+    warn(f"the state of {target.path} is unknown: each repetition starts from what the previous one left; put it "
+         f"into a state first: blkreel precondition {target.path} --state client"
+         for target, recipe in zip(plan.targets, states, strict=True) if recipe is None and not target.is_nil)
+
+
+def _progress(plan: TracePlan, live: bool | None) -> Progress:
+    drives = [display_name(target) for target in plan.targets]
+
+    def show(step: str, total: float | None = None) -> AbstractContextManager[ProgressTask]:
+        # The prefill writes to one drive after the other, and its rows do not name the drive.
+        names = drives if step == "replaying" or len(drives) == 1 else ["the drive"]
+        return live_progress(step, total, names, live=live)
+
+    return show
+
+
+def _label(plan: TracePlan) -> str:
+    drives = " and ".join(target.drive.model or target.drive.name for target in plan.targets)
+    return f"{drives}, {plan_pace_words(plan)}"
+
+
+def find_targets(arguments: Sequence[str], device: int | None) -> dict[int | None, Target]:
+    """The target for each device of the trace, or {None: target} for a trace of one device. Raises UsageError."""
+    remedy = "name one drive for each device: --on 0=DEVICE --on 1=DEVICE"
+    targets: dict[int | None, Target] = {}
+    for argument in arguments:
+        match = re.fullmatch(r"(\d+)=(.+)", argument)
+        index, path = (int(match[1]), match[2]) if match else (None, argument)
+        if index in targets:
+            which = f"for device {index}" if match else "without a device number"
+            raise UsageError(f"--on given twice {which}", remedy)
+        targets[index] = find_target(path)
+    if None in targets and len(targets) > 1:
+        raise UsageError("--on given with and without a device number", remedy)
+    if None not in targets and device is not None:
+        raise UsageError("--device repeats the device number of --on", "leave out --device")
+    return targets
+
+
+def parse_threads(text: str) -> int | Literal["auto"]:
+    """A number, or `auto`. Raises UsageError."""
+    if text == "auto":
+        return "auto"
+    if not re.fullmatch(r"\d{1,4}", text) or not 1 <= int(text) <= MAX_THREADS:
+        raise UsageError(f"invalid --threads: {text!r}", f"use auto, or 1 to {MAX_THREADS}")
+    return int(text)

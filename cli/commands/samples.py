@@ -1,0 +1,44 @@
+"""`blkreel samples`: list the sample traces."""
+
+from typing import Any
+
+import click
+
+from blkreel.cli.options.types import as_json
+from blkreel.common.console import print_table
+from blkreel.common.json_file import print_json
+from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.samples import PREFIX, SAMPLES, sample_path
+
+
+@click.command()
+@as_json
+def command(as_json: bool) -> None:
+    """List the sample traces. Every other command takes their names in place of a file.
+
+    \b
+    blkreel samples
+    blkreel info sample:game-load
+    sudo blkreel replay sample:game-load --on /dev/nvme1n1 -o run/ --destroy S6B0NL0T1234
+    """
+    entries = [_entry(name, description) for name, description in SAMPLES.items()]
+    if as_json:
+        print_json({"version": 1, "samples": entries})
+        return
+    print_table({"trace": "fixed", "I/Os": "right", "read": "right", "written": "right", "duration": "right",
+                 "workload": "left"},
+                [(entry["name"], format_count(entry["rows"]), format_bytes(entry["read_bytes"]),
+                  format_bytes(entry["written_bytes"]), format_ns(entry["duration_ns"]), entry["shows"])
+                 for entry in entries])
+
+
+def _entry(name: str, description: str) -> dict[str, Any]:
+    trace = open_trace(sample_path(name))
+    table = trace.table(["submit_ns", "op", "length_bytes"])
+    op, length_bytes, submit_ns = (table[column].to_numpy() for column in ("op", "length_bytes", "submit_ns"))
+    moved = {kind: int(length_bytes[op == OPS[kind]].sum()) for kind in ("read", "write")}
+    return {"name": f"{PREFIX}{name}", "shows": description, "path": str(trace.path), "rows": trace.rows,
+            "read_bytes": moved["read"], "written_bytes": moved["write"],
+            "duration_ns": int(submit_ns[-1] - submit_ns[0])}

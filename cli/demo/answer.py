@@ -1,0 +1,43 @@
+"""The last lines of the demo: what the replays found, drive by drive."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from blkreel.common.units import format_ns
+from blkreel.replay.run.account import RunAccount
+from blkreel.traces.format.reader import open_trace
+
+Accounts = Mapping[str, RunAccount]  # by drive
+
+
+def account_of(run: Path) -> RunAccount:
+    account: RunAccount = open_trace(run).metadata["run"]
+    return account
+
+
+def answer_lines(load: Accounts, application: Accounts, download: Accounts) -> Iterator[str]:
+    """load: of a game load at dependent pace. application: of the captured launches at original pace. download: of the
+    game during a download, with a baseline without its writes."""
+    yield "game load: " + "; ".join(f"{drive} {_load_words(account)}" for drive, account in load.items())
+    yield "application during a download, time with reads outstanding: " + "; ".join(
+        f"{drive} {format_ns(account['reads']['wait_ns'])}" if account["reads"] else f"{drive} no reads"
+        for drive, account in application.items())
+    yield "game during a download, read wait with the writes over without: " + "; ".join(
+        f"{drive} {_slowdown_words(account)}" for drive, account in download.items())
+    accounts = [*load.values(), *application.values(), *download.values()]
+    if invalid := sum(account["verdict"]["level"] == "invalid" for account in accounts):
+        yield f"{invalid} of {len(accounts)} runs are invalid: do not compare their figures"
+
+
+def _load_words(account: RunAccount) -> str:
+    if account["own_wall_ns"] is None:
+        return "unknown"
+    load_ns, zero_latency = account["own_wall_ns"], account["zero_latency"]
+    added = f" ({format_ns(load_ns - zero_latency['load_time_ns'])} added by the drive)" if zero_latency else ""
+    return f"{format_ns(load_ns)}{added}"
+
+
+def _slowdown_words(account: RunAccount) -> str:
+    baseline = account["baseline"]
+    slowdown = baseline["slowdown"]["read_wait"] if baseline else None
+    return f"{slowdown:.2f}x" if slowdown is not None else "unknown"

@@ -1,0 +1,105 @@
+"""What completion needs of the subcommands: a table that is built once for an installation and stored.
+
+Importing a subcommand takes up to a second, of numpy, pyarrow and the chart library. With the table a key press
+imports neither a subcommand nor what its values are read from.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blkreel import __version__
+
+from . import completion
+
+Table = dict[str, Any]
+
+
+@cache
+def table() -> Table:
+    """`commands`: name -> parameters. `values`: what of completion.py -> [value, description]. Built if it is not
+    stored, or is of another installation."""
+    path, key = _path(), [__version__, Path(__file__).stat().st_ctime_ns]
+    try:
+        stored: Table = json.loads(path.read_bytes())
+        if stored["key"] == key:
+            return stored
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    built = {"key": key, "commands": _commands(), "values": _values()}
+    _store(path, built)
+    return built
+
+
+def stored_command(name: str) -> click.Command:
+    """A command with the parameters of a subcommand, to complete its line."""
+    return click.Command(name, params=[_parameter(each) for each in table()["commands"][name]])
+
+
+def _path() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blkreel/completion.json"
+
+
+def _store(path: Path, built: Table) -> None:
+    from blkreel.common.errors import BlkreelError
+    from blkreel.common.json_file import write_json
+
+    try:
+        write_json(path, built, indent=None, create_parents=True)
+    except (OSError, BlkreelError):
+        pass  # without a home, each completion builds it
+
+
+def _commands() -> Table:
+    from blkreel.cli.command_groups import all_commands, find_command
+
+    return {name: [_stored(parameter) for parameter in find_command(name).params
+                   if not getattr(parameter, "hidden", False)] for name in all_commands()}
+
+
+def _stored(parameter: click.Parameter) -> Table:
+    kind, complete = parameter.type, parameter._custom_shell_complete
+    names = list(parameter.opts)
+    if parameter.secondary_opts:
+        names[-1] += f"/{parameter.secondary_opts[-1]}"
+    return {"name": parameter.name, "opts": names, "nargs": parameter.nargs, "complete": complete and complete.__name__,
+            "choices": list(kind.choices) if isinstance(kind, click.Choice) else None,
+            "path": [kind.file_okay, kind.dir_okay] if isinstance(kind, click.Path) else None,
+            "option": {"is_flag": parameter.is_flag, "multiple": parameter.multiple, "help": parameter.help}
+            if isinstance(parameter, click.Option) else None}
+
+
+def _parameter(stored: Mapping[str, Any]) -> click.Parameter:
+    kind: click.ParamType | None = None  # type: ignore[type-arg]
+    if stored["choices"]:
+        kind = click.Choice(stored["choices"])
+    elif stored["path"]:
+        kind = click.Path(file_okay=stored["path"][0], dir_okay=stored["path"][1])
+    complete = stored["complete"] and getattr(completion, stored["complete"])
+    if stored["option"] is None:
+        return click.Argument([stored["name"]], nargs=stored["nargs"], required=False, type=kind,
+                              shell_complete=complete)
+    return click.Option([*stored["opts"], stored["name"]], type=None if stored["option"]["is_flag"] else kind,
+                        shell_complete=complete, **stored["option"])
+
+
+def _values() -> Table:
+    from blkreel.analysis.metrics.headline import RELATIVE_PERFORMANCE
+    from blkreel.analysis.metrics.registry import METRICS
+    from blkreel.benchmarks.recipe.recipe import load_recipe, recipe_names
+    from blkreel.replay.prepare.states import STATES
+    from blkreel.traces.samples import PREFIX, SAMPLES
+
+    recipes = {name: load_recipe(name) for name in recipe_names()}
+    return {"samples": [(f"{PREFIX}{name}", about) for name, about in SAMPLES.items()],
+            "states": list(STATES.items()),
+            "benchmarks": [(name, recipe.title) for name, recipe in recipes.items()],
+            "parameters": {name: [(f"{key}=", parameter.about) for key, parameter in recipe.parameters.items()]
+                           for name, recipe in recipes.items()},
+            "metrics": [*((key, metric.title) for key, metric in METRICS.items()),
+                        (RELATIVE_PERFORMANCE, "Relative performance over workloads")]}

@@ -1,0 +1,93 @@
+"""Option types, and options that several commands share.
+
+Paths are declared with readable=False: click's own check would fail first, with a message that names no command to
+fix it.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blkreel.common.errors import UsageError
+from blkreel.common.units import parse_size_bytes, parse_time_ns
+
+NOT_TRUSTWORTHY = 3  # exit code
+INTERRUPTED = 130  # exit code
+CommandFunction = Callable[..., Any]
+
+
+class _Unit(click.ParamType):  # type: ignore[type-arg]
+    def __init__(self, name: str, parse: Callable[[str], int]):
+        self.name, self._parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class OutputPath(click.Path):
+    """The argument of -o. `-` is refused: stdout has the summary, and a trace needs a file to seek in."""
+
+    def __init__(self, path_type: type = Path, **others: Any):
+        super().__init__(readable=False, path_type=path_type, **others)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            raise UsageError("-o -: no output goes to stdout by -o",
+                             "name a file; --json prints a document on stdout, and so does --format of a report")
+        return super().convert(value, param, ctx)
+
+
+class _Share(click.ParamType):  # type: ignore[type-arg]
+    """A percentage as a share from 0 to 1."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            percent = float(value.removesuffix("%"))
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            self.fail(f"{value!r} is not a percentage; write it as 5%", param, ctx)
+        return percent / 100
+
+
+OUTPUT = OutputPath()
+SHARE = _Share()
+SIZE_BYTES = _Unit("size", parse_size_bytes)
+TIME_NS = _Unit("time", parse_time_ns)
+WORKLOAD_ONLY = "Only workload I/O: that of the captured command, process or control group."  # help
+
+force = click.option("--force", is_flag=True, help="Overwrite an existing output.")
+public = click.option("--public", is_flag=True,
+                      help="Let other users read the output. Traces name programs and commands, unless anonymized.")
+no_live = click.option("--no-live", is_flag=True, help="Show progress in one line, without the live view.")
+allow_simulated = click.option("--allow-simulated", is_flag=True,
+                               help="Decide on simulated drives too, to rehearse without drives.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+_percent = click.IntRange(0, 100)
+_compressible = click.option("--compressible", type=_percent, default=0, show_default=True, metavar="PERCENT",
+                             help="Compressibility of written data, in percent.")
+_duplicates = click.option("--duplicates", type=_percent, default=0, show_default=True, metavar="PERCENT",
+                           help="Duplicate 4K blocks in written data, in percent.")
+
+
+def payload(command: CommandFunction) -> CommandFunction:
+    """Add the options for the content of written data."""
+    return _compressible(_duplicates(command))
+
+
+def add_options(command: CommandFunction, options: Sequence[Callable[[Any], Any]]) -> CommandFunction:
+    """Decorate a command; --help lists the options in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command

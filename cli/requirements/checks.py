@@ -1,0 +1,178 @@
+"""Checks of privilege, kernel, io_uring, clock and programs."""
+
+import ctypes
+import errno
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+from blkreel.capture import helper as capture_helper
+from blkreel.common.command_line import AS_ROOT
+from blkreel.common.errors import BlkreelError
+from blkreel.common.system import find_program
+from blkreel.common.units import format_bytes
+from blkreel.replay.engine import engine
+
+from . import Check
+from .sensors import sensors
+from .sources import all_sources
+
+_IO_URING_SETUP = 425  # the same on every architecture
+_SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")
+# Of the capture helper (docs/capture.md). CAP_SYSLOG is needed to read kernel addresses.
+CAPABILITIES = {"cap_bpf": 39, "cap_perfmon": 38, "cap_syslog": 34}
+
+
+def all_checks(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> list[Check]:
+    """All checks, in the order in which to fix them."""
+    return [root(), privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(),
+            locked_memory(), io_uring(proc), processors(), clock(sys_root), *all_sources(proc, sys_root),
+            loop_devices(), *sensors(sys_root), *programs()]
+
+
+def root() -> Check:
+    if os.geteuid() == 0:
+        return Check("replay", "root", "ok", "yes")
+    return Check("replay", "root", "missing", "not root", AS_ROOT)
+
+
+def privilege() -> Check:
+    """Root may lack capabilities in a container; an ordinary user may have a helper with file capabilities."""
+    lacking = [name for name, number in CAPABILITIES.items() if not _has_capability(number)]
+    if not lacking:
+        return Check("capture", "privilege", "ok", "root" if os.geteuid() == 0 else "capabilities")
+    if os.geteuid() == 0:
+        return Check("capture", "privilege", "missing", f"root without {', '.join(lacking)}",
+                     "run it outside the container, or: docker run --privileged")
+    try:
+        os.getxattr(capture_helper.HELPER, "security.capability")
+        return Check("capture", "privilege", "ok", "the helper has file capabilities")
+    except OSError:
+        return Check("capture", "privilege", "missing", "not root, and the helper has no file capabilities",
+                     f"run it with sudo, or: sudo setcap {','.join(CAPABILITIES)}+ep {capture_helper.HELPER}")
+
+
+def kernel_types(sys_root: Path) -> Check:
+    if (sys_root / "kernel/btf/vmlinux").exists():
+        return Check("capture", "kernel types", "ok", "/sys/kernel/btf/vmlinux")
+    return Check("capture", "kernel types", "missing", "the kernel has no BTF",
+                 "boot a kernel with CONFIG_DEBUG_INFO_BTF=y: apt-get install linux-image-amd64")
+
+
+def lockdown(sys_root: Path) -> Check:
+    try:
+        text = (sys_root / "kernel/security/lockdown").read_text()
+    except OSError:
+        return Check("capture", "lockdown", "ok", "none")
+    level = text.partition("[")[2].partition("]")[0]
+    if level == "confidentiality":
+        return Check("capture", "lockdown", "missing", "confidentiality: BPF cannot read kernel memory",
+                     "boot with lockdown=integrity or none")
+    return Check("capture", "lockdown", "ok", level or "none")
+
+
+def bpf_programs() -> list[Check]:
+    """tp_btf has less overhead; raw_tp also loads on kernels that refuse it."""
+    try:
+        supported = capture_helper.probe()
+    except BlkreelError as error:
+        return [Check("capture", "BPF programs", "missing", error.message, error.remedy or "")]
+    except OSError:
+        return []  # helpers() reports a helper that does not run
+    programs = Check("capture", "BPF programs", "ok", supported["programs"])
+    if supported["programs"] != "tp_btf":
+        programs = Check("capture", "BPF programs", "note",
+                         f"{supported['programs']} only: more overhead than tp_btf")
+    times = Check("capture", "queue times", "ok", "from block_io_start")
+    if not supported["io_start"]:
+        times = Check("capture", "queue times", "note", "from the request, and the thread may be the one that "
+                      "dispatched it", "boot kernel 6.5 or later, for block_io_start")
+    return [programs, times]
+
+
+def locked_memory() -> Check:
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    text = "unlimited" if soft == resource.RLIM_INFINITY else format_bytes(soft)
+    return Check("capture", "locked memory", "ok", f"{text}; does not limit BPF memory since kernel 5.11")
+
+
+def io_uring(proc: Path) -> Check:
+    libc = ctypes.CDLL(None, use_errno=True)
+    ring = libc.syscall(_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))
+    if ring >= 0:
+        os.close(ring)
+        return Check("replay", "io_uring", "ok", "yes")
+    code = ctypes.get_errno()
+    try:
+        disabled = (proc / "sys/kernel/io_uring_disabled").read_text().strip()
+    except OSError:
+        disabled = "0"
+    if code == errno.EPERM and disabled != "0":
+        return Check("replay", "io_uring", "missing", "disabled", "sysctl -w kernel.io_uring_disabled=0")
+    if code == errno.ENOSYS:
+        return Check("replay", "io_uring", "missing", "not in this kernel", "boot a kernel with CONFIG_IO_URING=y")
+    return Check("replay", "io_uring", "missing", os.strerror(code),
+                 "run it outside the container: a seccomp profile may refuse io_uring")
+
+
+def loop_devices() -> Check:
+    """For the demo and the tests; a replay on a real drive needs none."""
+    losetup = find_program("losetup")
+    if not losetup:
+        return Check("demo, tests", "loop devices", "missing", "no losetup", "apt-get install mount")
+    result = subprocess.run([losetup, "--find"], capture_output=True, text=True)
+    if result.returncode == 0:
+        return Check("demo, tests", "loop devices", "ok", f"{result.stdout.strip()} is free")
+    return Check("demo, tests", "loop devices", "missing", "none is free",
+                 "modprobe loop, or: losetup --detach DEVICE" if os.geteuid() == 0
+                 else "sudo blkreel doctor")
+
+
+def processors() -> Check:
+    count = len(os.sched_getaffinity(0))
+    if count > 1:
+        return Check("replay", "processors", "ok", str(count))
+    return Check("replay", "processors", "note", "1: the replay shares it with other work and issues late", "add a CPU")
+
+
+def clock(sys_root: Path) -> Check:
+    try:
+        source = (sys_root / "devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        source = "unknown"
+    if source in _SLOW_CLOCKS:
+        return Check("replay", "clock", "note", f"{source}: reading it takes microseconds",
+                     "boot with clocksource=tsc if the TSC is stable")
+    return Check("replay", "clock", "ok", source)
+
+
+def programs() -> list[Check]:
+    """Programs of the demo, the tests and the benchmarks."""
+    checks = []
+    for name, area, package in (("fio", "tests, bench", "fio"), ("aria2c", "demo", "aria2"),
+                                ("mktorrent", "demo", "mktorrent"), ("mkfs.ext4", "demo", "e2fsprogs")):
+        path = find_program(name)
+        checks.append(Check(area, name, "ok", path) if path
+                      else Check(area, name, "note", "not installed", f"apt-get install {package}"))
+    return checks
+
+
+def helpers() -> Check:
+    for area, path in (("capture", capture_helper.HELPER), ("replay", engine.HELPER)):
+        if not path.exists():
+            return Check(area, "helper", "missing", f"no file {path}", "install blkreel again: docs/install.md")
+        if not os.access(path, os.X_OK):
+            return Check(area, "helper", "missing", f"{path}: permission denied",
+                         capture_helper.permission_remedy(path))
+    return Check("capture, replay", "helpers", "ok", str(capture_helper.HELPER.parent.parent))
+
+
+def _has_capability(number: int) -> bool:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> number & 1)
+    except OSError:
+        pass
+    return os.geteuid() == 0

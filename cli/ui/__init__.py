@@ -1,0 +1,1 @@
+"""Progress, live view and terminal summaries."""

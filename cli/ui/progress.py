@@ -1,0 +1,84 @@
+"""Progress on stderr: a live line on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import rich.progress
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from blkreel.common.progress import ProgressTask
+
+from .terminal_guard import restored_cursor, supports_live_view, suspend
+
+_LINE_EVERY_S = 5.0
+
+
+class Task(ProgressTask):
+    """Progress of one step, passed to a function. `update` is cheap enough to be called for every block of rows."""
+
+    def __init__(self, show: Callable[[float, str], None]):
+        self._show = show
+
+    def update(self, done: float, detail: str = "") -> None:
+        self._show(done, detail)
+
+
+@contextmanager
+def progress(step: str, total: float | None = None) -> Iterator[Task]:
+    """Show a step as one line. Implements common.progress.Progress."""
+    console = Console(stderr=True)
+    if not supports_live_view(console):
+        yield line_task(step, total)
+        return
+    # The dots of the spinner have no ASCII form.
+    columns: list[ProgressColumn] = [SpinnerColumn("line" if console.options.ascii_only else "dots"),
+                                     TextColumn("{task.description}")]
+    columns += [BarColumn(), TimeRemainingColumn()] if total else [TimeElapsedColumn()]
+    suspend_requests: list[bool] = []
+
+    def suspend_bar() -> None:
+        suspend_requests.clear()
+        bar.stop()
+        suspend()
+
+    def show(done: float, detail: str) -> None:
+        bar.update(handle, completed=done, detail=detail)
+        if suspend_requests:
+            suspend_bar()
+            bar.start()
+
+    with (restored_cursor(lambda: suspend_requests.append(True)),
+          rich.progress.Progress(*columns, TextColumn("{task.fields[detail]}"), console=console,
+                                 transient=True) as bar):
+        handle = bar.add_task(step, total=total, detail="")
+        yield Task(show)
+        if suspend_requests:
+            suspend_bar()
+
+
+def line_task(step: str, total: float | None) -> Task:
+    """Print a line every 5 s, for a file or a log."""
+    started = last = time.monotonic()
+    done_at_start: float | None = None
+
+    def show(done: float, detail: str) -> None:
+        nonlocal last, done_at_start
+        now = time.monotonic()
+        if done_at_start is None:
+            # The first update of a resumed step has no detail. What was done before must not count for the rate.
+            done_at_start = 0 if detail else done
+        if now - last < _LINE_EVERY_S:
+            return
+        last = now
+        parts = []
+        if total:
+            parts.append(f"{min(100, 100 * done / total):.0f} %")
+            if done > done_at_start:
+                parts.append(f"{(now - started) * max(0, total - done) / (done - done_at_start):.0f} s left")
+        with suppress(OSError, ValueError):  # a closed stderr must not end the step
+            print(f"{step}: {', '.join(parts + [detail] * bool(detail))}", file=sys.stderr)
+
+    return Task(show)

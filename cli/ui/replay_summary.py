@@ -1,0 +1,242 @@
+"""What `blkreel replay` prints about a plan and a run, and `blkreel report` about a run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.report.columns import headline_of
+from blkreel.common.console import Detail
+from blkreel.common.json_file import print_json
+from blkreel.common.text_table import shortened, wrapped
+from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.verdict import judged
+from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.target import Target
+from blkreel.replay.fidelity.certificate import certificate_lines
+from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.prepare.resume_point import state_words
+
+_VERDICT_LINES = 3
+_WRAP_LOSS = 40  # of a wrapped text, at the ends of its lines
+_DEPENDENCY_KINDS = {
+    "waited": "wait for the completion of other I/Os", "followed": "follow the previous I/O of their thread",
+    "caused": "follow the I/O that started their thread", "absolute": "are issued at their captured time",
+    "reanchored": "of these follow another I/O, as theirs is not in the plan",
+    "truncated": "of these wait for the last four of more completions"}
+
+
+def pace_words(account: Mapping[str, Any]) -> str:
+    """`dependent pace, idle capped at 25 ms`, `original pace, stream 1 at depth 4`. account: has pace and idle."""
+    pace, idle = account["pace"], account["idle"]
+    parts = [f"{_pace_name(pace)} pace"]
+    if idle["cap_ns"] is not None:
+        parts.append(f"idle capped at {format_ns(idle['cap_ns'])}" if idle["name"] == "cap" else "idle removed")
+    parts += [f"stream {stream} at {_pace_name(own)}" for stream, own in (pace.get("streams") or {}).items()]
+    return ", ".join(parts)
+
+
+def plan_pace_words(plan: TracePlan) -> str:
+    """pace_words() of a plan."""
+    return pace_words({"pace": plan.pace_account(), "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns}})
+
+
+def _pace_name(pace: Mapping[str, Any]) -> str:
+    name: str = pace["name"]
+    return {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
+
+
+def show_plan(plan: TracePlan, as_json: bool) -> None:
+    """Print a dry run. A dependent plan is generated once and discarded, to count its dependencies."""
+    if any(pace.dependent for pace in plan.paces):
+        for _ in plan.batches():
+            pass
+    drives = [_drive_document(drive) for drive in plan.drives]
+    pace = plan.pace_account()
+    if as_json:
+        print_json({
+            "version": 1, "dry_run": True, **drives[0], "drives": drives if len(drives) > 1 else None,
+            "pace": pace, "plan_ns": plan.duration_ns, "removed_idle_ns": plan.survey.removed_ns})
+        return
+    targets = " and ".join(str(target.path) for target in plan.targets)
+    print(f"would replay {format_count(plan.total_ios)} I/Os on {targets}, {plan_pace_words(plan)}; "
+          "dry run, nothing written")
+    for drive in drives:
+        if len(drives) > 1:
+            print(f"  {drive['target']}, for device {drive['device']} of the trace:")
+        _show_drive(drive)
+    if pace["dependencies"]:
+        print(f"  dependencies {pace['dependencies']}:")
+        for kind, text in _DEPENDENCY_KINDS.items():
+            print(f"    {format_count(pace['anchored'][kind]):>12} {text}")
+    threads = pace["threads"]
+    if threads["count"] > 1 or threads["note"]:
+        print(f"  issued by    {_describe_threads(threads)}")
+    if plan.survey.removed_ns:
+        print(f"  idle removed {format_ns(plan.survey.removed_ns)}")
+    print(f"  duration     {'set by the drive' if plan.duration_ns is None else format_ns(plan.duration_ns)}")
+
+
+def state_lines(targets: Sequence[Target]) -> list[str]:
+    """`state of /dev/nvme1n1: client, prepared 2 h ago, 3.1 GB written since`, for each drive."""
+    return [f"state of {target.path}: {state_words(target)}" for target in targets if not target.is_nil]
+
+
+def _describe_threads(threads: Mapping[str, Any]) -> str:
+    """`2 threads, by place`, `1 thread: all threads of the trace waited for each other`."""
+    text = f"{threads['count']} thread" + ("s" if threads["count"] > 1 else "")
+    text += f", by {threads['by']}" if threads["by"] else ""
+    return f"{text}: {threads['note']}" if threads["note"] else text
+
+
+def _drive_document(drive: Any) -> dict[str, Any]:
+    survey = drive.survey
+    return {"target": str(drive.target.path), "device": drive.device, "ops": survey.ios, "bytes": survey.bytes,
+            "touched": {"extents": len(survey.touched), "bytes": survey.touched.bytes}, "map": drive.mapping.name,
+            "prefill": {"extents": len(drive.prefill), "bytes": drive.prefill.bytes},
+            "changed_by_trace_bytes": drive.changed_bytes}
+
+
+def _show_drive(drive: Mapping[str, Any]) -> None:
+    for name, count in drive["ops"].items():
+        print(f"  {name:<12} {format_count(count):>12}   {format_bytes(drive['bytes'][name]):>8}")
+    for name, extents in (("footprint", drive["touched"]), ("prefill", drive["prefill"])):
+        mapping = f", map {drive['map']}" if name == "footprint" else ""
+        print(f"  {name:<12} {format_bytes(extents['bytes'])} in {format_count(extents['extents'])} extents{mapping}")
+    print(f"  overwrites   {format_bytes(drive['changed_by_trace_bytes'])}")
+
+
+def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
+    """A run or trace from its report document: size, leading metrics, lateness, verdict. At most seven lines without
+    causes and reasons: of metrics and lateness as much as fits one line each."""
+    entry = document["entry"]
+    run, total = entry["runs"][0], entry["figures"]["all"]
+    account = run["run"] or {}
+    label = entry["label"]
+    if account and (pace := pace_words(account)) not in label:
+        label += f", {pace}"
+    done = format_count(total["ops"])
+    if account and total["ops"] != account["planned_ops"]:
+        done += f" of {format_count(account['planned_ops'])}"
+    size = (f"{done} I/Os, {format_bytes(total['data_bytes'])}, "
+            f"{format_ns(account.get('wall_ns') or total['makespan_ns'] or 0)}, {total['error_ops']:,} errors")
+    if total["unseen_ops"]:
+        size += f", {format_count(total['unseen_ops'])} I/Os without completion"
+    if not total["ops"] and not account:
+        size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
+    lines = wrapped(f"{run['path']}: {label}, {size}", width)
+    lines += _in_one_line("  ", metric_words(entry), width) + _in_one_line("  ", _lateness_words(account, entry), width)
+    if detail.verbose and account:
+        lines += [f"  {line}" for line in _cause_lines(account)]
+    return lines + verdict_lines(_of_one_run(entry["verdict"]), detail, width)
+
+
+def _of_one_run(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The verdict without the reason that there is one run only, which concerns comparisons."""
+    reasons = [each for each in verdict["reasons"] if each["code"] != "few_runs"]
+    return judged(reasons, notes=verdict.get("notes", ()), withheld=verdict.get("withheld", ()))
+
+
+def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
+    """A repetition in two lines, or with its causes and reasons."""
+    if detail.verbose or detail.why:
+        return summary_lines(document, detail, width)
+    entry = document["entry"]
+    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", metric_words(entry), width),
+            *(f"  {line}" for line in verdict_lines(_of_one_run(entry["verdict"]), detail, width - 2))]
+
+
+def verdict_lines(verdict: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
+    """The level with its first reason, or all reasons, each on lines of its own."""
+    reasons = verdict["reasons"]
+    if detail.why or not reasons:
+        return [verdict["level"], *(line for reason in reasons
+                                    for line in wrapped(f"  {reason['level']}: {reason['text']}", width))]
+    more = len(reasons) - 1
+    count = f" (and {more} more {'reason' if more == 1 else 'reasons'}: --why)" if more else ""
+    text = shortened(f"{verdict['level']}: {reasons[0]['text']}", _VERDICT_LINES * width - len(count) - _WRAP_LOSS)
+    return wrapped(text + count, width)
+
+
+def metric_words(entry: Mapping[str, Any]) -> list[str]:
+    """`read wait 9.8 s`, `read p99 390 µs`: the headline metrics of a run that have a value."""
+    parts = []
+    for metric in headline_of([dict(entry)]):
+        if (value := entry["headline"][metric.key]["value"]) is not None:
+            parts.append(f"{_noun(metric)} {metric.unit.text(value)}")
+    return parts
+
+
+def _noun(metric: Metric) -> str:
+    title = metric.short if " " in metric.short else metric.title
+    return f"{title[0].lower()}{title[1:]}"
+
+
+def _lateness_words(account: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    late = account.get("lateness")
+    if not late:
+        return []
+    words = [f"issue lateness p50 {format_ns(late['p50_ns'])}", f"p99 {format_ns(late['p99_ns'])}",
+             f"max {format_ns(late['max_ns'])}"]
+    effects = (account.get("host_effect") or {}).get("metrics") or {}
+    for metric in headline_of([dict(entry)]):
+        if metric.key in effects:
+            words.append(f"effect on {_noun(metric)} {effects[metric.key]['effect']:+.1%}")
+            break
+    return words + ([f"drive queue full for {late['queue_full_ops']:,} I/Os"] if late["queue_full_ops"] else [])
+
+
+def _in_one_line(start: str, parts: Sequence[str], width: int) -> list[str]:
+    """The first parts that fit, joined by commas; no line without parts."""
+    line = start
+    for index, part in enumerate(parts):
+        longer = f"{line}{', ' if index else ''}{part}"
+        if index and len(longer) > width:
+            break
+        line = longer
+    return [line] if parts else []
+
+
+def _cause_lines(account: Mapping[str, Any]) -> Iterator[str]:
+    """Plan, state, dependencies, threads, replay accuracy with the causes of stalls, and telemetry."""
+    if account["plan_ns"] is not None:
+        yield f"planned {format_ns(account['plan_ns'])} to the last issue"
+    for drive in account.get("drives") or [account]:
+        yield from _state_lines(drive["state"], drive.get("path"), account.get("started_at"))
+    pace = account["pace"]
+    if pace.get("dependencies"):
+        anchored = pace["anchored"]
+        yield (f"dependencies {pace['dependencies']}: {anchored['waited']:,} waited, "
+               f"{anchored['followed'] + anchored['caused']:,} followed, {anchored['absolute']:,} at captured times")
+        if account.get("own_wall_ns") is not None:
+            yield f"workload I/O took {format_ns(account['own_wall_ns'])} from first to last"
+    threads = pace.get("threads")
+    if threads and (threads["count"] > 1 or threads["note"]):
+        yield f"issued by {_describe_threads(threads)}"
+    if account.get("hazards"):
+        yield f"hazards: {account['hazards']:,} I/Os in flight together to the same blocks, unlike in the trace"
+    yield from certificate_lines(dict(account))
+    if line := telemetry_line(account.get("telemetry")):
+        yield line
+
+
+def _state_lines(state: Mapping[str, Any], path: str | None, started_at: str | None) -> Iterator[str]:
+    if state["name"] and started_at:
+        text = drive_state.words(dict(state), datetime.fromisoformat(started_at), state.get("by_others_bytes"))
+        yield f"state at start: {f'{path}, ' if path else ''}{text}"
+        yield from (f"  {note}" for note in state["notes"])
+
+
+def telemetry_line(telemetry: Mapping[str, Any] | None) -> str:
+    """Temperature and power of a run as one line; "" without a sensor."""
+    parts = []
+    temperature = (telemetry or {}).get("temperature_c")
+    if temperature:
+        parts.append(f"drive temperature {temperature['start']:.0f} C at start, {temperature['end']:.0f} C at end, "
+                     f"max {temperature['max']:.0f} C")
+    power = (telemetry or {}).get("power")
+    if power:
+        gaps = f", {power['gaps']:,} gaps" if power["gaps"] else ""
+        parts.append(f"{power['average_w']:.4g} W on average, {power['energy_j']:.4g} J in "
+                     f"{format_ns(power['covered_ns'])} ({power['meter']}{gaps})")
+    return "; ".join(parts)

@@ -1,0 +1,39 @@
+"""What `blkreel capture` and `blkreel import` print about the trace that they wrote."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blkreel.common.printable import printable
+from blkreel.common.units import format_bytes, format_count, format_ns
+
+
+def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int], duration_ns: int,
+                   metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that the JSON documents of both commands have. ios, bytes_: by operation."""
+    rows, file_bytes = sum(ios.values()), path.stat().st_size
+    return {"version": 1, "path": str(path), "rows": rows, "ios": ios, "bytes": bytes_, "duration_ns": duration_ns,
+            "file_bytes": file_bytes, "bytes_per_io": round(file_bytes / rows, 2) if rows else None,
+            "devices": [str(device.get("path") or device.get("name")) for device in metadata.get("devices") or []],
+            "source_format": metadata.get("source_format"), "lost": (metadata.get("lost") or {}).get("total"),
+            "in_flight_at_start": metadata.get("in_flight_at_start"),
+            "in_flight_at_end": metadata.get("in_flight_at_end"), "ledger": metadata.get("ledger")}
+
+
+def show_trace(document: Mapping[str, Any]) -> None:
+    """Print a document as two lines."""
+    devices = printable(", ".join(document["devices"]) or "an unknown device")
+    print(f"{printable(document['path'])}: {format_count(document['rows'])} I/Os of "
+          f"{devices} over {format_ns(document['duration_ns'])}, "
+          f"{file_size(document['file_bytes'], document['rows'])}")
+    parts = [f"{op} {format_count(count)} ({format_bytes(document['bytes'][op])})"
+             for op, count in document["ios"].items() if count]
+    parts.append("lost unknown" if document["lost"] is None else f"lost {format_count(document['lost'])}")
+    if document["in_flight_at_end"]:
+        parts.append(f"in flight at end {format_count(document['in_flight_at_end'])}")
+    print("  " + ", ".join(parts))
+
+
+def file_size(file_bytes: int, rows: int) -> str:
+    """`678 KB, 7.4 bytes per I/O`"""
+    return format_bytes(file_bytes) + (f", {file_bytes / rows:.1f} bytes per I/O" if rows else "")

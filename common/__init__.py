@@ -1,0 +1,1 @@
+"""What every package needs: errors, units, devices, storage URLs, terminal output."""

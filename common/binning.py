@@ -1,0 +1,43 @@
+"""Log-linear bins of integers, the one binning of every distribution: percentiles, lateness, gaps, the live view.
+
+traces/native/binning.h has the same bins in C.
+"""
+
+import numpy as np
+
+
+class LogLinearBins:
+    """2^bits bins per power of two; each integer below 2^(bits + 1) has its own bin.
+
+    A bin is at most 2^-bits of its values wide. Numbers of bins ascend with the values, which are 0 to 2^62.
+    """
+
+    def __init__(self, bits: int):
+        self.bits = bits
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """The number of each value's bin."""
+        values = np.asarray(values, np.int64)
+        power = np.frexp(values.astype(np.float64))[1].astype(np.int64) - 1
+        # As floats, numbers just below a power of two above 2^53 round up to it.
+        power -= (values >> np.maximum(power, 0) == 0) & (values > 0)
+        octave = np.maximum(power - self.bits, 0)
+        bins: np.ndarray = (octave << self.bits) + (values >> octave)
+        return bins
+
+    def starts(self, bins: np.ndarray) -> np.ndarray:
+        """The least value of each bin."""
+        bins = np.asarray(bins, np.int64)
+        octave = self._octaves(bins)
+        starts: np.ndarray = (bins - (octave << self.bits)) << octave
+        return starts
+
+    def middles(self, bins: np.ndarray) -> np.ndarray:
+        """The middle of each bin, rounded down; the value itself where a bin has only one."""
+        bins = np.asarray(bins, np.int64)
+        middles: np.ndarray = self.starts(bins) + ((1 << self._octaves(bins)) >> 1)
+        return middles
+
+    def _octaves(self, bins: np.ndarray) -> np.ndarray:
+        octaves: np.ndarray = np.maximum((bins >> self.bits) - 1, 0)
+        return octaves

@@ -1,0 +1,220 @@
+"""Identify the drive behind a device node, a partition or a directory, and describe it."""
+
+import os
+import re
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageError
+from .installation import keyed_hash
+from .system import read_kernel_lines, text_in
+
+SYS = Path("/sys")
+_SECTOR_BYTES = 512  # of sysfs, for every block size
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A whole drive, or a regular file used as one.
+
+    kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue.
+    serial: as reported by the drive, or ""; a trace holds serial_hash instead. backing_file: of a loop device.
+    """
+
+    name: str
+    path: str
+    kind: str
+    major: int
+    minor: int
+    size_bytes: int
+    logical_block_bytes: int
+    physical_block_bytes: int
+    model: str = ""
+    firmware: str = ""
+    serial: str = ""
+    scheduler: str = ""
+    queue_depth: int = 0
+    rotational: bool = False
+    write_cache: str = ""
+    backing_file: str = ""
+    read_only: bool = False
+
+    @property
+    def serial_hash(self) -> str:
+        """Distinguishes units in shared results without revealing the serial; "" without a serial.
+
+        Keyed to this machine: without the key, a list of all serials of a maker would reveal it.
+        """
+        return keyed_hash("serial", f"{self.model}:{self.serial}".encode())[:16] if self.serial else ""
+
+
+def drive_of(path: StrPath, sys_root: Path = SYS, status: os.stat_result | None = None) -> Drive:
+    """The whole drive behind a device node, a partition, a link to one, or a regular file.
+
+    status: an earlier stat() of `path`. Raises UsageError if `path` does not exist or is none of these.
+    """
+    real = Path(os.path.realpath(path))
+    status = status or status_of(path)
+    if stat.S_ISREG(status.st_mode):
+        return _file_drive(real, status)
+    if not stat.S_ISBLK(status.st_mode):
+        raise UsageError(f"{path}: not a block device", "list drives: blkreel drives")
+    return _drive(whole_disk(_block_directory(status.st_rdev, sys_root, path)))
+
+
+def status_of(path: StrPath) -> os.stat_result:
+    """stat(). Raises UsageError if there is no such device or file."""
+    try:
+        return Path(path).stat()
+    except OSError as error:
+        raise UsageError(f"no such device: {path} ({error.strerror})", "list drives: blkreel drives") from None
+
+
+def drives_under(directory: StrPath, sys_root: Path = SYS,
+                 mountinfo: Path = Path("/proc/self/mountinfo")) -> list[Drive]:
+    """The drives of the file system of a directory.
+
+    Resolves device-mapper, md and multi-device btrfs volumes to their drives. Raises UsageError for a file system
+    without a local drive (tmpfs, a network mount).
+    """
+    try:
+        number = Path(directory).stat().st_dev
+    except OSError as error:
+        raise UsageError(f"no such directory: {directory} ({error.strerror})") from None
+    try:
+        blocks = [_block_directory(number, sys_root, directory)]
+    except UsageError:
+        # btrfs and overlayfs have virtual device numbers; the mount names the device.
+        blocks = _blocks_of_mount(Path(directory), number, sys_root, mountinfo)
+    disks = {disk.name: disk for block in blocks for disk in underlying_disks(block)}
+    return [_drive(disk) for _, disk in sorted(disks.items())]
+
+
+def list_drives(sys_root: Path = SYS) -> list[Drive]:
+    """All drives, sorted by name, without empty loop and ram devices, and without the paths of multipath heads."""
+    drives = []
+    for block in sorted((sys_root / "class/block").iterdir()):
+        disk = block.resolve()
+        is_node = not (disk / "partition").exists() and text_in(disk / "hidden") != "1"
+        if is_node and _integer(disk / "size") > 0:
+            drives.append(_drive(disk))
+    return drives
+
+
+def describe(drive: Drive) -> dict[str, Any]:
+    """The drive as an entry of the metadata key `devices`, without its serial."""
+    entry = asdict(drive)
+    del entry["serial"]
+    return {**entry, "serial_hash": drive.serial_hash}
+
+
+def whole_disk(block: Path) -> Path:
+    """The sysfs directory of the whole drive, for one of a partition or a drive."""
+    return block.parent if (block / "partition").exists() else block
+
+
+def underlying_disks(block: Path) -> list[Path]:
+    """The sysfs directories of the drives below a dm or md volume; of the drive itself otherwise."""
+    disk = whole_disk(block)
+    slaves = sorted((disk / "slaves").glob("*"))
+    if not slaves:
+        return [disk]
+    return [lower for slave in slaves for lower in underlying_disks(slave.resolve())]
+
+
+def multipath_paths(disk: Path, block_root: Path = SYS / "class/block") -> list[Path]:
+    """The sysfs directories of the paths nvmeXcZnY of an NVMe multipath head nvmeXnY; none for any other drive.
+
+    A path has the requests and the counters, and no node. The head has bios only, and its counters stay 0 before
+    Linux 6.4.
+    """
+    head = re.fullmatch(r"(nvme\d+)(n\d+)", disk.name)
+    return sorted(block_root.glob(f"{head[1]}c*{head[2]}")) if head else []
+
+
+def block_directory(drive: Drive, sys_root: Path = SYS) -> Path:
+    """The sysfs directory of a drive."""
+    return (sys_root / "class/block" / drive.name).resolve()
+
+
+def _block_directory(number: int, sys_root: Path, path: StrPath) -> Path:
+    block = sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    if not block.exists():
+        raise UsageError(f"{path}: not on a drive of this machine", "name one of: blkreel drives")
+    return block.resolve()
+
+
+def _blocks_of_mount(directory: Path, number: int, sys_root: Path, mountinfo: Path) -> list[Path]:
+    source = None
+    for line in read_kernel_lines(mountinfo):
+        fields, _, rest = line.partition(" - ")
+        if fields.split(" ")[2] == f"{os.major(number)}:{os.minor(number)}":
+            source = rest.split(" ")[1]
+    if not source or not source.startswith("/dev/"):
+        raise UsageError(f"{directory}: not on a drive of this machine ({source or 'virtual file system'})",
+                         "name a directory on a drive, or one of: blkreel drives")
+    block = _block_directory(Path(source).stat().st_rdev, sys_root, directory)
+    for member in (sys_root / "fs/btrfs").glob(f"*/devices/{block.name}"):
+        return [device.resolve() for device in sorted(member.parent.iterdir())]
+    return [block]
+
+
+def _drive(disk: Path) -> Drive:
+    name = disk.name.replace("!", "/")  # cciss!c0d0 is /dev/cciss/c0d0
+    major, minor = (int(part) for part in text_in(disk / "dev").split(":"))
+    queue = disk / "queue"
+    return Drive(
+        name=disk.name, path=f"/dev/{name}", kind=_kind(disk), major=major, minor=minor,
+        size_bytes=_integer(disk / "size") * _SECTOR_BYTES,
+        logical_block_bytes=_integer(queue / "logical_block_size") or _SECTOR_BYTES,
+        physical_block_bytes=_integer(queue / "physical_block_size") or _SECTOR_BYTES,
+        model=text_in(disk / "device/model"),
+        firmware=text_in(disk / "device/firmware_rev") or text_in(disk / "device/rev"),
+        serial=_serial(disk),
+        scheduler=_active_scheduler(text_in(queue / "scheduler")),
+        queue_depth=_integer(queue / "nr_requests"),
+        rotational=text_in(queue / "rotational") == "1",
+        write_cache=text_in(queue / "write_cache"),
+        backing_file=text_in(disk / "loop/backing_file"),
+        read_only=text_in(disk / "ro") == "1")
+
+
+def _file_drive(path: Path, status: os.stat_result) -> Drive:
+    return Drive(name=path.name, path=str(path), kind="file", major=0, minor=0, size_bytes=status.st_size,
+                 logical_block_bytes=_SECTOR_BYTES, physical_block_bytes=4096, backing_file=str(path),
+                 read_only=not os.access(path, os.W_OK))
+
+
+def _kind(disk: Path) -> str:
+    for prefix in ("loop", "zram", "ram", "dm", "md"):
+        if disk.name.startswith(prefix):
+            return prefix
+    return "disk"
+
+
+def _serial(disk: Path) -> str:
+    """NVMe and virtio: a text file. SCSI and SATA: vital product data page 0x80. Others: the WWN."""
+    for name in ("device/serial", "serial"):
+        if text := text_in(disk / name):
+            return text
+    try:
+        page = (disk / "device/vpd_pg80").read_bytes()
+        if text := page[4:].decode("ascii", "ignore").strip():
+            return text
+    except OSError:
+        pass
+    return text_in(disk / "wwid") or text_in(disk / "device/wwid")
+
+
+def _active_scheduler(text: str) -> str:
+    """mq-deadline of `none [mq-deadline] kyber`."""
+    return text.partition("[")[2].partition("]")[0] or text
+
+
+def _integer(path: Path) -> int:
+    text = text_in(path)
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,347 @@
+"""Create, rename, chown, lock and remove files without following symbolic links of other users.
+
+Root may work in directories that others can write to. A link there, in place of the output, a temporary file or a
+directory, must not make it write, chown or remove a file elsewhere. So each name is resolved below the descriptor of
+its directory, and files are created with O_EXCL or opened with O_NOFOLLOW.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from io import FileIO
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import OutputExists, SafetyError
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+StrPath = str | os.PathLike[str]
+_MAX_LINKS = 40  # the limit of the kernel
+# Pattern of a name: None for a file, the layout of its content for a directory. The first match counts.
+Layout = Mapping[str, "Layout | None"]
+
+
+def open_directory(path: StrPath, *, create: bool = False) -> int:
+    """A descriptor (O_PATH) of a directory. create: create it and its parents if missing.
+
+    Root follows a symbolic link only if the link and its directory belong to root or to the user who called sudo.
+    Raises SafetyError for any other link, OSError as open(2).
+    """
+    left = _parts(path)
+    at = os.open("/" if os.fspath(path).startswith("/") else ".", _DIRECTORY)
+    links = 0
+    try:
+        while left:
+            name = left.pop(0)
+            try:
+                below = _open_below(at, name, create)
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                    raise
+                target = _link_target(at, name, path)
+                links += 1
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+                left = _parts(target) + left
+                below = os.open("/", _DIRECTORY) if target.startswith("/") else os.dup(at)
+            os.close(at)
+            at = below
+    except BaseException:
+        os.close(at)
+        raise
+    return at
+
+
+@contextmanager
+def directory_at(path: StrPath, *, create: bool = False) -> Iterator[int]:
+    """open_directory(), closed at the end of the block."""
+    directory = open_directory(path, create=create)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def _parts(path: StrPath) -> list[str]:
+    return [part for part in os.fspath(path).split("/") if part not in ("", ".")]
+
+
+def _open_below(at: int, name: str, create: bool) -> int:
+    try:
+        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=at)
+    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+
+
+def _link_target(at: int, name: str, path: StrPath) -> str:
+    """The target of a link. Raises SafetyError if root must not follow it, NotADirectoryError if it is not a link."""
+    link = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        status, around = os.fstat(link), os.fstat(at)
+        if not stat.S_ISLNK(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        # In a directory without the sticky bit, others with write permission can rename a link of root.
+        movable = around.st_mode & 0o022 and not around.st_mode & stat.S_ISVTX
+        if os.geteuid() == 0 and (movable or not {status.st_uid, around.st_uid} <= _trusted_users()):
+            raise SafetyError(f"{path}: root does not follow the symbolic link {name!r}, which user {status.st_uid} or "
+                              "others can change", f"check its target, and name that instead: readlink -f {path}")
+        return os.readlink("", dir_fd=link)
+    finally:
+        os.close(link)
+
+
+def _trusted_users() -> set[int]:
+    caller = os.environ.get("SUDO_UID", "")
+    return {0, os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
+
+
+def open_own(path: StrPath, flags: int, mode: int = 0o666) -> int:
+    """Open a file of blkreel. Raises SafetyError for a symbolic link, a file with several links or no regular file."""
+    path = Path(path)
+    with directory_at(path.parent) as directory:
+        try:
+            # Without O_NONBLOCK, opening a FIFO would block.
+            file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=directory)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise _no_plain_file(path) from None
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(file)
+        raise _no_plain_file(path)
+    return file
+
+
+def _no_plain_file(path: Path) -> SafetyError:
+    return SafetyError(f"{path} is a link, or not a regular file", f"check it, and remove it: ls -l {path}")
+
+
+def create(path: StrPath) -> FileIO:
+    """Create a file for unbuffered writing. An existing file of the name is removed, not written to."""
+    path = Path(path)
+    with directory_at(path.parent) as directory:
+        with suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=directory)
+        return os.fdopen(_create(directory, path.name), "wb", buffering=0)
+
+
+def _create(directory: int, name: str) -> int:
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory)
+
+
+def make_directory(path: StrPath, mode: int = 0o777) -> None:
+    """mkdir(2). Raises OSError; FileExistsError also for a link."""
+    path = Path(path)
+    with directory_at(path.parent) as directory:
+        os.mkdir(path.name, mode, dir_fd=directory)
+
+
+def rename(path: StrPath, name: str) -> None:
+    """Rename a file or directory within its directory."""
+    path = Path(path)
+    with directory_at(path.parent) as directory:
+        os.rename(path.name, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def unlink(path: StrPath) -> None:
+    """Remove a file if it exists."""
+    path = Path(path)
+    with suppress(FileNotFoundError), directory_at(path.parent) as directory:
+        os.unlink(path.name, dir_fd=directory)
+
+
+def remove_directory(path: StrPath, layout: Layout) -> bool:
+    """Remove the files of `layout` below `path`, and the directory if it is then empty. Returns whether it was removed.
+
+    Files go in the order of `layout`, so that a kill leaves those at its end. Links and their targets stay.
+    """
+    path = Path(path)
+    with directory_at(path.parent) as directory:
+        return _remove_below(directory, path.name, layout)
+
+
+def clear_directory(path: StrPath, layout: Layout) -> None:
+    """Remove the files of `layout` below `path`. Other files and the directory stay."""
+    with directory_at(path) as directory:
+        _clear(directory, layout)
+
+
+def _clear(directory: int, layout: Layout) -> None:
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        with os.scandir(opened) as entries:
+            names = [entry.name for entry in entries]
+    finally:
+        os.close(opened)
+    ordered = [(name, below) for pattern, below in layout.items() for name in names if fnmatchcase(name, pattern)]
+    for name, below in ordered:
+        if below is not None:
+            _remove_below(directory, name, below)
+        else:
+            with suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=directory)
+
+
+def _remove_below(directory: int, name: str, layout: Layout) -> bool:
+    try:
+        below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        return False
+    try:
+        _clear(below, layout)
+    finally:
+        os.close(below)
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
+
+
+class NewFile:
+    """A file that gets its name when it is complete. Write its content to `file`, then call publish().
+
+    Until then it is in `temporary`, by default a hidden file of a random name beside it. owner: (user, group). sync:
+    survive a power cut, not only a kill. The end of the block removes a file that was not published. Raises OSError,
+    and SafetyError for a directory behind a link of another user.
+    """
+
+    def __init__(self, path: StrPath, *, force: bool = False, owner: tuple[int, int] | None = None, sync: bool = True,
+                 create_parents: bool = False, temporary: Path | None = None):
+        self.path = Path(path)
+        self._force, self._owner, self._sync = force, owner, sync
+        self._name = temporary.name if temporary else temporary_name(self.path.name)
+        self._directory = open_directory(self.path.parent, create=create_parents)
+        self._from = -1
+        try:
+            self._from = open_directory(temporary.parent) if temporary else os.dup(self._directory)
+            if temporary:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._name, dir_fd=self._from)
+            self.file = os.fdopen(_create(self._from, self._name), "wb")
+        except BaseException:
+            self._close()
+            raise
+
+    def __enter__(self) -> "NewFile":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.abandon()
+
+    def publish(self) -> None:
+        """Give the file its name. Raises OutputExists if a file of that name exists now, without `force`."""
+        self.file.flush()
+        if self._owner is not None:
+            with suppress(OSError):  # a file system without owners
+                os.fchown(self.file.fileno(), *self._owner)
+        if self._sync:
+            os.fsync(self.file.fileno())
+        self.file.close()
+        self._give_name()
+        if self._sync:
+            self._sync_directory()
+        self._close()
+
+    def abandon(self) -> None:
+        """Remove the file. Does nothing after publish()."""
+        if self._directory < 0:
+            return
+        with suppress(OSError):
+            os.unlink(self._name, dir_fd=self._from)
+        with suppress(OSError):  # a full disk has been reported already
+            self.file.close()
+        self._close()
+
+    def _give_name(self) -> None:
+        if self._force:
+            os.rename(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
+            return
+        try:
+            os.link(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory,
+                    follow_symlinks=False)
+        except FileExistsError:
+            raise OutputExists(self.path) from None
+        except OSError as error:
+            # No hard links: exFAT, some network mounts.
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+            if _exists(self._directory, self.path.name):
+                raise OutputExists(self.path) from None
+            os.rename(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
+            return
+        os.unlink(self._name, dir_fd=self._from)
+
+    def _sync_directory(self) -> None:
+        with suppress(OSError):  # no permission to read the directory
+            directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def _close(self) -> None:
+        for descriptor in (self._directory, self._from):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._directory = self._from = -1
+
+
+def write_file(path: StrPath, content: bytes | str, *, mode: int | None = None, **options: Any) -> None:
+    """Write a file that gets its name when it is complete. mode: permissions. options: see NewFile."""
+    with NewFile(path, **options) as new:
+        new.file.write(content.encode() if isinstance(content, str) else content)
+        if mode is not None:
+            os.fchmod(new.file.fileno(), mode)
+        new.publish()
+
+
+def lock_file(file: IO[bytes], patience_s: float = 0.0) -> bool:
+    """Whether the lock was taken. It lasts as long as any process that inherited the file keeps it open."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                return True  # a file system without locks
+            if time.monotonic() >= deadline:
+                return False
+        time.sleep(0.05)
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name that other users cannot predict."""
+    return f".{name}.{secrets.token_hex(6)}.tmp"
+
+
+def caller_of_sudo() -> tuple[int, int] | None:
+    """(user, group) of the caller of sudo, who owns the outputs; None without sudo."""
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    return (int(user), int(group)) if os.geteuid() == 0 and user.isdecimal() and group.isdecimal() else None
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

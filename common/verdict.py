@@ -1,0 +1,135 @@
+"""The verdict on a run, a trace or a benchmark: its level, and reasons with stable codes (docs/method.md, "Reasons").
+
+Replay, analysis and benchmarks add reasons. Reports group them by code.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+Level = Literal["valid", "qualified", "invalid"]
+LEVELS: tuple[Level, ...] = ("valid", "qualified", "invalid")
+
+# Share of the I/Os without a completion event. A capture with more is not trustworthy, and its replay is qualified.
+UNSEEN_LIMIT = 0.01
+# Share of read-ahead above which the load time of a dependent replay is only a lower bound. Programs that computed
+# while the kernel read nearly all of their data ahead were 7 to 26 % short, so at this share it is at most 3 %.
+READ_AHEAD_LIMIT = 0.1
+
+# code -> cause. A code never changes its meaning; docs/method.md lists the same.
+CODES = {
+    # of a run
+    "partial_run": "the run ended before its plan",
+    "no_drive": "the target was `nil:SIZE` without a model",
+    "io_errors": "I/Os failed",
+    "missing_ios": "planned I/Os were not issued or not completed",
+    "plan_differs": "issued I/Os differ from the plan",
+    "unsupported_ios": "the drive does not support an operation of the trace",
+    "unwritten_reads": "blocks were read that were never written",
+    "external_io": "other programs used the drive",
+    "page_cache": "the target is accessed through the page cache",
+    "slow_link": "the link is slower or narrower than drive and slot support, or became so during the run",
+    "drive_errors": "new media or uncorrectable errors of the drive",
+    "machine_suspended": "the machine was suspended during the run",
+    "host_effect": "the effect of the host on a metric exceeds the first limit",
+    "metric_withheld": "the effect of the host on a metric exceeds the second limit",
+    "all_metrics_withheld": "the effect of the host on every headline metric exceeds the second limit",
+    "cpu_steal": "a hypervisor stole CPU time",
+    "idle_removed": "idle time was shortened or removed",
+    "times_scaled": "captured times were divided",
+    "dependencies_inferred": "dependencies were inferred from times",
+    "load_time_lower_bound": "more than 10 % of the I/Os of a dependent replay are read-ahead by threads without a "
+                             "blocked time, or on a slower drive read-ahead that was in time on the captured one",
+    "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
+    "lost_events": "the capture lost events",
+    "unseen_completions": "the capture did not see more than 1 % of the completions, or the source records none",
+    "altered_ios": "I/Os were changed to fit the drive",
+    "external_io_unknown": "external I/O could not be counted",
+    "cpu_throttled": "processors were throttled by heat",
+    "drive_corrected_errors": "errors that the drive corrected",
+    "drive_throttled": "the drive was throttled by heat",
+    "drive_hot": "the drive was above its warning temperature",
+    "power_not_measured": "power was not measured; a note unless a meter was given",
+    # of the records
+    "no_completed_ios": "no I/O was seen to complete",
+    "writer_fell_behind": "planned writes were due before the earlier ones had ended",
+    # of several runs
+    "few_runs": "fewer than 6 runs or repeats",
+    "start_temperature": "the drive's temperature at the start differs between the runs",
+    # of a benchmark
+    "steps_failed": "steps failed",
+    "no_measured_step": "no step has a role of the report",
+    "not_finished": "steps were not run",
+    "quick": "shortened benchmark",
+    "scaled": "sizes of the benchmark were scaled to fit the drive",
+    "different_traces": "steps replayed different traces",
+    "not_steady": "no steady state was reached",
+    "parameters_differ": "compared benchmarks have different parameters",
+    # of files of earlier versions
+    "recorded_verdict": "the verdict was recorded by a version without codes: fixed limits of lateness",
+}
+
+
+class Reason(TypedDict):
+    """metric: key of the metric concerned. value, limit: what `text` compares, times in ns, shares as fractions.
+
+    None where there is none. steps: of a benchmark, the ids of the steps it applies to.
+    """
+
+    code: str
+    level: Level
+    metric: str | None
+    value: float | None
+    limit: float | None
+    text: str
+    steps: NotRequired[list[str]]
+
+
+class Note(TypedDict):
+    """A fact that does not lower the level."""
+
+    code: str
+    text: str
+
+
+class Verdict(TypedDict):
+    """level: the worst of the reasons. withheld: keys of the metrics that must not be used."""
+
+    level: Level
+    reasons: list[Reason]
+    notes: list[Note]
+    withheld: list[str]
+
+
+def reason(code: str, level: Level, text: str, metric: str | None = None, value: float | None = None,
+           limit: float | None = None) -> Reason:
+    assert code in CODES, code
+    return {"code": code, "level": level, "metric": metric, "value": value, "limit": limit, "text": text}
+
+
+def step_reason(code: str, level: Level, text: str, steps: Iterable[str] = ()) -> Reason:
+    """A reason of a benchmark."""
+    return {**reason(code, level, text), "steps": list(steps)}
+
+
+def note(code: str, text: str) -> Note:
+    assert code in CODES, code
+    return {"code": code, "text": text}
+
+
+def judged(reasons: Iterable[Any], at_least: Level = "valid", notes: Iterable[Any] = (),
+           withheld: Iterable[str] = ()) -> dict[str, Any]:
+    """A verdict as a JSON object: the worst level of the reasons and of `at_least`, the worst reasons first."""
+    ordered = sorted(reasons, key=lambda each: -LEVELS.index(each["level"]))  # stable
+    worst = max([at_least, *(each["level"] for each in ordered)], key=LEVELS.index)
+    return {"level": worst, "reasons": ordered, "notes": list(notes), "withheld": sorted(set(withheld))}
+
+
+def recorded(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A verdict as a file has it, in the present form. Reasons without a code get `recorded_verdict`, and a note."""
+    verdict = verdict or {}
+    reasons = [{**reason("recorded_verdict", each["level"], each["text"]), **each} for each in
+               verdict.get("reasons") or []]
+    notes = list(verdict.get("notes") or [])
+    if verdict and "withheld" not in verdict:
+        notes.append(note("recorded_verdict", "verdict recorded by an earlier version, by fixed limits of lateness"))
+    return judged(reasons, verdict.get("level", "valid"), notes, verdict.get("withheld") or ())

@@ -1,0 +1,1 @@
+"""Targets, safety checks, claims, saved state, erase."""

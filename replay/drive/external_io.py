@@ -1,0 +1,71 @@
+"""External I/O on a target: the kernel's count minus the workload's I/Os."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from blkreel.common.device import SYS, multipath_paths
+
+from .target import Target
+
+_SECTOR_BYTES = 512
+# Fields of /sys/class/block/X/stat, in the kernel's order.
+_READ_IOS, _READ_SECTORS, _WRITE_IOS, _WRITE_SECTORS = 0, 2, 4, 6
+
+
+@dataclass(frozen=True)
+class DiskCount:
+    """The kernel's counts of a drive since it was attached."""
+
+    read_ios: int
+    read_bytes: int
+    write_ios: int
+    write_bytes: int
+
+
+def count_of(target: Target) -> DiskCount | None:
+    """Of the whole drive, because I/O on its other partitions interferes too. None for a file."""
+    return None if target.disk_block is None else count_of_disk(target.disk_block)
+
+
+def count_of_disk(disk: Path, block_root: Path = SYS / "class/block") -> DiskCount | None:
+    """disk: its directory in sysfs. Of an NVMe multipath head the sum of its paths."""
+    counts = [read_count(path / "stat") for path in multipath_paths(disk, block_root) or [disk]]
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return None
+    return DiskCount(*(sum(getattr(count, field.name) for count in known) for field in fields(DiskCount)))
+
+
+def read_count(path: Path) -> DiskCount | None:
+    try:
+        fields = [int(word) for word in path.read_text().split()]
+        return DiskCount(fields[_READ_IOS], fields[_READ_SECTORS] * _SECTOR_BYTES,
+                         fields[_WRITE_IOS], fields[_WRITE_SECTORS] * _SECTOR_BYTES)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def foreign_ios(before: DiskCount | None, after: DiskCount | None, *, read_ios: int, read_bytes: int,
+                write_ios: int, write_bytes: int) -> int | None:
+    """Number of external I/Os; None without a count. The arguments are those of the workload.
+
+    Bytes decide whether there were any, because the kernel splits and merges I/Os. Their number is then the difference
+    of the I/O counts, and at least one per direction. Discards and flushes do not count: the kernel trims the former
+    to the drive's granularity and adds flushes of its own.
+    """
+    if before is None or after is None:
+        return None
+    external = 0
+    for kernel_bytes, workload_bytes, kernel_ios, workload_ios in (
+            (after.read_bytes - before.read_bytes, read_bytes, after.read_ios - before.read_ios, read_ios),
+            (after.write_bytes - before.write_bytes, write_bytes, after.write_ios - before.write_ios, write_ios)):
+        if kernel_bytes > workload_bytes:
+            external += max(1, kernel_ios - workload_ios)
+    return external
+
+
+def sum_or_none(counts: Iterable[int | None]) -> int | None:
+    """None if any of them is unknown."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)

@@ -1,0 +1,120 @@
+"""Whether a target may be replayed on. Every check passes before the first byte is written.
+
+A use of any partition bars the whole drive, because its I/O would disturb the measurement even if its data were
+safe.
+"""
+
+import errno
+import os
+import shlex
+from collections.abc import Sequence
+
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.units import format_bytes
+
+from .claim import held_by_others, is_held, open_exclusively
+from .file_identity import Identity, identity_of
+from .target import Target
+from .usage import Kernel, backing_of, refuse_opened, refuse_used, target_of, uses_of
+
+
+def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
+          kept: Sequence[str] = ()) -> list[str]:
+    """Raise SafetyError unless the target is unused and, if it is written, its loss was confirmed.
+
+    destroy: the serial that the user gave. argv: the command line, for the remedy. kept: confirmations of other
+    drives, for the remedy. Returns warnings about checks that were impossible.
+    """
+    if target.is_nil:
+        return []
+    kernel = kernel or Kernel()
+    refuse_used(target, uses_of(target, kernel))
+    unseen = refuse_opened(target, kernel)
+    _check_exclusive(target, argv)
+    warnings = []
+    if unseen:
+        rights = "have capabilities that this one lacks" if os.geteuid() == 0 else "are of other users"
+        remedy = "" if os.geteuid() == 0 else f"; run as root: sudo {shlex.join(argv)}"
+        warnings.append(f"open files of {unseen} processes were not checked for {target.path}: they {rights}{remedy}")
+    if not writes:
+        return warnings
+    if target.drive.read_only:
+        raise SafetyError(f"{target.path} is read-only, and this writes to it",
+                          f"blockdev --setrw {target.path}, or a trace of reads with --no-prefill")
+    owner = endangered_drive(target, kernel)
+    if owner and destroy != confirmation(owner):
+        wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
+        about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
+        raise SafetyError(f"{wrong} ({about}) and all data on it would be lost",
+                          f"to confirm: {confirmed_command(argv, *kept, confirmation(owner))}")
+    return warnings
+
+
+def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], argv: list[str],
+              kernel: Kernel | None = None) -> list[str]:
+    """check() for each target and whether it is written to; of `destroy` one must name it. Nothing is written yet."""
+    kernel = kernel or Kernel()
+    warnings = []
+    for target, writes in targets:
+        owner = endangered_drive(target, kernel) if writes else None
+        named = confirmation(owner) if owner else None
+        given = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
+        others = [word for word in destroy if word != named] if len(targets) > 1 else []
+        warnings += check(target, writes=writes, destroy=given, argv=argv, kernel=kernel, kept=others)
+    return warnings
+
+
+def check_distinct(targets: dict[int, Target]) -> None:
+    """Raise UsageError if two devices of a trace are mapped to one drive: each would disturb the other."""
+    seen: dict[Identity | str, Target] = {}
+    for target in targets.values():
+        # An image and a loop device over it are one drive, and so are partitions of one.
+        identity = backing_of(target, Kernel()) or identity_of(target.drive.path) or target.drive.path
+        if identity in seen and not target.is_nil:
+            raise UsageError(f"{target.path} and {seen[identity].path} are one drive",
+                             "name a drive of its own for each device: --on 0=DEVICE --on 1=DEVICE")
+        seen[identity] = target
+
+
+def endangered_drive(target: Target, kernel: Kernel) -> Drive | None:
+    """The drive whose data could be lost; None for a file or a loop device over one."""
+    if target.drive.kind in ("file", "nil"):
+        return None
+    if target.drive.kind != "loop":
+        return target.drive
+    backing = backing_of(target, kernel)
+    below = target_of(backing, kernel) if backing else None
+    return endangered_drive(below, kernel) if below else None
+
+
+def confirmation(drive: Drive) -> str:
+    """The confirmation that destroys a drive: its serial, or NAME:BYTES if it has none."""
+    return drive.serial or f"{drive.name}:{drive.size_bytes}"
+
+
+def confirmed_command(argv: list[str], *words: str) -> str:
+    """The command line with the required `--destroy`."""
+    kept, skip = [], False
+    for word in argv:
+        if skip or word.startswith("--destroy"):
+            skip = word == "--destroy"
+            continue
+        kept.append(word)
+    return shlex.join([*kept, *(part for word in words for part in ("--destroy", word))])
+
+
+def _check_exclusive(target: Target, argv: list[str]) -> None:
+    """Ask the kernel: mounts of other namespaces show up nowhere else."""
+    node = target.drive.path
+    if target.block is None or is_held(target):
+        return
+    try:
+        os.close(open_exclusively(node))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise held_by_others(node) from None
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise BlkreelError(f"{node} cannot be opened: {error.strerror}",
+                               f"run as root: sudo {shlex.join(argv)}") from None
+        raise BlkreelError(f"{node} cannot be opened: {error.strerror}", "list drives with: blkreel drives") from None

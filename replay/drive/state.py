@@ -1,0 +1,316 @@
+"""Saved state of a drive's contents: how it was prepared, and what was written since.
+
+One JSON file per drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for root, else the user's state directory.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from blkreel.common.errors import BlkreelError
+from blkreel.common.installation import state_directory
+from blkreel.common.json_file import write_json
+from blkreel.common.safe_files import unlink
+from blkreel.common.typed_document import field_mismatch, mismatch, parse_json
+from blkreel.common.units import format_bytes
+
+from . import external_io
+from .evidence import evidence_of, identity_words, lost_by, power_of
+from .external_io import sum_or_none
+from .target import Target
+
+if TYPE_CHECKING:
+    from blkreel.replay.plan.extents import Extents
+    from blkreel.replay.plan.mapped_blocks import MappedBlocks
+
+# Earlier runs are summed up in one entry.
+_MAX_RUNS = 64
+_EARLIER = "earlier runs"
+# Fewer external writes are ignored.
+OTHERS_LEAST_BYTES = 1 << 20
+NOT_ERASED_AS_ASKED = "not erased, as asked"
+# Fields of the first version; others that are missing get their defaults.
+_FIRST = ("name", "prepared_at", "scale", "seed", "idle_ns", "filled_bytes", "written_since_bytes",
+          "discarded_since_bytes", "notes")
+
+
+class RunWrites(TypedDict):
+    """Writes of a run since the preparation. Until it has ended, bytes are an upper bound; None without a bound."""
+
+    by: str
+    at: str | None
+    written_bytes: int | None
+    discarded_bytes: int | None
+    ended: bool
+
+
+class KernelCount(TypedDict):
+    """power: see evidence.power_of()."""
+
+    power: str
+    write_bytes: int
+
+
+@dataclass
+class DriveState:
+    """name: None if unknown, or if a preparation was not finished.
+
+    scale: 1.0 for the sizes of the method, less on a smaller drive. filled_bytes: everything below was written after
+    the last erase. spans: written ranges, if there are gaps. payload: kind of the data. capacity_bytes: of the drive,
+    which may change. usable_bytes: less if a part is spare. trace: the one that its blocks were written for.
+    erased_by: None without an erase. verified_blocks: blocks of 4 KiB that were read back and right. since: later
+    runs. counted: kernel's count after the preparation. identity: everything that determined the I/O.
+    """
+
+    name: str | None = None
+    prepared_at: str | None = None
+    scale: float = 1.0
+    seed: int = 0
+    idle_ns: int = 0
+    filled_bytes: int = 0
+    written_since_bytes: int = 0
+    discarded_since_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    payload: dict[str, Any] | None = None
+    capacity_bytes: int = 0
+    usable_bytes: int = 0
+    spans: list[list[int]] = field(default_factory=list)
+    trace: dict[str, Any] | None = None
+    erased_by: str | None = None
+    prepared_by: str | None = None
+    verified_blocks: int = 0
+    since: list[RunWrites] = field(default_factory=list)
+    counted: KernelCount | None = None
+    identity: dict[str, Any] | None = None
+
+    def is_as_prepared(self, identity: Mapping[str, Any], payload: Mapping[str, Any] | None) -> bool:
+        """Whether another preparation would change only the seed: no run wrote since.
+
+        identity: of a State. External writes are not included (written_by_others()).
+        """
+        if self.name is None or self.identity is None or self.since:
+            return False
+        return {**self.identity, "seed": 0} == {**identity, "seed": 0} and self.payload == payload
+
+    def was_erased_by(self, kind: str) -> bool:
+        """Whether a preparation with this erase, one of erase.KINDS, would have the same result.
+
+        `none` differs from all others; a drive without discard counts as erased by any other.
+        """
+        not_asked = NOT_ERASED_AS_ASKED in self.notes
+        return not_asked if kind == "none" else not not_asked and self.erased_by in (kind, None)
+
+    def covers(self, limit_bytes: int) -> bool:
+        """Whether every byte below the limit was written since the drive was erased."""
+        return self._holds_all and limit_bytes <= self.filled_bytes
+
+    def covers_blocks(self, blocks: "Extents | MappedBlocks") -> bool:
+        """Whether all these blocks were written since the drive was erased."""
+        if not self._holds_all or not self.spans:
+            return self.covers(blocks.limit_bytes)
+        start, end = np.array(self.spans, np.int64).T
+        for part in blocks.batches():
+            at = np.searchsorted(start, part.start, "right") - 1
+            if (at < 0).any() or (part.end > end[at]).any():
+                return False
+        return True
+
+    @property
+    def _holds_all(self) -> bool:
+        """Whether all data of the preparation is still there."""
+        return self.name is not None and not self.discarded_since_bytes and not any(
+            run["discarded_bytes"] is None for run in self.since)
+
+    def account(self) -> dict[str, Any]:
+        """As in the metadata of a run."""
+        return {"name": self.name, "prepared_at": self.prepared_at, "scale": self.scale, "payload": self.payload,
+                "written_since_bytes": self.written_since_bytes if self.name else None,
+                "discarded_since_bytes": self.discarded_since_bytes if self.name else None,
+                "since": self.since, "notes": self.notes, "usable_bytes": self.usable_bytes or None,
+                "erased_by": self.erased_by, "verified_blocks": self.verified_blocks, "trace": self.trace}
+
+
+def words(state: DriveState | Mapping[str, Any], now: datetime, others_bytes: int | None = None) -> str:
+    """`client, prepared 2 h ago, 3.1 GB written since`. state: or its account. others_bytes: see written_by_others().
+
+    A killed run counts with its upper bound, `up to`; a run without a bound may have written more, `at least`.
+    """
+    account = state.account() if isinstance(state, DriveState) else state
+    if not account["name"]:
+        notes = account.get("notes")
+        return f"unknown: {notes[0]}" if notes else "unknown"
+    parts = [account["name"]]
+    if account.get("prepared_at"):
+        parts.append(f"prepared {ago((now - datetime.fromisoformat(account['prepared_at'])).total_seconds())}")
+    return ", ".join([*parts, _since_words(account, others_bytes)])
+
+
+def _since_words(account: Mapping[str, Any], others_bytes: int | None) -> str:
+    runs = account.get("since") or []
+    amounts = [f"{format_bytes(account[key])} {verb}" for key, verb in (
+        ("written_since_bytes", "written"), ("discarded_since_bytes", "discarded")) if account.get(key)]
+    if any(run["written_bytes"] is None or run["discarded_bytes"] is None for run in runs):
+        amount = "at least " + (" and ".join(amounts) or "something written")
+    elif not amounts:
+        amount = "nothing written"
+    else:
+        amount = ("" if all(run["ended"] for run in runs) else "up to ") + " and ".join(amounts)
+    others = f", and {format_bytes(others_bytes)} by others" if others_bytes else ""
+    return f"{amount} since{others}"
+
+
+def ago(seconds: float) -> str:
+    """`3 min ago`. A clock that was set back makes it `0 s ago`."""
+    for limit, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0, round(seconds / unit))} {name} ago"
+    return f"{round(seconds / 86400)} days ago"
+
+
+def load(target: Target) -> DriveState:
+    """The saved state; one without a name if there is none, or if the drive's size or contents have changed."""
+    state, evidence = _stored(target)
+    if state.name and state.capacity_bytes not in (0, target.size_bytes):
+        return DriveState(notes=[f"it was {state.name} with {format_bytes(state.capacity_bytes)}, and has "
+                                 f"{format_bytes(target.size_bytes)} now"])
+    discards = any(run["discarded_bytes"] != 0 for run in state.since)
+    lost = lost_by(target, evidence, discards=discards) if state.name and evidence else None
+    return DriveState(notes=[f"it was {state.name}, and {lost}"]) if lost else state
+
+
+def _stored(target: Target) -> tuple[DriveState, dict[str, Any] | None]:
+    """The state as it was saved, with the evidence of that time."""
+    try:
+        document = parse_json(_file(target).read_text())
+        stored, evidence = document["state"], document.get("evidence")
+        if wrong := field_mismatch(stored, DriveState) or mismatch(evidence, dict[str, Any] | None, "evidence"):
+            raise ValueError(wrong)
+        names = {field.name for field in fields(DriveState)}
+        if any(name not in stored for name in _FIRST):
+            raise KeyError("a field of the first version is missing")
+        state = DriveState(**{name: value for name, value in stored.items() if name in names})
+        if not state.since and (state.written_since_bytes or state.discarded_since_bytes):
+            state.since = [{"by": _EARLIER, "at": state.prepared_at, "written_bytes": state.written_since_bytes,
+                            "discarded_bytes": state.discarded_since_bytes, "ended": True}]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # A damaged or older file counts as none: the state is unknown.
+        return DriveState(), None
+    return state, evidence
+
+
+def save(target: Target, state: DriveState, *, is_written: bool = False) -> None:
+    """Save it. is_written: blkreel writes to the drive from now on. Raises BlkreelError if it cannot be saved."""
+    write_beside(target, _file(target), {"drive": target.drive.name, "model": target.drive.model,
+                                         "state": asdict(state),
+                                         "evidence": evidence_of(target, is_written=is_written)})
+
+
+def forget(target: Target) -> None:
+    """Remove the saved state and an unfinished preparation. Raises BlkreelError if that fails."""
+    try:
+        for path in (_file(target), progress_file(target)):
+            unlink(path)
+    except OSError as error:
+        raise BlkreelError(f"cannot remove the state of {target.path}: {error.strerror}",
+                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
+
+
+def write_beside(target: Target, path: Path, document: Mapping[str, Any]) -> None:
+    """Replace a document atomically and durably. Raises BlkreelError if that fails."""
+    try:
+        write_json(path, {"version": 1, **document}, create_parents=True)
+    except OSError as error:
+        raise BlkreelError(f"cannot save the state of {target.path} in {path.parent}: {error.strerror}",
+                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
+
+
+def about_to_write(target: Target, written_bytes: int | None, discarded_bytes: int | None,
+                   by: str = "blkreel") -> Callable[[int, int], None]:
+    """Save the upper bounds of writes and discards before the first of them; None without a bound.
+
+    So a killed run leaves a state that promises too little, not too much. Call the returned function with
+    (written_bytes, discarded_bytes) at the end. An interrupted preparation cannot be resumed after this.
+    """
+    at = datetime.now(UTC).isoformat(timespec="microseconds")
+
+    def save_result(written_bytes: int, discarded_bytes: int) -> None:
+        state, _ = _stored(target)
+        entry = next((run for run in state.since if run["at"] == at and run["by"] == by and not run["ended"]), None)
+        if entry is None:
+            return  # the drive was prepared again meanwhile
+        entry.update({"written_bytes": written_bytes, "discarded_bytes": discarded_bytes, "ended": True})
+        if not written_bytes and not discarded_bytes:
+            state.since.remove(entry)
+        _save_summed(target, state)
+
+    if written_bytes == 0 and discarded_bytes == 0:
+        return save_result
+    unlink(progress_file(target))
+    state = load(target)
+    # A drive that was never prepared has no state to change.
+    if state.name:
+        state.since.append({"by": by, "at": at, "written_bytes": written_bytes, "discarded_bytes": discarded_bytes,
+                            "ended": False})
+        _save_summed(target, state, is_written=True)
+    return save_result
+
+
+def remember_writes(target: Target, written_bytes: int, discarded_bytes: int, by: str = "blkreel") -> None:
+    """Add finished writes and discards to the state of the drive."""
+    about_to_write(target, written_bytes, discarded_bytes, by)(written_bytes, discarded_bytes)
+
+
+def _save_summed(target: Target, state: DriveState, *, is_written: bool = False) -> None:
+    while len(state.since) > _MAX_RUNS:
+        first, second = state.since[:2]
+        state.since[:2] = [{"by": _EARLIER, "at": first["at"],
+                            "written_bytes": sum_or_none((first["written_bytes"], second["written_bytes"])),
+                            "discarded_bytes": sum_or_none((first["discarded_bytes"], second["discarded_bytes"])),
+                            "ended": first["ended"] and second["ended"]}]
+    state.written_since_bytes = sum(run["written_bytes"] or 0 for run in state.since)
+    state.discarded_since_bytes = sum(run["discarded_bytes"] or 0 for run in state.since)
+    save(target, state, is_written=is_written)
+
+
+def count_now(target: Target) -> KernelCount | None:
+    """The kernel's count of bytes written to the whole drive since it was attached; None for a file."""
+    count = external_io.count_of(target)
+    if count is None:
+        return None
+    return {"power": power_of(target), "write_bytes": count.write_bytes}
+
+
+def written_by_others(target: Target, state: DriveState) -> int | None:
+    """External writes to the drive since it was prepared, in bytes, on all its partitions.
+
+    None if they are unknown, such as after the drive was detached.
+    """
+    if not state.name or any(run["written_bytes"] is None for run in state.since):
+        return None
+    written_bytes = written_since(target, state.counted)
+    if written_bytes is None:
+        return None
+    others_bytes = written_bytes - state.written_since_bytes
+    return others_bytes if others_bytes >= OTHERS_LEAST_BYTES else 0
+
+
+def written_since(target: Target, then: KernelCount | None) -> int | None:
+    """Bytes written to the whole drive since count_now() was `then`; None if unknown."""
+    now = count_now(target)
+    if not now or not then or now["power"] != then.get("power"):
+        return None
+    return now["write_bytes"] - then["write_bytes"]
+
+
+def progress_file(target: Target) -> Path:
+    """The file of an unfinished preparation, beside the state."""
+    return _file(target).with_suffix(".preparing")
+
+
+def _file(target: Target) -> Path:
+    return state_directory() / (hashlib.sha256(identity_words(target).encode()).hexdigest()[:24] + ".json")

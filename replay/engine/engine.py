@@ -1,0 +1,387 @@
+"""Run the replay helper: write a plan to it, and pass on the records of completed I/Os."""
+
+import fcntl
+import io
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, TypedDict, cast
+
+import numpy as np
+
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.replay.drive.claim import Claim
+from blkreel.replay.simulated import state as simulated
+from blkreel.replay.simulated.spec import SimulatedDrive
+from blkreel.traces.spool.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
+
+HELPER = Path(__file__).with_name("blkreel-replay")
+
+Batch = dict[str, np.ndarray]  # columns of rows, all of one length
+ColumnTypes = list[tuple[str, str]]
+
+# Columns of every plan. due_ns -1: as soon as the depth of the lane allows.
+PLAN_COLUMNS = [("due_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1"),
+                ("flags", "i4"), ("stream", "i2"), ("burst", "i4"), ("source_row", "i8")]
+# Optional groups of columns. A plan has all columns of a group or none.
+#
+# The target of a row, in a run with several targets.
+TARGET_COLUMNS = [("target", "i2")]
+# Distances in rows back in the plan of the lane (0: none) to up to four rows whose completion, and to one whose
+# submission, the row waits for. Its deadline is the latest of these completions and that submission plus compute_ns,
+# plus delay_ns; without any, due_ns.
+DEPENDENCY_COLUMNS = [("after_1", "i4"), ("after_2", "i4"), ("after_3", "i4"), ("after_4", "i4"), ("behind", "i4"),
+                      ("compute_ns", "i8"), ("delay_ns", "i8")]
+# Submission on the source, from any origin, latency (-1: unknown), idle time of the source before the row that the plan
+# leaves out, and thread (-1: unknown). With submission and latency the engine counts hazards: I/Os in flight together
+# over common bytes that were not in flight together on the source.
+CAPTURED_COLUMNS = [("captured_ns", "i8"), ("captured_latency_ns", "i8"), ("idle_removed_ns", "i8"),
+                    ("tid", "i4")]
+RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), ("offset_bytes", "i8"),
+                  ("length_bytes", "i8"), ("op", "i1"), ("flags", "i4"), ("cpu", "i2"), ("status", "i2"),
+                  ("stream", "i2"), ("burst", "i4"), ("source_row", "i8"), ("target", "i2"), ("tid", "i4"),
+                  ("idle_removed_ns", "i8"), ("host_delay_ns", "i8"), ("stall_ns", "i8")]
+
+# A flag of rows in a plan with dependencies that are not issued: they complete the moment they are due.
+OMITTED = 1 << 30
+
+BLOCK_ROWS = 32768
+PLAN_BLOCKS_AHEAD = 8  # blocks of each lane that the helper reads ahead
+MAX_DEPTH = 16384  # sum over all lanes of a run
+MAX_LANES = 64
+MAX_THREADS = 64
+MAX_TARGETS = 16
+DEPENDENCY_REACH = 1 << 18  # largest distance of a dependency, in rows
+AHEAD_ROWS = 1 << 16  # rows with dependencies that the engine reads ahead
+
+_PIPE_BYTES = 1 << 20
+_END_TIMEOUT_S = 45  # the helper waits up to 30 s for outstanding I/O
+_ERRORS = {2: UsageError, 5: SafetyError}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Written data: percent that a compressor removes, and percent of the 4 KiB blocks that are copies of others."""
+
+    compressible_percent: int = 0
+    duplicates_percent: int = 0
+
+    def account(self) -> dict[str, int]:
+        return {"compressible_percent": self.compressible_percent, "duplicates_percent": self.duplicates_percent}
+
+
+class EngineTotals(TypedDict, total=False):
+    """Totals of a run, as the helper writes them into its end block.
+
+    stopped: why the run ended before its plan, None if it did not. asked_to_stop: whether Ctrl-C was pressed, even too
+    late to stop anything. time_limit: whether stop_ns left rows unissued. lane_issued: rows issued of each lane; of a
+    plan without dependencies always its first ones. simulated: `samples` of the first simulated drive, [[time_ns,
+    temperature_c, power_w, throttled], ...] at 1 Hz of its clock and at its end, thinned out beyond 100,000.
+    """
+
+    stopped: str | None
+    asked_to_stop: bool
+    time_limit: bool
+    lane_issued: list[int]
+    simulated: dict[str, Any]
+    stall_monitor: dict[str, Any]
+    start_monotonic_ns: int
+    start_realtime_ns: int
+    altered: dict[str, int]
+    dropped: dict[str, int]
+    hazard_ops: int
+    underruns: int
+    record_stalls: int
+    buffers_full_ops: int
+
+
+class EngineNote(TypedDict, total=False):
+    """Progress of the helper, about twice a second."""
+
+    start_monotonic_ns: int
+    elapsed_ns: int
+    outstanding: int
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How to issue a plan.
+
+    target: a block device or a regular file, or several; the plan's column `target` is an index into them.
+    claims: of the targets, in the same order. With claims the helper opens the claimed descriptors, without it opens
+    and claims the names.
+    depth: maximum outstanding rows of a run with one lane. may_write: without it the targets are opened read-only, and
+    a plan with other operations than reads is refused. exclusive: claim block devices with O_EXCL. spin_ns: time
+    before a deadline from which the engine polls the clock instead of sleeping. max_errors: consecutive failed rows
+    that end the run, 0 for no limit. nil_bytes, nil_targets: no drive, but so many targets of that size that complete
+    each I/O at once, to measure the engine itself. nil_fail: (source row, errno); nil I/Os fail from that row on.
+    plain: do without recent kernel features. polled: poll the drive for completions. stop_ns: issue no row later than
+    this after the start; outstanding rows are waited for. simulated: the simulated drive of each nil target; its state
+    is loaded before the run and saved after it. One thread issues to simulated drives.
+    """
+
+    target: Path | Sequence[Path] | None = None
+    claims: Sequence[Claim] = ()
+    depth: int = 1024
+    may_write: bool = False
+    direct: bool = True
+    seed: int = 0
+    payload: Payload = Payload()
+    exclusive: bool = True
+    cpu: int | None = None
+    realtime: bool = False
+    spin_ns: int = 100_000
+    max_errors: int = 1000
+    nil_bytes: int | None = None
+    nil_targets: int = 1
+    nil_fail: tuple[int, int] | None = None
+    plain: bool = False
+    polled: bool = False
+    stop_ns: int | None = None
+    simulated: tuple[SimulatedDrive, ...] = ()
+
+    @property
+    def targets(self) -> list[Path]:
+        if self.target is None:
+            raise ValueError("EngineOptions needs target or nil_bytes")
+        return [self.target] if isinstance(self.target, str | Path) else list(self.target)
+
+    def command(self) -> list[str]:
+        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
+                 f"--compressible={self.payload.compressible_percent}",
+                 f"--duplicates={self.payload.duplicates_percent}",
+                 f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
+        words += [word for word, given in [("--may-write", self.may_write), ("--buffered", not self.direct),
+                                           ("--shared", not self.exclusive), ("--realtime", self.realtime),
+                                           ("--plain", self.plain), ("--polled", self.polled)] if given]
+        if self.cpu is not None:
+            words.append(f"--cpu={self.cpu}")
+        if self.stop_ns is not None:
+            words.append(f"--stop-ns={self.stop_ns}")
+        if self.nil_fail is not None:
+            words.append("--nil-fail={},{}".format(*self.nil_fail))
+        if self.nil_bytes is not None:
+            words += ["--virtual-clock"] * any(drive.is_virtual for drive in self.simulated)
+            return [*words, f"--nil={self.nil_bytes}", f"--nil-targets={self.nil_targets}"]
+        for claim in self.claims:
+            identity = claim.identity
+            words.append(f"--claimed={claim.descriptor},{identity.device},{identity.inode},{identity.node},"
+                         f"{identity.diskseq}")
+        return [*words, "--", *map(str, self.targets)]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One of several plans of a run on one clock. Its rows depend only on its own depth and its own rows.
+
+    batches: as for run_engine, all with the same optional columns. thread: index of the issuing thread; the indexes of
+    a run have no gaps. background: the lane ends when all other lanes are issued and completed, and shares its thread
+    with one of them; its plan may be endless.
+    """
+
+    batches: Iterable[Batch]
+    depth: int
+    thread: int = 0
+    background: bool = False
+
+
+EnginePlan = Iterable[Batch] | Sequence[Lane]
+Engine = Callable[[EngineOptions, EnginePlan, Callable[[Batch], None], Callable[[EngineNote], None]], EngineTotals]
+
+
+def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batch], None],
+               on_note: Callable[[EngineNote], None]) -> EngineTotals:
+    """Issue `plan`, which a thread of its own iterates, and return the totals.
+
+    plan: batches of PLAN_COLUMNS, and of the optional groups that the first batch has; or a list of lanes. It may be
+    endless if stop_ns or a lane in the foreground ends the run.
+    on_rows gets completed rows (RECORD_COLUMNS) in no particular order, on_note the progress about twice a second. Both
+    run in the caller's thread. Ctrl-C ends the run: outstanding rows are waited for and passed on, and
+    totals["stopped"] gives the reason. A second Ctrl-C raises KeyboardInterrupt.
+
+    Raises SafetyError if the target is in use or the plan does not fit it, BlkreelError if the helper failed, and any
+    error of `plan` or on_rows. The helper has ended when this returns or raises.
+    """
+    with simulated.Running(options.simulated) as drives, tempfile.TemporaryFile() as stderr:
+        helper, feeders = _start(options, plan, stderr, drives)
+        totals = None
+        try:
+            with _interrupt_ends(helper) as interrupts:
+                for feeder in feeders:
+                    feeder.start()
+                totals = _collect(helper, on_rows, on_note)
+                exit_code: int | None = helper.wait(_END_TIMEOUT_S)
+        except BlockStreamError:
+            exit_code, totals = _exit_code(helper), None
+        finally:
+            _end(helper, feeders)
+        stderr.seek(0)
+        errors = stderr.read().decode(errors="replace").strip()
+        if totals is not None:
+            drives.take(totals.get("simulated"))
+        for feeder in feeders:
+            if feeder.error is not None:
+                raise feeder.error
+        if exit_code or totals is None:
+            raise _error(exit_code, errors)
+        totals["asked_to_stop"] = bool(interrupts)
+        return totals
+
+
+class _Feeder(threading.Thread):
+    """Writes a plan to the helper. After an error of the plan the pipe ends without its end block."""
+
+    def __init__(self, pipe: io.BufferedWriter, plan: Iterable[Batch]):
+        super().__init__(name="plan", daemon=True)
+        self._pipe = pipe
+        self._plan = plan
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            batches = iter(self._plan)
+            first = next(batches, None)
+            columns = plan_columns(first or {})
+            writer = BlockWriter(self._pipe, "plan", columns, checksums=False)
+            for batch in [first] if first is not None else []:
+                self._write(writer, batch, columns)
+            for batch in batches:
+                self._write(writer, batch, columns)
+            writer.end()
+        except BrokenPipeError:
+            pass  # the helper ended and printed why
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            self.error = error
+        finally:
+            try:
+                self._pipe.close()
+            except OSError:
+                pass
+
+    @staticmethod
+    def _write(writer: BlockWriter, batch: Batch, columns: ColumnTypes) -> None:
+        count = len(batch["due_ns"])
+        for first in range(0, count, BLOCK_ROWS):
+            writer.rows({name: batch[name][first:first + BLOCK_ROWS] for name, _ in columns})
+
+
+def plan_columns(batch: Batch) -> ColumnTypes:
+    """The columns of a plan with batches like this one."""
+    groups = (TARGET_COLUMNS, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS)
+    return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
+
+
+def _start(options: EngineOptions, plan: EnginePlan, stderr: IO[bytes],
+           drives: simulated.Running) -> tuple[subprocess.Popen[bytes], list[_Feeder]]:
+    has_lanes = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
+    lanes = cast(list[Lane], plan) if has_lanes else [Lane(cast(Iterable[Batch], plan), options.depth)]
+    pipes = [os.pipe() for _ in lanes]
+    words = options.command()
+    if has_lanes:
+        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                      for lane, (read, _) in zip(lanes, pipes, strict=True)]
+    states = drives.files()
+    words[1:1] = [f"--simulate={file.fileno()}" for file in states]
+    try:
+        # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.
+        helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=stderr,
+                                  pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states),
+                                            *(fd for claim in options.claims for fd in claim.descriptors)],
+                                  start_new_session=True)
+    except BaseException:
+        for _, write in pipes:
+            os.close(write)
+        raise
+    finally:
+        for read, _ in pipes:
+            os.close(read)
+        for file in states:
+            file.close()
+    feeders = [_Feeder(os.fdopen(write, "wb"), lane.batches) for lane, (_, write) in zip(lanes, pipes, strict=True)]
+    for end in (_output(helper).fileno(), *(write for _, write in pipes)):
+        try:
+            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # beyond the user's limit of pipe memory; smaller pipes work too
+    return helper, feeders
+
+
+def _output(helper: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert helper.stdout is not None
+    return helper.stdout
+
+
+def _collect(helper: subprocess.Popen[bytes], on_rows: Callable[[Batch], None],
+             on_note: Callable[[EngineNote], None]) -> EngineTotals:
+    for block in BlockReader(cast(Any, _output(helper)), "records", RECORD_COLUMNS):
+        if isinstance(block, Rows):
+            on_rows(block.columns)
+        elif isinstance(block, Note):
+            on_note(cast(EngineNote, block.fields))
+        elif isinstance(block, End):
+            return cast(EngineTotals, block.fields)
+    raise AssertionError("BlockReader ends with End or raises")
+
+
+@contextmanager
+def _interrupt_ends(helper: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Forward the first Ctrl-C to the helper as SIGTERM, while its records are still read to the end.
+
+    Gives the list of signals received. The second Ctrl-C goes to the previous handler.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = signal.getsignal(signal.SIGINT)
+    previous = before if before is not None else signal.default_int_handler
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(signal.SIGINT, previous)
+        helper.send_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGINT, forward)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _exit_code(helper: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return helper.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _end(helper: subprocess.Popen[bytes], feeders: list[_Feeder]) -> None:
+    """End the helper and the threads that feed it."""
+    if helper.poll() is None:
+        helper.terminate()
+    _output(helper).close()  # a helper that still writes gets EPIPE
+    try:
+        helper.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        helper.kill()
+    # A feeder that is iterating the plan ends at its next write.
+    for feeder in feeders:
+        if feeder.ident is not None:
+            feeder.join(timeout=5)
+
+
+def _error(exit_code: int | None, errors: str) -> BlkreelError:
+    message, _, remedy = errors.rpartition("\n")[2].partition("; ")
+    if exit_code is not None and exit_code < 0:
+        message, remedy = f"the replay helper was killed by signal {-exit_code}", ""
+        if -exit_code in (signal.SIGABRT, signal.SIGSEGV):
+            message = f"the replay helper crashed: {errors or signal.Signals(-exit_code).name}"
+    error = _ERRORS.get(exit_code, BlkreelError) if exit_code is not None else BlkreelError
+    return error(message or "the replay helper exited without an error message", remedy or None)

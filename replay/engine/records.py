@@ -1,0 +1,185 @@
+"""Records of the engine during a replay: written to the run's file and summed up."""
+
+import errno
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from blkreel.replay.fidelity.lateness import Lateness
+from blkreel.traces.format.schema import OP_NAMES, OPS
+from blkreel.traces.spool.spool import Spool
+
+from .engine import OMITTED, Batch
+from .spans import ReadTimes, RunSpan
+
+_PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
+_RECORDED = ("due_ns", "submit_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status", "stream", "burst",
+             "source_row", "tid")
+
+
+def issued_rows(columns: Batch) -> Batch:
+    """The rows of a plan that are issued: all but those with the flag OMITTED."""
+    if "flags" not in columns:
+        return columns
+    mask = columns["flags"] & OMITTED == 0
+    return columns if mask.all() else {name: column[mask] for name, column in columns.items()}
+
+
+class IoChecksum:
+    """Sum of a hash of each I/O, to compare two sets of I/Os in any order."""
+
+    def __init__(self, ios: int = 0, sum: int = 0):
+        self.ios = ios
+        self.sum = sum
+
+    def add(self, columns: Batch) -> None:
+        columns = issued_rows(columns)
+        value = np.zeros(len(columns["op"]), np.uint64)
+        for name in _PLANNED:
+            # Odd constants and a shift: any changed column changes the product in all its high bits.
+            # A plan for one drive has no column `target`.
+            column = columns[name].astype(np.int64).view(np.uint64) if name in columns else np.uint64(0)
+            value = (value ^ column) * np.uint64(0x9E3779B97F4A7C15)
+            value ^= value >> np.uint64(29)
+        self.ios += len(value)
+        self.sum = (self.sum + int(value.sum(dtype=np.uint64))) % 2**64
+
+    def sum_up(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Give the batches unchanged, and add them."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def of_first(self, rows: int) -> "IoChecksum":
+        """Checksum of all rows: a plan that is not open is issued completely."""
+        return self
+
+    def __add__(self, other: "IoChecksum") -> "IoChecksum":
+        return IoChecksum(self.ios + other.ios, (self.sum + other.sum) % 2**64)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IoChecksum) and (self.ios, self.sum) == (other.ios, other.sum)
+
+
+class PrefixChecksum(IoChecksum):
+    """Checksum of the first rows of a plan that may be cut off at any row.
+
+    It holds the last `rows_ahead` rows, as many as the engine reads ahead. ios, sum: of the rows before those.
+    """
+
+    def __init__(self, rows_ahead: int):
+        super().__init__()
+        self._rows_ahead = rows_ahead
+        self._recent: deque[Batch] = deque()
+        self._recent_rows = 0
+
+    def sum_up(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._recent.append({name: batch[name] for name in (*_PLANNED, "flags") if name in batch})
+            self._recent_rows += len(batch["op"])
+            while len(self._recent) > 1 and self._recent_rows - len(self._recent[0]["op"]) >= self._rows_ahead:
+                oldest = self._recent.popleft()
+                self._recent_rows -= len(oldest["op"])
+                self.add(oldest)
+            yield batch
+
+    def of_first(self, rows: int) -> IoChecksum:
+        """Checksum of the first `rows` rows, of all rows if there are fewer."""
+        missing, checksum = rows - self.ios, IoChecksum(self.ios, self.sum)
+        for batch in self._recent:
+            if missing <= 0:
+                break
+            part = {name: column[:missing] for name, column in batch.items()}
+            checksum.add(part)
+            missing -= len(part["op"])
+        return checksum
+
+
+class IoTotals:
+    """I/Os and bytes by the name of the operation."""
+
+    def __init__(self) -> None:
+        self.ios: dict[str, int] = dict.fromkeys(OPS, 0)
+        self.bytes: dict[str, int] = dict.fromkeys(OPS, 0)
+
+    def add(self, op: np.ndarray, length_bytes: np.ndarray) -> None:
+        for code, name in OP_NAMES.items():
+            is_op = op == code
+            self.ios[name] += int(is_op.sum())
+            self.bytes[name] += int(length_bytes[is_op].sum())
+
+    @property
+    def changed_bytes(self) -> int:
+        return self.bytes["write"] + self.bytes["write_zeroes"]
+
+
+class RunRecords:
+    """Writes the engine's records to the spool and sums them up for the account of the run."""
+
+    def __init__(self, spool: Spool):
+        self.issued = IoChecksum()
+        self.completed_ops = 0
+        self.error_ops = 0
+        self.first_error: str | None = None
+        self.errors: Counter[str] = Counter()  # by error_kind()
+        self.span = RunSpan()
+        self.reads = ReadTimes()
+        self.last_submit_ns = 0
+        self.lateness = Lateness()
+        self._by_target: dict[int, IoTotals] = {}
+        self._spool = spool
+        self._columns = [*_RECORDED, *(["idle_removed_ns"] if "idle_removed_ns" in spool.columns else [])]
+
+    def add(self, rows: Batch) -> None:
+        """Rows in the order of completion. Raises BlkreelError if the disk of the output is full."""
+        submit_ns, complete_ns = rows["submit_ns"], rows["complete_ns"]
+        if not len(submit_ns):
+            return
+        finished = complete_ns >= submit_ns
+        latency_ns = np.where(finished, complete_ns - submit_ns, -1)
+        # Write before counting, so that the sums never hold rows that the file does not, and do not buffer: a kill
+        # loses what is not written.
+        recorded = {name: rows[name] for name in self._columns}
+        self._spool.write({**recorded, "latency_ns": latency_ns, "device": rows["target"]})
+        self.issued.add(rows)
+        self.completed_ops += int(finished.sum())
+        self.span.add(rows)
+        self.reads.add(rows)
+        self.last_submit_ns = max(self.last_submit_ns, int(submit_ns.max()))
+        self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
+        for target in np.unique(rows["target"]).tolist():
+            is_target = rows["target"] == target
+            self.of_target(target).add(rows["op"][is_target], rows["length_bytes"][is_target])
+        self._count_errors(rows)
+
+    def _count_errors(self, rows: Batch) -> None:
+        failed = np.flatnonzero(rows["status"] != 0)
+        if not len(failed):
+            return
+        self.error_ops += len(failed)
+        self.errors.update(error_kind(op, status) for op, status in
+                           zip(rows["op"][failed].tolist(), rows["status"][failed].tolist(), strict=True))
+        if self.first_error is None:
+            self.first_error = error_text(rows, int(failed[0]))
+
+    def of_target(self, target: int) -> IoTotals:
+        """Totals of one of the run's drives."""
+        return self._by_target.setdefault(target, IoTotals())
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return {name: sum(totals.bytes[name] for totals in self._by_target.values()) for name in OPS}
+
+
+def error_kind(op: int, status: int) -> str:
+    """`write EIO`."""
+    return f"{OP_NAMES[op]} {errno.errorcode.get(-status, -status)}"
+
+
+def error_text(rows: Batch, index: int) -> str:
+    """`write of 4,096 bytes at 1,048,576: Input/output error (EIO)`."""
+    code = -int(rows["status"][index])
+    return (f"{OP_NAMES[int(rows['op'][index])]} of {int(rows['length_bytes'][index]):,} bytes at "
+            f"{int(rows['offset_bytes'][index]):,}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")

@@ -1,0 +1,113 @@
+"""Times of a run over all its I/Os: from the first submit to the last completion, and with a read outstanding."""
+
+from typing import TypedDict
+
+import numpy as np
+
+from blkreel.traces.format.schema import FLAGS, OPS
+
+from .engine import Batch
+
+# Rows come in the order of completion. None starts so much earlier than the rows before it, so older time is settled.
+_SETTLED_NS = 300 * 10**9
+_MERGE_ROWS = 1 << 18
+
+
+class ReadTimesAccount(TypedDict):
+    """load_time_ns: from the first submit to the last completion of workload reads, of all reads if none is marked.
+
+    wait_ns: time with at least one read outstanding, or due and held back by the drive's full queue.
+    """
+
+    load_time_ns: int
+    wait_ns: int
+
+
+class RunSpan:
+    """From the first submit to the last completion, of all I/O and of workload I/O."""
+
+    def __init__(self) -> None:
+        self._all_ns: tuple[int, int] | None = None
+        self._workload_ns: tuple[int, int] | None = None
+
+    def add(self, rows: Batch) -> None:
+        self._all_ns = _widened(self._all_ns, rows["submit_ns"], rows["complete_ns"])
+        is_workload = (rows["flags"] & FLAGS["own"]) != 0
+        self._workload_ns = _widened(self._workload_ns, rows["submit_ns"][is_workload],
+                                     rows["complete_ns"][is_workload])
+
+    @property
+    def wall_ns(self) -> int:
+        return max(0, self._all_ns[1] - self._all_ns[0]) if self._all_ns else 0
+
+    @property
+    def workload_wall_ns(self) -> int | None:
+        """Without the I/O of other programs; None if the trace marks no workload I/O."""
+        return self._workload_ns[1] - self._workload_ns[0] if self._workload_ns else None
+
+    @property
+    def load_time_ns(self) -> int:
+        """Of workload I/O; of all I/O if none is marked."""
+        return self.wall_ns if self.workload_wall_ns is None else self.workload_wall_ns
+
+
+class ReadTimes:
+    """Of the completed reads, in any order. wait_ns is the length of the union of [start, complete) over reads.
+
+    start: due where the drive's queue was full, else submit.
+    """
+
+    def __init__(self) -> None:
+        self._span = RunSpan()
+        self._settled_ns = 0
+        self._starts_ns = self._ends_ns = np.empty(0, np.int64)  # disjoint, ascending
+        self._pending: list[tuple[np.ndarray, np.ndarray]] = []
+        self._pending_rows = 0
+
+    def add(self, rows: Batch) -> None:
+        mask = (rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])
+        if not mask.any():
+            return
+        reads = {name: rows[name][mask] for name in ("submit_ns", "complete_ns", "due_ns", "flags")}
+        self._span.add(reads)
+        queue_full = (reads["flags"] & FLAGS["queue_full"]) != 0
+        self._pending.append((np.where(queue_full, reads["due_ns"], reads["submit_ns"]), reads["complete_ns"]))
+        self._pending_rows += len(reads["flags"])
+        if self._pending_rows > max(_MERGE_ROWS, len(self._starts_ns)):
+            latest_ns = int(self._pending[-1][0].min())
+            self._merge()
+            self._settle(latest_ns - _SETTLED_NS)
+
+    def account(self) -> ReadTimesAccount | None:
+        """None without a read."""
+        self._merge()
+        if not len(self._starts_ns) and not self._settled_ns:
+            return None
+        return {"load_time_ns": self._span.load_time_ns,
+                "wait_ns": self._settled_ns + int((self._ends_ns - self._starts_ns).sum())}
+
+    def _merge(self) -> None:
+        if not self._pending:
+            return
+        starts_ns = np.concatenate([self._starts_ns, *(start_ns for start_ns, _ in self._pending)])
+        ends_ns = np.concatenate([self._ends_ns, *(end_ns for _, end_ns in self._pending)])
+        self._pending, self._pending_rows = [], 0
+        order = np.argsort(starts_ns, kind="stable")
+        starts_ns, ends_ns = starts_ns[order], np.maximum.accumulate(ends_ns[order])
+        is_first = np.concatenate([[True], starts_ns[1:] > ends_ns[:-1]])
+        first = np.flatnonzero(is_first)
+        self._starts_ns, self._ends_ns = starts_ns[first], ends_ns[np.append(first[1:], len(starts_ns)) - 1]
+
+    def _settle(self, before_ns: int) -> None:
+        count = int(np.searchsorted(self._ends_ns, before_ns))
+        self._settled_ns += int((self._ends_ns[:count] - self._starts_ns[:count]).sum())
+        self._starts_ns, self._ends_ns = self._starts_ns[count:], self._ends_ns[count:]
+
+
+def _widened(span_ns: tuple[int, int] | None, submit_ns: np.ndarray,
+             complete_ns: np.ndarray) -> tuple[int, int] | None:
+    """The span, extended to these I/Os."""
+    if not len(submit_ns):
+        return span_ns
+    first_ns, last_ns = int(submit_ns.min()), int(complete_ns.max())
+    return (min(span_ns[0], first_ns), max(span_ns[1], last_ns)) if span_ns else (first_ns, last_ns)

@@ -1,0 +1,115 @@
+"""I/O without times, issued for its effect on the drive: preparation, and writes before a replay."""
+
+import errno
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from blkreel.common.errors import BlkreelError
+from blkreel.common.progress import Progress, ProgressTask
+from blkreel.common.units import format_bytes
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import Target, engine_options
+from blkreel.traces.format.schema import OPS
+
+from .engine import Batch, Engine, EngineOptions, Payload, run_engine
+from .records import error_text
+
+_INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
+_WINDOW_S = 60.0
+_UNSUPPORTED = (-errno.EOPNOTSUPP, -errno.EINVAL)
+
+
+class Interrupted(BlkreelError):
+    """The user stopped a command before it had a result."""
+
+    exit_code = 130
+
+
+class UntimedIo:
+    """Counts completed I/O and reports progress.
+
+    done_bytes: including those before the start. refused_discards: discards that the drive does not support.
+    """
+
+    def __init__(self, target: Target, step: str, task: ProgressTask, total_bytes: int, done_bytes: int = 0,
+                 detail: Callable[[int, float], str] | None = None):
+        self.done_bytes = done_bytes
+        self.written_bytes = self.discarded_bytes = self.refused_discards = 0
+        self._target, self._step, self._task, self._total_bytes = target, step, task, total_bytes
+        self._detail = detail
+        self._samples = deque([(time.monotonic(), done_bytes)])
+
+    def add(self, rows: Batch) -> None:
+        """Completed rows. Raises BlkreelError for the first that failed."""
+        status, length = rows["status"], rows["length_bytes"]
+        is_discard = rows["op"] == OPS["discard"]
+        is_refused = is_discard & np.isin(status, _UNSUPPORTED)
+        failed = np.flatnonzero((status != 0) & ~is_refused)
+        if len(failed):
+            raise BlkreelError(f"{self._step} {self._target.path} failed: {error_text(rows, int(failed[0]))}",
+                               self._remedy(int(status[failed[0]])))
+        self.refused_discards += int(is_refused.sum())
+        self.done_bytes += int(length.sum())
+        self.discarded_bytes += int(length[is_discard & ~is_refused].sum())
+        self.written_bytes += int(length[(rows["op"] == OPS["write"]) | (rows["op"] == OPS["write_zeroes"])].sum())
+        rate = self._recent_bytes_per_s()
+        detail = self._detail(self.done_bytes, rate) if self._detail else ""
+        self._task.update(self.done_bytes, f"{format_bytes(self.done_bytes)} of {format_bytes(self._total_bytes)}, "
+                                           f"{format_bytes(rate)}/s{detail}")
+
+    def _recent_bytes_per_s(self) -> float:
+        """The rate of the last minute: a drive is slower once its cache is full."""
+        now = time.monotonic()
+        if now - self._samples[-1][0] > _WINDOW_S / 60:
+            self._samples.append((now, self.done_bytes))
+        while len(self._samples) > 1 and now - self._samples[1][0] > _WINDOW_S:
+            self._samples.popleft()
+        start_s, start_bytes = self._samples[0]
+        return (self.done_bytes - start_bytes) / max(now - start_s, 1e-9)
+
+    def _remedy(self, status: int) -> str:
+        if status == -errno.ENOSPC and self._target.drive.backing_file:
+            return f"free space on the file system of its image: df -h {self._target.drive.backing_file}"
+        return "read the kernel log: dmesg | tail"
+
+
+def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_bytes: int, depth: int, seed: int,
+                  payload: Payload, progress: Progress, engine: Engine = run_engine, done_bytes: int = 0,
+                  on_done: Callable[[Batch], None] | None = None,
+                  detail: Callable[[int, float], str] | None = None,
+                  after_interruption: str = "nothing was measured yet: start it again") -> UntimedIo:
+    """Issue a generated stream and wait for its end.
+
+    step: a verb for messages, `filling`. done_bytes: part of total_bytes that was done before. on_done: gets completed
+    rows. detail(done_bytes, bytes_per_s): end of the progress line. after_interruption: remedy of Interrupted.
+
+    Raises BlkreelError for the first failed I/O, Interrupted if the user stops it.
+    """
+    with progress(step, total_bytes) as task:
+        if done_bytes:
+            task.update(done_bytes)
+        untimed = UntimedIo(target, step, task, total_bytes, done_bytes, detail)
+
+        def on_rows(rows: Batch) -> None:
+            untimed.add(rows)
+            if on_done:
+                on_done(rows)
+            task.take_rows(rows)
+
+        with held(target) as claim:
+            options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), depth=depth,
+                                    may_write=True, seed=seed, payload=payload)
+            totals = engine(options, plan, on_rows, task.take_note)
+            if claim:
+                claim.wait_released()
+    stopped = totals.get("stopped")
+    # Ctrl-C after the last I/O was issued still cancels the following steps.
+    if stopped == _INTERRUPTED or totals.get("asked_to_stop"):
+        raise Interrupted(f"{step} {target.path} was interrupted after {format_bytes(untimed.done_bytes)}",
+                          after_interruption)
+    if stopped:
+        raise BlkreelError(f"{step} {target.path} ended early: {stopped}", "read the kernel log: dmesg | tail")
+    return untimed

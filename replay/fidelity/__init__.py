@@ -1,0 +1,1 @@
+"""Fidelity of a run: lateness, gaps, depth, certificate and verdict."""

@@ -1,0 +1,192 @@
+"""How near a run came to its plan, and what kept it from that (docs/method.md, "Certificate")."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypedDict
+
+import numpy as np
+
+from blkreel.common.units import format_ns
+from blkreel.replay.engine.records import issued_rows
+
+from .gaps import WINDOW_NS, Arrivals, ArrivalsAccount, InSubmitOrder, SubmitTimes
+from .host_counters import HostCounters, read_counters
+from .in_flight import InFlight, InFlightAccount, distance
+
+# The causes that the stall monitor of the issuing threads reports, in words.
+CAUSES = {
+    "stopped": "process stopped",
+    "preempted": "preempted by another process",
+    "records": "records not collected in time",
+    "plan": "plan not delivered in time",
+    "paging": "memory paged in from a drive",
+    "machine": "CPU stolen by hypervisor or firmware",
+    "blocked": "blocked in the kernel during submission",
+    "kernel": "CPU in kernel or interrupts",
+    "wakeup": "late wake-up",
+    "overload": "more I/Os due than the thread can issue",
+}
+
+
+class StallCause(TypedDict):
+    """Stalls of the issuing threads by one cause. late_ops: I/Os issued more than 100 us late because of it."""
+
+    count: int
+    total_ns: int
+    longest_ns: int
+    late_ops: int
+    max_late_ns: int
+    words: str
+
+
+class InFlightComparison(TypedDict):
+    """ks: the distance of both distributions; None if one of them is unknown."""
+
+    captured: InFlightAccount | None
+    replayed: InFlightAccount | None
+    ks: float | None
+
+
+class CertificateAccount(TypedDict):
+    """host: the totals of the stall monitor with `causes`, and of HostCounters; None until the end."""
+
+    arrivals: ArrivalsAccount | None
+    in_flight: InFlightComparison | None
+    misplaced_ops: int
+    host: dict[str, Any] | None
+
+
+class Certificate:
+    """Compares a run with its plan: rows of the plan as they are fed, records as they come, host counters.
+
+    timed: whether the run has deadlines; at a fixed depth there is nothing to compare arrivals with.
+    """
+
+    def __init__(self, timed: bool):
+        self._timed = timed
+        self._order, self._arrivals = InSubmitOrder(), Arrivals()
+        self._replayed, self._captured = InFlight(), InFlight()
+        # Each lane is read by its own thread, and some are ahead of others.
+        self._lock = threading.Lock()
+        self._captured_order = InSubmitOrder()
+        self._captured_until_ns: dict[int, int] = {}
+        self._last_complete_ns = 0
+        self._before: HostCounters | None = None
+        self._host: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        self._before = read_counters()
+
+    def watch(self, batches: Iterable[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+        """A lane's batches, added up as they pass. They count if they have captured_ns and captured_latency_ns.
+
+        Call it for all lanes before the first batch of any lane is taken.
+        """
+        lane = len(self._captured_until_ns)
+        self._captured_until_ns[lane] = np.iinfo(np.int64).min
+        return self._add_lane(lane, batches)
+
+    def _add_lane(self, lane: int, batches: Iterable[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+        for batch in batches:
+            planned = issued_rows(batch)
+            if self._timed and "captured_latency_ns" in batch and len(planned["captured_ns"]):
+                start_ns = np.asarray(planned["captured_ns"], np.int64)
+                with self._lock:
+                    self._captured_until_ns[lane] = int(start_ns[-1])
+                    self._add_captured(self._captured_order.take(
+                        start_ns, start_ns, start_ns + planned["captured_latency_ns"],
+                        min(self._captured_until_ns.values())))
+            yield batch
+        with self._lock:
+            self._captured_until_ns[lane] = np.iinfo(np.int64).max
+
+    def take(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Records, in the order of completion."""
+        if self._timed and len(rows["submit_ns"]):
+            self._last_complete_ns = max(self._last_complete_ns, int(rows["complete_ns"].max()))
+            self._add_replayed(self._order.take(rows["submit_ns"], rows["due_ns"], rows["complete_ns"],
+                                                self._last_complete_ns - WINDOW_NS))
+
+    def end(self, totals: Mapping[str, Any]) -> None:
+        """totals: the engine's end block."""
+        self._add_replayed(self._order.drain())
+        with self._lock:
+            self._add_captured(self._captured_order.drain())
+        stalls = totals.get("stall_monitor")
+        if stalls is not None and self._before is not None:
+            causes = {name: {**cause, "words": CAUSES.get(name, name)} for name, cause in stalls["causes"].items()}
+            self._host = {**stalls, "causes": causes, **read_counters().since(self._before)}
+
+    def account(self) -> CertificateAccount:
+        with self._lock:
+            captured, replayed = self._captured.account(), self._replayed.account()
+            ks = round(distance(self._captured, self._replayed), 4) if captured and replayed else None
+        return {
+            "arrivals": self._arrivals.account(),
+            "in_flight": {"captured": captured, "replayed": replayed, "ks": ks} if captured or replayed else None,
+            "misplaced_ops": self._order.misplaced,
+            "host": self._host,
+        }
+
+    def _add_captured(self, times: SubmitTimes | None) -> None:
+        if times is not None:
+            self._captured.add(times.submit_ns, times.complete_ns)
+
+    def _add_replayed(self, times: SubmitTimes | None) -> None:
+        if times is not None:
+            self._arrivals.add(times.submit_ns, times.due_ns)
+            self._replayed.add(times.submit_ns, times.complete_ns)
+
+
+def certified(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The certificate with the other figures of a run's account that concern its times."""
+    return {"lateness": run["lateness"], "drift_ns": run["drift_ns"], **run["certificate"],
+            "altered_ops": sum(run["altered"].values()), "dropped_ops": sum(run["dropped"].values()),
+            "underruns": run["underruns"], "record_stalls": run["record_stalls"]}
+
+
+def causes_of(run: Mapping[str, Any]) -> dict[str, StallCause]:
+    """By name; empty if there was no stall monitor."""
+    host = (run.get("certificate") or {}).get("host") or {}
+    causes: dict[str, StallCause] = host.get("causes") or {}
+    return causes
+
+
+def causes_text(run: Mapping[str, Any]) -> str:
+    """What made I/Os late, the most first: `late wake-up (12 times, 34.0 ms; 20 I/Os late)`; "" if unknown."""
+    causes = sorted(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]), reverse=True)
+    texts = []
+    for name, cause in causes[:4]:
+        if cause["late_ops"]:
+            total = f", {format_ns(cause['total_ns'])}" if cause["total_ns"] else ""
+            texts.append(f"{CAUSES.get(name, name)} ({times(cause['count'])}{total}; {cause['late_ops']:,} I/Os late)")
+    return "; ".join(texts)
+
+
+def main_cause(run: Mapping[str, Any]) -> str:
+    """What delayed most I/Os, or the issuing thread for the longest time: `late wake-up (12 times, 34.0 ms)`."""
+    name, cause = max(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]))
+    return f"{CAUSES.get(name, name)} ({times(cause['count'])}, {format_ns(cause['total_ns'])})"
+
+
+def times(count: int) -> str:
+    return "1 time" if count == 1 else f"{count:,} times"
+
+
+def certificate_lines(run: Mapping[str, Any]) -> list[str]:
+    """The certificate of a run as lines for a terminal."""
+    certificate, lines = run.get("certificate") or {}, []
+    if arrivals := certificate.get("arrivals"):
+        planned, issued, changed = arrivals["planned"], arrivals["issued"], arrivals["changed"]
+        lines.append(f"gaps between submissions: median {format_ns(planned['p50_ns'])} planned, "
+                     f"{format_ns(issued['p50_ns'])} issued; change of a gap: median {format_ns(changed['p50_ns'])}, "
+                     f"p99 {format_ns(changed['p99_ns'])}")
+    in_flight = certificate.get("in_flight") or {}
+    if in_flight.get("captured") and in_flight.get("replayed"):
+        lines.append(f"mean I/Os in flight while busy: {in_flight['captured']['mean']:.3g} captured, "
+                     f"{in_flight['replayed']['mean']:.3g} replayed")
+    if certificate.get("host"):
+        causes = sorted(causes_of(run).values(), key=lambda cause: cause["total_ns"], reverse=True)
+        texts = [f"{cause['words']} {format_ns(cause['total_ns'])} ({times(cause['count'])})" for cause in causes[:3]]
+        lines.append(f"stalls of the issuing thread: {'; '.join(texts) or 'none above 100 µs'}")
+    return lines

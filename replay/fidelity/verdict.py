@@ -1,0 +1,202 @@
+"""Whether a run may be published, and the reasons against it (docs/method.md, "Verdict on a run").
+
+Depends only on the account of a run, the metadata key `run`, so a run can be judged again from its file.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from blkreel.common.units import format_bytes, format_ns
+from blkreel.common.verdict import READ_AHEAD_LIMIT, UNSEEN_LIMIT, Level, Reason, Verdict, judged, reason
+from blkreel.replay.telemetry.sensors.sysfs import PcieLink
+from blkreel.traces.format.source_lacks import lacks
+
+from . import health
+from .certificate import causes_of, main_cause, times
+from .host_effect import HostEffectAccount
+
+# Mean share of a CPU's time that a hypervisor took. A drive in software suffers from it too.
+STEAL_QUALIFIED_SHARE = 0.02
+STEAL_INVALID_SHARE = 0.05
+# Run over capture, without removed idle time, from which on the drive counts as slower than the captured one.
+SLOWER_DRIVE = 1.02
+# Metrics that qualify a run beside its headline metrics.
+ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_p50", "write_p99",
+               "write_response_p99")
+
+
+def judge(run: Mapping[str, Any]) -> Verdict:
+    power_reasons, notes = health.power(run.get("telemetry"), run["wall_ns"])
+    effects = (run.get("host_effect") or {}).get("metrics") or {}
+    return cast(Verdict, judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
+                                withheld=[key for key, effect in effects.items() if effect["level"] == "withheld"]))
+
+
+def _invalid(run: Mapping[str, Any]) -> Iterator[Reason]:
+    if run["partial"]:
+        yield reason("partial_run", "invalid", f"partial run: {run['partial']}")
+    if (run.get("drive") or {}).get("kind") == "nil" and not run.get("simulated"):
+        yield reason("no_drive", "invalid", "no drive: the figures are those of this machine and blkreel")
+    if run["error_ops"]:
+        first = f", the first: {run['first_error']}" if run.get("first_error") else ""
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in (run.get("errors") or {}).items())
+        yield reason("io_errors", "invalid", f"{run['error_ops']:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
+                     "error_ops", run["error_ops"], 0)
+    missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
+    if missing:
+        yield reason("missing_ios", "invalid", f"{missing:,} of {run['planned_ops']:,} planned I/Os missing", None,
+                     missing, 0)
+    elif not run["dropped"] and not run["as_planned"]:
+        yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
+    for name, count in run["dropped"].items():
+        yield reason("unsupported_ios", "invalid",
+                     f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
+    if run["unwritten_bytes"]:
+        yield reason("unwritten_reads", "invalid",
+                     f"{format_bytes(run['unwritten_bytes'])} read that were never written, which a drive answers "
+                     "without its flash: replay without --no-prefill", None, run["unwritten_bytes"], 0)
+    if run["foreign_ios"]:
+        yield reason("external_io", "invalid", f"{run['foreign_ios']:,} external I/Os on the drive", None,
+                     run["foreign_ios"], 0)
+    if run["page_cache"]:
+        yield reason("page_cache", "invalid",
+                     "I/O through the page cache: attach the image with losetup --direct-io=on")
+    links = {"": run["environment"].get("link")}
+    links |= {drive["name"]: drive["link"] for drive in (run.get("drives") or [])[1:]}
+    for name, link in links.items():
+        yield from _slow_link(name, link)
+    yield from health.invalid(run.get("telemetry"), links)
+
+
+def _host(run: Mapping[str, Any]) -> Iterator[Reason]:
+    """Delays of this machine, as far as they change a metric."""
+    host = (run.get("certificate") or {}).get("host") or {}
+    if host.get("suspended_ns"):
+        yield reason("machine_suspended", "invalid", f"machine suspended for {format_ns(host['suspended_ns'])}", None,
+                     host["suspended_ns"], 0)
+    yield from _effects(run)
+    cpu_ns = run["wall_ns"] * (run["environment"].get("cpu_count") or 1)
+    stolen = (host.get("steal_ns") or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(run) else 0.0
+    for level, limit in (("invalid", STEAL_INVALID_SHARE), ("qualified", STEAL_QUALIFIED_SHARE)):
+        if stolen > limit:
+            yield reason("cpu_steal", cast(Level, level),
+                         f"CPU stolen by the hypervisor {stolen * 100:.1f} % of the run (limit {_share(limit)})", None,
+                         stolen, limit)
+            break
+    if host.get("throttled"):
+        yield reason("cpu_throttled", "qualified",
+                     f"thermal throttling of the processors: {times(host['throttled'])}", None, host["throttled"], 0)
+
+
+def _effects(run: Mapping[str, Any]) -> Iterator[Reason]:
+    account: HostEffectAccount | None = run.get("host_effect")
+    if account is None:
+        return
+    limits, effects = account["limits"], account["metrics"]
+    accepted, withheld = _share(limits["accepted"]), _share(limits["withheld"])
+    cause = f": {main_cause(run)}" if causes_of(run) else ""
+    headline = account["headline"] or list(effects)
+    if all(effects[key]["level"] == "withheld" for key in headline):
+        least = min(headline, key=lambda key: abs(effects[key]["effect"]))
+        yield reason("all_metrics_withheld", "invalid",
+                     f"effect of the host on every headline metric at least {_percent(effects[least]['effect'])} "
+                     f"(limit {withheld}){cause}", least, effects[least]["effect"], limits["withheld"])
+    for key in dict.fromkeys([*headline, *(key for key in ALSO_JUDGED if key in effects)]):
+        effect, title = effects[key], key.replace("_", " ")
+        if effect["level"] == "withheld":
+            yield reason("metric_withheld", "qualified",
+                         f"{title} withheld: effect of the host {_percent(effect['effect'])} "
+                         f"(limit {withheld}){cause}", key, effect["effect"], limits["withheld"])
+        elif effect["level"] == "qualified":
+            yield reason("host_effect", "qualified",
+                         f"effect of the host on {title} {_percent(effect['effect'])} "
+                         f"(limit {accepted}){cause}", key, effect["effect"], limits["accepted"])
+
+
+def _share(share: float) -> str:
+    return f"{share * 100:g} %"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:+.1f} %"
+
+
+def _has_virtual_clock(run: Mapping[str, Any]) -> bool:
+    return bool(((run.get("engine") or {}).get("features") or {}).get("clock") == "virtual")
+
+
+def _slow_link(name: str, link: PcieLink | None) -> Iterator[Reason]:
+    if not link:
+        return
+    for now, best, unit in ((link["speed_gts"], link["best_speed_gts"], "GT/s"),
+                            (link["width"], link["best_width"], "lanes")):
+        if now and best and now < best:
+            yield reason("slow_link", "invalid",
+                         f"{name or 'drive'} link at {now:g} {unit}; drive and slot support {best:g} {unit}", None,
+                         now, best)
+
+
+def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
+    idle = run["idle"]
+    if idle["removed_ns"]:
+        limit = f" above {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else ""
+        yield reason("idle_removed", "qualified", f"{format_ns(idle['removed_ns'])} of idle time{limit} removed", None,
+                     idle["removed_ns"], 0)
+    yield from _pace(run.get("pace") or {})
+    yield from _read_ahead(run)
+    if run.get("hazards"):
+        yield reason("hazards", "qualified", f"{run['hazards']:,} I/Os in flight together with others on the same "
+                     "blocks, unlike in the trace", None, run["hazards"], 0)
+    lost = (run["source"].get("lost") or {}).get("total")
+    if lost:
+        yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
+    unseen, rows = run["source"].get("unfinished") or 0, run["source"].get("rows") or 0
+    if lacks(run["source"], "latency"):
+        yield reason("unseen_completions", "qualified",
+                     "the source of the trace records no completions: which I/Os were in flight together is unknown")
+    elif unseen > UNSEEN_LIMIT * rows:
+        yield reason("unseen_completions", "qualified",
+                     f"{100 * unseen / rows:.2g} % of the trace's I/Os have no completion (limit "
+                     f"{100 * UNSEEN_LIMIT:g} %)", None, unseen / rows, UNSEEN_LIMIT)
+    for name, count in run["altered"].items():
+        if count:
+            yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
+    if run["foreign_ios"] is None and not run.get("simulated"):
+        yield reason("external_io_unknown", "qualified",
+                     "external I/O not counted: the kernel has no count for this kind of target")
+    yield from health.qualified(run.get("telemetry"))
+
+
+def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:
+    if pace.get("factor"):
+        yield reason("times_scaled", "qualified", f"times divided by {pace['factor']:g}", None, pace["factor"], 1)
+    for stream, stream_pace in (pace.get("streams") or {}).items():
+        if stream_pace["factor"]:
+            yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace['factor']:g}",
+                         None, stream_pace["factor"], 1)
+    if pace.get("dependencies") == "inferred":
+        share = pace.get("dependencies_inferred")
+        of_ios = "" if share is None else f" for {_share(round(share, 3))} of the I/Os"
+        yield reason("dependencies_inferred", "qualified",
+                     f"dependencies inferred from times{of_ios}, because the trace has none", None, share)
+
+
+def _read_ahead(run: Mapping[str, Any]) -> Iterator[Reason]:
+    """Read-ahead for which the load time is a lower bound."""
+    read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
+    if not read_ahead.get("ios"):
+        return
+    unknown, in_time = (read_ahead.get(key) or 0 for key in ("blocked_unknown_ios", "in_time_ios"))
+    captured_ns = (run["source"].get("duration_ns") or 0) - run["idle"]["removed_ns"]
+    if unknown > READ_AHEAD_LIMIT * read_ahead["ios"]:
+        ios, of = unknown, "by threads without a blocked time"
+        why = "computing meanwhile is not replayed"
+    elif in_time > READ_AHEAD_LIMIT * read_ahead["ios"] and run["wall_ns"] > SLOWER_DRIVE * captured_ns > 0:
+        ios, of = in_time, "that was complete in time on the captured drive"
+        why = "on this slower drive nothing waits for it"
+    else:
+        return
+    share = ios / read_ahead["ios"]
+    yield reason("load_time_lower_bound", "qualified",
+                 f"load time is a lower bound: {_share(round(share, 3))} of the I/Os are read-ahead {of} (limit "
+                 f"{_share(READ_AHEAD_LIMIT)}): {why}", "read_ahead_share", share, READ_AHEAD_LIMIT)

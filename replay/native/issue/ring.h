@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* An io_uring with the newest features that the kernel accepts. Only the thread that made it uses it. */
+#ifndef BLKREEL_RING_H
+#define BLKREEL_RING_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ring {
+	struct io_uring uring;
+	bool initialized;
+	bool polled;       /* completions are polled at the drive */
+	unsigned polling;  /* in a polled ring: submissions without a completion yet */
+	bool deferred;     /* completions need io_uring_get_events; a flag in the SQ ring signals them */
+	bool single_issuer;
+	bool ring_fd;
+	bool fixed_files;  /* targets go by their index instead of their descriptor */
+	bool fixed_buffers;
+};
+
+/* Disabled until ring_enable(). completions: the most that may be unreaped at a time. Returns 0 or a negative errno. */
+int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled);
+
+void ring_deinit(struct ring *ring);
+
+/* Registers files and buffers, so that the kernel does not look them up for each I/O. */
+void ring_register(struct ring *ring, const int *fds, unsigned fd_count, const struct iovec *buffers,
+		   unsigned buffer_count);
+
+/* Keeps io_uring workers off a CPU; -1: off none. */
+void ring_avoid_cpu(struct ring *ring, int cpu);
+
+/*
+ * Lets the kernel take submissions from now on, and only the operations of a replay: seccomp sees none of them, and
+ * io_uring could also open files and sockets. Nothing is registered afterwards. Returns 0 or a negative errno.
+ */
+int ring_enable(struct ring *ring);
+
+/* Returns a free submission entry; submits the prepared ones first if the queue is full. */
+struct io_uring_sqe *ring_sqe(struct ring *ring);
+
+/* Submits the prepared entries, then waits up to wait_ns for a completion. Returns 0 or a negative errno. */
+int ring_submit(struct ring *ring, int64_t wait_ns);
+
+/* Fetches completions from the kernel or the polled drive. Returns whether there are any. */
+bool ring_poll(struct ring *ring);
+
+/*
+ * Closes the registered files. Otherwise they stay open, and the drive claimed, until the kernel frees the ring some
+ * time after the process has ended, and the next run finds the drive in use.
+ */
+void ring_release(struct ring *ring);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The submission entries of each op. */
+#include "uring.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <linux/ioprio.h>
+
+/* From linux/blkdev.h of 6.12 (50c52250e2d7): discards through IORING_OP_URING_CMD. */
+#ifndef BLOCK_URING_CMD_DISCARD
+#define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
+#endif
+
+/* The kernel uses the interrupt for a row that it splits, or that a flush follows. */
+static bool is_polled(const struct uring *uring, const struct io *io)
+{
+	const struct target *target = &uring->targets[io->target];
+
+	return uring->polls && (io->op == OP_READ || io->op == OP_WRITE) &&
+	       target_requests(target, io->op, io->length_bytes) == 1 && (!(io->flags & FLAG_FUA) || target->fua);
+}
+
+static int fd_of(const struct ring *ring, const struct uring *uring, const struct io *io)
+{
+	return ring->fixed_files ? io->target : uring->targets[io->target].fd;
+}
+
+/* Comes after io_uring_prep_*, which overwrites sqe->flags. */
+static void address(const struct ring *ring, struct io_uring_sqe *sqe, uint64_t user_data)
+{
+	sqe->flags |= ring->fixed_files ? IOSQE_FIXED_FILE : 0;
+	sqe->user_data = user_data;
+}
+
+static uint16_t priority_of(const struct uring *uring, const struct io *io)
+{
+	int32_t flags = io->flags;
+
+	if ((flags & FLAG_PRIORITY_REALTIME) && uring->targets[io->target].realtime_priority)
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 4);
+	if (flags & FLAG_PRIORITY_BEST_EFFORT)
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
+	if (flags & FLAG_PRIORITY_IDLE)
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0);
+	return 0;
+}
+
+/* The parts of a long row's buffer: a complete piece makes room for the next one. */
+static size_t part_bytes(const struct target *target)
+{
+	return payload_whole_bytes(target_piece_bytes(target));
+}
+
+/* A piece of a row, or all of it, that starts `at` bytes into the row. */
+static void queue_transfer(struct uring *uring, const struct io *io, uint32_t slot, int64_t at, unsigned length_bytes,
+			   unsigned part)
+{
+	struct ring *ring = is_polled(uring, io) ? &uring->polled : &uring->ring;
+	struct io_uring_sqe *sqe = ring_sqe(ring);
+	int64_t offset_bytes = io->offset_bytes + at;
+	int fd = fd_of(ring, uring, io);
+	bool read = io->op == OP_READ;
+	void *data;
+
+	if (read) {
+		data = payload_sink(uring->payload, length_bytes);
+	} else {
+		data = uring->transfers[slot].data + (part ? part * part_bytes(&uring->targets[io->target]) : 0);
+		payload_put_stamps(uring->payload, data, offset_bytes, length_bytes);
+	}
+	if (ring->fixed_buffers && read)
+		io_uring_prep_read_fixed(sqe, fd, data, length_bytes, offset_bytes, SINK_BUFFER);
+	else if (ring->fixed_buffers)
+		io_uring_prep_write_fixed(sqe, fd, data, length_bytes, offset_bytes, POOL_BUFFER);
+	else if (read)
+		io_uring_prep_read(sqe, fd, data, length_bytes, offset_bytes);
+	else
+		io_uring_prep_write(sqe, fd, data, length_bytes, offset_bytes);
+	if (!read && (io->flags & FLAG_FUA))
+		sqe->rw_flags = RWF_DSYNC;
+	sqe->ioprio = priority_of(uring, io);
+	address(ring, sqe, slot | (uint64_t)length_bytes << BYTES_SHIFT | (uint64_t)part << PART_SHIFT);
+	ring->polling += ring->polled;
+}
+
+static void queue_flush(struct uring *uring, const struct io *io, uint64_t user_data, uint8_t flags)
+{
+	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
+
+	/* Direct I/O leaves nothing in the page cache, so on a block device this is only a flush. */
+	io_uring_prep_fsync(sqe, fd_of(&uring->ring, uring, io), 0);
+	sqe->flags |= flags;
+	address(&uring->ring, sqe, user_data);
+}
+
+void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigned part)
+{
+	const struct target *target = &uring->targets[io->target];
+	struct transfer *transfer = &uring->transfers[slot];
+	int64_t piece_bytes = target_piece_bytes(target);
+
+	if (transfer->submitted_bytes == io->length_bytes)
+		return;
+	for (unsigned parts = (unsigned)(ROW_WINDOW_BYTES / part_bytes(target));
+	     io->pending < parts && transfer->submitted_bytes < io->length_bytes; part++) {
+		int64_t at = transfer->submitted_bytes, left = io->length_bytes - at;
+		unsigned length_bytes = (unsigned)(left < piece_bytes ? left : piece_bytes);
+
+		transfer->submitted_bytes += length_bytes;
+		io->pending++;
+		queue_transfer(uring, io, slot, at, length_bytes, part);
+	}
+}
+
+/* A read or a write with its preflush. */
+static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
+{
+	bool preflush = io->op == OP_WRITE && (io->flags & FLAG_PREFLUSH), parts = io->length_bytes > PIECE_MAX_BYTES;
+	struct transfer *transfer = &uring->transfers[slot];
+
+	io->pending = 0;
+	transfer->submitted_bytes = 0;
+	if (io->op == OP_WRITE)
+		transfer->data = payload_claim(uring->payload, row_buffer_bytes(io->length_bytes));
+	if (preflush && (parts || is_polled(uring, io))) {
+		/* A link cannot cross rings or precede several pieces, so the write follows the completed flush. */
+		io->pending = 1;
+		queue_flush(uring, io, slot | UD_PREFLUSH, 0);
+	} else if (parts) {
+		uring_queue_rest(uring, io, slot, 0);
+	} else {
+		io->pending = 1 + preflush;
+		transfer->submitted_bytes = io->length_bytes;
+		if (preflush)
+			queue_flush(uring, io, slot | UD_PREFLUSH, IOSQE_IO_LINK);
+		queue_transfer(uring, io, slot, 0, (unsigned)io->length_bytes, 0);
+	}
+}
+
+static void prepare_discard(struct uring *uring, struct io_uring_sqe *sqe, const struct io *io)
+{
+	int fd = fd_of(&uring->ring, uring, io);
+
+	if (!uring->targets[io->target].block_device) {
+		io_uring_prep_fallocate(sqe, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, io->offset_bytes,
+					io->length_bytes);
+		return;
+	}
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, (void *)(uintptr_t)io->offset_bytes, 0, 0);
+	sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
+	sqe->addr3 = io->length_bytes;
+	/* By a worker: bio-based drives such as zram refuse the nonblocking attempt of the submitter. */
+	sqe->flags |= IOSQE_ASYNC;
+}
+
+static void queue_discard(struct uring *uring, struct io *io, uint32_t slot)
+{
+	const struct target *target = &uring->targets[io->target];
+	struct io_uring_sqe *sqe;
+
+	if (uring->offload && target->block_device) {
+		offload_discard(uring->offload, target->fd, slot, io->offset_bytes, io->length_bytes);
+		return;
+	}
+	sqe = ring_sqe(&uring->ring);
+	prepare_discard(uring, sqe, io);
+	address(&uring->ring, sqe, slot);
+}
+
+/* FALLOC_FL_ZERO_RANGE keeps blocks allocated (REQ_NOUNMAP); the drive may unmap a hole. */
+static void queue_write_zeroes(struct uring *uring, struct io *io, uint32_t slot, bool hole)
+{
+	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
+
+	io->pending = 1;
+	io_uring_prep_fallocate(sqe, fd_of(&uring->ring, uring, io),
+				(hole ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE,
+				io->offset_bytes, io->length_bytes);
+	address(&uring->ring, sqe, slot | (hole ? UD_HOLE : 0));
+}
+
+static bool is_hole(const struct uring *uring, const struct io *io)
+{
+	const struct target *target = &uring->targets[io->target];
+
+	return (io->flags & FLAG_MAY_UNMAP) && target->block_device && target->write_zeroes_max_bytes;
+}
+
+void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
+{
+	struct uring *uring = (struct uring *)issuer;
+	struct ring *other = is_polled(uring, io) ? &uring->ring : &uring->polled;
+
+	/* Keeps the order of the plan between two rings. */
+	if (uring->polls && io_uring_sq_ready(&other->uring))
+		io_uring_submit(&other->uring);
+	io->status = 0;
+	io->pending = 1;
+	switch (io->op) {
+	case OP_READ:
+	case OP_WRITE:
+		queue_row(uring, io, slot);
+		break;
+	case OP_FLUSH:
+		queue_flush(uring, io, slot, 0);
+		break;
+	case OP_DISCARD:
+		queue_discard(uring, io, slot);
+		break;
+	case OP_WRITE_ZEROES:
+		queue_write_zeroes(uring, io, slot, is_hole(uring, io));
+		break;
+	}
+}
+
+void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot)
+{
+	queue_write_zeroes(uring, io, slot, false);
+}
+
+bool uring_discard_command_works(struct uring *uring, int16_t target)
+{
+	const struct io nonsense = { .op = OP_DISCARD, .target = target, .offset_bytes = 1, .length_bytes = 1 };
+	struct io_uring *ring = &uring->ring.uring;
+	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
+	struct io_uring_cqe *cqe;
+	int result;
+
+	prepare_discard(uring, sqe, &nonsense);
+	address(&uring->ring, sqe, 0);
+	if (io_uring_submit_and_wait(ring, 1) < 0 || io_uring_wait_cqe(ring, &cqe))
+		return false;
+	result = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return result == -EINVAL;
+}

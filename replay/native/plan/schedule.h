@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The order of rows that depend on each other. A look-ahead window holds the next rows of the plan. Each row waits for
+ * the completions and the submission that it names; its deadline is the last of the completions and of the submission
+ * plus its compute time, plus its delay, and then it enters a heap by deadline. The times of rows are stored for twice as many rows as a dependency can reach back.
+ * No I/O and no clock here.
+ */
+#ifndef BLKREEL_SCHEDULE_H
+#define BLKREEL_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+
+#define SCHEDULE_AHEAD (1u << 16)            /* rows in the look-ahead window */
+#define SCHEDULE_HISTORY (2u * PLAN_REACH)   /* rows whose times are stored */
+
+struct waiting_row {
+	struct plan_row row; /* due_ns: the latest of its dependencies so far */
+	int64_t undelayed_due_ns; /* the same, without delays of the host */
+	int64_t compute_ns; /* between the submission that it follows and the thread's falling asleep */
+	int64_t delay_ns;
+	uint64_t ordinal; /* in the plan */
+	bool dependent;
+	uint8_t missing; /* dependencies it still waits for */
+};
+
+struct row_history {
+	int64_t submit_ns; /* HISTORY_OPEN before the submission */
+	int64_t complete_ns;
+	int64_t submit_delay_ns; /* by the host, of this row and of those that it depended on */
+	int64_t complete_delay_ns;
+	uint32_t first_after;  /* first edge to the rows that wait for the completion; NO_EDGE */
+	uint32_t first_behind; /* ... for the submission */
+};
+
+struct schedule {
+	struct waiting_row *rows; /* SCHEDULE_AHEAD */
+	uint32_t *free_rows;
+	uint32_t free_count;
+	uint32_t *heap; /* rows that wait for their deadline only */
+	uint32_t heap_count;
+	struct row_history *history;
+	uint32_t *next_edge; /* edge = row * (PLAN_PARENTS + 1) + index of the dependency */
+	uint64_t admitted;   /* rows taken from the plan */
+	uint64_t oldest_open; /* the first incomplete row */
+};
+
+/* Allocates and touches all memory. Returns 0 or -ENOMEM. */
+int schedule_init(struct schedule *schedule);
+void schedule_deinit(struct schedule *schedule);
+
+/* Whether another row of the plan may be admitted. */
+bool schedule_has_room(struct schedule *schedule);
+
+/* Admits row i of the block. */
+void schedule_admit(struct schedule *schedule, const struct plan_block *block, uint32_t i);
+
+/* The row with the earliest deadline, valid until schedule_pop; NULL: no row has one yet. */
+static inline const struct waiting_row *schedule_first(const struct schedule *schedule)
+{
+	return schedule->heap_count ? &schedule->rows[schedule->heap[0]] : NULL;
+}
+
+void schedule_pop(struct schedule *schedule);
+
+/* Whether the window is empty. */
+static inline bool schedule_empty(const struct schedule *schedule)
+{
+	return schedule->free_count == SCHEDULE_AHEAD;
+}
+
+/* host_delay_ns: how much earlier it would have been without delays of the host, which rows after it inherit. */
+void schedule_submitted(struct schedule *schedule, uint64_t ordinal, int64_t submit_ns, int64_t host_delay_ns);
+void schedule_completed(struct schedule *schedule, uint64_t ordinal, int64_t complete_ns, int64_t host_delay_ns);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Confinement of the helper: what it could do beyond its run, if a plan or a drive made it misbehave. */
+#ifndef BLKREEL_CONFINE_H
+#define BLKREEL_CONFINE_H
+
+enum thread_role {
+	ISSUING_THREAD, /* changes its own priority, and has its stack locked */
+	OTHER_THREAD,
+};
+
+/*
+ * Called with the targets open, before there are other threads: root becomes nobody, and keeps the capabilities that
+ * preparing a run takes. Returns 0 or a negative errno.
+ */
+int confine_process(void);
+
+/*
+ * Leaves the calling thread the capabilities of its role and the system calls of a run: it opens, executes, connects,
+ * maps and starts nothing. Any other system call fails with EPERM. A kernel without seccomp does not filter them.
+ */
+void confine_thread(enum thread_role role);
+
+#endif

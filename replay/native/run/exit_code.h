@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Exit codes of the helper; replay/engine/engine.py maps them to its errors. */
+#ifndef BLKREEL_EXIT_CODE_H
+#define BLKREEL_EXIT_CODE_H
+
+enum exit_code {
+	EXIT_DONE = 0,
+	EXIT_FAILED = 1,
+	EXIT_WRONG_USAGE = 2,
+	EXIT_REFUSED = 5,
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "host.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#define HIGHEST_NICE (-20)
+
+bool host_cpus_init(struct host_cpus *cpus, int first)
+{
+	cpus->count = 0;
+	if (sched_getaffinity(0, sizeof(cpus->allowed), &cpus->allowed))
+		return false;
+	if (first >= 0) {
+		if (first >= CPU_SETSIZE || !CPU_ISSET(first, &cpus->allowed))
+			return false;
+		cpus->order[cpus->count++] = first;
+	}
+	/* From the last to the first: interrupts and daemons mostly run on the first. */
+	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
+		if (CPU_ISSET(cpu, &cpus->allowed) && cpu != first)
+			cpus->order[cpus->count++] = cpu;
+	return cpus->count > 0;
+}
+
+int host_cpu_of_thread(const struct host_cpus *cpus, unsigned thread)
+{
+	return cpus->order[thread % cpus->count];
+}
+
+void host_avoid_threads(const struct host_cpus *cpus, unsigned thread_count)
+{
+	cpu_set_t others = cpus->allowed;
+
+	for (unsigned thread = 0; thread < thread_count; thread++)
+		CPU_CLR(host_cpu_of_thread(cpus, thread), &others);
+	if (CPU_COUNT(&others))
+		sched_setaffinity(0, sizeof(others), &others);
+}
+
+void host_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+void host_unpin(const struct host_cpus *cpus)
+{
+	sched_setaffinity(0, sizeof(cpus->allowed), &cpus->allowed);
+}
+
+bool host_lock_memory(void)
+{
+	return !mlockall(MCL_CURRENT);
+}
+
+void host_reduce_timer_slack(void)
+{
+	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
+}
+
+bool host_take_priority(bool realtime)
+{
+	const struct sched_param lowest = { .sched_priority = 1 }, none = { .sched_priority = 0 };
+
+	if (realtime)
+		return !sched_setscheduler(0, SCHED_FIFO, &lowest);
+	sched_setscheduler(0, SCHED_OTHER, &none);
+	return !setpriority(PRIO_PROCESS, 0, HIGHEST_NICE);
+}

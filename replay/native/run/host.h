@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* CPUs, memory and priority of the issuing threads. A run works without each of them. */
+#ifndef BLKREEL_HOST_H
+#define BLKREEL_HOST_H
+
+#include <sched.h>
+#include <stdbool.h>
+
+struct host_cpus {
+	cpu_set_t allowed;
+	int order[CPU_SETSIZE]; /* in which issuing threads take them */
+	unsigned count;
+};
+
+/* Reads the allowed CPUs: `first` unless it is -1, then from the last to the first. False: `first` is not allowed. */
+bool host_cpus_init(struct host_cpus *cpus, int first);
+
+/* The CPU of an issuing thread. Threads share CPUs if there are more threads than CPUs. */
+int host_cpu_of_thread(const struct host_cpus *cpus, unsigned thread);
+
+/* Moves the caller, and threads it creates, to CPUs that these issuing threads do not use, if there are any. */
+void host_avoid_threads(const struct host_cpus *cpus, unsigned thread_count);
+
+void host_pin(int cpu);
+void host_unpin(const struct host_cpus *cpus);
+
+/* Locks all mapped memory. Returns whether the kernel allowed it. */
+bool host_lock_memory(void);
+
+/* Sets the timer slack of the calling thread from 50 us to 1 ns. */
+void host_reduce_timer_slack(void);
+
+/* Gives the caller real-time priority, or the highest ordinary one. Returns whether the kernel allowed it. */
+bool host_take_priority(bool realtime);
+
+#endif

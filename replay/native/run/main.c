@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* blkreel-replay: issues the plan from stdin on targets and writes a record of each row to stdout. */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "confine.h"
+#include "error.h"
+#include "exit_code.h"
+#include "options.h"
+#include "run.h"
+#include "simulated/drive_model.h"
+
+#define THREAD_STACK_BYTES (256u << 10)
+
+/* File scope, because a signal handler takes no argument. */
+static struct stop stop;
+
+struct options {
+	struct run_options run;
+	struct target_options target; /* the same for all targets */
+	struct claimed claimed[MAX_TARGETS];
+	unsigned claimed_count;
+	unsigned depth;
+	unsigned nil_targets;
+	int simulated[MAX_TARGETS]; /* file descriptors of drive descriptions */
+	unsigned simulated_count;
+};
+
+static const char usage[] =
+	"usage: blkreel-replay [options] TARGET...  (reads a plan from stdin, writes records to stdout)\n"
+	"       blkreel-replay --nil BYTES [options]\n"
+	"  --depth N         keep at most N rows outstanding (1024)\n"
+	"  --lane FD,DEPTH,THREAD[,background]  read a plan from FD, issue it at its own depth; once for each plan.\n"
+	"                    A background lane ends when all others have, and shares its thread with another lane\n"
+	"  --stop-ns N       issue nothing later than N after the start\n"
+	"  --may-write       open targets for writing; without it only reads are issued\n"
+	"  --buffered        use the page cache instead of direct I/O\n"
+	"  --shared          do not claim block devices with O_EXCL\n"
+	"  --claimed FD,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
+	"                    once for each target\n"
+	"  --seed N          seed of written data (0)\n"
+	"  --compressible P  percent of written data that a compressor removes (0)\n"
+	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
+	"  --cpu N           issue from CPU N (the last one; any if no row has a deadline)\n"
+	"  --spin-ns N       spin instead of sleeping for N before a deadline (100000)\n"
+	"  --realtime        request real-time scheduling\n"
+	"  --max-errors N    end after N consecutive failed rows; 0: never (1000)\n"
+	"  --polled          poll the drive for completions instead of using interrupts\n"
+	"  --plain           use no io_uring feature newer than Linux 5.11\n"
+	"  --nil BYTES       issue to a target of that size that completes at once, without I/O\n"
+	"  --nil-targets N   number of nil targets (1)\n"
+	"  --simulate FD     simulate a drive, described in FD as lines of `name value`; once for each target\n"
+	"  --virtual-clock   run on the clock of the simulated drives, without waiting\n"
+	"  --nil-fail ROW,ERRNO  fail from that source row on\n";
+
+/* These return 0, or EXIT_WRONG_USAGE for an invalid argument. */
+static int add_lane(void *context, const char *text)
+{
+	struct run_options *run = context;
+	struct lane_options lane = { 0 };
+	int end = 0;
+
+	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%n", &lane.fd, &lane.depth, &lane.thread, &end) != 3)
+		return EXIT_WRONG_USAGE;
+	lane.background = !strcmp(text + end, ",background");
+	if (text[end] && !lane.background)
+		return EXIT_WRONG_USAGE;
+	if (lane.fd < 0 || !lane.depth || lane.depth > MAX_DEPTH || lane.thread >= MAX_THREADS)
+		return EXIT_WRONG_USAGE;
+	run->lanes[run->lane_count++] = lane;
+	return 0;
+}
+
+static int add_claimed(void *context, const char *text)
+{
+	struct options *options = context;
+	struct claimed claimed = { 0 };
+	int end = 0;
+
+	if (options->claimed_count == MAX_TARGETS ||
+	    sscanf(text, "%d,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 "%n", &claimed.fd, &claimed.device,
+		   &claimed.inode, &claimed.node, &claimed.diskseq, &end) != 5 || text[end] || claimed.fd < 0)
+		return EXIT_WRONG_USAGE;
+	options->claimed[options->claimed_count++] = claimed;
+	return 0;
+}
+
+static int set_nil(void *context, const char *size_bytes)
+{
+	struct options *options = context;
+
+	options->run.nil_targets = true;
+	return parse_number(size_bytes, 1, INT64_MAX, &options->target.nil_size_bytes) ? 0 : EXIT_WRONG_USAGE;
+}
+
+static int set_nil_fail(void *context, const char *text)
+{
+	struct run_options *run = context;
+	char row[32] = "";
+
+	return sscanf(text, "%31[0-9],%d", row, &run->nil_fail_errno) == 2 &&
+	       parse_number(row, 0, INT64_MAX, &run->nil_fail_row) ? 0 : EXIT_WRONG_USAGE;
+}
+
+static int add_simulated(void *context, const char *text)
+{
+	struct options *options = context;
+	int64_t fd;
+
+	if (options->simulated_count == MAX_TARGETS || !parse_number(text, 0, INT32_MAX, &fd))
+		return EXIT_WRONG_USAGE;
+	options->simulated[options->simulated_count++] = (int)fd;
+	return 0;
+}
+
+static bool check_lanes(const struct run_options *run)
+{
+	unsigned of_thread[MAX_THREADS] = { 0 }, foreground[MAX_THREADS] = { 0 };
+	unsigned depth = 0, threads = 0;
+
+	for (unsigned i = 0; i < run->lane_count; i++) {
+		depth += run->lanes[i].depth;
+		of_thread[run->lanes[i].thread]++;
+		foreground[run->lanes[i].thread] += !run->lanes[i].background;
+		if (run->lanes[i].thread >= threads)
+			threads = run->lanes[i].thread + 1;
+	}
+	for (unsigned t = 0; t < threads; t++) {
+		if (foreground[t])
+			continue;
+		if (of_thread[t])
+			report_error("give it a foreground lane", "thread %u has only background lanes", t);
+		else
+			report_error("number the threads of --lane from 0 without gaps", "thread %u has no lane", t);
+		return false;
+	}
+	if (depth <= MAX_DEPTH)
+		return true;
+	report_error(NULL, "the lanes have a total depth of %u; use at most %d", depth, MAX_DEPTH);
+	return false;
+}
+
+static bool check_simulated(const struct options *options)
+{
+	const struct run_options *run = &options->run;
+
+	if (!options->simulated_count && !run->virtual_clock)
+		return true;
+	if (!run->nil_targets || options->simulated_count != run->target_count) {
+		report_error("give each target a --simulate", "%u targets and %u simulated drives", run->target_count,
+			     options->simulated_count);
+		return false;
+	}
+	for (unsigned i = 0; i < run->lane_count; i++) {
+		if (!run->lanes[i].thread)
+			continue;
+		report_error("use --threads 1", "a simulated drive requires one issuing thread");
+		return false;
+	}
+	return true;
+}
+
+static bool read_options(struct options *options, int argc, char **argv)
+{
+	struct run_options *run = &options->run;
+	const struct option_entry entries[] = {
+		NUMBER_OPTION("depth", options->depth, 1, MAX_DEPTH),
+		CALL_OPTION("lane", add_lane, run),
+		NUMBER_OPTION("stop-ns", run->stop_ns, 0, INT64_MAX),
+		FLAG_OPTION("may-write", options->target.may_write),
+		CLEARING_OPTION("buffered", options->target.direct),
+		CLEARING_OPTION("shared", options->target.exclusive),
+		CALL_OPTION("claimed", add_claimed, options),
+		NUMBER_OPTION("seed", run->payload.seed, 0, INT64_MAX),
+		NUMBER_OPTION("compressible", run->payload.compressible_percent, 0, 100),
+		NUMBER_OPTION("duplicates", run->payload.duplicates_percent, 0, 100),
+		NUMBER_OPTION("cpu", run->first_cpu, 0, INT16_MAX),
+		NUMBER_OPTION("spin-ns", run->spin_ns, 0, INT64_MAX),
+		FLAG_OPTION("realtime", run->realtime),
+		NUMBER_OPTION("max-errors", run->max_errors, 0, INT32_MAX),
+		FLAG_OPTION("plain", run->plain),
+		FLAG_OPTION("polled", run->polled),
+		CALL_OPTION("nil", set_nil, options),
+		NUMBER_OPTION("nil-targets", options->nil_targets, 1, MAX_TARGETS),
+		CALL_OPTION("nil-fail", set_nil_fail, run),
+		CALL_OPTION("simulate", add_simulated, options),
+		FLAG_OPTION("virtual-clock", run->virtual_clock),
+		{ 0 },
+	};
+
+	*options = (struct options){
+		.target = { .direct = true, .exclusive = true },
+		.depth = 1024,
+		.nil_targets = 1,
+		.run = { .max_errors = 1000, .spin_ns = 100000, .stop_ns = INT64_MAX, .first_cpu = -1, .nil_fail_row = -1 },
+	};
+	if (parse_options(argc, argv, entries, usage))
+		return false;
+	options->target.polled = run->polled;
+	options->run.target_count = options->run.nil_targets ? options->nil_targets : (unsigned)(argc - optind);
+	if (!options->run.target_count || (options->run.nil_targets && argc > optind)) {
+		fputs(usage, stderr);
+		return false;
+	}
+	if (options->claimed_count && options->claimed_count != options->run.target_count) {
+		report_error("give each target a --claimed", "%u targets and %u claims", options->run.target_count,
+			     options->claimed_count);
+		return false;
+	}
+	if (!options->run.lane_count)
+		options->run.lanes[options->run.lane_count++] = (struct lane_options){ .depth = options->depth };
+	return check_lanes(&options->run) && check_simulated(options);
+}
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	stop_request(&stop, STOP_SIGNAL);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Returns 0 or an exit code. */
+static int open_targets(struct target *targets, unsigned *opened, const struct options *options, char **paths)
+{
+	struct target_options target_options = options->target;
+
+	if (options->run.target_count > MAX_TARGETS) {
+		report_error(NULL, "%u targets; a run has at most %d", options->run.target_count, MAX_TARGETS);
+		return EXIT_WRONG_USAGE;
+	}
+	for (unsigned i = 0; i < options->run.target_count; i++, ++*opened) {
+		int code;
+
+		target_options.path = options->run.nil_targets ? NULL : paths[i];
+		target_options.claimed = options->claimed_count ? &options->claimed[i] : NULL;
+		code = target_open(&targets[i], &target_options);
+		if (code)
+			return code;
+	}
+	return 0;
+}
+
+/* Returns 0 or an exit code. */
+static int read_drives(struct drive *drives, struct options *options)
+{
+	for (unsigned i = 0; i < options->simulated_count; i++) {
+		FILE *file CLEANUP_FCLOSE = fdopen(options->simulated[i], "r");
+		char why[96];
+
+		if (!file)
+			snprintf(why, sizeof(why), "%s", strerror(errno));
+		if (!file || !drive_read(&drives[i], file, why, sizeof(why))) {
+			report_error(NULL, "cannot simulate the drive: %s", why);
+			return EXIT_WRONG_USAGE;
+		}
+	}
+	options->run.drives = options->simulated_count ? drives : NULL;
+	return 0;
+}
+
+/* Returns 0 or an exit code. */
+static int give_up_privilege(void)
+{
+	int err = confine_process();
+
+	if (err)
+		report_error(NULL, "cannot give up privileges: %s", strerror(-err));
+	return err ? EXIT_FAILED : 0;
+}
+
+/* All mapped memory is locked, and a stack is 8 MiB by default. */
+static void limit_stacks(void)
+{
+	pthread_attr_t attributes;
+
+	if (pthread_attr_init(&attributes))
+		return;
+	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
+		pthread_setattr_default_np(&attributes);
+	pthread_attr_destroy(&attributes);
+}
+
+int main(int argc, char **argv)
+{
+	/* Too large for the stack. */
+	static struct target targets[MAX_TARGETS];
+	static struct drive drives[MAX_TARGETS];
+	static struct host_cpus cpus;
+	struct options options;
+	unsigned opened = 0;
+	int code;
+
+	if (!read_options(&options, argc, argv))
+		return EXIT_WRONG_USAGE;
+	if (!host_cpus_init(&cpus, options.run.first_cpu)) {
+		report_error("omit --cpu", "CPU %d is not allowed for this process", options.run.first_cpu);
+		return EXIT_WRONG_USAGE;
+	}
+	catch_signals();
+	limit_stacks();
+	options.run.targets = targets;
+	options.run.cpus = &cpus;
+	code = open_targets(targets, &opened, &options, argv + optind);
+	if (!code)
+		code = read_drives(drives, &options);
+	if (!code)
+		code = give_up_privilege();
+	if (!code)
+		code = run_replay(&options.run, &stop);
+	for (unsigned i = 0; i < opened; i++)
+		target_close(&targets[i]);
+	/* exit() would wait for threads that are blocked by a pipe or a drive. */
+	fflush(NULL);
+	_exit(code);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A run: spreads lanes over threads that start at the same time, and adds up their totals. */
+#ifndef BLKREEL_RUN_H
+#define BLKREEL_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host.h"
+#include "stop.h"
+#include "target/payload.h"
+#include "target/target.h"
+
+#define MAX_LANES 64
+#define MAX_THREADS 64
+#define MAX_DEPTH 16384 /* of all lanes together */
+
+struct lane_options {
+	int fd; /* of its plan */
+	unsigned depth;
+	unsigned thread;
+	bool background; /* ends when all foreground lanes have ended */
+};
+
+struct run_options {
+	const struct target *targets;
+	unsigned target_count;
+	struct lane_options lanes[MAX_LANES];
+	unsigned lane_count;
+	unsigned max_errors;           /* consecutive failures that end the run; 0: none do */
+	struct payload_options payload; /* of all threads together */
+	int64_t spin_ns;               /* before a deadline the thread spins instead of sleeping */
+	int64_t stop_ns;               /* after the start; no row is issued later. INT64_MAX: no limit */
+	const struct host_cpus *cpus;
+	int first_cpu; /* of the first thread; -1: the last allowed one */
+	bool realtime;
+	bool plain;
+	bool polled;
+	bool nil_targets;
+	struct drive *drives; /* simulated, one for each nil target; NULL: none */
+	bool virtual_clock;   /* of the simulated drives */
+	int64_t nil_fail_row;
+	int nil_fail_errno;
+};
+
+/* Runs the plans and writes records to stdout. Returns an exit code, after an error message if it is not 0. */
+int run_replay(const struct run_options *options, struct stop *stop);
+
+#endif

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/ioprio.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "run/exit_code.h"
+
+const char *const op_names[OP_COUNT] = {
+	[OP_READ] = "read",
+	[OP_WRITE] = "write",
+	[OP_FLUSH] = "flush",
+	[OP_DISCARD] = "discard",
+	[OP_WRITE_ZEROES] = "write_zeroes",
+};
+
+const char *const fidelity_names[FIDELITY_COUNT] = {
+	[AS_PLANNED] = "as_planned",
+	[ALTERED_FUA] = "fua",
+	[ALTERED_FUA_BY_FLUSH] = "fua_by_flush",
+	[ALTERED_FUA_WITHOUT_CACHE] = "fua_without_cache",
+	[ALTERED_PREFLUSH] = "preflush",
+	[ALTERED_PREFLUSH_WITHOUT_CACHE] = "preflush_without_cache",
+	[ALTERED_FLUSH] = "flush",
+	[ALTERED_FLUSH_WITHOUT_CACHE] = "flush_without_cache",
+	[ALTERED_DISCARD] = "discard",
+	[ALTERED_WRITE_ZEROES] = "write_zeroes",
+	[ALTERED_PRIORITY] = "priority",
+	[DROPPED] = "dropped",
+};
+
+/* Opens a file of the queue directory in sysfs; of a partition, that of its drive. -1: there is none. */
+static int open_queue_attribute(dev_t device, const char *name)
+{
+	static const char *const directories[] = { "queue", "../queue" };
+	char path[128];
+	int fd = -1;
+
+	for (size_t i = 0; i < 2 && fd < 0; i++) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/%s", major(device), minor(device), directories[i],
+			 name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	return fd;
+}
+
+/* Reads a file of sysfs as it is now. Empty if that fails, as without the file (fd -1) or the drive. */
+static const char *read_attribute(int fd, char *text, size_t size)
+{
+	ssize_t length = fd < 0 ? -1 : pread(fd, text, size - 1, 0);
+
+	text[length < 0 ? 0 : length] = '\0';
+	return text;
+}
+
+static const char *queue_attribute(dev_t device, const char *name, char *text, size_t size)
+{
+	int fd = open_queue_attribute(device, name);
+
+	read_attribute(fd, text, size);
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+static int64_t queue_limit(dev_t device, const char *name)
+{
+	char text[32];
+
+	return strtoll(queue_attribute(device, name, text, sizeof(text)), NULL, 10);
+}
+
+static bool has_write_cache(dev_t device)
+{
+	char text[32];
+
+	return !strncmp(queue_attribute(device, "write_cache", text, sizeof(text)), "write back", 10);
+}
+
+static int open_statistics(dev_t device)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat", major(device), minor(device));
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Drives with a request queue have a directory `mq`; a partition uses that of its drive. */
+static bool is_bio_based(dev_t device)
+{
+	static const char *const directories[] = { "mq", "../mq" };
+	char path[128];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device), directories[i]);
+		if (!access(path, F_OK))
+			return false;
+	}
+	return true;
+}
+
+/* Sets the real-time I/O class and restores the old one: the kernel requires CAP_SYS_ADMIN or CAP_SYS_NICE. */
+static bool realtime_priority_allowed(void)
+{
+	long before = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+
+	if (syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 4)))
+		return false;
+	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, before < 0 ? 0 : before);
+	return true;
+}
+
+/* Returns 0 or a negative errno. */
+static int identify(int fd, struct claimed *identity)
+{
+	struct stat st;
+
+	*identity = (struct claimed){ .fd = fd };
+	if (fstat(fd, &st))
+		return -errno;
+	if (S_ISREG(st.st_mode)) {
+		identity->device = st.st_dev;
+		identity->inode = st.st_ino;
+	}
+	if (!S_ISBLK(st.st_mode))
+		return 0;
+	identity->node = st.st_rdev;
+#ifdef BLKGETDISKSEQ
+	if (ioctl(fd, BLKGETDISKSEQ, &identity->diskseq))
+		identity->diskseq = 0; /* before Linux 5.15 */
+#endif
+	return 0;
+}
+
+static bool is_same(const struct claimed *a, const struct claimed *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->node == b->node &&
+	       (!a->diskseq || !b->diskseq || a->diskseq == b->diskseq);
+}
+
+/* Returns an exit code. */
+static int refuse_open(const char *path, int err)
+{
+	switch (err) {
+	case EBUSY:
+		report_error("unmount it, or stop the dm, md, swap or program that holds it", "%s is in use", path);
+		return EXIT_REFUSED;
+	case EACCES:
+	case EPERM:
+		report_error("run it with sudo", "no permission to open %s", path);
+		return EXIT_FAILED;
+	case EROFS:
+		report_error("choose a writable target, or a trace without writes", "%s is read-only", path);
+		return EXIT_FAILED;
+	case ENOENT:
+		report_error("list the drives: blkreel drives", "%s does not exist", path);
+		return EXIT_WRONG_USAGE;
+	case EINVAL:
+		report_error("choose a block device, or a file on ext4, xfs or tmpfs", "%s does not support direct I/O",
+			     path);
+		return EXIT_FAILED;
+	default:
+		report_error(NULL, "cannot open %s: %s", path, strerror(err));
+		return EXIT_FAILED;
+	}
+}
+
+/*
+ * How many requests may be outstanding so that the kernel takes another without delay. It frees a tag after it
+ * reports the completion, and an I/O scheduler reserves a quarter for reads.
+ */
+static int64_t with_margin(int64_t nr_requests)
+{
+	return nr_requests < 16 ? nr_requests : nr_requests - nr_requests / 4;
+}
+
+static int read_block_device(struct target *target, dev_t device)
+{
+	uint64_t size_bytes;
+	int logical, read_only;
+
+	if (ioctl(target->fd, BLKGETSIZE64, &size_bytes) || ioctl(target->fd, BLKSSZGET, &logical) ||
+	    ioctl(target->fd, BLKROGET, &read_only))
+		return -errno;
+	/* The open for writing succeeds, but each write would fail. */
+	if (read_only && target->may_write)
+		return -EROFS;
+	target->statistics_fd = open_statistics(device);
+	target->write_zeroes_fd = open_queue_attribute(device, "write_zeroes_max_bytes");
+	target->bio_based = is_bio_based(device);
+	target->size_bytes = (int64_t)size_bytes;
+	target->logical_block_bytes = logical;
+	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
+	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
+	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
+	target->queue_requests = target->bio_based ? 0 : with_margin(queue_limit(device, "nr_requests"));
+	target->fua = queue_limit(device, "fua");
+	target->write_cache = has_write_cache(device);
+	return 0;
+}
+
+/* The alignment of offset and length for direct I/O on a file. */
+static int64_t file_alignment(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) && (st.stx_mask & STATX_DIOALIGN) &&
+	    st.stx_dio_offset_align)
+		return st.stx_dio_offset_align;
+#endif
+	(void)fd;
+	return 512;
+}
+
+/* Refuses a file or drive that is not the claimed one. Returns 0 or an exit code. */
+static int check_identity(const struct target_options *options, int fd)
+{
+	struct claimed identity;
+	int err = identify(fd, &identity);
+
+	if (err)
+		return refuse_open(options->path, -err);
+	if (is_same(&identity, options->claimed))
+		return 0;
+	report_error("run the same command again", "%s was replaced after it was checked", options->path);
+	return EXIT_REFUSED;
+}
+
+/*
+ * The caller waits for the end of this lock, because io_uring can keep the file open for some time after this process
+ * has ended. On a file system without locks it does not wait.
+ */
+static void lock_until_closed(int fd)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1 };
+
+	(void)fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+/* Returns 0 or an exit code. */
+static int open_claimed(struct target *target, const struct target_options *options, int flags)
+{
+	char path[32];
+	int code = check_identity(options, options->claimed->fd);
+
+	if (code)
+		return code;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", options->claimed->fd);
+	target->fd = open(path, flags);
+	if (target->fd < 0)
+		return refuse_open(options->path, errno);
+	lock_until_closed(target->fd);
+	return check_identity(options, target->fd);
+}
+
+/* Returns 0 or an exit code. */
+static int open_named(struct target *target, const struct target_options *options, int flags)
+{
+	struct stat st;
+
+	if (stat(options->path, &st))
+		return refuse_open(options->path, errno);
+	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode)) {
+		report_error(NULL, "%s is neither a block device nor a regular file", options->path);
+		return EXIT_WRONG_USAGE;
+	}
+	/* Fails while a file system, swap, dm, md or another O_EXCL opener holds the device. */
+	if (options->exclusive && S_ISBLK(st.st_mode))
+		flags |= O_EXCL;
+	target->fd = open(options->path, flags);
+	return target->fd < 0 ? refuse_open(options->path, errno) : 0;
+}
+
+static int open_target(struct target *target, const struct target_options *options)
+{
+	int flags = (options->may_write ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+	struct stat st;
+	int err, code;
+
+	*target = (struct target){
+		.path = options->path ? options->path : "the nil target",
+		.fd = -1,
+		.statistics_fd = -1,
+		.write_zeroes_fd = -1,
+		.may_write = options->may_write,
+		.direct = options->direct,
+		.realtime_priority = realtime_priority_allowed(),
+		.size_bytes = options->nil_size_bytes,
+		.logical_block_bytes = 512,
+		.block_device = true,
+		.fua = true,
+		.write_cache = true,
+		.discard_max_bytes = INT64_MAX,
+		.write_zeroes_max_bytes = INT64_MAX,
+	};
+	if (!options->path)
+		return 0;
+
+	if (options->direct)
+		flags |= O_DIRECT;
+	code = options->claimed ? open_claimed(target, options, flags) : open_named(target, options, flags);
+	if (code)
+		return code;
+	if (fstat(target->fd, &st))
+		return refuse_open(options->path, errno);
+	target->block_device = S_ISBLK(st.st_mode);
+	if (target->block_device) {
+		err = read_block_device(target, st.st_rdev);
+		if (err)
+			return refuse_open(options->path, -err);
+	} else {
+		target->size_bytes = st.st_size;
+		target->logical_block_bytes = file_alignment(target->fd);
+		target->max_io_bytes = 0;
+	}
+	if (options->polled && !(target->block_device && options->direct && queue_limit(st.st_rdev, "io_poll"))) {
+		report_error("boot with nvme.poll_queues=1, or omit --polled", "%s cannot be polled for completions",
+			     options->path);
+		return EXIT_FAILED;
+	}
+	return 0;
+}
+
+void target_close(struct target *target)
+{
+	int *fds[] = { &target->fd, &target->statistics_fd, &target->write_zeroes_fd };
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+int target_open(struct target *target, const struct target_options *options)
+{
+	int code = open_target(target, options);
+
+	if (code)
+		target_close(target);
+	return code;
+}
+
+int64_t target_merges(const struct target *target)
+{
+	long long reads = 0, writes = 0, discards = 0;
+	char text[512];
+
+	read_attribute(target->statistics_fd, text, sizeof(text));
+	/* Merges are the second of four fields for reads, writes and discards: Documentation/block/stat.rst. */
+	if (sscanf(text, "%*s %lld %*s %*s %*s %lld %*s %*s %*s %*s %*s %*s %lld", &reads, &writes, &discards) < 2)
+		reads = writes = 0;
+	return reads + writes + discards;
+}
+
+bool target_lost_write_zeroes(const struct target *target)
+{
+	char text[32];
+
+	return target->write_zeroes_fd >= 0 && target->write_zeroes_max_bytes &&
+	       !strtoll(read_attribute(target->write_zeroes_fd, text, sizeof(text)), NULL, 10);
+}
+
+/* The most bytes of one request; 0: no limit. */
+static int64_t request_limit(const struct target *target, enum trace_op op)
+{
+	int64_t data_bytes = target->max_io_bytes ? target->max_io_bytes : PIECE_MAX_BYTES;
+
+	switch (op) {
+	case OP_READ:
+	case OP_WRITE:
+		return data_bytes;
+	case OP_DISCARD:
+		return target->discard_max_bytes;
+	case OP_WRITE_ZEROES:
+		return target->write_zeroes_max_bytes ? target->write_zeroes_max_bytes : data_bytes;
+	default:
+		return 0;
+	}
+}
+
+int64_t target_requests(const struct target *target, enum trace_op op, int64_t length_bytes)
+{
+	int64_t limit_bytes = request_limit(target, op);
+
+	if (op == OP_READ || op == OP_WRITE)
+		length_bytes = length_bytes < ROW_WINDOW_BYTES ? length_bytes : ROW_WINDOW_BYTES;
+	return limit_bytes && length_bytes > limit_bytes ? (length_bytes - 1) / limit_bytes + 1 : 1;
+}
+
+int64_t target_piece_bytes(const struct target *target)
+{
+	int64_t request_bytes = target->max_io_bytes;
+
+	if (!request_bytes || request_bytes > PIECE_MAX_BYTES)
+		return PIECE_MAX_BYTES;
+	return PIECE_MAX_BYTES / request_bytes * request_bytes;
+}
+
+/* Then the file system or the page cache decides about flushes. */
+static bool goes_through_cache(const struct target *target)
+{
+	return !target->block_device || !target->direct;
+}
+
+/* How the block layer executes flags that a drive may not support: block/blk-flush.c. */
+static enum fidelity write_fidelity(const struct target *target, int32_t flags)
+{
+	bool fua = flags & FLAG_FUA, preflush = flags & FLAG_PREFLUSH;
+
+	if (goes_through_cache(target))
+		return fua ? ALTERED_FUA : preflush ? ALTERED_PREFLUSH : AS_PLANNED;
+	if (!target->write_cache)
+		return fua ? ALTERED_FUA_WITHOUT_CACHE : preflush ? ALTERED_PREFLUSH_WITHOUT_CACHE : AS_PLANNED;
+	return fua && !target->fua ? ALTERED_FUA_BY_FLUSH : AS_PLANNED;
+}
+
+static enum fidelity command_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+{
+	switch (op) {
+	case OP_WRITE:
+		return write_fidelity(target, flags);
+	case OP_FLUSH:
+		if (goes_through_cache(target))
+			return ALTERED_FLUSH;
+		return target->write_cache ? AS_PLANNED : ALTERED_FLUSH_WITHOUT_CACHE;
+	case OP_DISCARD:
+		if (!target->block_device)
+			return ALTERED_DISCARD;
+		return target->discard_max_bytes ? AS_PLANNED : DROPPED;
+	case OP_WRITE_ZEROES:
+		/* Without the command the kernel writes zeros. */
+		return target->block_device && target->write_zeroes_max_bytes ? AS_PLANNED : ALTERED_WRITE_ZEROES;
+	default:
+		return AS_PLANNED;
+	}
+}
+
+enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+{
+	bool transfer = op == OP_READ || op == OP_WRITE;
+	enum fidelity fidelity = command_fidelity(target, op, flags);
+
+	if (fidelity != AS_PLANNED)
+		return fidelity;
+	/* The kernel has no interface for these flags with other ops. */
+	if (op != OP_WRITE && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))
+		return flags & FLAG_FUA ? ALTERED_FUA : ALTERED_PREFLUSH;
+	if (!transfer && (flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_IDLE)))
+		return ALTERED_PRIORITY;
+	if ((flags & FLAG_PRIORITY_REALTIME) && !target->realtime_priority)
+		return ALTERED_PRIORITY;
+	return AS_PLANNED;
+}

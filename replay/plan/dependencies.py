@@ -1,0 +1,185 @@
+"""Dependencies of a dependent replay, for traces whose capture observed what each I/O waited for.
+
+Each row depends on rows before it, with a delay equal to the captured time between them. So a drive with the captured
+latencies gives the captured times, and a faster drive makes no row later (docs/replay.md).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from blkreel.replay.engine.engine import Batch
+from blkreel.traces.format.kernel_threads import KERNEL_NAME
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.state_limit import check_state
+
+from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all
+from .outstanding import Outstanding
+
+AFTER = ("after_1", "after_2", "after_3", "after_4")
+DISTANCES = (*AFTER, "behind")
+COLUMNS = ("tid", "waited_on", "think_ns")
+OPTIONAL_COLUMNS = ("blocked_ns",)
+# Kinds of dependencies, as the run counts them.
+KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated")
+Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
+
+PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
+# Of memory: for the last I/O of a thread or process, and for the rows of a batch while its dependencies are found.
+_LAST_BYTES, _BATCH_BYTES = 350, 48 << 20
+
+
+def is_observed(trace: Trace) -> bool:
+    """Whether any row of the trace has a `waited_on`. The statistics of the file usually suffice."""
+    return trace.greatest("waited_on") >= 0
+
+
+class Processes:
+    """The process of each thread and its kind, from the metadata of the trace."""
+
+    def __init__(self, threads: Threads | None):
+        self._pid: dict[int, int] = {}
+        self._kernel: set[int] = set()
+        for name, thread in (threads or {}).items():
+            tid = int(name)
+            self._pid[tid] = int(thread.get("pid") or tid)
+            if KERNEL_NAME.match(thread.get("comm") or "") and self._pid[tid] == tid:
+                self._kernel.add(tid)
+
+    def of(self, tid: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The process and the kind of each row; an unknown thread is a process of its own."""
+        threads, index = np.unique(tid, return_inverse=True)
+        pids = np.array([self._pid.get(thread, thread) for thread in threads.tolist()], np.int64)
+        kernel = np.array([thread in self._kernel for thread in threads.tolist()], bool)
+        deferred = (flags & FLAGS["deferred"]) != 0
+        kind = np.where(kernel[index], KERNEL, np.where((flags & FLAGS["own"]) != 0, WORKLOAD | PROGRAM, PROGRAM))
+        # Deferred I/O does not show where its thread is by then.
+        return pids[index], np.where(deferred, KERNEL, kind)
+
+
+class Observed:
+    """Dependencies by `waited_on`, for the rows of one lane in their order. counts: rows by KINDS."""
+
+    def __init__(self, threads: Threads | None, history: History | None = None, file_bytes: int = 0):
+        """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit."""
+        self._file_bytes = file_bytes
+        self.counts = Counter(dict.fromkeys(KINDS, 0))
+        self._processes = Processes(threads)
+        self._history = history or History()
+        self._outstanding = Outstanding(len(AFTER), self._history.reach)
+        self._last_of_thread: dict[int, int] = {}
+        self._last_of_process: dict[int, int] = {}
+        self._last_program = self._last_workload = NONE
+
+    @property
+    def reach(self) -> int:
+        return self._history.reach
+
+    def columns(self, io: Batch, source_row: np.ndarray, submit_ns: np.ndarray) -> Batch:
+        """DEPENDENCY_COLUMNS of the next rows. io: tid, flags, latency_ns, COLUMNS, and OPTIONAL_COLUMNS of the trace.
+
+        submit_ns: in the plan.
+        """
+        process, kind = self._processes.of(io["tid"], io["flags"])
+        history = self._history
+        number = history.add(source_row, submit_ns, io["latency_ns"], process, kind, io.get("blocked_ns"))
+        is_kernel = kind == KERNEL
+        deferred = (io["flags"] & FLAGS["deferred"]) != 0
+
+        previous = last_before(io["tid"], number, ~deferred, self._last_of_thread)
+        previous = np.where(io["tid"] >= 0, previous, NONE)
+        workload, self._last_workload = last_of_all(number, (kind & WORKLOAD) != 0, self._last_workload)
+        program, self._last_program = last_of_all(number, (kind & PROGRAM) != 0, self._last_program)
+        of_process = last_before(process, number, (kind & PROGRAM) != 0, self._last_of_process)
+        if self._file_bytes:
+            last_ios = len(self._last_of_thread) + len(self._last_of_process)
+            check_state(_BATCH_BYTES + last_ios * _LAST_BYTES, self._file_bytes, "threads")
+        # The trigger of a kernel thread is not captured: it keeps its distance to the workload, or to all programs if
+        # no row is marked as workload.
+        previous = np.where(is_kernel & ~deferred, np.maximum(previous, np.where(workload >= 0, workload, program)),
+                            previous)
+        behind = history.in_reach(previous, number)
+        behind_ns = np.where(behind >= 0, history.submit_ns(behind), np.iinfo(np.int64).min)
+
+        waited = history.in_reach(history.number_of(io["waited_on"]), number)
+        waited_ns = history.complete_ns(waited)
+        usable = (waited >= 0) & (waited < number) & (waited_ns >= 0) & (waited_ns <= submit_ns)
+        # A completion before the thread's previous row adds nothing to the dependency on that row, except for kernel
+        # threads, whose own order is not known.
+        newer = usable & (is_kernel | (waited_ns > behind_ns))
+        after = np.where(newer, waited, NONE)
+        lost = ((previous >= 0) & (behind < 0)) | ((io["waited_on"] >= 0) & ~usable &
+                                                  (submit_ns - io["think_ns"] > behind_ns))
+        without = np.flatnonzero((after < 0) & (behind < 0))
+        workload = np.where(kind[without] & (WORKLOAD | KERNEL), workload[without], NONE)
+        for i, latest_of_process, latest_workload in zip(without.tolist(), of_process[without].tolist(),
+                                                         workload.tolist(), strict=True):
+            after[i], behind[i] = self._cause(int(number[i]), int(process[i]), latest_of_process, latest_workload,
+                                              bool(lost[i]))
+        caused = np.zeros(len(after), bool)
+        caused[without] = behind[without] >= 0
+        dependent = (after >= 0) | (behind >= 0)
+        self.counts["waited"] += int(((after >= 0) & ~caused).sum())
+        self.counts["followed"] += int(((after < 0) & dependent & ~caused).sum())
+        self.counts["caused"] += int(caused.sum())
+        self.counts["absolute"] += int((~dependent).sum())
+        self.counts["reanchored"] += int((lost & dependent).sum())
+        # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
+        # another thread's row, whose blocked time is another count.
+        computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
+        return distances(history, number, submit_ns, [after, *self._besides(io, number, after, computed)], behind,
+                         computed)
+
+    def _besides(self, io: Batch, number: np.ndarray, after: np.ndarray, behind: np.ndarray) -> list[np.ndarray]:
+        """Completions that the rows waited for besides `after`. behind: the thread's previous row, or NONE."""
+        history, outstanding = self._history, self._outstanding
+        submit_ns, complete_ns = history.submit_ns(number), history.complete_ns(number)
+        # No thread is known to wait for read-ahead, except for the I/O that woke it.
+        selected = ((io["tid"] >= 0) & (complete_ns != UNKNOWN_NS) &
+                    ((io["flags"] & (FLAGS["deferred"] | FLAGS["read_ahead"])) == 0))
+        outstanding.add(number, io["tid"], submit_ns, complete_ns, selected)
+        blocked_ns = history.blocked_between_ns(behind, number)
+        alone = (blocked_ns < 0) | ((io["flags"] & FLAGS["inherited"]) != 0)
+        woken_ns = history.complete_ns(after)
+        asleep_ns = np.maximum(woken_ns - blocked_ns, history.submit_ns(behind))
+        # One more than the plan has room for, to count the rows that have more.
+        *besides, beyond = outstanding.besides(np.where(alone, NONE, after), number, io["tid"], asleep_ns, woken_ns)
+        self.counts["truncated"] += int((beyond >= 0).sum())
+        outstanding.drop(history.rows)
+        return besides
+
+    def _cause(self, number: int, process: int, of_process: int, workload: int, lost: bool) -> tuple[int, int]:
+        """(after, behind) of a thread's first row: the last I/O of its process, else the last workload I/O.
+
+        lost: its real dependency is out of reach. Then the row right before it in the lane is later than that.
+        """
+        lowest = max(0, number - self._history.reach)
+        if of_process >= lowest:
+            return self._history.last_done(number, of_process, PROGRAM, process), of_process
+        if workload >= lowest:
+            return self._history.last_done(number, workload, WORKLOAD, None), workload
+        return (NONE, number - 1) if lost and number else (NONE, NONE)
+
+
+def distances(history: History, number: np.ndarray, submit_ns: np.ndarray, after: list[np.ndarray],
+              behind: np.ndarray, computed: np.ndarray | None = None) -> Batch:
+    """The engine's columns: the distance of each dependency (0: none), and the time since the latest of them.
+
+    computed: the thread's previous row, where the thread may have computed between it and its falling asleep.
+    """
+    latest_ns = np.where(behind >= 0, history.submit_ns(behind), np.iinfo(np.int64).min)
+    columns = {name: np.zeros(len(number), np.int32) for name in DISTANCES}
+    for name, parent in zip(AFTER, after, strict=False):
+        latest_ns = np.maximum(latest_ns, np.where(parent >= 0, history.complete_ns(parent), latest_ns))
+        columns[name] = np.where(parent >= 0, number - parent, 0).astype(np.int32)
+    columns["behind"] = np.where(behind >= 0, number - behind, 0).astype(np.int32)
+    has_any = latest_ns > np.iinfo(np.int64).min
+    compute_ns = np.zeros(len(number), np.int64)
+    if computed is not None:
+        blocked_ns = history.blocked_between_ns(computed, number)
+        compute_ns = np.where(blocked_ns >= 0, latest_ns - history.submit_ns(computed) - blocked_ns, 0).clip(0)
+    return {**columns, "compute_ns": compute_ns,
+            "delay_ns": np.where(has_any, submit_ns - np.where(has_any, latest_ns, 0), 0)}

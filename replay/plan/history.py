@@ -1,0 +1,111 @@
+"""The last rows of a lane of the plan: candidates for the dependencies of later rows."""
+
+import numpy as np
+
+from blkreel.replay.engine.engine import DEPENDENCY_REACH
+
+# Rows searched for the cause of a thread's first row.
+_CAUSE_ROWS = 4096
+UNKNOWN_NS = -1
+NONE = -1
+
+
+class History:
+    """Rows are numbered in the order of the lane, from 0. Times are those of the plan on the source's drive.
+
+    reach: largest distance of a dependency, in rows. complete_ns is UNKNOWN_NS without a captured completion.
+    """
+
+    def __init__(self, reach: int = DEPENDENCY_REACH):
+        self.reach = reach
+        self.rows = 0  # added so far
+        self._first = 0  # number of the oldest row in _columns
+        self._columns = {name: np.empty(0, np.int64) for name in ("source", "submit", "complete", "process", "kind",
+                                                                "blocked")}
+
+    def add(self, source_row: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray, process: np.ndarray,
+            kind: np.ndarray, blocked_ns: np.ndarray | None = None) -> np.ndarray:
+        """Add rows, drop rows out of their reach, and return the numbers of the added rows.
+
+        blocked_ns: of the trace; None if it has no such column.
+        """
+        complete_ns = np.where(latency_ns >= 0, submit_ns + latency_ns, UNKNOWN_NS)
+        dropped = max(0, self.rows - self.reach) - self._first
+        self._first += dropped
+        for name, values in (("source", source_row), ("submit", submit_ns), ("complete", complete_ns),
+                             ("process", process), ("kind", kind),
+                             ("blocked", np.full(len(submit_ns), UNKNOWN_NS) if blocked_ns is None else blocked_ns)):
+            self._columns[name] = np.concatenate([self._columns[name][dropped:], values])
+        number = np.arange(self.rows, self.rows + len(source_row))
+        self.rows += len(source_row)
+        return number
+
+    def number_of(self, source_row: np.ndarray) -> np.ndarray:
+        """The numbers of rows of the trace; NONE for rows that are not in the lane, or were dropped."""
+        source = self._columns["source"]
+        index = np.minimum(np.searchsorted(source, source_row), len(source) - 1)
+        return np.where((source_row >= 0) & (source[index] == source_row), index + self._first, NONE)
+
+    def submit_ns(self, number: np.ndarray) -> np.ndarray:
+        """Any value where the number is NONE."""
+        return np.asarray(self._columns["submit"][np.maximum(number - self._first, 0)])
+
+    def complete_ns(self, number: np.ndarray) -> np.ndarray:
+        """Any value where the number is NONE."""
+        return np.asarray(self._columns["complete"][np.maximum(number - self._first, 0)])
+
+    def blocked_between_ns(self, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
+        """How long the thread of both rows was blocked between them; UNKNOWN_NS if unknown or earlier is NONE."""
+        before_ns, blocked_ns = (self._columns["blocked"][np.maximum(number - self._first, 0)]
+                                 for number in (earlier, later))
+        known = (earlier >= 0) & (before_ns >= 0) & (blocked_ns >= before_ns)
+        return np.where(known, blocked_ns - before_ns, UNKNOWN_NS)
+
+    def in_reach(self, number: np.ndarray, of: np.ndarray) -> np.ndarray:
+        """The numbers, NONE where they are out of reach of the rows `of`."""
+        return np.where((number >= 0) & (of - number <= self.reach), number, NONE)
+
+    def last_done(self, number: int, latest: int, kind: int, process: int | None) -> int:
+        """The last row up to `latest` to complete before row `number` was submitted, of a kind and a process.
+
+        Searches the last few thousand rows only; NONE without such a row.
+        """
+        end = latest + 1 - self._first
+        start = max(0, end - _CAUSE_ROWS, number - self.reach - self._first)
+        complete_ns = self._columns["complete"][start:end]
+        candidates = (self._columns["kind"][start:end] & kind) != 0
+        if process is not None:
+            candidates &= self._columns["process"][start:end] == process
+        candidates &= (complete_ns != UNKNOWN_NS) & (complete_ns <= self._columns["submit"][number - self._first])
+        if not candidates.any():
+            return NONE
+        return start + self._first + int(np.argmax(np.where(candidates, complete_ns, UNKNOWN_NS)))
+
+
+def last_of_all(number: np.ndarray, selected: np.ndarray, last: int) -> tuple[np.ndarray, int]:
+    """For each row the latest earlier selected row, and the latest of all. last: of earlier batches, or NONE."""
+    latest = np.maximum.accumulate(np.where(selected, number, last))
+    return np.concatenate([[last], latest[:-1]]), int(latest[-1])
+
+
+def last_before(key: np.ndarray, number: np.ndarray, selected: np.ndarray, last: dict[int, int]) -> np.ndarray:
+    """For each row the latest earlier selected row with the same key, or NONE. Updates `last`.
+
+    number: of the rows, increasing by one. last: by key, the latest selected row of earlier batches.
+    """
+    order = np.argsort(key, kind="stable")
+    sorted_key = key[order]
+    is_first = np.concatenate([[True], sorted_key[1:] != sorted_key[:-1]])
+    start = np.maximum.accumulate(np.where(is_first, np.arange(len(key)), 0))
+    latest = np.maximum.accumulate(np.where(selected[order], np.arange(len(key)), -1))
+    before = np.concatenate([[-1], latest[:-1]])
+    keys = sorted_key[is_first].tolist()
+    earlier = np.array([last.get(key, NONE) for key in keys], np.int64)
+    group = np.cumsum(is_first) - 1
+    result = np.empty(len(key), np.int64)
+    result[order] = np.where(before >= start, number[order[np.maximum(before, 0)]], earlier[group])
+    ends = np.concatenate([np.flatnonzero(is_first)[1:], [len(key)]]) - 1
+    for value, end, begin in zip(keys, latest[ends].tolist(), start[ends].tolist(), strict=True):
+        if end >= begin:
+            last[value] = int(number[order[end]])
+    return result

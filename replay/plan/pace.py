@@ -1,0 +1,100 @@
+"""When a replay issues its I/Os."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from blkreel.common.device import Drive
+from blkreel.common.errors import UsageError
+from blkreel.common.suggestions import choice_remedy
+
+MAX_DEPTH = 1024
+_CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), dependent (after the I/Os that it "
+            "waited for), asap (as fast as the drive allows), or depth=N (N in flight)")
+_NAMES = ("original", "dependent", "asap")
+_FACTOR = r"(\d+(?:\.\d*)?|\.\d+)"
+_FACTORS = (0.001, 1000)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """depth: maximum in flight; for a pace with times only a bound far above a drive's queue.
+
+    factor: divisor of all times, for the pace `scaled`.
+    """
+
+    name: str
+    depth: int = MAX_DEPTH
+    factor: float = 1.0
+
+    @property
+    def timed(self) -> bool:
+        """Whether each I/O has a due time that does not depend on the drive."""
+        return self.name in ("original", "scaled")
+
+    @property
+    def dependent(self) -> bool:
+        """Whether I/Os wait for other I/Os."""
+        return self.name == "dependent"
+
+    @property
+    def saturating(self) -> bool:
+        """Whether the drive always has work, so that the issuing thread never sleeps."""
+        return not (self.timed or self.dependent)
+
+    def __str__(self) -> str:
+        return {"depth": f"depth {self.depth}", "scaled": f"x{self.factor:g}"}.get(self.name, self.name)
+
+    def account(self) -> dict[str, Any]:
+        return {"name": self.name, "depth": self.depth if self.saturating else None,
+                "factor": self.factor if self.name == "scaled" else None}
+
+
+ORIGINAL = Pace("original")
+DEPENDENT = Pace("dependent")
+
+
+def parse_pace(text: str, drive: Drive) -> Pace:
+    """`original`, `xN` or `Nx`, `dependent`, `asap` or `depth=N`. Raises UsageError.
+
+    asap keeps the drive's queue full: more I/Os would only wait in front of it.
+    """
+    if text in ("original", "dependent"):
+        return Pace(text)
+    if text == "asap":
+        return Pace("asap", min(drive.queue_depth or 128, MAX_DEPTH))
+    if match := re.fullmatch(rf"x{_FACTOR}|{_FACTOR}x", text):
+        return scaled(float(match[1] or match[2]))
+    match = re.fullmatch(r"depth=(\d+)", text)
+    if not match:
+        raise UsageError(f"invalid --pace: {text!r}", choice_remedy(text, _NAMES, _CHOICES))
+    if not 1 <= int(match[1]) <= MAX_DEPTH:
+        raise UsageError(f"--pace {text}: out of range", f"use depth=1 to depth={MAX_DEPTH}")
+    return Pace("depth", int(match[1]))
+
+
+def scaled(factor: float) -> Pace:
+    """All times divided by the factor. Raises UsageError."""
+    if not (math.isfinite(factor) and _FACTORS[0] <= factor <= _FACTORS[1]):
+        raise UsageError(f"--pace x{factor:g}: out of range", f"use x{_FACTORS[0]:g} to x{_FACTORS[1]:g}")
+    return ORIGINAL if factor == 1 else Pace("scaled", factor=factor)
+
+
+def parse_paces(texts: Iterable[str], drive: Drive) -> tuple[Pace, dict[int, Pace]]:
+    """The pace of a run and the paces of single streams, from words PACE or STREAM:PACE. Raises UsageError."""
+    common: list[str] = []
+    of_stream: dict[int, Pace] = {}
+    for text in texts:
+        match = re.fullmatch(r"(\d+):(.*)", text)
+        if not match:
+            common.append(text)
+        elif int(match[1]) in of_stream:
+            raise UsageError(f"--pace names stream {match[1]} twice", "give each stream one pace")
+        else:
+            of_stream[int(match[1])] = parse_pace(match[2], drive)
+    if len(common) > 1:
+        raise UsageError(f"--pace {' --pace '.join(common)}: a run has one pace",
+                         "give the others for a stream: --pace 1:depth=4")
+    return parse_pace(common[0], drive) if common else ORIGINAL, of_stream

@@ -1,0 +1,474 @@
+"""From a trace to a plan: the same I/Os with due times and offsets on the targets, by batch and by lane."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blkreel.common.errors import UsageError
+from blkreel.common.units import format_ns
+from blkreel.replay.drive import safety
+from blkreel.replay.drive.target import Target, engine_options
+from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, MAX_LANES, OMITTED, Batch, Lane
+from blkreel.replay.streams.rules import plan_batch
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
+from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
+from blkreel.traces.samples import called, workload_names
+
+from . import dependencies, survey_cache
+from .history import History
+from .idle import IdleCompressor, IdlePolicy
+from .infer import Inferred
+from .mapped_blocks import MappedBlocks
+from .mapping import Mapping, choose_mapping
+from .pace import Pace
+from .shards import SINGLE, Sharding, sharding_of
+from .survey import CHANGING, OnRows, Survey, TraceSurvey, choose_device, read_first_on, source_bytes, survey_trace
+
+# Time from the start to the first I/O, for the engine to get ready.
+LEAD_NS = 1_000_000
+_BATCH_ROWS = 131_072
+# Metadata of the trace that the account of a run copies.
+_SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks")
+
+
+@dataclass(frozen=True)
+class DrivePlan:
+    """What a run does to one drive. device: the number of the device of the trace.
+
+    prefill: blocks of the target to be written before the run; empty if not needed or declined.
+    unwritten: blocks of the target that the run reads although nothing has written them.
+    """
+
+    target: Target
+    survey: Survey
+    mapping: Mapping
+    prefill: MappedBlocks = field(default_factory=MappedBlocks)
+    unwritten: MappedBlocks = field(default_factory=MappedBlocks)
+    device: int = 0
+
+    @property
+    def total_ios(self) -> int:
+        return self.survey.total_ios * self.mapping.copies
+
+    @property
+    def changed_bytes(self) -> int:
+        """Bytes that the plan writes and discards, without the prefill."""
+        return sum(self.survey.bytes.get(name, 0) for name in CHANGING) * self.mapping.copies
+
+    @property
+    def max_bytes(self) -> tuple[int | None, int | None]:
+        """Maximum bytes that the plan writes and discards; None if only the run's time limits them."""
+        discarded_bytes = self.survey.bytes.get("discard", 0) * self.mapping.copies
+        written_bytes = self.changed_bytes - discarded_bytes
+        if self.survey.bounded:
+            return written_bytes, discarded_bytes
+        return (None if written_bytes else 0), (None if discarded_bytes else 0)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the plan or its prefill changes data on the drive."""
+        return self.survey.changes_drive() or len(self.prefill) > 0
+
+    def forget_blocks(self) -> None:
+        """Free the block sets that only the preparation needs."""
+        for blocks in (self.prefill, self.unwritten):
+            blocks.forget()
+        self.survey.read_first.forget()
+        if not self.mapping.holds(self.survey.touched):
+            self.survey.touched.forget()
+
+
+class Plan(ABC):
+    """Interface of all plans. drives: in the order of the engine's targets."""
+
+    drives: tuple[DrivePlan, ...]
+    pace: Pace
+    idle: IdlePolicy
+    # Kinds of I/Os of the source that the plan leaves out.
+    without: tuple[str, ...] = ()
+    # Latest time of an issue, and whether the run may end before its plan.
+    stop_ns: int | None = None
+    is_open: bool = False
+
+    @property
+    def background_lanes(self) -> list[bool]:
+        """Of an open plan: whether each lane is in the background."""
+        return []
+
+    @abstractmethod
+    def lanes(self) -> list[Lane]:
+        """The I/Os, the same at every call."""
+
+    @abstractmethod
+    def pace_account(self) -> dict[str, Any]:
+        """The entry `pace` of the run's account."""
+
+    @abstractmethod
+    def source(self) -> dict[str, Any]:
+        """The entry `source` of the run's account."""
+
+    @property
+    @abstractmethod
+    def paces(self) -> list[Pace]:
+        """Of all lanes."""
+
+    @property
+    @abstractmethod
+    def duration_ns(self) -> int | None:
+        """From the first issue to the last; None if it depends on the drives."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(drive.target for drive in self.drives)
+
+    @property
+    def target(self) -> Target:
+        """The first drive, usually the only one."""
+        return self.targets[0]
+
+    @property
+    def survey(self) -> Survey:
+        return self.drives[0].survey
+
+    @property
+    def mapping(self) -> Mapping:
+        return self.drives[0].mapping
+
+    @property
+    def total_ios(self) -> int:
+        return sum(drive.total_ios for drive in self.drives)
+
+    @property
+    def changes_a_drive(self) -> bool:
+        return any(drive.survey.changes_drive() for drive in self.drives)
+
+    @property
+    def writes(self) -> bool:
+        return any(drive.writes for drive in self.drives)
+
+    @property
+    def source_threads(self) -> dict[str, Any]:
+        """Names and processes of the threads of the trace, as its metadata has them."""
+        return {}
+
+    def source_sha256(self) -> str | None:
+        """SHA-256 of the trace file, None without a file. Takes seconds for a long trace."""
+        return None
+
+    def prepared_as(self, drive: DrivePlan) -> dict[str, Any] | None:
+        """Identifies the blocks that the state `trace` writes for this plan; None for a plan without a trace."""
+        sha256 = self.source_sha256()
+        return {"sha256": sha256, "device": drive.device, "map": drive.mapping.account(),
+                "bytes": drive.prefill.bytes} if sha256 else None
+
+    def forget_blocks(self) -> None:
+        """Free the block sets of all drives. The plan cannot be prepared for again."""
+        for drive in self.drives:
+            drive.forget_blocks()
+
+    def batches(self) -> Iterator[Batch]:
+        """All lanes, one after the other."""
+        for lane in self.lanes():
+            yield from lane.batches
+
+
+@dataclass(frozen=True)
+class TracePlan(Plan):
+    """stream_paces: paces of single streams. observed: whether the trace has dependencies (`waited_on`).
+
+    without: ("writes",) for a plan of the reads only, at the times that they have beside the writes.
+    """
+
+    trace: Trace
+    drives: tuple[DrivePlan, ...]
+    pace: Pace
+    idle: IdlePolicy
+    trace_survey: TraceSurvey
+    stream_paces: dict[int, Pace] = field(default_factory=dict)
+    observed: bool = False
+    sharding: Sharding = SINGLE
+    without: tuple[str, ...] = ()
+    # By lane, of the rows planned so far.
+    dependency_counts: dict[int, Counter[str]] = field(default_factory=dict)
+    read_ahead_counts: dict[int, ReadAheadCount] = field(default_factory=dict)
+    read_ahead_in_time: dict[int, ReadAheadInTime] = field(default_factory=dict)
+
+    @property
+    def paces(self) -> list[Pace]:
+        return [self.pace, *self.stream_paces.values()]
+
+    @property
+    def duration_ns(self) -> int | None:
+        if self.stream_paces or not self.pace.timed:
+            return None
+        return round(self.trace_survey.duration_ns / self.pace.factor)
+
+    def lanes(self) -> list[Lane]:
+        """A lane for each shard at the run's pace, then one for each stream with a pace of its own."""
+        threads = self.sharding.threads
+        max_depth = MAX_DEPTH // (threads + len(self.stream_paces))
+        lanes = [Lane(self._batches(shard, self.pace, shard), thread=shard,
+                      depth=min(max_depth, share(self.pace.depth, threads, shard) if self.pace.saturating
+                                else self.pace.depth)) for shard in range(threads)]
+        for number, (stream, pace) in enumerate(self.stream_paces.items(), threads):
+            lanes.append(Lane(self._batches(number, pace, None, stream), min(max_depth, pace.depth), number % threads))
+        return lanes
+
+    def pace_account(self) -> dict[str, Any]:
+        dependent = any(pace.dependent for pace in self.paces)
+        streams = {str(stream): pace.account() for stream, pace in self.stream_paces.items()}
+        counts: Counter[str] = sum(self.dependency_counts.values(), Counter())
+        rows = sum(counts[kind] for kind in ("waited", "followed", "caused", "absolute"))
+        return {**self.pace.account(), "streams": streams, "threads": self.sharding.account(),
+                "dependencies": ("observed" if self.observed else "inferred") if dependent else None,
+                "dependencies_known": round(counts["waited"] / rows, 4) if rows and self.observed else None,
+                "dependencies_inferred": round(counts["waited"] / rows, 4) if rows and not self.observed else None,
+                "anchored": {kind: counts[kind] for kind in dependencies.KINDS} if dependent else None,
+                "read_ahead": self._read_ahead_account() if dependent else None}
+
+    def _read_ahead_account(self) -> dict[str, Any]:
+        count: ReadAheadCount = sum(self.read_ahead_counts.values(), ReadAheadCount())
+        in_time = sum(lane.ios(count.workload_ios > 0) for lane in self.read_ahead_in_time.values())
+        return {**count.account(), "in_time_ios": in_time if self.observed else None}
+
+    def source(self) -> dict[str, Any]:
+        trace, metadata = self.trace, self.trace.metadata
+        programs = {thread.get("comm") for thread in (metadata.get("threads") or {}).values()}
+        return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,
+                "duration_ns": self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns,
+                "unfinished": sum(drive.survey.unfinished for drive in self.drives),
+                "programs": sorted(programs - {None, ""}),
+                **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}
+
+    @property
+    def source_threads(self) -> dict[str, Any]:
+        return self.trace.metadata.get("threads") or {}
+
+    def source_sha256(self) -> str | None:
+        if not isinstance(self.trace.path, Path):
+            return None
+        try:
+            with open(self.trace.path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return None  # removed meanwhile; path, rows and capture still identify it
+
+    def forget_blocks(self) -> None:
+        super().forget_blocks()
+        self.trace.cache.clear()
+
+    def _batches(self, lane: int, pace: Pace, shard: int | None, stream: int | None = None) -> Iterator[Batch]:
+        """One lane. Each lane reads the trace for itself, since lanes advance at different speeds."""
+        waits: dependencies.Observed | Inferred | None = None
+        if pace.dependent:
+            reach = DEPENDENCY_REACH // self.mapping.copies
+            waits = (dependencies.Observed(self.trace.metadata.get("threads"), History(reach),
+                                           self.trace.footer.size_bytes) if self.observed
+                     else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes))
+            self.dependency_counts[lane] = waits.counts
+            self.read_ahead_counts[lane] = ReadAheadCount()
+            self.read_ahead_in_time[lane] = ReadAheadInTime(reach)
+        for io, source_row, submit_ns in self.rows(pace.dependent or self.sharding.by_thread is not None):
+            if pace.saturating:
+                io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
+            elif pace.name == "scaled":
+                io["idle_removed_ns"] = _divided(io["idle_removed_ns"], pace.factor)
+            mask = self._in_stream(io, stream)
+            if self.without and not waits:
+                mask &= io["op"] == OPS["read"]
+            if shard is not None and self.sharding.by_thread:
+                mask &= self.sharding.by_thread(io["tid"]) == shard
+            if not mask.all():
+                io = {name: column[mask] for name, column in io.items()}
+                source_row, submit_ns = source_row[mask], submit_ns[mask]
+            if not len(submit_ns):
+                continue
+            if waits:
+                self.read_ahead_counts[lane].add(io["flags"], io.get("blocked_ns"))
+                self.read_ahead_in_time[lane].add(source_row, io["flags"], io["waited_on"])
+            columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
+            if self.without and waits:
+                columns = self._omit_writes(columns)
+            for batch in self.mapping.tiled(columns):
+                if shard is not None and self.sharding.by_region:
+                    in_shard = self.sharding.by_region(batch.get("target", 0), batch["offset_bytes"]) == shard
+                    batch = {name: column[in_shard] for name, column in batch.items()}
+                if len(batch["op"]):
+                    yield batch
+
+    def _omit_writes(self, columns: Batch) -> Batch:
+        """Writes become rows that take no time, so that the rows that waited for them keep their think times."""
+        is_read = columns["op"] == OPS["read"]
+        block_bytes = np.array([drive.target.block_bytes for drive in self.drives])[columns.get("target", 0)]
+        return columns | {
+            "op": np.where(is_read, columns["op"], OPS["read"]).astype(np.int8),
+            "offset_bytes": np.where(is_read, columns["offset_bytes"], 0),
+            "length_bytes": np.where(is_read, columns["length_bytes"], block_bytes),
+            "flags": np.where(is_read, columns["flags"], OMITTED).astype(np.int32)}
+
+    def rows(self, with_threads: bool = False) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
+        """(columns, source_row, submit_ns) of the I/Os of the devices, from 0 ns on, after the idle policy.
+
+        The columns include idle_removed_ns: the idle time before the I/O that the policy removes.
+        with_threads: include the columns of dependencies. The thread is always included.
+        """
+        compressor = IdleCompressor(self.idle)
+        names = [name for name in ("stream", "burst") if name in self.trace.schema.names]
+        names += dependencies.COLUMNS if with_threads else ("tid",)
+        if with_threads:
+            names += [name for name in dependencies.OPTIONAL_COLUMNS if name in self.trace.schema.names]
+        devices = [drive.device for drive in self.drives]
+        # All lanes share the memory that one lane would take for its batches.
+        batch_rows = _BATCH_ROWS // (self.sharding.threads + len(self.stream_paces))
+        row = 0
+        for batch in self.trace.batches(COLUMNS + names, batch_rows):
+            io, rows, _ = select(batch, devices, row)
+            index = rows - row
+            row += batch.num_rows
+            if len(rows):
+                io |= {name: batch[name].to_numpy()[index] for name in names}
+                submit_ns = compressor.move(io["submit_ns"], io["latency_ns"])
+                io["idle_removed_ns"] = io["submit_ns"] - submit_ns
+                yield io, rows, submit_ns - self.trace_survey.first_submit_ns
+
+    def _in_stream(self, io: Batch, stream: int | None) -> np.ndarray:
+        if not self.stream_paces:
+            return np.ones(len(io["op"]), bool)
+        if stream is not None:
+            return np.asarray(io["stream"] == stream)
+        return ~np.isin(io["stream"], list(self.stream_paces))
+
+    def _mapped(self, io: Batch, source_row: np.ndarray, due_ns: np.ndarray,
+                waits: dependencies.Observed | Inferred | None) -> Batch:
+        optional: Batch = {name: io[name] for name in ("stream", "burst") if name in io}
+        start, end, target = np.empty_like(due_ns), np.empty_like(due_ns), np.zeros(len(due_ns), np.int16)
+        flags = io["flags"] & 0xFFFF
+        for index, drive in enumerate(self.drives):
+            on_drive = io["device"] == drive.device
+            target[on_drive] = index
+            flushes = drive.survey.ios.get("flush", 0)
+            flags[on_drive] &= ~flags_with_flush_rows(self.trace.metadata, drive.device, flushes)
+            start[on_drive], end[on_drive] = drive.mapping.map(io["offset_bytes"][on_drive],
+                                                               io["length_bytes"][on_drive])
+        if len(self.drives) > 1:
+            optional["target"] = target
+        if waits:
+            # With N copies of each row, distances are N times as large.
+            optional |= {name: column * (self.mapping.copies if name in dependencies.DISTANCES else 1)
+                         for name, column in waits.columns(io, source_row, due_ns).items()}
+        return plan_batch(start, end - start, io["op"], due_ns=due_ns, flags=flags,
+                          source_row=source_row, captured_ns=io["submit_ns"],
+                          captured_latency_ns=io["latency_ns"], idle_removed_ns=io["idle_removed_ns"], tid=io["tid"],
+                          **optional)
+
+
+def due_ns(pace: Pace, submit_ns: np.ndarray) -> np.ndarray:
+    if pace.saturating:
+        return np.full(len(submit_ns), -1, np.int64)
+    if pace.name == "scaled":
+        submit_ns = _divided(submit_ns, pace.factor)
+    return submit_ns + LEAD_NS
+
+
+def _divided(time_ns: np.ndarray, factor: float) -> np.ndarray:
+    """Exact to the nanosecond for 104 days."""
+    return np.asarray(np.rint(time_ns / factor).astype(np.int64))
+
+
+def share(total: int, parts: int, part: int) -> int:
+    """The size of one of `parts` nearly equal parts of a total, at least 1."""
+    return max(1, total // parts + (part < total % parts))
+
+
+def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace, idle: IdlePolicy,
+               stream_paces: dict[int, Pace] | None = None, map_name: str | None = None, device: int | None = None,
+               prefill: bool = True, threads: int | str = 1, on_rows: OnRows = lambda rows: None,
+               without: tuple[str, ...] = ()) -> TracePlan:
+    """Survey the trace and decide everything about its replay; opens no drive.
+
+    targets: of each device of the trace to replay, or one for the only or the chosen device. threads: number of
+    issuing threads, or `auto`. on_rows: see survey_trace(). without: see TracePlan. Raises TraceError, UsageError, or
+    BlkreelError if the trace does not fit.
+    """
+    _check_order(trace)
+    if isinstance(targets, Target):
+        targets = {choose_device(trace, device): targets}
+    else:
+        for number in targets:
+            choose_device(trace, number)
+    for target in targets.values():
+        if (target.block is None and not target.is_nil and isinstance(trace.path, Path)
+                and target.path.samefile(trace.path)):
+            raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
+    safety.check_distinct(targets)
+    engine_options(list(targets.values()))
+    stream_paces = dict(stream_paces or {})
+    _check_source(trace, [pace, *stream_paces.values()])
+    _check_streams(trace, stream_paces)
+    block_bytes = {number: target.block_bytes for number, target in targets.items()}
+    survey = survey_trace(trace, list(targets), idle, block_bytes, on_rows, reads_only=bool(without))
+    if len(targets) > 1 and (map_name or "").startswith("tile"):
+        raise UsageError("--map tile needs a single drive", "replay the devices one after the other: --device N")
+    drives = tuple(_drive_plan(trace, target, survey.by_device[number], map_name, prefill, on_rows, bool(without))
+                   for number, target in targets.items())
+    if isinstance(threads, int) and threads + len(stream_paces) > MAX_LANES:
+        raise UsageError(f"{threads} threads and {len(stream_paces)} streams with paces of their own are too many",
+                         f"use at most {MAX_LANES} of both together")
+    dependent = any(pace.dependent for pace in (pace, *stream_paces.values()))
+    observed = dependent and dependencies.is_observed(trace)
+    plan = TracePlan(trace, drives, pace, idle, survey, stream_paces, observed, without=without)
+    return replace(plan, sharding=sharding_of(plan, threads))
+
+
+def _drive_plan(trace: Trace, target: Target, survey: Survey, map_name: str | None, prefill: bool,
+                on_rows: OnRows, reads_only: bool) -> DrivePlan:
+    mapping = choose_mapping(map_name, survey.touched, target, called(trace.path), longest_bytes=survey.longest_bytes,
+                             source_bytes=source_bytes(trace, survey.device))
+    read_first = read_first_on(trace, survey, mapping, on_rows, reads_only=reads_only)
+    none = MappedBlocks()
+    return DrivePlan(target, survey, mapping, *((read_first, none) if prefill else (none, read_first)),
+                     device=survey.device)
+
+
+def _check_order(trace: Trace) -> None:
+    """Raises UsageError if submit times step back."""
+    if survey_cache.load(trace, "order") is None:
+        check_order(trace)
+        survey_cache.store(trace, "order", {}, {})
+
+
+def _check_source(trace: Trace, paces: list[Pace]) -> None:
+    """Raises UsageError for a pace that needs what the source of an imported trace did not record."""
+    resolution_ns = clock_step_ns(trace.metadata)
+    for pace in paces:
+        if not pace.saturating and resolution_ns >= COARSE_CLOCK_NS:
+            raise UsageError(f"--pace {pace}: the submit times of {trace.name} have a resolution of "
+                             f"{format_ns(resolution_ns)}, too coarse to repeat them",
+                             "replay it without its times: --pace depth=32, or --pace asap")
+        if pace.dependent and lacks(trace.metadata, "latency"):
+            raise UsageError(f"--pace dependent: the source of {trace.name} recorded no completion, so that no I/O is "
+                             "known to have waited for another", "replay it at its times: --pace original")
+
+
+def _check_streams(trace: Trace, stream_paces: dict[int, Pace]) -> None:
+    """Raises UsageError for a stream that the trace does not have."""
+    if not stream_paces:
+        return
+    streams: set[int] = set()
+    if "stream" in trace.schema.names:
+        for batch in trace.batches(["stream"]):
+            streams.update(np.unique(batch["stream"].to_numpy()).tolist())
+    missing = sorted(set(stream_paces) - streams)
+    if missing:
+        listing = f"it has: {', '.join(map(str, sorted(streams)))}" if streams else "it has none: give one pace for all"
+        raise UsageError(f"{trace.name} has no stream {missing[0]}", listing)

@@ -1,0 +1,191 @@
+"""What a trace takes on a fitted drive, and how far such predictions were off for traces that were measured on it."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.progress import Progress
+from blkreel.common.units import format_ns
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import Batch
+from blkreel.replay.engine.spans import RunSpan
+from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, QueueModel
+from blkreel.replay.plan.dependencies import is_observed
+from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
+from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL
+from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.run.simulate import simulate
+from blkreel.replay.run.zero_latency import zero_latency
+from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
+from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns
+from blkreel.traces.samples import called
+
+from .fit import MeasuredRun, fit_drive, simulated_latencies
+
+_P99 = (99, 100)
+_UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """load_time_ns: at dependent pace, None without known dependencies. read_p99_ns: None without reads.
+
+    added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay.
+    """
+
+    pace: str
+    load_time_ns: int | None
+    added_by_drive_ns: int | None
+    read_p99_ns: int | None
+
+
+@dataclass(frozen=True)
+class PredictionError:
+    """Simulated over measured - 1 for one run; None where it could not be compared. run: its directory."""
+
+    run: str
+    load_time: float | None
+    read_p99: float
+
+
+@dataclass(frozen=True)
+class CheckedErrors:
+    """held_out: whether each run was predicted by a model fitted to runs of other traces only."""
+
+    runs: tuple[PredictionError, ...]
+    held_out: bool
+
+    def largest(self) -> dict[str, float]:
+        """The largest absolute error of each metric, without those that could not be compared."""
+        of: dict[str, list[float | None]] = {"load_time": [run.load_time for run in self.runs],
+                                             "read_p99": [run.read_p99 for run in self.runs]}
+        sizes = {key: [abs(error) for error in errors if error is not None] for key, errors in of.items()}
+        return {key: max(errors) for key, errors in sizes.items() if errors}
+
+
+def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress) -> Prediction:
+    """Simulate the replay of the trace: at dependent pace if it knows what its I/Os waited for, else at its times.
+
+    Raises TraceError, UsageError or BlkreelError as plan_trace().
+    """
+    resolution_ns = clock_step_ns(trace.metadata)
+    if resolution_ns >= COARSE_CLOCK_NS:
+        raise UsageError(f"no prediction for {called(trace.path)}: its submit times have a resolution of "
+                         f"{format_ns(resolution_ns)}, too coarse to repeat them",
+                         "import it from a source with a finer clock: docs/import.md")
+    target = find_target(drive.spec)
+    pace = DEPENDENT if is_observed(trace) else ORIGINAL
+    plan = plan_trace(trace, target, pace=pace, idle=ORIGINAL_IDLE, prefill=False, device=device)
+    span, metrics = RunSpan(), QueueMetrics()
+
+    def take(rows: Batch) -> None:
+        span.add(rows)
+        order = np.argsort(rows["submit_ns"], kind="stable")
+        submit_ns, op, length_bytes, complete_ns = (
+            rows[name][order] for name in ("submit_ns", "op", "length_bytes", "complete_ns"))
+        none_ns = np.zeros(len(op), np.int64)
+        metrics.add(_UNUSED_QUEUE, Ios(submit_ns, op, length_bytes, none_ns, none_ns - 1, none_ns == 0), complete_ns)
+
+    if not simulate(plan, drive, take, progress, "predicting"):
+        raise TraceError(f"{called(trace.path)}: its replay cannot be simulated",
+                         f"check it: blkreel check {called(trace.path)}")
+    dependent = plan.observed
+    least = zero_latency(plan, plan.source_sha256(), progress) if dependent else None
+    return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
+                      span.load_time_ns - least["load_time_ns"] if least else None,
+                      metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None)
+
+
+def checked(runs: Sequence[MeasuredRun], progress: Progress) -> CheckedErrors:
+    """Predict each run by a model of the runs of other traces; with runs of one trace only, by a model of all."""
+    workloads = {run.workload for run in runs}
+    held_out = len(workloads) > 1
+    errors = []
+    for workload in sorted(workloads):
+        others = [run for run in runs if run.workload != workload] if held_out else list(runs)
+        drive = fit_drive(others, progress).drive()
+        errors += [_error(run, drive, progress) for run in runs if run.workload == workload]
+    return CheckedErrors(tuple(errors), held_out)
+
+
+def _error(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> PredictionError:
+    is_read = run.op == READ
+    p99_ns = [float(np.quantile(latency_ns[is_read], 0.99)) for latency_ns in (
+        simulated_latencies(run, drive, progress), run.latency_ns)]
+    measured_ns, predicted_ns = _measured_load_time_ns(run.account), None
+    if measured_ns and (source := _source(run.account)) is not None:
+        device = (run.account.get("source") or {}).get("device")
+        predicted_ns = predict(source, drive, device, progress).load_time_ns
+    return PredictionError(str(run.trace.path.parent),
+                           predicted_ns / measured_ns - 1 if predicted_ns and measured_ns else None,
+                           p99_ns[0] / p99_ns[1] - 1)
+
+
+def _measured_load_time_ns(account: Mapping[str, Any]) -> int | None:
+    """Of a whole replay at dependent pace."""
+    is_whole = not account.get("without") and not account.get("partial")
+    if (account.get("pace") or {}).get("name") != DEPENDENT.name or not is_whole:
+        return None
+    return account.get("own_wall_ns") or account.get("wall_ns")
+
+
+def _source(account: Mapping[str, Any]) -> Trace | None:
+    """The trace that was replayed, if it is still there and the same."""
+    source = account.get("source") or {}
+    try:
+        trace = open_trace(source.get("path") or "")
+        with open(Path(str(trace.path)), "rb") as file:
+            return trace if hashlib.file_digest(file, "sha256").hexdigest() == source.get("sha256") else None
+    except (BlkreelError, OSError):
+        return None
+
+
+def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapping[str, Any],
+              errors: CheckedErrors, version: str) -> str:
+    """The TOML file of a fitted drive, for `--on nil:FILE.toml` and `blkreel predict`."""
+    name = drive.get("model") or drive.get("name") or "drive"
+    facts: dict[str, Any] = {"drive": str(name), "firmware": str(drive.get("firmware") or ""),
+                             "runs": len(runs), "traces": len({run.workload for run in runs}),
+                             "held_out": errors.held_out, "version": version,
+                             **{f"{key}_error": round(value, 4) for key, value in errors.largest().items()}}
+    lines = ["# A simulated drive, fitted to runs of a real one. Replay on it: --on nil:THIS_FILE.toml",
+             f"size = {_toml(str(drive['size_bytes']))}",
+             *(f"{key} = {_toml(word)}" for key, word in words.items()), "",
+             "# *_error: the largest error of a prediction, as a share. held_out: of traces that were not fitted.",
+             f"[{FITTED}]", *(f"{key} = {_toml(value)}" for key, value in facts.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in escaped) + '"'
+    return str(value)
+
+
+class FittedFacts(TypedDict, total=False):
+    """Table `fitted` of a drive's file."""
+
+    drive: str
+    firmware: str
+    runs: int
+    traces: int
+    held_out: bool
+    load_time_error: float
+    read_p99_error: float
+    version: str
+
+
+def drive_file(path: Path) -> str:
+    """The name of the target that the file describes. Raises UsageError for a file that no target can be named by."""
+    if path.suffix != ".toml":
+        raise UsageError(f"{path} is not the file of a drive", "fit one: blkreel model-drive RUN... -o DRIVE.toml")
+    return f"{PREFIX}{path}"

@@ -1,0 +1,1 @@
+"""Preconditioning, prefill and verification."""

@@ -1,0 +1,1 @@
+"""One replay, from its checks to the run directory."""

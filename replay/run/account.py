@@ -1,0 +1,77 @@
+"""The account of a run: the metadata key `run` of its records."""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+from blkreel.common.verdict import Verdict
+from blkreel.replay.engine.spans import ReadTimesAccount
+from blkreel.replay.fidelity.host_effect import HostEffectAccount
+from blkreel.replay.fidelity.lateness import LatenessAccount
+from blkreel.replay.telemetry.account import TelemetryAccount
+
+from .baseline import BaselineAccount
+from .zero_latency import ZeroLatency
+
+
+class PrefillAccount(TypedDict, total=False):
+    """Blocks written before the run. by_state: present if the drive's state `trace` had written them."""
+
+    extents: int
+    bytes: int
+    by_state: bool
+
+
+class RunFacts(TypedDict):
+    """The account without its verdict. Operations are counted in I/Os, times are in ns."""
+
+    label: str
+    simulated: bool  # on simulated drives: the figures are those of their models
+    drive: dict[str, Any]  # common.device.describe() of the first drive
+    map: dict[str, Any]  # of the first drive
+    state: dict[str, Any]  # of the first drive, before the run
+    drives: list[dict[str, Any]] | None  # None with one drive
+    source: dict[str, Any]
+    pace: dict[str, Any]
+    idle: dict[str, Any]
+    without: list[str]  # kinds of I/Os of the trace that the run leaves out
+    prefill: PrefillAccount | None
+    payload: dict[str, int] | None  # None if the plan writes nothing
+    unwritten_bytes: int
+    planned_ops: int
+    issued_ops: int
+    completed_ops: int
+    moved_bytes: int
+    written_bytes: int  # of those; accounts of earlier versions do not have it
+    error_ops: int
+    errors: dict[str, int]  # by kind: `write EIO`
+    first_error: str | None
+    as_planned: bool  # complete, and the I/Os issued are those of the plan
+    altered: dict[str, int]
+    dropped: dict[str, int]
+    hazards: int
+    left_out: int
+    plan_ns: int | None
+    wall_ns: int
+    own_wall_ns: int | None  # of workload I/O
+    reads: ReadTimesAccount | None  # None without a read
+    baseline: BaselineAccount | None  # of a run without the writes
+    zero_latency: ZeroLatency | None  # of a complete run with a dependent pace
+    drift_ns: int
+    lateness: LatenessAccount | None
+    underruns: int
+    record_stalls: int
+    certificate: Mapping[str, Any]
+    host_effect: HostEffectAccount | None  # None of a killed run and on a virtual clock
+    engine: dict[str, Any]
+    foreign_ios: int | None  # external I/O
+    page_cache: bool
+    telemetry: TelemetryAccount | None
+    partial: str | None  # why the run is not complete
+    started_at: str
+    environment: dict[str, Any]
+    seed: int
+
+
+class RunAccount(RunFacts):
+    latency_log: NotRequired[str | None]  # a file in the run's directory, of a run that is not valid
+    verdict: Verdict

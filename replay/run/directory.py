@@ -1,0 +1,84 @@
+"""The directory of a run. Creating it never destroys anything but a run, and that only with --force."""
+
+from pathlib import Path
+from typing import Any
+
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.safe_files import directory_at, make_directory, remove_directory
+from blkreel.traces.format.overrides import FILE as OVERRIDES
+from blkreel.traces.format.reader import RUN_RECORDS, open_trace
+from blkreel.traces.spool.spool import LAYOUT as SPOOL_LAYOUT
+from blkreel.traces.spool.spool import spool_of
+from blkreel.traces.telemetry.file import FILE as TELEMETRY
+
+# All files that blkreel creates in a run's directory. The last patterns are temporary files, and figures that a report
+# caches.
+LAYOUT: dict[str, Any] = {RUN_RECORDS: None, TELEMETRY: None, OVERRIDES: None, f".{TELEMETRY}.spool": None,
+          f".{RUN_RECORDS}.spool": SPOOL_LAYOUT, f".{RUN_RECORDS}.*": None, f".{TELEMETRY}.*.tmp": None,
+          f".{OVERRIDES}.*.tmp": None}
+LATENCY_LOG = "latency-log.json"  # of the drives, by themselves
+LAYOUT |= {LATENCY_LOG: None, f".{LATENCY_LOG}.*.tmp": None}
+BASELINE = "baseline"  # the run without the writes
+LAYOUT[BASELINE] = dict(LAYOUT)
+
+
+class RunDirectory:
+    """path: the directory. records: the file of records in it. create() makes the directory, nothing before it."""
+
+    def __init__(self, path: Path | str, force: bool):
+        self.path = Path(path)
+        self.records = self.path / RUN_RECORDS
+        self._force = force
+        self._created = False
+
+    def check(self) -> None:
+        """Raise BlkreelError if create() would fail or would replace something other than a run.
+
+        An empty directory is fine, and one with nothing but a baseline. Raises SafetyError for a directory behind
+        another user's symbolic link.
+        """
+        self.check_place()
+        if not self.path.exists() or not {entry.name for entry in self.path.iterdir()} - {BASELINE}:
+            return
+        if not self._force and spool_of(self.records).is_dir():
+            raise BlkreelError(f"{self.path} holds an unfinished replay that was killed",
+                               f"finish it with: blkreel recover {self.records}, or add --force to discard it")
+        if not self._force:
+            raise OutputExists(self.path)
+        if not self._is_run():
+            raise BlkreelError(f"{self.path} is not a run: --force replaces only runs", "name another output")
+
+    def check_place(self) -> None:
+        """Raise BlkreelError if no directory of this path can be made or used, whatever it holds."""
+        if not self.path.exists():
+            if not self.path.parent.is_dir():
+                raise BlkreelError(f"{self.path.parent} is not a directory", f"mkdir -p {self.path.parent}")
+            with directory_at(self.path.parent):
+                return
+        if not self.path.is_dir():
+            raise BlkreelError(f"{self.path} is a file: a run needs a directory", "name another output")
+        with directory_at(self.path):
+            pass
+
+    def create(self) -> None:
+        """Make the directory. Raises BlkreelError if that fails."""
+        if self.path.exists():
+            return
+        try:
+            make_directory(self.path)
+        except OSError as error:
+            raise BlkreelError(f"cannot make {self.path}: {error.strerror}", "name another output") from error
+        self._created = True
+
+    def abandon(self) -> None:
+        """Remove the directory if create() made it and it is empty."""
+        if self._created:
+            remove_directory(self.path, {})
+
+    def _is_run(self) -> bool:
+        if spool_of(self.records).is_dir():
+            return True  # an unfinished replay
+        try:
+            return open_trace(self.records).is_run
+        except TraceError:
+            return False

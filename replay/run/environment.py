@@ -1,0 +1,68 @@
+"""The machine and the software versions of a run."""
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from blkreel import __version__
+from blkreel.common.system import text_in
+from blkreel.replay.drive.target import Target
+from blkreel.replay.telemetry.sensors.sysfs import link_of
+
+
+def environment(target: Target) -> dict[str, Any]:
+    """Settings of the machine and the target that affect the times of a run; None where the kernel gives none."""
+    return {
+        "blkreel": __version__,
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in ("numpy", "pyarrow")},
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu_model": cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "governor": governor(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "scheduler": target.drive.scheduler or None,
+        "nr_requests": target.drive.queue_depth or None,
+        "write_cache": target.drive.write_cache or None,
+        "link": link_of(target.disk_block) if target.disk_block else None,
+    }
+
+
+def uses_page_cache(target: Target) -> bool:
+    """Whether I/O to the target goes through the page cache of this machine.
+
+    A loop device without direct I/O reads and writes its image through the page cache. That does not matter for an
+    image in memory, which has no drive behind it.
+    """
+    if target.drive.kind != "loop" or target.disk_block is None:
+        return False
+    return text_in(target.disk_block / "loop/dio") == "0" and not _in_memory(target.drive.backing_file)
+
+
+def _in_memory(path: str) -> bool:
+    try:
+        number = Path(path).stat().st_dev
+    except OSError:
+        return False
+    for line in text_in(Path("/proc/self/mountinfo")).splitlines():
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == f"{os.major(number)}:{os.minor(number)}":
+            return rest.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
+    return False
+
+
+def governor(sys_root: Path = Path("/sys")) -> str | None:
+    """`performance`; `performance, powersave` if CPUs differ; None without frequency scaling."""
+    names = {text_in(path) for path in (sys_root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(names - {""})) or None
+
+
+def cpu_model() -> str | None:
+    for line in text_in(Path("/proc/cpuinfo")).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return None

@@ -1,0 +1,389 @@
+"""Run a plan: write the blocks that it reads, issue it, and write the run with its account."""
+
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from blkreel.common.errors import BlkreelError
+from blkreel.common.json_file import write_json
+from blkreel.common.progress import Progress, ProgressTask
+from blkreel.common.safe_files import unlink
+from blkreel.common.units import format_count, format_ns
+from blkreel.replay.drive import state
+from blkreel.replay.drive.claim import Claim, held
+from blkreel.replay.drive.external_io import sum_or_none
+from blkreel.replay.drive.target import engine_options
+from blkreel.replay.engine.engine import (
+    BLOCK_ROWS,
+    PLAN_BLOCKS_AHEAD,
+    Batch,
+    Engine,
+    EngineNote,
+    EngineOptions,
+    EngineTotals,
+    Lane,
+    Payload,
+    run_engine,
+)
+from blkreel.replay.engine.records import IoChecksum, PrefixChecksum, RunRecords
+from blkreel.replay.engine.termination import sigterm_as_interrupt
+from blkreel.replay.engine.untimed_io import issue_untimed
+from blkreel.replay.fidelity.certificate import Certificate, certified
+from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
+from blkreel.replay.fidelity.verdict import judge
+from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
+from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
+from blkreel.replay.streams.rules import ranges
+from blkreel.replay.telemetry.options import TelemetryOptions
+from blkreel.replay.telemetry.recorder import Recorder
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, RUN_SCHEMA
+from blkreel.traces.spool.spool import Spool
+
+from .account import PrefillAccount, RunAccount, RunFacts
+from .baseline import BaselineAccount, baseline_account
+from .directory import LATENCY_LOG, RunDirectory
+from .drive import RunDrive
+from .environment import environment, uses_page_cache
+from .zero_latency import ZeroLatency, zero_latency
+
+_NOTE_EVERY_S = 2.0
+# Totals of the engine that the account copies. The others follow from the records.
+_ENGINE_TOTALS = ("cpu", "realtime", "memory_locked", "direct", "split_ops", "max_outstanding", "involuntary_switches",
+                  "realtime_given_up", "features", "lanes", "window_full")
+# Rows of a plan in the helper, in its pipe, and in the batch being made.
+_READ_AHEAD_ROWS = (PLAN_BLOCKS_AHEAD + 2) * BLOCK_ROWS
+_KILLED = "the replay was killed before its end"
+
+
+@dataclass
+class Replay:
+    """Issues one plan. Check the target (safety) and the output before run().
+
+    last_use: the plan is not used again, so its block sets may be freed. about: added to the account's `source`.
+    baseline: the account of the run without the writes, in the folder `baseline` of the output.
+    """
+
+    plan: Plan
+    output: RunDirectory
+    label: str
+    seed: int
+    progress: Progress
+    force: bool = False
+    payload: Payload = Payload()
+    polled: bool = False
+    engine: Engine = run_engine
+    last_use: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+    telemetry: TelemetryOptions = TelemetryOptions()
+    baseline: RunAccount | None = None
+    effect_limits: EffectLimits = EffectLimits()
+
+    def run(self) -> RunAccount:
+        """The account of the run, which is the metadata key `run` of its records.
+
+        After an interruption the account says so (`partial`). After an error no file has the final name.
+        """
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._source = {**self.plan.source(), **self.about}
+        self._environment = environment(self.plan.target)
+        self._drives = [RunDrive(drive) for drive in self.plan.drives]
+        self._totals: EngineTotals = {}
+        self._start_ns: int | None = None
+        self._zero_latency: ZeroLatency | None = None
+        self.output.create()
+        try:
+            schema = RUN_SCHEMA if self.plan.idle.cap_ns is None else COMPRESSED_RUN_SCHEMA
+            spool = Spool(self.output.records, schema, {}, force=self.force, public=True)
+        except BaseException:
+            self.output.abandon()
+            raise
+        self._records = RunRecords(spool)
+        self._planned: list[IoChecksum] = []  # by lane
+        self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
+        self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
+        self._host_effect = self._new_host_effect()
+        with ExitStack() as stack:
+            stack.enter_context(sigterm_as_interrupt())
+            try:
+                claims = [claim for target in self.plan.targets if (claim := stack.enter_context(held(target)))]
+                for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
+                    self._prefill(drive, run_drive)
+            except BaseException:
+                spool.discard()
+                self.output.abandon()
+                raise
+            if self.last_use:
+                self.plan.forget_blocks()
+            on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.label)
+                          for drive in self.plan.drives]
+            try:
+                self._issue(spool, claims)
+            except BlkreelError as error:
+                raise self._salvaged(spool, error) from error
+            except KeyboardInterrupt:
+                if not self._records.issued.ios:
+                    self._leave_nothing(spool)
+                raise
+            for index, set_written in enumerate(on_written):
+                totals = self._records.of_target(index)
+                set_written(totals.changed_bytes, totals.bytes["discard"])
+        self._complete_inputs()
+        partial = self._totals.get("stopped")
+        if not partial and isinstance(self.plan, TracePlan):
+            self._zero_latency = zero_latency(self.plan, self._source["sha256"], self.progress, self.engine)
+        account = self._with_latency_log(self.account(partial))
+        try:
+            spool.finish({**self._metadata(), "run": account})
+        except BlkreelError as error:
+            error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.records}"
+            raise
+        return account
+
+    def _with_latency_log(self, account: RunAccount) -> RunAccount:
+        """Of a run that is not valid, store the drives' own log of their slowest commands: it may tell why."""
+        path = self.output.path / LATENCY_LOG
+        logs = self._recorder.latency_logs() if account["verdict"]["level"] != "valid" else {}
+        try:
+            if logs:
+                write_json(path, {"version": 1, "drives": logs})
+            else:
+                unlink(path)  # of a run that this one replaces
+        except (OSError, BlkreelError) as error:
+            logs = {}
+            if account["telemetry"]:
+                account["telemetry"]["missing"]["latency_log"] = f"{path} was not written: {error}"
+        return {**account, "latency_log": LATENCY_LOG if logs else None}
+
+    def _prefill(self, drive: DrivePlan, run_drive: RunDrive) -> None:
+        extents, target = drive.prefill, drive.target
+        if not len(extents) or run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
+            return
+        set_written = state.about_to_write(target, extents.bytes, 0, self.label)
+        untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
+                                total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1,
+                                payload=self.payload, progress=self.progress, engine=self.engine)
+        set_written(untimed.written_bytes, 0)
+
+    def _issue(self, spool: Spool, claims: list[Claim]) -> None:
+        plan = self.plan
+        total = max(plan.duration_ns / 1e9, 1e-3) if plan.duration_ns is not None else plan.total_ios
+        lanes = [self._checksummed(lane) for lane in plan.lanes()]
+        # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
+        # the kernel's threads on its CPU.
+        options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth, seed=self.seed,
+                                realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
+                                may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
+        noted_at, elapsed_ns = time.monotonic(), 0
+        self._note(spool)
+        with self.progress("replaying", total) as task:
+            def on_note(note: EngineNote) -> None:
+                nonlocal elapsed_ns
+                self._start_ns = note.get("start_monotonic_ns") or self._start_ns
+                self._recorder.epoch(self._start_ns)
+                elapsed_ns = note.get("elapsed_ns", 0)  # it advances while an idle trace has no rows
+                task.take_telemetry(self._recorder.latest)
+                task.take_note(note)
+                self._update(task, elapsed_ns)
+
+            def on_rows(rows: Batch) -> None:
+                nonlocal noted_at
+                self._records.add(rows)
+                self._certificate.take(rows)
+                self._host_effect.take(rows)
+                self._recorder.take(rows)
+                task.take_rows(rows)
+                if time.monotonic() - noted_at > _NOTE_EVERY_S:
+                    self._note(spool)
+                    noted_at = time.monotonic()
+                self._update(task, elapsed_ns)
+
+            with self._recorder:
+                for drive in self._drives:
+                    drive.begin()
+                self._certificate.begin()
+                self._totals = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows, on_note)
+                self._certificate.end(dict(self._totals))
+                self._host_effect.end(dict(self._totals))
+                for drive in self._drives:
+                    drive.end()
+            for claim in claims:
+                claim.wait_released()
+            for target in plan.targets:
+                if target.block is not None and not target.block.exists():
+                    raise BlkreelError(f"{target.path} is gone", "read the kernel log: dmesg")
+        for index, drive in enumerate(self._drives):
+            drive.count_external(self._records.of_target(index))
+
+    def _update(self, task: ProgressTask, elapsed_ns: int) -> None:
+        records = self._records
+        rate = records.completed_ops * 1e9 / max(records.span.wall_ns, 1)
+        late = f", at most {format_ns(records.lateness.max_ns)} late" if records.lateness.max_ns else ""
+        done = (records.completed_ops if self.plan.duration_ns is None else
+                max(records.last_submit_ns, elapsed_ns) / 1e9)
+        task.update(done, f"{format_count(round(rate))} IOPS{late}")
+
+    def _note(self, spool: Spool) -> None:
+        """Store the account as of now, for `recover` after a kill."""
+        spool.note({**self._metadata(), "run": self.account(_KILLED)})
+
+    def _checksummed(self, lane: Lane) -> Lane:
+        """The lane, with a checksum of its batches to verify in the end that all of them were issued."""
+        planned = PrefixChecksum(_READ_AHEAD_ROWS) if self.plan.is_open else IoChecksum()
+        self._planned.append(planned)
+        return replace(lane, batches=self._certificate.watch(planned.sum_up(lane.batches)))
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether Ctrl-C was pressed during the run, even too late to stop anything."""
+        return bool(self._totals.get("asked_to_stop"))
+
+    def _salvaged(self, spool: Spool, error: BlkreelError) -> BlkreelError:
+        """Keep the records written before an error, and add their place to its remedy."""
+        if not self._records.issued.ios:
+            self._leave_nothing(spool)
+            return error
+        self._complete_inputs()
+        try:
+            spool.finish({**self._metadata(), "run": self._with_latency_log(self.account(error.message))})
+        except BlkreelError:
+            hint = f"then finish the recorded part with: blkreel recover {self.output.records}"
+        else:
+            hint = f"the recorded part is in {self.output.path}, marked as partial"
+        error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint
+        return error
+
+    def _leave_nothing(self, spool: Spool) -> None:
+        """Remove all files of a run without I/O."""
+        spool.discard()
+        self._recorder.discard()
+        self.output.abandon()
+
+    def _complete_inputs(self) -> None:
+        self._recorder.finish(dict(self._totals), self._records.span.wall_ns)
+        # After the run: the checksum of a long trace takes seconds.
+        self._source["sha256"] = self.plan.source_sha256()
+
+    def account(self, partial: str | None) -> RunAccount:
+        """The account of the run as of now. partial: why it is not complete, None if it is."""
+        plan, records, totals = self.plan, self._records, self._totals
+        first = self._drives[0]
+        planned = self._planned_checksum()
+        account: RunFacts = {
+            "label": self.label,
+            "simulated": any(target.is_simulated for target in plan.targets),
+            "drive": first.describe(),
+            "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
+            "source": self._source,
+            "pace": plan.pace_account(),
+            "without": list(plan.without),
+            "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
+            "map": first.map(),
+            "state": first.state_account(),
+            "prefill": self._prefilled(),
+            "payload": self._payload(),
+            "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
+            "planned_ops": planned.ios if plan.is_open else plan.total_ios,
+            "issued_ops": records.issued.ios,
+            "completed_ops": records.completed_ops,
+            "moved_bytes": records.bytes["read"] + records.bytes["write"],
+            "written_bytes": records.bytes["write"],
+            "error_ops": records.error_ops,
+            "errors": dict(records.errors),
+            "first_error": records.first_error,
+            "as_planned": partial is None and records.issued == planned,
+            "altered": self._altered(),
+            "dropped": totals.get("dropped") or {},
+            "hazards": totals.get("hazard_ops", 0),
+            "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
+            "plan_ns": plan.duration_ns,
+            "wall_ns": records.span.wall_ns,
+            "own_wall_ns": records.span.workload_wall_ns,
+            "reads": records.reads.account(),
+            "baseline": self._baseline_account(),
+            "zero_latency": self._zero_latency,
+            "drift_ns": records.lateness.drift_ns(),
+            "lateness": records.lateness.account(),
+            "underruns": totals.get("underruns", 0),
+            "record_stalls": totals.get("record_stalls", 0),
+            "certificate": self._certificate.account(),
+            "host_effect": self._host_effect.account(
+                records.span.wall_ns, self._zero_latency["load_time_ns"] if self._zero_latency else None),
+            "engine": {name: totals.get(name) for name in _ENGINE_TOTALS},
+            "foreign_ios": sum_or_none(drive.external_ios for drive in self._drives),
+            "page_cache": any(uses_page_cache(target) for target in plan.targets),
+            "telemetry": self._recorder.account(),
+            "partial": partial,
+            "started_at": self._started_at,
+            "environment": self._environment,
+            "seed": self.seed,
+        }
+        account["certificate"] = certified(account)
+        return {**account, "verdict": judge(account), "latency_log": None}
+
+    def _baseline_account(self) -> BaselineAccount | None:
+        is_dependent = any(pace.dependent for pace in self.plan.paces)
+        return self.baseline and baseline_account(self.baseline, self._records.reads.account(), is_dependent)
+
+    def _new_host_effect(self) -> HostEffect:
+        paces = self.plan.paces
+        return HostEffect(self.effect_limits, dependent=any(pace.dependent for pace in paces),
+                          open_loop=any(not pace.saturating and not pace.dependent for pace in paces),
+                          saturating=any(pace.saturating for pace in paces),
+                          clocked=not any(target.simulated and target.simulated.is_virtual
+                                          for target in self.plan.targets))
+
+    def _planned_checksum(self) -> IoChecksum:
+        """Checksum of the I/Os that had to be issued; of an open plan those that the engine took before the cut-off.
+
+        A lane that was not cut off has to be issued completely, so that its missing last rows are noticed.
+        """
+        if not self.plan.is_open:
+            return sum(self._planned, IoChecksum())
+        issued, cut_off = self._totals.get("lane_issued"), self._totals.get("time_limit")
+        if issued is None:
+            return self._records.issued
+        return sum((planned.of_first(count if cut_off or background else sys.maxsize)
+                    for planned, background, count in zip(self._planned, self.plan.background_lanes, issued,
+                                                          strict=True)), IoChecksum())
+
+    def _payload(self) -> dict[str, int] | None:
+        """Kind of data written. buffers_full_ops: writes that had to wait because writes in flight owned all data."""
+        if not self.plan.writes:
+            return None
+        return {**self.payload.account(), "buffers_full_ops": self._totals.get("buffers_full_ops", 0)}
+
+    def _altered(self) -> dict[str, int]:
+        altered = dict(self._totals.get("altered") or {})
+        rounded = sum(drive.survey.rounded * drive.mapping.copies for drive in self.plan.drives)
+        if rounded:
+            altered["grown to whole blocks"] = rounded
+        return altered
+
+    def _prefilled(self) -> PrefillAccount | None:
+        extents = [drive.prefill for drive in self.plan.drives]
+        if not any(len(blocks) for blocks in extents):
+            return None
+        by_state = all(drive.was_prepared for drive in self._drives)
+        return {"extents": sum(len(blocks) for blocks in extents), "bytes": sum(blocks.bytes for blocks in extents),
+                **({"by_state": True} if by_state else {})}
+
+    def _metadata(self) -> dict[str, Any]:
+        """Metadata that a run has in common with a trace."""
+        totals = self._totals
+        pairs = [(totals.get("start_monotonic_ns"), totals.get("start_realtime_ns")),
+                 (time.monotonic_ns(), time.time_ns())]
+        return {
+            "writer": f"blkreel {self._environment['blkreel']}", "source_format": "blkreel:replay",
+            "source_sha256": self._source["sha256"], "capture_layer": "replay", "clock": "monotonic",
+            "epoch_ns": totals.get("start_monotonic_ns", self._start_ns),
+            "clock_pairs": [{"monotonic_ns": monotonic_ns, "realtime_ns": realtime_ns}
+                            for monotonic_ns, realtime_ns in pairs if monotonic_ns is not None],
+            "kernel": self._environment["kernel"], "cpu_count": self._environment["cpu_count"],
+            "devices": [drive.describe() for drive in self._drives], "threads": self.plan.source_threads,
+            "lost": {"total": 0, "per_cpu": {}, "intervals": []},
+            "unmatched": 0, "in_flight_at_start": 0,
+            "in_flight_at_end": self._records.issued.ios - self._records.completed_ops,
+        }

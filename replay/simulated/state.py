@@ -1,0 +1,198 @@
+"""State of a simulated drive between runs: cache, temperature, mapped blocks, clock.
+
+One JSON file per drive in state_directory()/simulated, written at the end of a run: a killed run leaves the state from
+before it.
+"""
+
+import fcntl
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypedDict, cast
+
+from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.installation import state_directory
+from blkreel.common.json_file import write_json
+from blkreel.common.safe_files import directory_at, open_own, unlink
+from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.replay.drive.state import forget
+
+from .spec import SimulatedDrive
+
+if TYPE_CHECKING:
+    from blkreel.replay.drive.target import Target
+
+_NUMBERS = {"clock_ns": int, "ios": int, "throttled": int, "granule_bytes": int, "cache_fill_bytes": float,
+            "random_written_bytes": float, "temperature_c": float}
+
+
+class SimulatedState(TypedDict):
+    """As drive_model.c takes and returns it. throttled: 0 or 1. mapped: bitmap of granules, as text."""
+
+    clock_ns: int
+    ios: int
+    throttled: int
+    granule_bytes: int
+    cache_fill_bytes: float
+    random_written_bytes: float
+    temperature_c: float
+    mapped: str
+
+
+def fresh(drive: SimulatedDrive) -> SimulatedState:
+    """The state of a drive that was never used: cold, empty, its clock at 0."""
+    return {"clock_ns": 0, "ios": 0, "throttled": 0, "granule_bytes": drive.granule_bytes, "cache_fill_bytes": 0.0,
+            "random_written_bytes": 0.0, "temperature_c": _tends_to_c(drive), "mapped": ""}
+
+
+def load(drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> SimulatedState:
+    """The state as of now: on the real clock the drive was idle since its last run."""
+    if drive.state == "none":
+        return fresh(drive)
+    try:
+        stored = parse_json(_file(drive).read_text())
+        if mismatch(stored["state"], SimulatedState) or mismatch(stored["saved_at_ns"], int):
+            return fresh(drive)
+        values: dict[str, Any] = {name: kind(stored["state"][name]) for name, kind in _NUMBERS.items()}
+        state = cast(SimulatedState, {**values, "mapped": str(stored["state"]["mapped"])})
+        saved_at_ns = int(stored["saved_at_ns"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # A damaged file counts as none.
+        return fresh(drive)
+    if state["granule_bytes"] != drive.granule_bytes:
+        return fresh(drive)
+    if drive.is_virtual:
+        return state
+    return rested(drive, state, max(0, now_ns() - saved_at_ns))
+
+
+def save(drive: SimulatedDrive, state: SimulatedState, now_ns: Callable[[], int] = time.time_ns) -> None:
+    """Raises BlkreelError if the directory cannot be written."""
+    if drive.state == "none":
+        return
+    path = _file(drive)
+    document = {"version": 1, "drive": drive.spec, "saved_at_ns": now_ns(), "state": state}
+    try:
+        write_json(path, document, indent=None, create_parents=True)
+    except OSError as error:
+        raise _not_saved(path, error) from error
+
+
+def erase(target: "Target") -> None:
+    """Reset a simulated drive to the state before its first run."""
+    try:
+        unlink(_file(_drive_of(target)))
+    except OSError as error:
+        raise BlkreelError(f"cannot erase the simulated drive {target.path}: {error.strerror}",
+                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
+
+
+def start_fresh(targets: "Iterable[Target]") -> None:
+    """At the start of a command: reset the simulated drives that do not keep their state (`state=keep`)."""
+    for target in targets:
+        if target.simulated is not None and target.simulated.state == "fresh":
+            erase(target)
+            forget(target)
+
+
+def rested(drive: SimulatedDrive, state: SimulatedState, duration_ns: int) -> SimulatedState:
+    """The state after idle time: drive_model.c in closed form."""
+    drained = drive["cache_drain"] * duration_ns / 1e9
+    tends_to = _tends_to_c(drive)
+    temperature = tends_to + (state["temperature_c"] - tends_to) * math.exp(-duration_ns / drive["thermal_time_ns"])
+    throttled = temperature >= drive["throttle_at_c"] or (
+        bool(state["throttled"]) and temperature >= drive["throttle_until_c"])
+    return {**state, "clock_ns": state["clock_ns"] + duration_ns, "temperature_c": temperature,
+            "throttled": int(throttled), "cache_fill_bytes": max(0.0, state["cache_fill_bytes"] - drained)}
+
+
+def pass_time(target: "Target", duration_ns: int) -> None:
+    """Add idle time to a virtual clock, at once; on the real clock the time has passed already."""
+    drive = _drive_of(target)
+    state = load(drive)
+    save(drive, rested(drive, state, duration_ns) if drive.is_virtual else state)
+
+
+class Running:
+    """The drives of one run, locked while the block runs, as the helper takes and returns them."""
+
+    def __init__(self, drives: tuple[SimulatedDrive, ...]):
+        self._drives = drives
+
+    def __enter__(self) -> "Running":
+        """Raises SafetyError if a drive is in use, BlkreelError if the states could not be saved at the end."""
+        with ExitStack() as stack:
+            for drive in self._drives:
+                if drive.state != "none":
+                    stack.enter_context(_claimed(drive))
+            self._load()
+            self._claims = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._claims.close()
+
+    def _load(self) -> None:
+        drives = self._drives
+        self._states = [load(drive) for drive in drives]
+        for drive, state in zip(drives, self._states, strict=True):
+            save(drive, state)
+
+    def files(self) -> list[IO[str]]:
+        """An open file for each drive: parameters and state in lines of `name value`."""
+        return [_parameter_file(drive, state) for drive, state in zip(self._drives, self._states, strict=True)]
+
+    def take(self, totals: dict[str, Any] | None) -> None:
+        """Save the states of the helper's totals, and remove them from there."""
+        for drive, state in zip(self._drives, (totals or {}).pop("states", []), strict=False):
+            save(drive, state)
+
+
+@contextmanager
+def _claimed(drive: SimulatedDrive) -> Iterator[None]:
+    path = _file(drive).with_suffix(".lock")
+    try:
+        with directory_at(path.parent, create=True):
+            file = open(open_own(path, os.O_WRONLY | os.O_CREAT), "w")
+    except OSError as error:
+        raise _not_saved(path, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SafetyError(f"{drive.spec} is in use by another run, or twice by this one",
+                              f"give a second drive a name: {drive.spec},name=another") from None
+        yield
+
+
+def _parameter_file(drive: SimulatedDrive, state: Mapping[str, Any]) -> IO[str]:
+    file = tempfile.TemporaryFile("w+")
+    for name, value in [*drive.parameters, *state.items()]:
+        if value != "":
+            file.write(f"{name} {value!r}\n" if not isinstance(value, str) else f"{name} {value}\n")
+    file.flush()
+    file.seek(0)
+    return file
+
+
+def _drive_of(target: "Target") -> SimulatedDrive:
+    assert target.simulated is not None
+    return target.simulated
+
+
+def _not_saved(path: Path, error: OSError) -> BlkreelError:
+    return BlkreelError(f"cannot save the state of the simulated drive in {path.parent}: {error.strerror}",
+                        "choose another directory: export BLKREEL_STATE_DIR=DIR")
+
+
+def _tends_to_c(drive: SimulatedDrive) -> float:
+    """The temperature that an idle drive approaches."""
+    return drive["ambient_c"] + drive["heating_c_per_w"] * drive["idle_w"]
+
+
+def _file(drive: SimulatedDrive) -> Path:
+    return state_directory() / "simulated" / f"{drive.identity}.json"

@@ -1,0 +1,1 @@
+"""Generated workloads as streams of plan batches."""

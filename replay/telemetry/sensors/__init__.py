@@ -1,0 +1,1 @@
+"""Sensors of drives and of the host."""

@@ -1,0 +1,196 @@
+"""However a capture ends, the trace is whole or nothing stands under its name."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from spooled import rows_on_disk
+from waiting import wait_until
+
+from blkreel.traces.format.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+READ = "dd if={drive} of=/dev/null bs=4k count={count} iflag=direct status=none"
+
+
+
+def spooled(path):
+    try:
+        return json.loads(path.read_text())
+    except OSError:
+        return {}
+
+
+def helpers_of(pid):
+    result = subprocess.run(["pgrep", "-P", str(pid), "-x", "blkreel-capture"], capture_output=True, text=True)
+    return [int(line) for line in result.stdout.split()]
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def read(drive, count):
+    subprocess.run(READ.format(drive=drive, count=count), shell=True, check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
+    drive = loop_drive()
+    process = started(drive)
+    read(drive, 500)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "500 I/Os" in stdout
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 500
+    assert trace.metadata["lost"]["total"] == 0 and trace.metadata["unmatched"] == 0
+    assert not (tmp_path / ".t.parquet.spool").exists()
+
+
+def test_ctrl_c_reaches_the_command_and_keeps_the_trace(started, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; exec sleep 1000")
+    wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 100, process)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130, "the exit code of the command, as in a shell"
+    assert open_trace(tmp_path / "t.parquet").rows == 100
+
+
+def test_a_killed_capture_takes_its_helper_along_and_can_be_recovered(started, blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive)
+    helper, = helpers_of(process.pid)
+    read(drive, 2000)
+    wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 2000, process)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not lives(helper))
+    assert not (tmp_path / "t.parquet").exists()
+    blkreel("recover", tmp_path / "t.parquet")
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 2000
+    assert trace.metadata["recovered"] and trace.metadata["devices"][0]["path"] == drive
+    # A kernel may keep completions from BPF: these are counted apart.
+    assert trace.metadata["ledger"]["reused"] + trace.metadata["diskstats"]["seen"] == 2000
+    assert trace.metadata["diskstats"]["difference"] == 0
+    checked = blkreel("check", tmp_path / "t.parquet", check=False)
+    wanted = 3 if trace.metadata["ledger"]["reused"] else 0
+    assert checked.returncode == wanted, "the helper came to its end: nothing is missing"
+
+
+def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tmp_path):
+    drive = loop_drive()
+    process = started(drive)
+    read(drive, 1000)
+    wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 1000, process)
+    os.kill(*helpers_of(process.pid), signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "broke off" in stderr and "signal 9" in stderr
+    assert open_trace(tmp_path / "t.parquet").rows == 1000
+
+
+def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):
+    result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", "--for", "500ms", "--json")
+    summary = json.loads(result.stdout)
+    assert summary["rows"] == 0
+    assert 0.5e9 <= summary["duration_ns"] < 20e9
+    assert open_trace(tmp_path / "t.parquet").rows == 0
+
+
+def test_a_command_that_outlives_the_time_is_waited_for_and_no_longer_recorded(blkreel, loop_drive, tmp_path):
+    drive = loop_drive()
+    first, late = READ.format(drive=drive, count=10), READ.format(drive=drive, count=20)
+    # The helper has ended when the time is over.
+    script = f"{first}; while pgrep -P $PPID -x blkreel-capture >/dev/null; do sleep 0.1; done; {late}; " \
+             f"touch {tmp_path}/end"
+    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--for", "2s", "--", "sh", "-c", script)
+    assert (tmp_path / "end").exists()
+    assert open_trace(tmp_path / "t.parquet").rows == 10
+
+
+@pytest.mark.parametrize("script, code", [("exit 7", 7), ("kill -9 $$", 137)])
+def test_the_exit_code_of_the_command_is_passed_on(blkreel, loop_drive, tmp_path, script, code):
+    drive = loop_drive()
+    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c",
+                     f"{READ.format(drive=drive, count=3)}; {script}", check=False)
+    assert result.returncode == code
+    assert open_trace(tmp_path / "t.parquet").rows == 3
+
+
+def test_what_is_in_flight_at_the_end_has_a_row_without_latency(started, held_drive, tmp_path):
+    """A request that is issued and does not complete: its backing file system is frozen."""
+    process = started(held_drive.path)
+    held_drive.hold()
+    writer = held_drive.write()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    held_drive.let_go()
+    writer.wait(timeout=60)
+    assert process.returncode == 0, stderr
+    trace = open_trace(tmp_path / "t.parquet")
+    rows = trace.table().to_pandas()
+    assert rows[["latency_ns", "offset_bytes", "length_bytes", "op"]].values.tolist() == [[-1, 0, 4096, 1]]
+    assert trace.metadata["in_flight_at_end"] == 1
+
+
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
+
+
+@pytest.fixture
+def vanishing_drive(require_root, tmp_path):
+    """A loop drive, and a way to take it out of the machine."""
+    image, number = tmp_path / "vanishing.img", 100 + os.getpid() % 900
+    image.touch()
+    os.truncate(image, 1 << 20)
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    try:
+        fcntl.ioctl(control, LOOP_CTL_ADD, number)
+    except OSError as error:
+        pytest.skip(f"needs a loop drive that can be added: {error.strerror}")
+    drive = f"/dev/loop{number}"
+
+    def vanish():
+        if Path(f"/sys/block/loop{number}").exists():
+            subprocess.run(["losetup", "--detach", drive], check=False, stderr=subprocess.DEVNULL)
+            wait_until(remove)
+
+    def remove():
+        try:
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+        except OSError:
+            return False
+        return True
+
+    if subprocess.run(["losetup", drive, image]).returncode:
+        vanish()
+        pytest.skip("needs a loop drive")
+    yield drive, vanish
+    vanish()
+    os.close(control)
+
+
+def test_a_drive_that_disappears_ends_the_capture_well(started, blkreel, loop_drive, vanishing_drive, tmp_path):
+    stays, (drive, vanish) = loop_drive(), vanishing_drive
+    process = started(stays, drive, "--for", "60s")
+    subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4k", "iflag=direct", "status=none"], check=True)
+    read(stays, 100)
+    vanish()
+    stdout, stderr = process.communicate(timeout=50)
+    assert process.returncode == 3 and "taken away" in stderr
+    trace = open_trace(tmp_path / "t.parquet")
+    rows = trace.table().to_pandas()
+    assert (rows.device == 0).sum() == 100 and rows[rows.device == 1].length_bytes.sum() == 1 << 20
+    assert "taken away" in blkreel("check", tmp_path / "t.parquet", check=False).stderr

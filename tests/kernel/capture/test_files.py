@@ -1,0 +1,117 @@
+"""Whose data it was: file, path and the thread that wrote it, held against what was done."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def mounted(loop_drive, tmp_path, program):
+    """(drive, directory): a file system on a scratch drive, with a file of 8 MiB that is in no cache."""
+    drive = loop_drive(128 << 20)
+    # Nothing is left for the kernel to write by itself.
+    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
+                    drive], check=True)
+    directory = tmp_path / "files"
+    directory.mkdir()
+    subprocess.run(["mount", drive, directory], check=True)
+    try:
+        (directory / "deep" / "er").mkdir(parents=True)
+        (directory / "there").write_bytes(os.urandom(8 * MIB))
+        subprocess.run(["umount", directory], check=True)
+        subprocess.run(["mount", drive, directory], check=True)
+        yield drive, directory
+    finally:
+        subprocess.run(["umount", "--lazy", directory], check=False)
+
+
+def captured(blkreel, drive, trace, script, *options):
+    blkreel("capture", drive, "--files", *options, "-o", trace, "--", "sh", "-c", script)
+    found = open_trace(trace)
+    paths = {entry["inode"]: Path(entry["path"]) for entry in found.metadata.get("files", [])}
+    rows = found.table().to_pandas()
+    rows["path"] = rows.inode.map(paths)
+    rows["comm"] = rows.tid.map({int(tid): entry["comm"] for tid, entry in found.metadata["threads"].items()})
+    return rows
+
+
+KINDS = pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+READERS = {
+    "buffered": "dd if=there of=/dev/null bs=64k count=16 status=none",
+    "direct": "dd if=there of=/dev/null bs=64k count=16 iflag=direct status=none",
+    "mapped": "python3 -c \"import mmap; f = open('there', 'rb'); mmap.mmap(f.fileno(), 1 << 20, prot=1)[::4096]\"",
+}
+
+
+@KINDS
+@pytest.mark.parametrize("reader", READERS)
+def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
+    drive, directory = mounted
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", f"cd {directory}; {READERS[reader]}", "--programs", kind)
+    reads = rows[(rows.op == OPS["read"]) & (rows.path == directory / "there")]
+    assert set(reads.inode) == {(directory / "there").stat().st_ino}
+    assert reads.length_bytes.sum() >= MIB  # and what read-ahead brought along
+    assert not (reads["flags"] & FLAGS["deferred"]).any()
+    # The rest are the file system's own structures: of no file, and said to be.
+    rest = rows[(rows.op == OPS["read"]) & (rows.path != directory / "there")]
+    assert not (rest.inode > 0).any()
+
+
+@KINDS
+def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
+    """The writer has long ended when a kernel thread writes its data out."""
+    drive, directory = mounted
+    before = int(Path("/proc/sys/vm/dirty_writeback_centisecs").read_text())
+    # Until it is written out: the sectors written by the drive, in the kernel's count.
+    script = (f"written() {{ set -- $(cat /sys/block/{Path(drive).name}/stat); echo $7; }}; before=$(written); "
+              f"cd {directory}; dd if=/dev/zero of=deep/er/new bs=1M count=3 status=none; "
+              "cd /proc/sys/vm; echo 1 > dirty_expire_centisecs; echo 10 > dirty_writeback_centisecs; "
+              f"until [ $(written) -ge $((before + {3 * MIB // 512})) ]; do sleep 0.1; done")
+    expire = Path("/proc/sys/vm/dirty_expire_centisecs").read_text()
+    try:
+        rows = captured(blkreel, drive, tmp_path / "t.parquet", script, "--programs", kind)
+    finally:
+        Path("/proc/sys/vm/dirty_expire_centisecs").write_text(expire)
+        Path("/proc/sys/vm/dirty_writeback_centisecs").write_text(str(before))
+    written = rows[(rows.op == OPS["write"]) & (rows.path == directory / "deep/er/new")]
+    assert written.length_bytes.sum() == 3 * MIB
+    assert set(written.comm) == {"dd"}
+    assert (written["flags"] & FLAGS["deferred"] != 0).all()
+
+
+def test_a_direct_write_is_nobody_elses(blkreel, mounted, tmp_path):
+    drive, directory = mounted
+    rows = captured(blkreel, drive, tmp_path / "t.parquet",
+                    f"dd if=/dev/zero of='{directory}/name with ü' bs=1M count=2 oflag=direct status=none")
+    written = rows[rows.path == directory / "name with ü"]
+    assert written.length_bytes.sum() == 2 * MIB and set(written.comm) == {"dd"}
+    assert not (written["flags"] & FLAGS["deferred"]).any()
+
+
+def test_files_of_other_drives_are_not_told(blkreel, mounted, tmp_path):
+    """Names may be private: only those of the captured drive's own I/O are kept."""
+    drive, directory = mounted
+    rows = captured(blkreel, drive, tmp_path / "t.parquet",
+                    f"dd if=/dev/zero of={tmp_path}/secret bs=1M count=2 status=none; cat {directory}/there >/dev/null")
+    files = open_trace(tmp_path / "t.parquet").metadata["files"]
+    assert {entry["path"] for entry in files} == {str(directory / "there")}
+    device = directory.stat().st_dev
+    assert {entry["filesystem"] for entry in files} == {f"{os.major(device)}:{os.minor(device)}"}
+    assert "dd" not in set(rows.comm)
+
+
+def test_without_the_option_no_names(blkreel, mounted, tmp_path):
+    drive, directory = mounted
+    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--",
+            "dd", f"if={directory}/there", "of=/dev/null", "bs=64k", "count=4", "status=none")
+    found = open_trace(tmp_path / "t.parquet")
+    assert "files" not in found.metadata and "inode" not in found.table().column_names

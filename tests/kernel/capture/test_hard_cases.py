@@ -1,0 +1,175 @@
+"""Between what a program asks and what the drive gets: merges, splits, flushes around a write, I/O from before.
+
+More of them, on drives that a loop device is not, run in a guest: tests/vm/guest.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from blkreel.capture.helper import HELPER, Nowhere
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def captured(blkreel, tmp_path):
+    """Capture a shell script on a drive: (rows, summary)."""
+    def run(drive, script, *options):
+        trace = tmp_path / "t.parquet"
+        result = blkreel("capture", drive, "-o", trace, "--force", "--json", *options, "--", "sh", "-ec", script)
+        return open_trace(trace).table().to_pandas(), json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def captured_with_latencies(captured):
+    """The same, once more where the kernel kept completions from BPF, which the capture tells."""
+    def run(*words):
+        for _ in range(10):
+            rows, summary = captured(*words)
+            if not summary["ledger"]["reused"]:
+                return rows, summary
+        return pytest.skip("the kernel kept completions from BPF in each of ten captures")
+
+    return run
+
+
+@pytest.fixture
+def queue(loop_drive):
+    """Settings of a drive's queue, for as long as the test runs: queue(drive, name, value)."""
+    kept = []
+
+    def change(drive, name, value):
+        file = Path("/sys/block", Path(drive).name, "queue", name)
+        text = file.read_text().strip()
+        file.write_text(str(value))
+        # The scheduler's file lists all of them, with the chosen one in brackets.
+        kept.append((file, text.partition("[")[2].partition("]")[0] or text))
+
+    yield change
+    for file, text in reversed(kept):
+        file.write_text(text)
+
+
+def stat(drive, field):
+    return int(Path("/sys/block", Path(drive).name, "stat").read_text().split()[field])
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_neighbors_that_are_merged_are_one_row(captured, loop_drive, queue, program, tmp_path, scheduler):
+    drive = loop_drive()
+    try:
+        queue(drive, "scheduler", scheduler)
+    except OSError:
+        pytest.skip(f"needs the scheduler {scheduler}: modprobe {scheduler}")
+    reads, merged = stat(drive, 0), stat(drive, 1)
+    rows, summary = captured(drive, f"{program('fio')} --name=s --filename={drive} --direct=1 --rw=read --bs=4k"
+                                    " --size=8m --ioengine=io_uring --iodepth=16 --iodepth_batch_submit=16"
+                                    f" --iodepth_batch_complete_min=16 --output={tmp_path}/fio")
+    merged = stat(drive, 1) - merged
+    assert merged > 0, "nothing was merged, so nothing was tested"
+    assert len(rows) == 2048 - merged == stat(drive, 0) - reads
+    ends = rows.offset_bytes + rows.length_bytes
+    assert sorted(rows.offset_bytes)[1:] == sorted(ends)[:-1], "the rows tile what was read"
+    assert rows.length_bytes.sum() == 8 * MIB and rows.length_bytes.max() > 4096
+    assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--without-io-start"]])
+def test_an_io_beyond_the_drives_limit_is_a_row_for_each_part(captured_with_latencies, loop_drive, queue, options):
+    drive = loop_drive()
+    queue(drive, "max_sectors_kb", 16)
+    rows, summary = captured_with_latencies(
+        drive, f"dd if={drive} of=/dev/null bs=256k count=4 skip=1 iflag=direct status=none", *options)
+    assert sorted(rows.offset_bytes) == list(range(256 << 10, (256 << 10) + MIB, 16384))
+    assert set(rows.length_bytes) == {16384} and (rows.latency_ns > 0).all()
+    assert rows.tid.nunique() == 1
+    assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0
+
+
+def test_a_commit_stands_between_its_flushes(captured_with_latencies, loop_drive, tmp_path):
+    """A drive without FUA is flushed before a journal's commit block and again after it; each has its row."""
+    drive, mount = loop_drive(), tmp_path / "fs"
+    # Nothing is left for the kernel to write by itself while the capture begins and ends.
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", drive], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", drive, mount], check=True)
+    subprocess.run(["sync", "--file-system", mount], check=True)
+    try:
+        rows, summary = captured_with_latencies(
+            drive, f"for i in 1 2 3; do echo x > {mount}/f$i; sync {mount}/f$i; done")
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    both = FLAGS["preflush"] | FLAGS["fua"]
+    commits = rows[(rows.op == OPS["write"]) & (rows["flags"] & both == both)]
+    flushes = rows[rows.op == OPS["flush"]]
+    flush_ends = flushes.submit_ns + flushes.latency_ns
+    assert len(commits) >= 3
+    earlier_ns = 0
+    for commit in commits.itertuples():
+        end_ns = commit.submit_ns + commit.latency_ns
+        assert ((flushes.submit_ns >= earlier_ns) & (flush_ends <= commit.submit_ns)).any(), "none before"
+        assert (flushes.submit_ns >= end_ns).any(), "none after"
+        earlier_ns = end_ns
+    assert summary["missing"] == [] and abs(summary["diskstats"]["difference"]) <= 1
+
+
+def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(captured, held_drive):
+    """A write that waits for a frozen file system below the drive, until the capture has begun."""
+    held_drive.hold()
+    writer = held_drive.write()
+    rows, summary = captured(held_drive.path, f"fsfreeze --unfreeze {held_drive.mount}; until grep -q ' 0 *0$' "
+                                              f"/sys/block/{Path(held_drive.path).name}/inflight; do sleep 0.05; done;"
+                                              f" dd if={held_drive.path} of=/dev/null bs=8k count=5 iflag=direct"
+                                              " status=none")
+    writer.wait(timeout=60)
+    assert rows[rows.op == OPS["read"]].length_bytes.tolist() == [8192] * 5
+    assert (rows.op == OPS["write"]).sum() == 0
+    assert summary["in_flight_at_start"] == 1
+    assert summary["ledger"]["unmatched"] == 0 and summary["missing"] == []
+
+
+def links_of(pid):
+    """The programs that a helper has attached."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(str(file.readlink()))
+        except FileNotFoundError:
+            pass  # closed since
+    return [file for file in found if "bpf_link" in file]
+
+
+def test_what_completed_unseen_is_told_from_what_is_in_flight(held_drive):
+    """Some kernels run no BPF program in some threads. Here none is attached for as long as the write completes."""
+    nowhere = Nowhere()
+    rows, number = nowhere.rows_file.fileno(), Path(f"/sys/block/{Path(held_drive.path).name}/dev").read_text().strip()
+    helper = subprocess.Popen([HELPER, "--device", number, "--rows-fd", str(rows)], pass_fds=[rows], bufsize=0,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              env={**os.environ, "BLKREEL_KEEP_PRIVILEGE": "1"})
+    assert json.loads(helper.stdout.readline())["note"] == "attached"
+    assert links_of(helper.pid)
+    held_drive.hold()
+    writer = held_drive.write()
+    helper.stdin.write(b"detach\n")
+    wait_until(lambda: not links_of(helper.pid))
+    held_drive.let_go()
+    writer.wait(timeout=60)
+    wait_until(lambda: held_drive.in_flight() == 0)
+    helper.stdin.close()
+    end = json.loads(helper.stdout.read().splitlines()[-1])
+    assert helper.wait(60) == 0
+    nowhere.close()
+    assert end["note"] == "end" and end["ios"][OPS["write"]] == 1
+    assert end["ledger"]["reused"] == 1 and end["in_flight_at_end"] == 0
+    assert end["drives"][0]["diskstats"]["write"] == 1, "the kernel's counters have it"

@@ -1,0 +1,239 @@
+"""kill -9 of a capture's two processes at any moment: what was recorded stays, and nothing half done has a name."""
+
+import json
+import mmap
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.capture import ledger
+from blkreel.capture.options import CaptureOptions
+from blkreel.capture.session import run_capture
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.spool.block_file import BlockFile
+from blkreel.traces.spool.spool import recover, spool_of
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+
+BLOCK_BYTES = 4096
+AT_ONCE = 3
+LOSABLE_NS = 1_000_000_000  # what the death of the helper may cost
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["blkreel.capture.session"])
+
+
+class Reader:
+    """Reads a drive block after block, and knows when each read began and ended."""
+
+    def __init__(self, drive, size_bytes):
+        self.blocks = size_bytes // BLOCK_BYTES
+        self.times_ns: list[tuple[int, int]] = []
+        self._fd = os.open(drive, os.O_RDONLY | os.O_DIRECT)
+        self._buffer = mmap.mmap(-1, BLOCK_BYTES)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        while not self._ends.wait(0.001):
+            began_ns = time.monotonic_ns()
+            os.preadv(self._fd, [self._buffer], len(self.times_ns) % self.blocks * BLOCK_BYTES)
+            self.times_ns.append((began_ns, time.monotonic_ns()))
+
+    def stop(self):
+        self._ends.set()
+        self._thread.join()
+        os.close(self._fd)
+
+
+@pytest.fixture
+def reader(loop_drive):
+    drive = loop_drive(256 << 20)
+    reader = Reader(drive, 256 << 20)
+    reader.drive = drive
+    yield reader
+    reader.stop()
+
+
+class Capture:
+    """A capture in a process of its own, forked from one that has imported everything."""
+
+    def __init__(self, output, drive):
+        self.output = output
+        options = CaptureOptions(output=output, devices=[drive], source="bpf", ring_bytes=1 << 20)
+        self.process = _PROCESSES.Process(target=run_capture, args=(options,))
+        self.process.start()
+
+    def wait_for_rows(self):
+        """Until there is something to keep: an interrupt before the capture has begun leaves nothing."""
+        wait_until(lambda: has_begun(self.output) and rows_on_disk(self.output) > 0, self.process.is_alive)
+
+    def helper(self):
+        """Its pid, None where it does not run."""
+        try:
+            found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(found[0]) if found else None
+
+    def kill(self, victim):
+        """Kill one of the two, wait for both to be gone. Returns the moment of the kill."""
+        helper = self.helper()
+        killed_ns = time.monotonic_ns()
+        if victim == "parent":
+            self.process.kill()
+        elif helper:
+            kill(helper)
+        self.end(helper)
+        return killed_ns
+
+    def end(self, helper):
+        self.process.join(60)
+        assert not self.process.is_alive(), "the death of the helper ends the capture"
+        if helper:
+            wait_until(lambda: not lives(helper))
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(holds, goes_on=lambda: True, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline and goes_on(), "waited in vain"
+        time.sleep(0.005)
+
+
+def rows_on_disk(output):
+    try:
+        with BlockFile(spool_of(output) / "rows.blocks") as blocks:
+            return sum(len(columns["op"]) for columns in blocks.rows())
+    except OSError:
+        return 0
+
+
+def has_begun(output):
+    try:
+        return "clock_pairs" in json.loads((spool_of(output) / "metadata.json").read_text())
+    except OSError:
+        return False
+
+
+def recovered(output):
+    """The trace, finished by whoever was left to do it, and alone in its directory."""
+    if not output.exists():
+        recover(output, ended=ledger.ended)
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+    return open_trace(output)
+
+
+def assert_holds(trace, reader, until_ns):
+    """Every read that was whole between the start and `until_ns`, each once, and none out of order."""
+    times_ns = np.array(reader.times_ns)
+    epoch_ns = trace.metadata["epoch_ns"]
+    rows = trace.table(["offset_bytes", "submit_ns", "op"]).to_pandas()
+    blocks = rows.offset_bytes.to_numpy() // BLOCK_BYTES
+    assert (rows.op == 0).all() and (np.diff(blocks) % reader.blocks == 1).all(), "one after the other, without a gap"
+    owed = np.flatnonzero((times_ns[:, 0] > epoch_ns) & (times_ns[:, 1] < until_ns))
+    if len(owed):
+        assert len(rows) and blocks[0] <= owed[0] and blocks[-1] >= owed[-1]
+        submit_ns = epoch_ns + rows.submit_ns.to_numpy()[owed[0] - blocks[0]:][:len(owed)]
+        assert (submit_ns >= times_ns[owed, 0]).all() and (submit_ns <= times_ns[owed, 1]).all()
+
+
+def each(count, one):
+    """one(random numbers, output) `count` times, some at once; the first failure is raised.
+
+    In memory: what a kill of the helper may cost is a time, and a disk that others write to takes any.
+    """
+    def run(number):
+        directory = Path(place) / str(number)
+        directory.mkdir()
+        one(random.Random(number), directory / "t.parquet")
+
+    with (tempfile.TemporaryDirectory(dir="/dev/shm", prefix="blkreel-test-") as place,
+          ThreadPoolExecutor(AT_ONCE) as pool):
+        list(pool.map(run, range(count)))
+
+
+@pytest.mark.parametrize("victim, count", [("parent", 12), ("helper", 12)])
+def test_killed_while_recording(reader, victim, count):
+    def one(draw, output):
+        capture = Capture(output, reader.drive)
+        capture.wait_for_rows()
+        time.sleep(draw.uniform(0, 1.3))
+        killed_ns = capture.kill(victim)
+        trace = recovered(output)
+        findings = check(trace)
+        assert findings.errors == []
+        if victim == "parent":
+            # The helper came to its end: all of it is there, and accounted for.
+            assert_holds(trace, reader, killed_ns)
+            assert not any("may be missing" in warning for warning in findings.warnings)
+            assert trace.metadata["recovered"]
+            assert trace.metadata["lost"]["total"] == 0 and trace.metadata["threads"]
+        else:
+            assert_holds(trace, reader, killed_ns - LOSABLE_NS)
+            assert "broke off" in findings.warnings[0] and trace.metadata["threads"]
+
+    each(count, one)
+
+
+@pytest.mark.parametrize("victim, count", [("parent", 6), ("helper", 6)])
+def test_killed_while_attaching(reader, victim, count):
+    def one(draw, output):
+        capture = Capture(output, reader.drive)
+        if victim == "helper":
+            wait_until(capture.helper, capture.process.is_alive)
+        time.sleep(draw.uniform(0, 0.4))
+        capture.kill(victim)
+        if not output.exists() and not spool_of(output).exists():
+            assert list(output.parent.iterdir()) == []
+            return
+        try:
+            trace = recovered(output)
+        except TraceError as error:
+            assert "before the first" in str(error) or "no readable metadata" in str(error)
+            assert [path.name for path in output.parent.iterdir()] == [spool_of(output).name]
+            return
+        assert check(trace).errors == []
+
+    each(count, one)
+
+
+@pytest.mark.parametrize("victim, count", [("parent", 5), ("helper", 5)])
+def test_killed_while_finishing(reader, victim, count):
+    def one(draw, output):
+        capture = Capture(output, reader.drive)
+        capture.wait_for_rows()
+        os.kill(capture.process.pid, signal.SIGINT)
+        time.sleep(draw.uniform(0, 0.1))
+        capture.kill(victim)
+        if spool_of(output).exists():
+            recover(output, ended=ledger.ended)
+        trace = recovered(output)
+        assert check(trace).errors == [] and trace.rows > 0
+
+    each(count, one)

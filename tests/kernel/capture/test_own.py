@@ -1,0 +1,146 @@
+"""Whose I/O it is: a command's, a process's, a control group's, with all that they start; and whose it is not."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
+
+pytestmark = pytest.mark.kernel
+
+OTHERS, COUNT = 20_000, 300  # where the reads of others are, in sectors
+
+
+def dd(drive, count=COUNT, skip=0):
+    return f"dd if={drive} of=/dev/null bs=512 count={count} skip={skip} iflag=direct status=none"
+
+
+def rows(path):
+    frame = open_trace(path).table().to_pandas()
+    frame["sector"], frame["own"] = frame.offset_bytes // 512, frame["flags"] & FLAGS["own"] != 0
+    return frame
+
+
+@pytest.fixture
+def waiting_shell():
+    """A process that reads a drive when it is told to, by children of its own, and ends."""
+    shells = []
+
+    def start(script, prefix=()):
+        shell = subprocess.Popen([*prefix, "sh", "-c", f"read line; {script}"], stdin=subprocess.PIPE, text=True)
+        shells.append(shell)
+        return shell
+
+    yield start
+    for shell in shells:
+        shell.kill()
+        shell.communicate()
+
+
+def test_what_a_command_and_its_children_cause_is_marked(started, loop_drive, waiting_shell, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    other = waiting_shell(f"{dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
+    script = (f"{dd(drive)}; (sh -c '{dd(drive, skip=COUNT)}; true') & wait;"
+              f" while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
+    process = started(drive, "--", "sh", "-c", script)
+    other.communicate("go\n")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    frame = rows(path)
+    assert sorted(frame[frame.own].sector) == list(range(2 * COUNT)), "from its first I/O on"
+    assert sorted(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
+
+
+def test_with_own_only_others_are_counted_and_not_recorded(started, loop_drive, waiting_shell, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    other = waiting_shell(f"{dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
+    script = f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done"
+    process = started(drive, "--workload-only", "--json", "--", "sh", "-c", script)
+    other.communicate("go\n")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    summary = json.loads(stdout)
+    assert list(rows(path).sector) == list(range(COUNT))
+    assert summary["ledger"]["not_own"] == COUNT and summary["diskstats"]["difference"] == 0
+    assert open_trace(path).metadata["filters"]["own_only"] is True
+
+
+def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive, waiting_shell, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    shell = waiting_shell(f"{dd(drive)}; exit 0")
+    process = started(drive, "--pid", shell.pid, "--until-exit")
+    subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
+    shell.communicate("go\n")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    frame = rows(path)
+    assert list(frame[frame.own].sector) == list(range(COUNT))
+    assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
+    assert open_trace(path).metadata["filters"]["pid"] == shell.pid
+
+
+@pytest.fixture
+def control_group(require_root):
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    root = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+    if root is None:
+        pytest.skip("needs cgroup v2: mount -t cgroup2 none /sys/fs/cgroup")
+    directory = root / f"blkreel-test-{time.monotonic_ns()}"
+    directory.mkdir()
+    yield directory
+    wait_until(lambda: not (directory / "cgroup.procs").read_text())
+    directory.rmdir()
+
+
+def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_group, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    shell = waiting_shell(f"{dd(drive)}; exit 0")
+    (control_group / "cgroup.procs").write_text(str(shell.pid))
+    process = started(drive, "--cgroup", control_group.name)
+    shell.communicate("go\n")
+    subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    frame = rows(path)
+    assert list(frame[frame.own].sector) == list(range(COUNT))
+    assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
+
+
+def test_files_are_named_where_asked_for(blkreel, loop_drive, tmp_path):
+    drive, mount = loop_drive(64 << 20), tmp_path / "fs"
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", drive, mount], check=True)
+    try:
+        (mount / "level1.dat").write_bytes(b"x" * (1 << 20))
+        subprocess.run(["sync", "--file-system", mount], check=True)
+        blkreel("capture", "--path", mount, "-o", tmp_path / "t.parquet", "--files", "--cold", "--",
+                "cat", mount / "level1.dat")
+        inode = (mount / "level1.dat").stat().st_ino
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    trace = open_trace(tmp_path / "t.parquet")
+    read = trace.table().to_pandas().query(f"op == 0 and inode == {inode}")
+    assert read.length_bytes.sum() == 1 << 20
+    assert [entry["path"].rpartition("/")[2] for entry in trace.metadata["files"] if entry["inode"] == inode] == [
+        "level1.dat"]
+
+
+@pytest.mark.parametrize("words, text", [
+    (["--workload-only"], "no workload to record"),
+    (["--until-exit"], "add --pid"),
+    (["--pid", "1", "--", "true"], "give one of them"),
+    (["--pid", "4194303"], "no such process"),
+    (["--cgroup", "/blkreel/nothing"], "control group"),
+])
+def test_what_cannot_be_meant_is_refused(blkreel, loop_drive, tmp_path, words, text):
+    result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", *words, check=False)
+    assert result.returncode == 2 and text in result.stderr, result.stderr
+    assert list(tmp_path.glob("*t.parquet*")) == []

@@ -1,0 +1,50 @@
+"""docs/study.ipynb on a capture of its own, from a file system on a scratch drive."""
+
+import random
+import re
+import subprocess
+
+import nbformat
+import pytest
+from documented import DOCS
+from nbclient import NotebookClient
+
+from blkreel.traces.format.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+COMMAND = ["sh", "-c", "cat data/* | wc -c"]
+
+
+@pytest.fixture
+def place(loop_drive, program, tmp_path):
+    """A directory on a drive of its own, with files to read."""
+    drive = loop_drive(128 << 20)
+    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
+    directory = tmp_path / "mounted"
+    directory.mkdir()
+    subprocess.run(["mount", drive, directory], check=True)
+    try:
+        (directory / "data").mkdir()
+        for number in range(40):
+            (directory / f"data/{number}").write_bytes(random.randbytes(200_000))
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def test_the_notebook_records_and_studies_a_command(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("SUDO_USER", "root")
+    notebook = nbformat.read(DOCS / "study.ipynb", as_version=4)
+    source = notebook.cells[1].source
+    source = re.sub("CAPTURE = None", f"CAPTURE = {COMMAND}", source).replace("REPEATS = 6", "REPEATS = 2")
+    notebook.cells[1].source = source
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
+    trace = open_trace(place / "study/captured.parquet")
+    assert trace.metadata["command"] == COMMAND and trace.metadata["cold"] is True
+    reads = trace.table(["op", "length_bytes"]).to_pandas().query("op == 0")
+    assert reads.length_bytes.sum() >= 40 * 200_000
+    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in shown) == 4
+    assert any("times as long as Drive A" in output.get("text", "") for output in shown)

@@ -1,0 +1,285 @@
+"""The live view against independent counts, and as a person has it: on a terminal, until it is ended."""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from documents import valid_document
+from terminal import Terminal
+from waiting import wait_until
+
+from blkreel.capture.helper import HELPER, Nowhere
+from blkreel.capture.options import CaptureOptions
+from blkreel.capture.session import CaptureMonitor, run_capture
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.live import BUCKETS, buckets_of
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def busy(loop_drive, program):
+    """A drive that fio reads from, at depth 4, until the test ends: as a thread, since its child would outlive it."""
+    drive = loop_drive(64 << 20)
+    reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
+                               "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=4000", "--time_based",
+                               "--runtime=600", "--thread"], stdout=subprocess.DEVNULL)
+    wait_until(lambda: reads_and_writes(drive)[0] > 100)
+    yield drive
+    reader.kill()
+    reader.wait()
+
+
+def reads_and_writes(drive):
+    fields = Path(f"/sys/block/{Path(drive).name}/stat").read_text().split()
+    return [int(fields[at]) for at in (0, 4)] + [int(fields[at]) * 512 for at in (2, 6)]
+
+
+def test_all_intervals_together_are_what_fio_did(blkreel, loop_drive, program):
+    """Counts against fio's own and the kernel's; mean latency and depth against fio's, which see more of the way."""
+    drive = loop_drive(128 << 20)
+    before = reads_and_writes(drive)
+    top = subprocess.Popen([blkreel.command, "top", drive, "--interval", "200ms", "--json"], stdout=subprocess.PIPE,
+                           text=True, env=blkreel.environment)
+    first = top.stdout.readline()
+    result = subprocess.run([program("fio"), "--name=mixed", f"--filename={drive}", "--direct=1", "--rw=randrw",
+                             "--rwmixread=70", "--bs=4k", "--ioengine=io_uring", "--iodepth=16", "--number_ios=40000",
+                             "--size=100%", "--output-format=json"], capture_output=True, text=True, check=True)
+    time.sleep(0.5)
+    top.send_signal(signal.SIGTERM)
+    rest, _ = top.communicate(timeout=60)
+    assert top.returncode == 0
+    lines = [valid_document("top", line) for line in [first, *rest.splitlines()]]
+    job = json.loads(result.stdout)["jobs"][0]
+    drives = [line["drives"][0] for line in lines]
+    assert {entry["path"] for entry in drives} == {drive}
+    seen = [sum(entry[name] for entry in drives)
+            for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")]
+    done = [job["read"]["total_ios"], job["write"]["total_ios"], job["read"]["io_bytes"], job["write"]["io_bytes"]]
+    assert done == [now - then for now, then in zip(reads_and_writes(drive), before, strict=True)]
+    # A busy machine keeps some completions from BPF: these are counted, without a latency.
+    unseen = sum(entry["unseen_ops"] for entry in drives)
+    assert unseen <= 0.03 * sum(done[:2])
+    assert sum(seen[:2]) + unseen == sum(done[:2]) and sum(seen[2:]) + 4096 * unseen == sum(done[2:])
+    assert all(mine <= theirs for mine, theirs in zip(seen, done, strict=True))
+    assert lines[-1]["lost"] == 0
+    # One interval begins where the one before it ended, and rates are counts over that time.
+    assert [line["begin_ns"] for line in lines[1:]] == [line["end_ns"] for line in lines[:-1]]
+    for line, entry in zip(lines, drives, strict=True):
+        seconds = (line["end_ns"] - line["begin_ns"]) / 1e9
+        assert entry["read_mb_s"] == pytest.approx(entry["read_bytes"] / 1e6 / seconds)
+        assert entry["iops"] == pytest.approx(entry["ops"] / seconds)
+    full = max(drives, key=lambda entry: entry["ops"])
+    assert 0 < full["p50_ns"] <= full["p99_ns"] <= full["longest_ns"] * 33 / 32
+    # fio holds 16, of which this sees those that have reached the driver, and what ended unseen.
+    assert 0 < full["depth"] <= 17 and 0 <= full["in_flight"] <= 16 + unseen
+    waited_ns = sum(entry["mean_ns"] * entry["ops"] for entry in drives if entry["ops"])
+    fio_ns = sum(job[way]["clat_ns"]["mean"] * job[way]["total_ios"] for way in ("read", "write"))
+    assert waited_ns <= fio_ns * 1.05
+    most = max(lines, key=lambda line: line["drives"][0]["ops"])
+    # A kernel thread may issue for fio what it could not issue at once.
+    of_fio = sum(entry["ops"] for entry in most["processes"] if entry["process"] == "fio")
+    assert sum(entry["ops"] for entry in most["processes"]) == most["drives"][0]["ops"] and of_fio > 0
+
+
+def test_an_idle_drive_is_all_zeros_and_has_no_percentiles(blkreel, loop_drive):
+    drive, began_ns = loop_drive(), time.monotonic_ns()
+    line, = map(json.loads, blkreel("top", drive, "--once", "--interval", "300ms", "--json").stdout.splitlines())
+    ended_ns = time.monotonic_ns()
+    entry = line["drives"][0]
+    assert entry["ops"] == entry["iops"] == entry["depth"] == entry["in_flight"] == 0
+    assert entry["mean_ns"] is None and entry["p99_ns"] is None
+    # It ends where a block of rows does, of which ten come a second, and no later than the command.
+    assert 30e6 <= line["end_ns"] - line["begin_ns"] <= ended_ns - began_ns
+
+
+def test_lines_where_no_terminal_is(blkreel, busy):
+    result = blkreel("top", busy, "--for", "1.2s", "--interval", "400ms")
+    lines = [line for line in result.stdout.splitlines() if busy in line]
+    assert len(lines) >= 2
+    assert all(re.search(r"read \d+\.\d MB/s, write 0\.0 MB/s, [\d,]+ IOPS, depth \d+\.\d, mean .*, lost 0", line)
+               for line in lines)
+
+
+ENDS = {"q": lambda terminal: terminal.press("q"), "Ctrl-C": lambda terminal: terminal.press("\x03"),
+        "SIGTERM": lambda terminal: terminal.process.terminate(), "--for": lambda terminal: None}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_terminal_shows_the_figures_until_it_is_ended(on_terminal, busy, end):
+    words = ["top", busy, "--interval", "300ms"] + (["--for", "2s"] if end == "--for" else [])
+    terminal = on_terminal(*words)
+    # Of a second in which fio was not kept from the processor.
+    terminal.wait_for(rf"{busy} +(0\.[1-9]|[1-9]\d*\.\d|\d{{2,}}) +0\.0 +([\d,]+(?:\.\d)?) +\d+\.\d")
+    terminal.wait_for(r"fio +\d+ +\d")
+    terminal.wait_for(r"throughput +[\d.]+ MB/s +[▁▂▃▄▅▆▇█]")
+    terminal.wait_for(r"lost +0")
+    ENDS[end](terminal)
+    assert terminal.wait() == 0, terminal.text
+    assert terminal.is_sane()
+    assert "Traceback" not in terminal.text
+
+
+def test_a_narrow_terminal_shows_whole_figures(on_terminal, busy):
+    terminal = on_terminal("top", busy, "--interval", "300ms", columns=60)
+    terminal.wait_for(rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +")
+    terminal.press("q")
+    assert terminal.wait() == 0 and terminal.is_sane()
+
+
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(on_terminal, busy):
+    terminal = on_terminal("top", busy, "--interval", "300ms")
+    terminal.wait_for(r"fio +\d+")
+    terminal.press("\x1a")
+    stat = Path(f"/proc/{terminal.process.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    terminal._read(0.2)
+    assert terminal.is_sane()
+    shown = len(terminal.text)
+    terminal.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: terminal._read(0.1) or re.search(r"fio +\d+", terminal.text[shown:]))
+    terminal.press("q")
+    assert terminal.wait() == 0 and terminal.is_sane()
+
+
+def test_an_ordinary_user_is_told_what_mends_it(blkreel, as_nobody, loop_drive):
+    drive = loop_drive()
+    result = subprocess.run([*as_nobody, blkreel.command, "top", drive, "--once"], capture_output=True, text=True)
+    assert result.returncode == 1 and result.stdout == ""
+    assert re.fullmatch(r"blkreel: .*permission.*; .*(root|sudo).*\n", result.stderr), result.stderr
+
+
+def test_an_interval_that_cannot_be_counted_is_refused(blkreel, loop_drive):
+    result = blkreel("top", loop_drive(), "--interval", "10ms", check=False)
+    assert result.returncode == 2 and "100" in result.stderr
+
+
+def take_away(zram_drive):
+    """Once nobody else looks at it."""
+    def removed():
+        try:
+            Path("/sys/class/zram-control/hot_remove").write_text(zram_drive.name.removeprefix("zram"))
+        except OSError as error:
+            assert error.errno == errno.EBUSY
+            return False
+        return True
+
+    wait_until(removed)
+
+
+def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
+    top = subprocess.Popen([blkreel.command, "top", zram_drive, "--json", "--interval", "200ms"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
+    assert json.loads(top.stdout.readline())["drives"][0]["in_flight"] is None
+    take_away(zram_drive)
+    _, stderr = top.communicate(timeout=60)
+    assert top.returncode == 1
+    assert f"{zram_drive} was removed; " in stderr and "dmesg" in stderr
+
+
+def test_the_other_drives_are_watched_on(blkreel, zram_drive, busy):
+    top = subprocess.Popen([blkreel.command, "top", zram_drive, busy, "--json", "--interval", "200ms"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
+    assert [entry["path"] for entry in json.loads(top.stdout.readline())["drives"]] == [str(zram_drive), busy]
+    take_away(zram_drive)
+    while len(after := json.loads(top.stdout.readline())["drives"]) > 1 or not after[0]["read_ops"]:
+        pass
+    top.send_signal(signal.SIGINT)
+    _, stderr = top.communicate(timeout=60)
+    assert top.returncode == 0 and f"{zram_drive} was removed" in stderr
+    assert after[0]["path"] == busy
+
+
+def test_what_nobody_reads_is_told_later(loop_drive, program):
+    """A parent that stands still holds nothing up, and misses nothing."""
+    drive, nowhere = loop_drive(128 << 20), Nowhere()
+    number = Path(f"/sys/block/{Path(drive).name}/dev").read_text().strip()
+    rows = nowhere.rows_file.fileno()
+    helper = subprocess.Popen([HELPER, "--device", number, "--rows-fd", str(rows), "--live", "50"], pass_fds=[rows],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    fcntl.fcntl(helper.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    assert json.loads(helper.stdout.readline())["note"] == "attached"
+    subprocess.run([program("fio"), "--name=r", f"--filename={drive}", "--direct=1", "--rw=randread", "--bs=4k",
+                    "--ioengine=io_uring", "--iodepth=8", "--number_ios=20000", "--size=100%", "--rate_iops=15000"],
+                   stdout=subprocess.DEVNULL, check=True)
+    helper.stdin.close()
+    notes = [json.loads(line) for line in helper.stdout]
+    assert helper.wait(60) == 0
+    nowhere.close()
+    told = [note for note in notes if note["note"] == "live"]
+    assert sum(entry["ops"] + entry["unseen"] for note in told for entry in note["classes"]) == 20_000
+    assert len(told) < 10 and notes[-1]["note"] == "end" and notes[-1]["lost"]["total"] == 0
+
+
+def test_a_capture_on_a_terminal_shows_what_it_records(on_terminal, busy, tmp_path):
+    terminal = on_terminal("capture", busy, "-o", tmp_path / "t.parquet", "--for", "3s")
+    terminal.wait_for(rf"{busy} +(\d+\.\d|\d{{2,}}) +0\.0 +")
+    terminal.wait_for(r"capturing, 0:0\d, \d+ %, 0:0\d left, [\d,]+ I/Os")
+    assert terminal.wait() == 0
+    assert terminal.is_sane()
+    assert re.search(r"t\.parquet: [\d,]+ I/Os", terminal.text)
+
+
+def test_what_a_capture_tells_adds_up_to_its_ledger(busy, tmp_path):
+    class Monitor(CaptureMonitor):
+        told = []
+
+        def live(self, interval, drives, names):
+            self.told.append(interval)
+
+    result = run_capture(CaptureOptions(tmp_path / "t.parquet", [busy], duration_ns=2_000_000_000,
+                                        live_ns=300_000_000), Monitor())
+    assert len(Monitor.told) >= 4
+    counts = [interval.counts() for interval in Monitor.told]
+    assert sum(one.ops + one.unseen for one in counts) == sum(result.ios.values()) > 0
+    rows = open_trace(tmp_path / "t.parquet").table(["latency_ns", "tid"]).to_pandas()
+    seen = rows[rows.latency_ns >= 0]
+    buckets = np.bincount(buckets_of(seen.latency_ns.to_numpy()), minlength=BUCKETS)
+    assert np.array_equal(sum(one.buckets for one in counts), buckets)
+    assert sum(one.latency_ns for one in counts) == seen.latency_ns.sum()
+    threads = [thread for interval in Monitor.told for thread in interval.threads]
+    assert {thread[0]: sum(other[1] for other in threads if other[0] == thread[0]) for thread in threads} == (
+        seen.tid.value_counts().to_dict())
+    in_flight = sum(one.unseen for one in counts)
+    assert sum(one.bytes for one in counts) + 4096 * in_flight == result.bytes["read"]
+
+
+def test_a_terminal_that_is_shut_ends_a_capture_well(blkreel, busy, tmp_path):
+    terminal = Terminal([blkreel.command, "capture", busy, "-o", tmp_path / "t.parquet", "--for", "4s"],
+                        env=blkreel.environment)
+    terminal.wait_for(rf"{busy} +\d")
+    os.close(terminal.master)
+    os.close(terminal.slave)
+    terminal.process.wait(60)
+    # Which is cut off from a busy drive: what was in flight then has no latency.
+    assert re.search("rows, (complete and )?valid", blkreel("check", tmp_path / "t.parquet", check=False).stdout)
+    assert open_trace(tmp_path / "t.parquet").rows > 0
+
+
+def test_a_replay_on_a_terminal_shows_the_drive(on_terminal, loop_drive, tmp_path):
+    drive, count = loop_drive(64 << 20), 7000
+    with TraceWriter(tmp_path / "t.parquet", TRACE_SCHEMA) as writer:
+        writer.write({"submit_ns": np.arange(count) * 500_000, "latency_ns": np.full(count, 50_000),
+                      "offset_bytes": np.arange(count) % 4000 * 16384, "length_bytes": np.full(count, 16384),
+                      "op": np.zeros(count, "i1")})
+        writer.close({"devices": [{"size_bytes": 64 << 20}], "clock": "monotonic", "threads": {}})
+    terminal = on_terminal("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--no-prefill")
+    terminal.wait_for(r"replaying, 0:0\d, \d+ %, 0:0\d left")
+    shown = rf"{drive} +(\d+\.\d) +0\.0 +[\d,]+ "
+    terminal.wait_for(shown)
+    terminal.wait_for(r"lateness +p99")
+    terminal.wait_for(r"lost +0")
+    assert terminal.wait() in (0, 3), terminal.text
+    assert terminal.is_sane()
+    # 2,000 a second of 16 KiB are 32.8 MB/s; the first and the last that is shown are of part of a second.
+    assert any(10 < float(rate) < 60 for rate in re.findall(shown, terminal.text))

@@ -1,0 +1,41 @@
+"""`blkreel demo`, interrupted: it ends soon, says so, and leaves nothing."""
+
+import signal
+import subprocess
+
+import pytest
+
+from blkreel.cli.demo import workspace as demo_workspace
+
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("require_root")]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_demo_gives_its_drives_back(blkreel, program, tmp_path, number, code):
+    for name, package in (("aria2c", "aria2"), ("mktorrent", None), ("opentracker", None)):
+        program(name, package)
+    work = tmp_path / "work"
+    work.mkdir()
+    demo = subprocess.Popen([blkreel.command, "demo", "--quick", "--work", work, "-o", tmp_path / "out"],
+                            stderr=subprocess.PIPE, text=True, env=blkreel.environment)
+    try:
+        for line in demo.stderr:
+            if line.startswith("2/"):
+                break
+        below = f"{work}/{demo_workspace.WORKSPACE_NAME}/"
+        assert below in losetup_list()
+        demo.send_signal(number)
+        rest = demo.stderr.read()
+        assert demo.wait(timeout=60) == code, rest
+    finally:
+        demo.kill()
+    assert "Traceback" not in rest
+    assert below not in losetup_list()
+    assert not list(work.iterdir())
+    # What a next demo may replace is known as a demo's.
+    assert (tmp_path / "out" / demo_workspace.MARK).exists()
+
+
+def losetup_list():
+    return subprocess.run(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], capture_output=True,
+                          text=True, check=True).stdout

@@ -1,0 +1,347 @@
+"""The engine on a loop drive, seen by the kernel's own counters and by what then stands on the drive."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import helpers_of
+
+from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.traces.format.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+SIZE = 64 * MIB
+STAT_FIELDS = ["reads", "reads_merged", "read_sectors", "read_ms", "writes", "writes_merged", "write_sectors",
+               "write_ms", "in_flight", "io_ms", "queue_ms", "discards", "discards_merged", "discard_sectors",
+               "discard_ms", "flushes", "flush_ms"]
+
+
+class Counters:
+    """What the block layer counted for a drive since this was made."""
+
+    def __init__(self, drive):
+        self._file = Path("/sys/block", Path(drive).name, "stat")
+        self._before = self._read()
+
+    def _read(self):
+        return dict(zip(STAT_FIELDS, map(int, self._file.read_text().split()), strict=False))
+
+    def __getitem__(self, name):
+        return self._read()[name] - self._before[name]
+
+
+def random_blocks(count, seed=1, size=SIZE):
+    return np.random.default_rng(seed).permutation(size // 4096)[:count] * 4096
+
+
+def digest(image):
+    return hashlib.sha256(Path(image).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_drive_sees_every_read_once(loop_drive, a_plan, issue, plain):
+    drive = loop_drive(SIZE)
+    plan = a_plan(random_blocks(5000), length_bytes=np.tile([4096, 4096, 8192, 4096], 1250))
+    plan["offset_bytes"] = np.minimum(plan["offset_bytes"], SIZE - plan["length_bytes"])
+    seen = Counters(drive)
+    totals, records = issue(plan, target=drive, depth=32, plain=plain)
+    assert seen["reads"] + seen["reads_merged"] == 5000
+    assert totals["merged_ops"] == seen["reads_merged"]
+    assert seen["read_sectors"] * 512 == plan["length_bytes"].sum() == totals["bytes"]["read"]
+    assert seen["writes"] == seen["discards"] == seen["flushes"] == 0
+    assert sorted(records["source_row"]) == list(range(5000))
+    assert set(records["status"]) == {0}
+    assert totals["max_outstanding"] <= 32
+
+
+@pytest.mark.parametrize("op", ["read", "write", "discard"])
+def test_neighbors_are_not_merged(loop_drive, a_plan, issue, op):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    totals, _ = issue(a_plan(np.arange(0, SIZE, 8192), length_bytes=8192, op=OPS[op]), target=drive, depth=32,
+                      may_write=op != "read")
+    assert totals["merged_ops"] == 0
+    assert seen[op + "s"] == SIZE // 8192, "the drive saw other I/Os than those of the plan"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issue, plain):
+    drive = loop_drive(SIZE)
+    blocks = random_blocks(3000)
+    seen = Counters(drive)
+    totals, _ = issue(a_plan(blocks, op=OPS["write"]), target=drive, depth=64, may_write=True, seed=5, plain=plain)
+    assert seen["writes"] + seen["writes_merged"] == 3000
+    assert totals["bytes"] == {"write": 3000 * 4096}
+    image = np.fromfile(loop_drive.image_of(drive), "u1").reshape(-1, 4096)
+    written = np.zeros(len(image), bool)
+    written[blocks // 4096] = True
+    assert image[written].any(axis=1).all(), "a block that was to be written is still zero"
+    assert not image[~written].any(), "a block that was not to be written has been"
+    assert len(np.unique(image[written], axis=0)) == 3000
+    # The stamp says where the block was meant to go.
+    assert np.array_equal(np.flatnonzero(written) * 4096, image[written][:, 8:16].copy().view("i8").ravel())
+
+
+def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
+    """The kernel refuses them there when they are tried without waiting."""
+    offsets = np.arange(0, 4 * MIB, MIB)
+    issue(a_plan(offsets, length_bytes=MIB, op=OPS["write"]), target=zram_drive, may_write=True)
+    _, records = issue(a_plan(offsets, length_bytes=MIB, op=OPS["discard"]), target=zram_drive, may_write=True)
+    assert set(records["status"]) == {0}
+    with open(zram_drive, "rb") as drive:
+        assert not any(drive.read(4 * MIB))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, issue, plain):
+    drive = loop_drive(SIZE)
+    image = loop_drive.image_of(drive)
+    issue(a_plan(np.arange(0, SIZE, MIB), length_bytes=MIB, op=OPS["write"]), target=drive, may_write=True)
+    options = {"target": drive, "may_write": True, "plain": plain, "depth": 1}
+
+    seen = Counters(drive)
+    totals, _ = issue(a_plan(np.zeros(7), length_bytes=0, op=OPS["flush"]), **options)
+    assert seen["flushes"] == 7
+    assert seen["write_sectors"] == 0
+    assert totals["issued"] == {"flush": 7}
+
+    seen = Counters(drive)
+    totals, records = issue(a_plan(np.arange(0, 8 * MIB, MIB), length_bytes=65536, op=OPS["discard"]), **options)
+    assert (seen["discards"], seen["discard_sectors"] * 512) == (8, 8 * 65536)
+    assert seen["writes"] == 0
+    assert set(records["status"]) == {0}
+    assert not (plain and totals["features"]["discard_command"])
+    assert not (totals["altered"] or totals["dropped"])
+
+    seen = Counters(drive)
+    totals, records = issue(a_plan(np.arange(32 * MIB, 40 * MIB, MIB), length_bytes=65536, op=OPS["write_zeroes"]),
+                            **options)
+    assert set(records["status"]) == {0}
+    assert seen["discards"] == 0
+    # A backing file without fallocate's zero range: the kernel writes pages of zeros, and that must be told.
+    emulated = int(Path("/sys/block", Path(drive).name, "queue/write_zeroes_max_bytes").read_text()) == 0
+    assert totals["altered"] == ({"write_zeroes": 8} if emulated else {})
+    content = np.fromfile(image, "u1").reshape(-1, 65536)
+    empty = ~content.any(axis=1)
+    assert empty[np.arange(0, 8 * 16, 16)].all(), "discarded blocks still hold data"
+    assert empty[np.arange(32 * 16, 40 * 16, 16)].all()
+    assert empty.sum() == 16, "blocks that nobody named have lost their data"
+
+
+@pytest.mark.parametrize(("flags", "flushes"), [
+    (0, 0),
+    (FLAGS["fua"], 20),  # a loop drive has no FUA: the block layer flushes after the write
+    (FLAGS["preflush"], 20),
+    (FLAGS["fua"] | FLAGS["preflush"], 40),
+])
+def test_fua_and_preflush_are_issued(loop_drive, a_plan, issue, flags, flushes):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    totals, records = issue(a_plan(random_blocks(20), op=OPS["write"], flags=flags), target=drive, may_write=True,
+                            depth=1)
+    assert seen["write_sectors"] == 20 * 8
+    assert seen["flushes"] == flushes
+    assert set(records["flags"] & ~FLAGS["host_stalled"]) == {flags}
+    assert len(records["op"]) == 20
+    # A flush that the plan does not hold is told.
+    assert totals["altered"] == ({"fua_by_flush": 20} if flags & FLAGS["fua"] else {})
+
+
+def test_priorities_are_passed_on(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    flags = [FLAGS["priority_realtime"], FLAGS["priority_best_effort"], FLAGS["priority_idle"], 0] * 25
+    totals, records = issue(a_plan(random_blocks(100), flags=np.array(flags)), target=drive)
+    assert set(records["status"]) == {0}
+    assert totals["altered"] == {}
+
+
+def test_a_plan_of_reads_never_writes(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    image = loop_drive.image_of(drive)
+    image.write_bytes(os.urandom(SIZE))
+    before, seen = digest(image), Counters(drive)
+    for op in ("write", "flush", "discard", "write_zeroes"):
+        plan = a_plan(np.zeros(50), op=np.array([0] * 49 + [OPS[op]]))
+        with pytest.raises(SafetyError, match=f"row 49 of the plan is a {op}"):
+            issue(plan, target=drive, on_rows=lambda rows: pytest.fail("a row of a refused block was issued"))
+    issue(a_plan(random_blocks(1000)), target=drive)
+    assert digest(image) == before
+    assert seen["writes"] == seen["discards"] == seen["flushes"] == 0
+    assert seen["reads"] + seen["reads_merged"] == 1000
+
+
+def test_out_of_range_issues_nothing(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    image = loop_drive.image_of(drive)
+    before, seen = digest(image), Counters(drive)
+    plan = a_plan(np.array([0, 4096, SIZE - 4096, SIZE]), op=OPS["write"])
+    with pytest.raises(SafetyError, match=f"row 3 .*outside the target's {SIZE} bytes"):
+        issue(plan, target=drive, may_write=True)
+    assert digest(image) == before
+    assert seen["writes"] == 0
+
+
+def test_a_drive_in_use_is_refused(loop_drive, a_plan, issue, tmp_path):
+    drive = loop_drive(SIZE)
+    directory = tmp_path / "mounted"
+    directory.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
+    subprocess.run(["mount", drive, directory], check=True)
+    try:
+        for may_write in (False, True):
+            with pytest.raises(SafetyError, match=f"{drive} is in use"):
+                issue(a_plan([0]), target=drive, may_write=may_write)
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+def test_a_drive_that_cannot_be_polled_is_refused(loop_drive, a_plan, issue, tmp_path):
+    drive = loop_drive(SIZE)
+    seen = Counters(drive)
+    with pytest.raises(BlkreelError, match=f"{drive} cannot be polled") as refused:
+        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True, polled=True)
+    assert "nvme.poll_queues=1" in refused.value.remedy
+    assert seen["writes"] == 0
+    (tmp_path / "file").write_bytes(bytes(MIB))
+    with pytest.raises(BlkreelError, match="cannot be polled"):
+        issue(a_plan([0]), target=tmp_path / "file", polled=True)
+
+
+def test_the_drive_is_free_when_the_run_is_over(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    for plain in (False, True) * 4:
+        issue(a_plan(random_blocks(100), op=OPS["write"]), target=drive, may_write=True, plain=plain)
+        os.close(os.open(drive, os.O_RDWR | os.O_EXCL))
+
+
+def test_a_read_only_drive_is_not_written(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE, read_only=True)
+    with pytest.raises(BlkreelError, match=f"{drive} is read-only"):
+        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True)
+    assert issue(a_plan([0]), target=drive)[0]["completed_ops"] == 1
+
+
+def test_a_timed_plan_is_never_early_and_keeps_its_order(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    due = np.cumsum(np.random.default_rng(3).exponential(100_000, 5000)).astype("i8")
+    totals, records = issue(a_plan(random_blocks(5000), due_ns=due), target=drive)
+    order = np.argsort(records["source_row"])
+    assert (records["submit_ns"] >= records["due_ns"]).all()
+    assert (np.diff(records["submit_ns"][order]) >= 0).all()
+    assert (records["complete_ns"] > records["submit_ns"]).all()
+    assert totals["plan_ns"] == due[-1] < totals["wall_ns"]
+    assert totals["stopped"] is None
+
+
+def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    # All due at once with room for two: all but the first must wait for the drive, and say so.
+    totals, records = issue(a_plan(random_blocks(500), due_ns=0), target=drive, depth=2)
+    marked = (records["flags"] & FLAGS["queue_full"]) != 0
+    # Rows that this machine made late are its own, even where the queue was full by then.
+    held_up = sum(cause["late_ops"] for cause in totals["stall_monitor"]["causes"].values())
+    assert totals["queue_full_ops"] == marked.sum() >= 490 - held_up
+    assert totals["max_outstanding"] == 2
+    assert totals["max_host_lateness_ns"] <= totals["max_lateness_ns"]
+    # And where the queue never fills, nothing is.
+    totals, records = issue(a_plan(random_blocks(50), due_ns=np.arange(50) * 10**6), target=drive)
+    assert totals["queue_full_ops"] == 0
+
+
+@pytest.mark.parametrize("depth", [1, 4, 32])
+def test_a_fixed_depth_is_kept_and_never_exceeded(loop_drive, a_plan, issue, depth):
+    """Little's law: in a saturated closed loop IOPS x mean latency is the depth."""
+    drive = loop_drive(SIZE)
+    # Reads that take the drive far longer than it takes to issue one: the drive is what limits.
+    count, length_bytes = 1500, MIB
+    places = np.random.default_rng(1).integers(0, SIZE // length_bytes, count) * length_bytes
+    totals, records = issue(a_plan(places, length_bytes=length_bytes), target=drive, depth=depth)
+    latency = records["complete_ns"] - records["submit_ns"]
+    makespan = records["complete_ns"].max() - records["submit_ns"].min()
+    # 0.99 and more on a quiet machine; the rest is the host's.
+    assert 0.9 * depth <= count / makespan * latency.mean() <= depth
+    edges = np.concatenate([records["submit_ns"], records["complete_ns"]])
+    steps = np.repeat([1, -1], count)
+    # Completions first where both fall on one nanosecond.
+    assert np.cumsum(steps[np.lexsort((steps, edges))]).max() == depth == totals["max_outstanding"]
+
+
+def test_a_drive_that_shrinks_gives_errors_and_no_hang(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    os.truncate(loop_drive.image_of(drive), SIZE // 2)
+    totals, records = issue(a_plan(np.arange(0, SIZE, 65536)), target=drive, max_errors=0)
+    lost = records["offset_bytes"] >= SIZE // 2
+    assert (records["status"][lost] < 0).all()
+    assert (records["status"][~lost] == 0).all()
+    assert totals["error_ops"] == lost.sum() == 512
+    assert totals["stopped"] is None
+    totals, _ = issue(a_plan(np.arange(SIZE // 2, SIZE, 65536)), target=drive, max_errors=20)
+    assert "20 I/Os in a row failed" in totals["stopped"]
+
+
+def test_a_drive_detached_in_mid_run_does_not_hang(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+    timer = threading.Timer(0.3, subprocess.run, [["losetup", "--detach", drive]])
+    timer.start()
+    try:
+        totals, records = issue(a_plan(random_blocks(1000), due_ns=np.arange(1000) * 10**6), target=drive)
+    finally:
+        timer.join()
+        # The fixture detaches once more: give it back something to detach.
+        subprocess.run(["losetup", drive, loop_drive.image_of(drive)], check=True)
+    assert totals["completed_ops"] == len(records["op"])
+    assert totals["stopped"] is None or totals["error_ops"]
+
+
+def test_a_signal_ends_in_order_with_io_outstanding(loop_drive, a_plan, issue):
+    drive = loop_drive(SIZE)
+
+    def stop(note):
+        for helper in helpers_of(os.getpid()):
+            os.kill(helper, signal.SIGTERM)
+
+    endless = [a_plan(random_blocks(16000, seed)) for seed in range(4)] * 200
+    started = time.monotonic()
+    totals, records = issue(*endless, target=drive, depth=64, on_note=stop)
+    assert totals["stopped"] == "interrupted"
+    assert time.monotonic() - started < 60
+    assert 0 < totals["completed_ops"] == totals["issued_ops"] == len(records["op"]) < 200 * 64000
+    assert totals["abandoned_ops"] == 0
+
+
+def test_a_regular_file_tells_what_it_alters(a_plan, issue, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(os.urandom(4 * MIB))
+    totals, records = issue(a_plan(np.array([0, MIB, 2 * MIB, 0, 3 * MIB]), op=np.array([1, 3, 4, 2, 0]),
+                                   flags=np.array([FLAGS["fua"], 0, 0, 0, 0])), target=image, may_write=True)
+    assert set(records["status"]) == {0}
+    assert totals["altered"] == {"fua": 1, "flush": 1, "discard": 1, "write_zeroes": 1}
+    content = image.read_bytes()
+    assert len(content) == 4 * MIB
+    assert not any(content[MIB:MIB + 4096])
+    assert not any(content[2 * MIB:2 * MIB + 4096])
+    assert any(content[MIB + 4096:MIB + 8192])
+
+
+def test_little_lockable_memory_does_not_stop_a_run(loop_drive, program):
+    drive = loop_drive(SIZE)
+    # Registered buffers and mlock are both refused then; the run is the same.
+    code = ("import numpy as np, sys; from blkreel.replay.engine.engine import EngineOptions, run_engine\n"
+            "z = np.zeros(1000, 'i8')\n"
+            "plan = dict(due_ns=z - 1, offset_bytes=z, length_bytes=z + 4096, op=z, flags=z, stream=z, burst=z,"
+            " source_row=z)\n"
+            "totals = run_engine(EngineOptions(target=sys.argv[1]), [plan], lambda rows: None, print)\n"
+            "print(totals['completed_ops'], totals['memory_locked'], totals['features']['fixed_buffers'])")
+    result = subprocess.run([program("prlimit", "util-linux"), "--memlock=1048576:1048576",
+                             program("setpriv", "util-linux"), "--bounding-set=-ipc_lock,-sys_resource",
+                             sys.executable, "-c", code, drive], capture_output=True, text=True)
+    assert result.stdout.split() == ["1000", "False", "False"], result.stderr

@@ -1,0 +1,55 @@
+"""What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blkreel.traces.format.schema import FLAGS, OPS
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    random = np.random.default_rng(4)
+    count = 400
+    op = random.choice([OPS["read"], OPS["write"], OPS["discard"]], count)
+    length = random.choice([4096, 8192, 65536], count)
+    offset = random.integers(0, 1000, count) * 65536 % (63 * MIB)
+    seen = issued_to(drive)
+    issue(a_plan(offset, op=op, length_bytes=length), target=drive, depth=1, may_write=True)
+    letters = {OPS["read"]: "R", OPS["write"]: "W", OPS["discard"]: "D"}
+    wanted = [(letters[o], at, size) for o, at, size in zip(op.tolist(), offset.tolist(), length.tolist(), strict=True)]
+    assert [(kind[0], at, size) for kind, at, size in seen()] == wanted
+
+
+def test_a_timed_plan_is_issued_in_its_order(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    random = np.random.default_rng(5)
+    offset = random.permutation(16384)[:2000] * 4096
+    due = np.cumsum(random.exponential(50_000, 2000)).astype("i8")
+    seen = issued_to(drive)
+    issue(a_plan(offset, due_ns=due), target=drive)
+    assert [at for _, at, _ in seen()] == offset.tolist()
+
+
+def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, issued_to):
+    """Far more at one moment than the drive's queue holds: what waits, waits in the plan's order."""
+    drive = loop_drive(64 * MIB)
+    offset = np.random.default_rng(6).permutation(16384)[:2000] * 4096
+    seen = issued_to(drive)
+    totals, _ = issue(a_plan(offset, due_ns=np.zeros(2000, "i8")), target=drive)
+    assert [at for _, at, _ in seen()] == offset.tolist()
+    queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
+    assert totals["max_outstanding"] <= queue
+
+
+def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    offset = np.arange(10) * MIB
+    seen = issued_to(drive)
+    issue(a_plan(offset, op=OPS["write"], flags=FLAGS["preflush"]), target=drive, depth=1, may_write=True)
+    assert [kind[0] for kind, _, _ in seen()] == ["F", "W"] * 10

@@ -1,0 +1,323 @@
+"""Replays that are cut short, by whom and wherever: a readable run marked as partial, or a refusal; never a hang."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import helpers_of
+from waiting import wait_until
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool.spool import recover, spool_of
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+
+MIB = 1 << 20
+DRIVE_BYTES = 32 * MIB
+KILLS = 8
+LAST_SECOND_NS = 10**9
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """trace(count, gap_ns, op) is a trace of I/Os of 4 KiB."""
+    def make(count=20_000, gap_ns=10**6, op="write", name="t.parquet", span_bytes=DRIVE_BYTES):
+        with TraceWriter(tmp_path / name, force=True) as out:
+            out.write({"submit_ns": np.arange(count) * gap_ns, "latency_ns": np.full(count, 1000),
+                       "offset_bytes": np.arange(count) * 4096 % span_bytes,
+                       "length_bytes": np.full(count, 4096), "op": np.full(count, OPS[op])})
+            out.close({"devices": [{"name": "src", "size_bytes": span_bytes}]})
+        return tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def running(blkreel):
+    """running(trace, drive, run) starts a replay; whatever is left of it in the end is killed."""
+    processes = []
+
+    def start(trace, drive, run, *arguments):
+        process = subprocess.Popen([blkreel.command, "replay", trace, "--on", drive, "-o", run, *arguments],
+                                   env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def rows_written(run):
+    try:
+        return (spool_of(run / "records.parquet") / "rows.blocks").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def issuing(process):
+    """Its helper, once it has one."""
+    found = []
+
+    def there():
+        found[:] = helpers_of(process.pid)
+        return found
+
+    wait_until(there, process)
+    return found[0]
+
+
+def ended(process, seconds=60):
+    return *process.communicate(timeout=seconds), process.returncode
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+def assert_partial(run, reason):
+    told = open_trace(run).metadata["run"]
+    assert reason in told["partial"]
+    assert told["verdict"]["level"] == "invalid"
+    assert open_trace(run).rows == told["completed_ops"]
+    return told
+
+
+def assert_whole_up_to(run, moment_ns):
+    """Every row of the plan is there whose completion was more than a second before that moment."""
+    trace = open_trace(run)
+    rows = trace.table().to_pandas()
+    assert sorted(rows["source_row"]) == list(range(len(rows))), "no row is missing in between"
+    last_ns = trace.metadata["epoch_ns"] + int((rows["submit_ns"] + rows["latency_ns"]).max())
+    assert moment_ns - last_ns < LAST_SECOND_NS
+    return rows
+
+
+def test_the_helper_is_killed(running, trace, loop_drive, tmp_path):
+    process = running(trace(), loop_drive(DRIVE_BYTES), tmp_path / "run")
+    wait_until(lambda: rows_written(tmp_path / "run") > 10_000, process)
+    os.kill(issuing(process), signal.SIGKILL)
+    _, err, code = ended(process)
+    assert code == 1
+    assert "killed by signal 9" in err
+    assert "marked as partial" in err
+    assert_partial(tmp_path / "run", "killed by signal 9")
+
+
+@pytest.mark.parametrize("half", ["helper", "command"])
+def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive, tmp_path, half):
+    """Moments between the first row and a second and a half later, at random; each with a run of its own."""
+    moments, source, drive = random.Random(half), trace(), loop_drive(DRIVE_BYTES)
+    for number in range(KILLS):
+        run = tmp_path / f"run{number}"
+        process = running(source, drive, run)
+        wait_until(lambda run=run: rows_written(run) > 0, process)
+        helper = issuing(process)
+        time.sleep(moments.uniform(0, 1.5))
+        # Before, not after: whoever kills may wait for a processor itself, and until then it goes on here or there.
+        killed_ns = time.monotonic_ns()
+        os.kill(helper if half == "helper" else process.pid, signal.SIGKILL)
+        ended(process)
+        wait_until(lambda helper=helper: gone(helper))
+        if half == "command":
+            recover(run / "records.parquet")
+        told = open_trace(run).metadata["run"]
+        assert told["partial"]
+        assert told["verdict"]["level"] == "invalid"
+        rows = open_trace(run).table().to_pandas()
+        assert sorted(rows["source_row"]) == list(range(len(rows)))
+        if open_trace(run).metadata["epoch_ns"] is not None:
+            assert_whole_up_to(run, killed_ns)
+        else:
+            assert half == "command" and rows["submit_ns"].max() < 3 * 10**9, "a run of some seconds knows its start"
+
+
+def test_a_kill_before_the_first_row(running, trace, blkreel, held_drive, tmp_path):
+    """While what will be read is written: there is no run, and it is said how to go on."""
+    drive = held_drive.path
+    source = trace(op="read", count=4096, gap_ns=10_000, span_bytes=16 * MIB)
+    held_drive.hold()
+    process = running(source, drive, tmp_path / "run")
+    helper = issuing(process)
+    wait_until(lambda: held_drive.in_flight() > 0, process)
+    process.kill()
+    held_drive.let_go()
+    ended(process)
+    wait_until(lambda: gone(helper))
+    again = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", check=False)
+    assert again.returncode == 1
+    assert "blkreel recover" in again.stderr and "--force" in again.stderr
+    with pytest.raises(TraceError, match="no rows"):
+        recover(tmp_path / "run/records.parquet")
+    trial = trace(count=100, span_bytes=16 * MIB)
+    assert blkreel("replay", trial, "--on", drive, "-o", tmp_path / "run", "--force", check=False).returncode in (0, 3)
+
+
+def state_of(tmp_path):
+    (file,) = (tmp_path / "state").glob("*.json")
+    return json.loads(file.read_text())["state"]
+
+
+@pytest.mark.parametrize("half", ["helper", "command"])
+@pytest.mark.parametrize("during", ["prefill", "replay"])
+def test_a_killed_replay_does_not_leave_a_drive_that_counts_as_untouched(running, trace, blkreel, loop_drive, tmp_path,
+                                                                        half, during):
+    drive = loop_drive(64 * MIB)
+    blkreel("precondition", drive, "--state", "full")
+    assert state_of(tmp_path)["written_since_bytes"] == 0
+    if during == "prefill":
+        source = trace(op="read", count=16_384, gap_ns=10**6, span_bytes=64 * MIB)
+    else:
+        source = trace(count=20_000, gap_ns=10**6)
+    process = running(source, drive, tmp_path / "run")
+    helper = issuing(process)
+    if during == "replay":
+        wait_until(lambda: rows_written(tmp_path / "run") > 0, process)
+    os.kill(helper if half == "helper" else process.pid, signal.SIGKILL)
+    ended(process)
+    wait_until(lambda: gone(helper))
+    assert state_of(tmp_path)["name"] == "full"
+    assert state_of(tmp_path)["written_since_bytes"] > 0
+
+
+def test_ctrl_c_while_writing_what_will_be_read(running, trace, loop_drive, tmp_path):
+    drive = loop_drive(512 * MIB)
+    process = running(trace(op="read", count=131_072, gap_ns=10_000, span_bytes=512 * MIB), drive, tmp_path / "run")
+    issuing(process)
+    process.send_signal(signal.SIGINT)
+    _, err, code = ended(process)
+    if code == 130:
+        assert "interrupted" in err
+        assert not (tmp_path / "run").exists()
+    else:
+        # The writing was over before the signal came.
+        assert code == 3
+        assert_partial(tmp_path / "run", "interrupted")
+
+
+def test_ctrl_c_twice_ends_it_at_once(running, trace, loop_drive, tmp_path):
+    process = running(trace(), loop_drive(DRIVE_BYTES), tmp_path / "run")
+    wait_until(lambda: rows_written(tmp_path / "run") > 0, process)
+    helper = issuing(process)
+    os.kill(helper, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    os.kill(helper, signal.SIGCONT)
+    _, _, code = ended(process)
+    assert code != 0
+    wait_until(lambda: gone(helper))
+    if not (tmp_path / "run/records.parquet").exists():
+        recover(tmp_path / "run/records.parquet")
+    assert open_trace(tmp_path / "run").metadata["run"]["partial"]
+
+
+@pytest.fixture
+def detachable(require_root, tmp_path):
+    """A loop drive that may go at any time. Its number may be another's then: it is detached by its image."""
+    image = Path("/dev/shm") / f"blkreel-test-{os.getpid()}-detachable.img"
+    image.touch()
+    os.truncate(image, DRIVE_BYTES)
+    attached = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", image], capture_output=True, text=True)
+    if attached.returncode:
+        image.unlink()
+        pytest.skip(f"needs a loop device: {attached.stderr.strip()}")
+    yield attached.stdout.strip()
+    listed = subprocess.run(["losetup", "--associated", image, "--noheadings", "--output", "NAME"], text=True,
+                            capture_output=True).stdout.split()
+    for drive in listed:
+        subprocess.run(["losetup", "--detach", drive], check=False)
+    image.unlink()
+
+
+def test_a_loop_device_that_is_detached_goes_on_to_the_end(running, trace, detachable, tmp_path):
+    """The kernel lets go of it when its last user has: the run is as any other, or says that the drive is gone."""
+    process = running(trace(count=3000), detachable, tmp_path / "run")
+    wait_until(lambda: rows_written(tmp_path / "run") > 0, process)
+    subprocess.run(["losetup", "--detach", detachable], check=True)
+    _, err, code = ended(process)
+    assert code in (0, 1, 3), err
+    assert open_trace(tmp_path / "run").rows == 3000
+    if code == 1:
+        assert "gone" in err
+        assert_partial(tmp_path / "run", "gone")
+
+
+def test_an_image_that_shrinks_makes_errors_that_are_recorded(running, trace, loop_drive, tmp_path):
+    drive = loop_drive(DRIVE_BYTES)
+    process = running(trace(count=6000, op="read"), drive, tmp_path / "run")
+    wait_until(lambda: rows_written(tmp_path / "run") > 0, process)
+    os.truncate(loop_drive.image_of(drive), MIB)
+    _, err, code = ended(process)
+    assert code == 3, err
+    told = open_trace(tmp_path / "run").metadata["run"]
+    rows = open_trace(tmp_path / "run").table().to_pandas()
+    assert told["error_ops"] == (rows["status"] < 0).sum() > 0
+    assert told["verdict"]["level"] == "invalid"
+    assert "EIO" in told["first_error"]
+    assert told["partial"] is None or "in a row failed" in told["partial"]
+
+
+@pytest.fixture
+def small_filesystem(require_root, tmp_path):
+    """A directory that is full after 16 MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", directory], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def fill(directory):
+    with open(directory / "filler", "wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 65536):
+                pass
+        except OSError:
+            pass
+
+
+def test_the_output_gets_full_under_way(running, trace, small_filesystem, tmp_path, loop_drive):
+    """By its own rows: the end of the run is made of what was kept free beside them."""
+    run = small_filesystem / "run"
+    process = running(trace(count=400_000, gap_ns=1000), loop_drive(DRIVE_BYTES), run, "--pace", "depth=32")
+    _, err, code = ended(process)
+    assert code == 1
+    assert "no space left" in err
+    assert "marked as partial" in err
+    assert assert_partial(run, "no space left")["completed_ops"] > 10_000
+
+
+def test_others_fill_the_output_at_the_end(running, trace, small_filesystem, tmp_path, loop_drive):
+    run = small_filesystem / "run"
+    process = running(trace(count=3000), loop_drive(DRIVE_BYTES), run)
+    wait_until(lambda: rows_written(run) > 0, process)
+    fill(small_filesystem)
+    _, err, code = ended(process)
+    assert code in (0, 1, 3), err
+    if code == 1:
+        assert "no space left" in err
+        if not (run / "records.parquet").exists():
+            assert f"blkreel recover {run}/records.parquet" in err
+            (small_filesystem / "filler").unlink()
+            recover(run / "records.parquet")
+        assert_partial(run, "no space left")
+    else:
+        assert open_trace(run).rows == 3000

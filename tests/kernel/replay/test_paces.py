@@ -1,0 +1,258 @@
+"""Paces, lanes and several drives as the records of real drives show them."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from quiet import progress
+
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.plan.pace import ORIGINAL, Pace
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.run import Replay
+from blkreel.replay.streams.rules import plan_batch
+from blkreel.replay.streams.workload import Stream, plan_workload
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+MS = 1_000_000
+DRIVE_BYTES = 32 * MIB
+READ, WRITE = OPS["read"], OPS["write"]
+TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which the verdict then says
+
+
+@pytest.fixture
+def make_trace(tmp_path):
+    def make(threads=None, **columns):
+        count = len(columns["submit_ns"])
+        default = {"latency_ns": MS, "offset_bytes": np.arange(count) % 64 * 4096, "length_bytes": 4096, "op": READ}
+        columns = {name: np.broadcast_to(value, count) for name, value in (default | columns).items()}
+        schema = RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA
+        with TraceWriter(tmp_path / "t.parquet", schema, force=True) as out:
+            out.write(columns)
+            out.close({"devices": [{"name": "a"}, {"name": "b"}], "threads": threads or {}})
+        return tmp_path / "t.parquet"
+
+    return make
+
+
+@pytest.fixture
+def replay(blkreel, tmp_path):
+    """replay(trace, *words) is the account of the run, and its rows by row of the trace."""
+    def run(trace, *words):
+        result = blkreel("replay", trace, "-o", tmp_path / "run", "--force", *words, check=False)
+        assert result.returncode in TRUSTED_OR_LATE, result.stderr
+        opened = open_trace(tmp_path / "run")
+        account = opened.metadata["run"]
+        assert account["as_planned"]
+        assert account["error_ops"] == 0
+        return account, opened.table().to_pandas().sort_values("source_row").reset_index(drop=True)
+
+    return run
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def complete_ns(rows):
+    return rows["submit_ns"] + rows["latency_ns"]
+
+
+def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trace, replay, loop_drive):
+    """Captured on a drive of 48 ms: the original pace takes as long here, of the dependent its thoughts stay."""
+    count, think_ns = 40, 2 * MS
+    trace = make_trace(submit_ns=np.arange(count) * 50 * MS, latency_ns=48 * MS, tid=7,
+                       waited_on=np.arange(count) - 1, think_ns=np.where(np.arange(count) > 0, think_ns, 0))
+    drive = loop_drive(DRIVE_BYTES)
+    account, rows = replay(trace, "--on", drive, "--pace", "dependent")
+    assert (rows["due_ns"].to_numpy()[1:] == complete_ns(rows).to_numpy()[:-1] + think_ns).all()
+    assert (rows["submit_ns"] >= rows["due_ns"]).all()
+    assert ((rows["flags"][1:] & FLAGS["anchored"]) != 0).all()
+    pure_ns = (count - 1) * think_ns + rows["latency_ns"].sum()
+    late_ns = (rows["submit_ns"] - rows["due_ns"]).sum()
+    assert account["wall_ns"] == pure_ns + late_ns - max(0, rows["submit_ns"][0] - rows["due_ns"][0])
+    assert account["pace"]["dependencies"] == "observed"
+    assert account["pace"]["anchored"] == {"waited": count - 1, "followed": 0, "caused": 0, "absolute": 1,
+                                           "reanchored": 0, "truncated": 0}
+    original, _ = replay(trace, "--on", drive)
+    assert original["wall_ns"] >= (count - 2) * 50 * MS
+    assert account["wall_ns"] < original["wall_ns"]
+
+
+def test_waits_that_nobody_observed_are_inferred_and_the_run_says_so(make_trace, replay, loop_drive, blkreel, tmp_path):
+    trace = make_trace(submit_ns=np.arange(40) * 10 * MS, latency_ns=8 * MS, tid=7)
+    account, rows = replay(trace, "--on", loop_drive(DRIVE_BYTES), "--pace", "dependent")
+    assert (rows["due_ns"].to_numpy()[1:] == complete_ns(rows).to_numpy()[:-1] + 2 * MS).all()
+    assert account["pace"]["dependencies"] == "inferred"
+    assert "dependencies inferred from times" in str(account["verdict"])
+    assert "inferred" in blkreel("report", tmp_path / "run", "--why", "-o", tmp_path / "page.html").stdout
+
+
+def test_a_scaled_replay_takes_its_share_of_the_time(make_trace, replay, loop_drive):
+    trace = make_trace(submit_ns=np.arange(100) * 4 * MS)
+    account, rows = replay(trace, "--on", loop_drive(DRIVE_BYTES), "--pace", "x4")
+    assert (np.diff(rows["due_ns"]) == MS).all()
+    assert account["plan_ns"] == 99 * MS
+    assert "divided by 4" in str(account["verdict"])
+
+
+def test_ios_that_meet_as_they_did_not_in_the_trace_are_counted(make_trace, replay, loop_drive):
+    """One block written over and over, one write after the other: issued all at once they race."""
+    trace = make_trace(submit_ns=np.arange(400) * 2 * MS, offset_bytes=0, op=WRITE)
+    drive = loop_drive(DRIVE_BYTES)
+    account, rows = replay(trace, "--on", drive, "--pace", "depth=16")
+    assert account["hazards"] == ((rows["flags"] & FLAGS["hazard"]) != 0).sum() > 0
+    assert "in flight together with others on the same blocks" in str(account["verdict"])
+    account, rows = replay(trace, "--on", drive, "--pace", "depth=1")
+    assert account["hazards"] == ((rows["flags"] & FLAGS["hazard"]) != 0).sum() == 0
+
+
+def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
+    stream = np.arange(3000) % 3 % 2
+    trace = make_trace(submit_ns=np.arange(3000) * MS // 10, stream=stream, op=np.where(stream == 1, READ, WRITE),
+                       offset_bytes=np.where(stream == 1, 0, MIB) + np.arange(3000) % 200 * 4096)
+    simulated = f"nil:{DRIVE_BYTES},read_latency=50us,clock=virtual"
+    for target in (loop_drive(DRIVE_BYTES), simulated):
+        account, rows = replay(trace, "--on", target, "--pace", "original", "--pace", "1:depth=4")
+        timed, reader = rows[rows["stream"] == 0], rows[rows["stream"] == 1]
+        assert (timed["due_ns"] - timed["due_ns"].iloc[0] == timed["source_row"] * MS // 10).all()
+        assert (reader["due_ns"] == -1).all()
+        events = np.concatenate([reader["submit_ns"], complete_ns(reader)])
+        steps = np.concatenate([np.ones(len(reader)), -np.ones(len(reader))])
+        assert np.cumsum(steps[np.lexsort((steps, events))]).max() <= 4
+        assert account["pace"]["streams"]["1"]["depth"] == 4
+    # How long a real drive takes for 1000 reads, four at a time, is nobody's to say; this one takes 12.5 ms.
+    assert complete_ns(reader).max() < timed["due_ns"].max(), "the reader need not wait for the writer"
+
+
+def test_two_drives_on_one_clock(make_trace, replay, loop_drive):
+    count = 400
+    device = np.arange(count) % 2
+    offset = np.arange(count) // 2 * 8192
+    trace = make_trace(submit_ns=np.arange(count) * MS, device=device, offset_bytes=offset,
+                       op=np.where(np.arange(count) % 8 < 4, WRITE, READ))
+    drives = [loop_drive(DRIVE_BYTES), loop_drive(2 * DRIVE_BYTES)]
+    account, rows = replay(trace, "--on", f"0={drives[0]}", "--on", f"1={drives[1]}")
+    assert rows["device"].tolist() == device.tolist()
+    assert rows["offset_bytes"].tolist() == offset.tolist()
+    assert (np.diff(rows["due_ns"]) == MS).all()
+    assert account["foreign_ios"] == 0
+    assert [drive["name"] for drive in account["drives"]] == [drive.removeprefix("/dev/") for drive in drives]
+    assert [drive["planned_ops"] for drive in account["drives"]] == [200, 200]
+    for index, drive in enumerate(drives):
+        image = np.frombuffer(loop_drive.image_of(drive).read_bytes(), np.uint8).reshape(-1, 4096)
+        assert set(np.flatnonzero(image.any(axis=1)) * 4096) == set(offset[device == index].tolist())
+
+
+def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, blkreel, loop_drive, tmp_path):
+    trace = make_trace(submit_ns=np.arange(4) * MS, device=np.arange(4) % 2, op=WRITE)
+    one, other = loop_drive(DRIVE_BYTES), loop_drive(DRIVE_BYTES, read_only=True)
+    before = sha256(loop_drive.image_of(one))
+
+    def refused(*words, code):
+        result = blkreel("replay", trace, "-o", tmp_path / "run", *words, check=False)
+        assert result.returncode == code, result.stderr
+        assert not (tmp_path / "run").exists()
+        assert sha256(loop_drive.image_of(one)) == before
+        return result.stderr
+
+    assert "is read-only" in refused("--on", f"0={one}", "--on", f"1={other}", code=5)
+    assert "are one drive" in refused("--on", f"0={one}", "--on", f"1={one}", code=2)
+    assert "--device 0" in refused("--on", one, code=2)
+    assert "no I/O of device 7" in refused("--on", f"0={one}", "--on", f"7={other}", code=2)
+    assert "with and without" in refused("--on", one, "--on", f"1={other}", code=2)
+    assert "twice for device 0" in refused("--on", f"0={one}", "--on", f"0={other}", code=2)
+    assert "1 to 64" in refused("--on", f"0={one}", "--threads", "many", code=2)
+    assert "no stream 1" in refused("--on", f"0={one}", "--pace", "1:asap", code=2)
+
+
+def test_two_threads_issue_every_io_once(make_trace, replay, blkreel, loop_drive):
+    random = np.random.default_rng(1)
+    count = 20_000
+    trace = make_trace(submit_ns=np.sort(random.integers(0, 1000 * MS, count)), latency_ns=1000,
+                       offset_bytes=random.integers(0, DRIVE_BYTES // 4096 * 8, count) * 4096,
+                       op=random.integers(0, 2, count))
+    drive = loop_drive(8 * DRIVE_BYTES)
+    alone = blkreel("replay", trace, "--on", drive, "--threads", "2", "--pace", "depth=1", "--dry-run").stdout
+    assert "issued by    1 thread: a depth of 1 needs no more" in alone
+    account, rows = replay(trace, "--on", drive, "--threads", "2")
+    assert rows["source_row"].tolist() == list(range(count))
+    assert account["pace"]["threads"] == {"count": 2, "by": "place", "note": None}
+    source = open_trace(trace).table()
+    assert rows["offset_bytes"].tolist() == source["offset_bytes"].to_pylist()
+    assert (np.diff(rows["due_ns"]) == np.diff(source["submit_ns"].to_numpy())).all()
+
+
+def test_a_dry_run_tells_what_waits_for_what(make_trace, blkreel, loop_drive):
+    count = 10
+    trace = make_trace(submit_ns=np.arange(count) * 10 * MS, tid=7, waited_on=np.arange(count) - 1,
+                       think_ns=np.where(np.arange(count) > 0, 9 * MS, 0))
+    drive = loop_drive(DRIVE_BYTES)
+    words = ("replay", trace, "--on", drive, "--pace", "dependent", "--dry-run")
+    assert "9 wait for the completion of other I/Os" in blkreel(*words).stdout
+    pace = json.loads(blkreel(*words, "--json").stdout)["pace"]
+    assert (pace["name"], pace["dependencies"], pace["anchored"]["waited"]) == ("dependent", "observed", 9)
+
+
+def flush_requests(drive):
+    return int(Path(f"/sys/class/block/{Path(drive).name}/stat").read_text().split()[15])
+
+
+def test_a_drive_is_flushed_as_often_as_the_captured_one(blkreel, loop_drive, replay, tmp_path):
+    """A journal's commit is a flush, the commit block, and on a drive without FUA a flush: three rows of the trace.
+
+    The row of the block has the flags of both flushes.
+    """
+    source, mount, trace = loop_drive(64 * MIB), tmp_path / "fs", tmp_path / "commits.parquet"
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", source], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", source, mount], check=True)
+    try:
+        blkreel("capture", source, "-o", trace, "--", "sh", "-c",
+                f"for i in 1 2 3; do echo x > {mount}/f$i; sync {mount}/f$i; done")
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    captured = open_trace(trace)
+    rows = captured.table().to_pandas()
+    both = FLAGS["preflush"] | FLAGS["fua"]
+    assert (rows["flags"] & both == both).sum() >= 3
+    assert captured.metadata["devices"][0]["fua"] is False
+    drive = loop_drive(64 * MIB)
+    before = flush_requests(drive)
+    # Each flush waits for the I/O before it: two at once would become one request.
+    replay(trace, "--on", drive, "--pace", "dependent")
+    assert flush_requests(drive) - before == (rows.op == OPS["flush"]).sum()
+
+
+def test_a_generated_writer_in_time_beside_a_reader_at_a_depth(loop_drive, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+
+    def writer():
+        for burst in range(5):
+            at = np.arange(20)
+            yield plan_batch(at * 16384, 16384, WRITE, due_ns=burst * 100 * MS + at * MS, burst=burst)
+
+    def reader():
+        yield plan_batch(16 * MIB + np.arange(200) * 65536, 65536, READ)
+
+    target = find_target(loop_drive(DRIVE_BYTES))
+    plan = plan_workload([Stream(0, ORIGINAL, writer), Stream(1, Pace("depth", 2), reader)], [target],
+                         about={"path": "a writer and a reader"})
+    output = RunDirectory(tmp_path / "run", False)
+    account = Replay(plan, output, "label", 1, progress).run()
+    assert account["as_planned"]
+    assert account["completed_ops"] == account["planned_ops"] == 300
+    assert account["prefill"]["bytes"] == 200 * 65536
+    rows = open_trace(tmp_path / "run").table().to_pandas()
+    writes = rows[rows["stream"] == 0].sort_values("due_ns")
+    assert (writes.groupby("burst")["due_ns"].min().diff().dropna() == 100 * MS).all()
+    assert (rows[rows["stream"] == 1]["due_ns"] == -1).all()
+    assert (rows["source_row"] == -1).all()

@@ -1,0 +1,456 @@
+"""Drives put into a state, and what is on them then."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from terminal import Terminal
+from tree import TREE
+from waiting import wait_until
+
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.writer import TraceWriter
+
+sys.path.insert(0, str(TREE / "bench"))
+from drive_pair import CannotMake, slow_drive  # noqa: E402
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+BLOCK = 4096
+
+
+def blocks(image):
+    return np.frombuffer(image.read_bytes(), np.uint8).reshape(-1, BLOCK)
+
+
+def holds_stamps(image):
+    """Which blocks begin with a stamp that holds their own place, as native/payload.h says."""
+    words = np.frombuffer(image.read_bytes(), "<u8").reshape(-1, BLOCK // 8)
+    return (words[:, 0] != 0) & (words[:, 1] == np.arange(len(words)) * BLOCK)
+
+
+def counted(drive):
+    """Bytes written and discarded, by the kernel's count."""
+    fields = Path(f"/sys/class/block/{Path(drive).name}/stat").read_text().split()
+    return int(fields[6]) * 512, int(fields[13]) * 512
+
+
+def told(blkreel, drive):
+    """The state, as `blkreel drives` has it in its table, which breaks lines."""
+    drives = json.loads(blkreel("drives", "--json").stdout)["drives"]
+    return {entry["path"]: entry["state_words"] for entry in drives}[str(drive)]
+
+
+def state_files(blkreel):
+    return list(Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.json"))
+
+
+def test_client_leaves_95_percent_written_and_a_part_at_random(blkreel, loop_drive):
+    size = 64 * MIB
+    drive = loop_drive(size)
+    image = loop_drive.image_of(drive)
+    image.write_bytes(b"\xff" * size)
+    written_before, discarded_before = counted(drive)
+    result = blkreel("precondition", drive, "--state", "client", "--rest", "100ms", "--json")
+    written, discarded = counted(drive)
+
+    filled = size * 95 // 100 // (128 * 1024) * (128 * 1024)
+    assert written - written_before == filled + size // 32
+    assert discarded - discarded_before == size
+    data = blocks(image)
+    has_data = data.any(axis=1)
+    assert has_data[:filled // BLOCK].all()
+    assert not has_data[filled // BLOCK:].any(), "the rest is erased"
+    assert len(np.unique(data[:filled // BLOCK], axis=0)) == filled // BLOCK, "no block is like another"
+
+    state = json.loads(result.stdout)["state"]
+    assert state["name"] == "client"
+    assert state["idle_ns"] == 100_000_000
+    assert state["scale"] == size / (256 << 30)
+    drives = json.loads(blkreel("drives", "--json").stdout)["drives"]
+    assert {entry["path"]: entry["state"]["name"] for entry in drives}[drive] == "client"
+
+
+@pytest.mark.parametrize(("words", "share", "volume"), [
+    (["fresh"], 0, 0), (["full"], 1, 1), (["op25"], 0.75, 0.75), (["enterprise"], 1, 2),
+    (["enterprise", "--permutation"], 1, 2), (["enterprise+op25"], 0.75, 1.5),
+    (["client+op25", "--rest", "0s"], None, None), (["data", "--span", "5MiB"], 5 / 16, 5 / 16),
+    (["data+op25", "--span", "1MiB"], 1 / 16, 1 / 16)])
+def test_the_other_states(blkreel, loop_drive, words, share, volume):
+    size = 16 * MIB
+    drive = loop_drive(size)
+    loop_drive.image_of(drive).write_bytes(b"\xff" * size)
+    before, _ = counted(drive)
+    result = blkreel("precondition", drive, "--state", *words)
+    has_data = holds_stamps(loop_drive.image_of(drive))
+    if share is None:
+        filled = size * 3 // 4 * 95 // 100 // (128 << 10) * (128 << 10)
+        share, volume = filled / size, (filled + size * 3 // 4 // 32) / size
+    assert counted(drive)[0] - before == volume * size
+    assert has_data.sum() == share * size // BLOCK
+    assert has_data[:int(share * size) // BLOCK].all()
+    read = re.search(r"([\d,]+) blocks of 4 KiB read back, all as written", result.stdout)
+    wanted = min(3000, int(share * size) // BLOCK)
+    assert wanted <= int(read[1].replace(",", "")) <= wanted + 2 if wanted else not read
+    if share < 1:
+        assert "of unwritten space read as zeros" in result.stdout
+
+
+def test_each_step_ends_with_a_flush_and_none_comes_between(blkreel, loop_drive):
+    """What is noted as done is on the drive then, and the method has no others."""
+    drive = loop_drive(64 * MIB)
+    stat = Path(f"/sys/class/block/{Path(drive).name}/stat")
+    if Path(f"/sys/class/block/{Path(drive).name}/queue/write_cache").read_text().strip() != "write back":
+        pytest.skip("a loop device without a cache gets no flush")
+    before = int(stat.read_text().split()[15])
+    blkreel("precondition", drive, "--state", "client", "--rest", "0s")
+    assert int(stat.read_text().split()[15]) - before == 4, "erasing, filling, overwriting, resting"
+
+
+def test_pts_ends_when_its_rounds_are_steady(blkreel, loop_drive):
+    size = 16 * MIB
+    drive = loop_drive(size)
+    before, _ = counted(drive)
+    state = json.loads(blkreel("precondition", drive, "--state", "pts", "--json").stdout)["state"]
+    (note,) = [note for note in state["notes"] if "rounds" in note]
+    rounds = int(re.search(r"after (\d+) rounds", note)[1])
+    assert 5 <= rounds <= 25
+    assert note.startswith("not steady") <= (rounds == 25)
+    assert counted(drive)[0] - before == 2 * size + rounds * size // 16
+    assert holds_stamps(loop_drive.image_of(drive)).all()
+
+
+def test_data_in_two_spans(blkreel, loop_drive):
+    size = 16 * MIB
+    drive = loop_drive(size)
+    loop_drive.image_of(drive).write_bytes(b"\xff" * size)
+    blkreel("precondition", drive, "--state", "data", "--span", "8MiB-9MiB", "--span", "1MiB")
+    has_data = holds_stamps(loop_drive.image_of(drive))
+    assert np.flatnonzero(has_data).tolist() == [*range(256), *range(2048, 2304)]
+    for wrong, words in (("much", "invalid --span"), ("9GB", "beyond"), ("2MiB-1MiB", "empty"),
+                         ("1MiB-", "invalid --span")):
+        result = blkreel("precondition", drive, "--state", "data", "--span", wrong, check=False)
+        assert result.returncode == 2, wrong
+        assert words in result.stderr
+
+
+@pytest.fixture
+def reads(tmp_path):
+    """A trace that reads 300 blocks it never wrote, and writes some others."""
+    random = np.random.default_rng(3)
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(400) * 100_000, "latency_ns": np.full(400, 1000),
+                   "offset_bytes": random.permutation(4096)[:400] * BLOCK, "length_bytes": np.full(400, BLOCK),
+                   "op": np.where(np.arange(400) < 300, OPS["read"], OPS["write"])})
+        out.close({"devices": [{"name": "src", "size_bytes": 16 * MIB}]})
+    return tmp_path / "t.parquet"
+
+
+def test_what_a_trace_reads_is_written_once(blkreel, loop_drive, reads, tmp_path):
+    """By the state; the replays of that trace find it there, those of another map do not."""
+    drive = loop_drive(16 * MIB)
+    before, discarded = counted(drive)
+    state = json.loads(blkreel("precondition", drive, "--state", "trace", "--trace", reads, "--json").stdout)["state"]
+    assert counted(drive) == (before + 300 * BLOCK, discarded), "nothing is erased"
+    assert state["trace"]["sha256"] == hashlib.sha256(reads.read_bytes()).hexdigest()
+    assert state["trace"]["map"] == {"name": "identity"}
+    assert holds_stamps(loop_drive.image_of(drive)).sum() == 300
+
+    def replayed(*words):
+        before, _ = counted(drive)
+        run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        result = blkreel("replay", reads, "--on", drive, "-o", run, "--json", *words, check=False)
+        assert result.returncode in (0, 3), result.stderr
+        account = json.loads(result.stdout)["run"]
+        assert not account["error_ops"]
+        return account, counted(drive)[0] - before, result
+
+    account, written, result = replayed()
+    assert written == 100 * BLOCK
+    assert account["prefill"] == {"extents": account["prefill"]["extents"], "bytes": 300 * BLOCK, "by_state": True}
+    assert account["unwritten_bytes"] == 0
+    assert account["state"]["name"] == "trace"
+    assert f"state of {drive}: trace, prepared " in result.stderr
+    assert "nothing written since" in result.stderr
+    account, written, result = replayed()
+    assert written == 100 * BLOCK, "the second one, too"
+    assert account["state"]["written_since_bytes"] == 100 * BLOCK
+    assert [run["written_bytes"] for run in account["state"]["since"]] == [100 * BLOCK]
+    assert "410 KB written since" in result.stderr
+    account, written, _ = replayed("--map", "compact")
+    assert written == 400 * BLOCK
+    assert "by_state" not in account["prefill"]
+    subprocess.run(["blkdiscard", drive], check=True)  # behind its back: nobody can know
+    blkreel("precondition", drive, "--state", "full")
+    account, written, _ = replayed()
+    assert written == 400 * BLOCK, "another state is another one"
+    shown = told(blkreel, drive)
+    assert "full, prepared" in shown and "1.64 MB written since" in shown
+
+
+def test_a_state_of_a_trace_lies_on_the_one_before(blkreel, loop_drive, reads):
+    drive = loop_drive(16 * MIB)
+    blkreel("precondition", drive, "--state", "full")
+    told = blkreel("precondition", drive, "--state", "trace", "--trace", reads).stdout
+    assert "on top of full, prepared" in told
+
+
+@pytest.mark.parametrize("words", [["trace"], ["client", "--trace", "{trace}"], ["full", "--map", "compact"],
+                                   ["data"], ["full", "--span", "1MiB"], ["client", "--permutation"],
+                                   ["fresh", "--erase", "none"], ["full", "--erase", "burn"],
+                                   ["full", "--erase", "format"], ["fresh", "--erase", "sanitize"]])
+def test_words_that_do_not_go_together(blkreel, loop_drive, reads, words):
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    result = blkreel("precondition", drive, "--state", *(word.format(trace=reads) for word in words), check=False)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count("\n") == 1 and "; " in result.stderr
+    assert counted(drive) == before
+
+
+def test_a_state_that_cannot_be_remembered(blkreel, loop_drive):
+    """Before anything is written: what nobody remembers would be lost on the next replay."""
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    result = blkreel("precondition", drive, "--state", "full", env={"BLKREEL_STATE_DIR": "/proc/nowhere"}, check=False)
+    assert result.returncode == 1
+    assert "cannot save the state of" in result.stderr and "export BLKREEL_STATE_DIR=DIR" in result.stderr
+    assert counted(drive) == before
+
+
+def test_what_others_write_is_told(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    blkreel("precondition", drive, "--state", "full")
+    assert "nothing written since" in told(blkreel, drive)
+    subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
+    assert "nothing written since, and 2.10 MB by others" in told(blkreel, drive)
+
+
+def test_an_image_emptied_below_its_loop_device(blkreel, loop_drive):
+    """With a write by way of the loop device, which accounts for the time of the image but not for its lost blocks."""
+    drive = loop_drive(16 * MIB)
+    blkreel("precondition", drive, "--state", "full")
+    os.truncate(loop_drive.image_of(drive), 0)
+    os.truncate(loop_drive.image_of(drive), 16 * MIB)
+    assert told(blkreel, drive) == "unknown: it was full, and another program changed its image since"
+    subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
+    assert told(blkreel, drive) == "unknown: it was full, and another program changed its image since"
+
+
+def test_deleted_images_of_one_name_have_states_of_their_own(blkreel, loop_drive, tmp_path):
+    drives = []
+    try:
+        for _ in range(2):
+            (tmp_path / "image").write_bytes(bytes(16 * MIB))
+            attach = ["losetup", "--find", "--show", tmp_path / "image"]
+            drives.append(subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip())
+            (tmp_path / "image").unlink()
+        blkreel("precondition", drives[0], "--state", "full")
+        assert "full" in told(blkreel, drives[0])
+        assert told(blkreel, drives[1]) == "unknown"
+    finally:
+        for drive in drives:
+            subprocess.run(["losetup", "--detach", drive], check=True)
+
+
+def test_a_zram_device_that_was_reset(blkreel, zram_drive):
+    blkreel("precondition", zram_drive, "--state", "full", "--destroy", f"{zram_drive.name}:{16 * MIB}")
+    assert "full" in told(blkreel, zram_drive)
+    control = Path("/sys/block", zram_drive.name)
+    (control / "reset").write_text("1")
+    (control / "disksize").write_text("16M")
+    assert told(blkreel, zram_drive) == "unknown: it was full, and the drive was reset since"
+
+
+def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
+    """The image is spoilt behind the drive's back, while it rests before it is read back."""
+    size = 16 * MIB
+    drive = loop_drive(size)
+    process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", "client", "--rest", "2s"],
+                               env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: at_step(blkreel, 3), process)
+    with open(loop_drive.image_of(drive), "r+b") as image:
+        image.write(bytes(BLOCK))  # the first block of an extent is always read
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "1 of 3,00" in errors and f"read back from {drive} differ from what was written, the first" in errors
+    assert "unknown: 1 of 3,00" in told(blkreel, drive)
+    result = blkreel("precondition", drive, "--state", "client", "--rest", "0s")
+    assert "resuming" not in result.stderr, "it would find the same again"
+
+
+def test_a_dry_run_touches_nothing(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    assert "nothing written" in blkreel("precondition", drive, "--state", "client", "--dry-run").stdout
+    assert counted(drive) == before
+    assert not state_files(blkreel)
+
+
+def progress_of(blkreel):
+    """What is noted of a preparation that goes on, {} before and after."""
+    for path in Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.preparing"):
+        try:
+            return json.loads(path.read_text())["preparing"]
+        except (OSError, ValueError):
+            pass
+    return {}
+
+
+def at_step(blkreel, step):
+    return progress_of(blkreel).get("step") == step
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("state", ["enterprise", "op25"])
+def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
+    """At several random moments, until it is through: the drive then holds all of it, and little was written twice."""
+    size = 512 * MIB
+    drive = loop_drive(size)
+    random = Random(f"{how} {state}")
+    before, discarded_before = counted(drive)
+    wanted = {"enterprise": 2 * size, "op25": size * 3 // 4}[state]
+    cuts, said, reached = 0, [], []
+    while True:
+        process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", state], env=blkreel.environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # From there on; what is done before that is told by counted(). Early enough that three fit in, although it
+        # writes on until the signal has been heard.
+        began, limit = counted(drive)[0], random.uniform(0.02, 0.15) * wanted
+        while process.poll() is None and (cuts == 3 or counted(drive)[0] - began < limit):
+            time.sleep(0.002)
+        if process.poll() is None:
+            process.send_signal(how)
+        output, errors = process.communicate(timeout=60)
+        said.append(errors)
+        if not process.returncode:
+            break
+        cuts += 1
+        assert process.returncode == (-how if how == signal.SIGKILL else 130), errors
+        if how != signal.SIGKILL:
+            assert "; run the same command again to resume" in errors
+            assert "starting" not in errors
+        reached.append(progress_of(blkreel)["percent"])
+        assert "unknown: preparing" in told(blkreel, drive)
+    assert cuts == 3
+    assert reached == sorted(reached)
+    for errors, percent in zip(said[1:], reached, strict=True):
+        assert f"resuming {state} at {percent:.0f} %, interrupted " in errors
+    assert "all as written" in output
+    written = counted(drive)[0] - before
+    assert written >= wanted
+    if how != signal.SIGKILL:  # which costs what the helper writes on until it notices: test_a_kill_costs_seconds
+        assert written <= wanted + cuts * size // 8, "an eighth of what there is, each time, at most"
+    assert counted(drive)[1] - discarded_before == size, "erased once"
+    assert holds_stamps(loop_drive.image_of(drive)).sum() == (size if state == "enterprise" else wanted) // BLOCK
+    assert not progress_of(blkreel)
+
+
+def test_a_kill_costs_seconds(blkreel, tmp_path):
+    """On a drive that writes at most 105 MB/s: 32 times 128 KiB in 40 ms, however fast this machine is.
+
+    The helper tells what is done twice a second, and notices that its parent is gone as late as that.
+    """
+    size = 768 * MIB
+    with open(tmp_path / "image", "wb") as file:
+        file.truncate(size)
+    try:
+        with slow_drive(tmp_path / "image", 40_000_000) as drive:
+            before = counted(drive)[0]
+            process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", "full"], text=True,
+                                       env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            wait_until(lambda: counted(drive)[0] - before > size * 6 // 10, process)
+            process.kill()
+            process.communicate()
+            result = blkreel("precondition", drive, "--state", "full")
+            written = counted(drive)[0] - before
+    except CannotMake as error:
+        pytest.skip(str(error))
+    assert re.search(r"resuming full at [4-6]\d %", result.stderr), result.stderr
+    assert "all as written" in result.stdout
+    assert size <= written <= size * 14 // 10, "starting over would be 1.6"
+
+
+def test_it_goes_on_in_its_rest(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
+    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: at_step(blkreel, 3), process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again to resume" in errors
+    before = counted(drive)
+    result = blkreel(*words[1:], "100ms")
+    assert "resuming client at 100 %" in result.stderr
+    assert counted(drive) == before, "nothing is written again"
+
+
+def test_a_replay_ends_what_was_interrupted(blkreel, loop_drive, reads, tmp_path):
+    drive = loop_drive(16 * MIB)
+    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
+    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: at_step(blkreel, 3), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    blkreel("replay", reads, "--on", drive, "-o", tmp_path / "run", check=False)
+    assert "resuming" not in blkreel(*words[1:], "0s").stderr
+
+
+def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
+    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: at_step(blkreel, 3), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
+    result = blkreel(*words[1:], "0s")
+    assert re.search(r"discarding client at 100 %, interrupted \d+ s ago: 2.10 MB of external writes", result.stderr)
+    assert "all as written" in result.stdout
+
+
+def test_the_time_left_is_that_of_the_whole(blkreel, loop_drive):
+    """Told in the first step already, whose own is none to speak of: the rest at the end takes ten hours."""
+    drive = loop_drive(256 * MIB)
+    terminal = Terminal([blkreel.command, "precondition", drive, "--state", "client", "--rest", "10h"], columns=200,
+                        env=blkreel.environment)
+    try:
+        terminal.wait_for("filling[^\n]*10 h 0 min left in all")
+        terminal.press("\x03")
+        assert terminal.wait() == 130
+    finally:
+        terminal.close()
+
+
+def test_a_state_that_is_none(blkreel, loop_drive):
+    result = blkreel("precondition", loop_drive(16 * MIB), "--state", "pristine", check=False)
+    assert result.returncode == 2
+    assert "client" in result.stderr
+
+
+def test_a_full_disk_under_the_image(blkreel, tiny_filesystem, program):
+    image = tiny_filesystem / "image"
+    image.touch()
+    os.truncate(image, 8 * MIB)  # a sparse file; the file system holds 1 MiB
+    attach = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True)
+    if attach.returncode:
+        pytest.skip(f"needs a loop device: {attach.stderr.strip()}")
+    drive = attach.stdout.strip()
+    try:
+        result = blkreel("precondition", drive, "--state", "full", check=False)
+    finally:
+        subprocess.run(["losetup", "--detach", drive], check=True)
+    assert result.returncode == 1
+    assert "filling" in result.stderr
+    assert "failed: write of" in result.stderr

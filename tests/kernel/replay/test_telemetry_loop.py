@@ -1,0 +1,188 @@
+"""What is measured beside a replay on a loop device: its clock, its rate, what a kill leaves, what others did."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from waiting import wait_until
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool.contents import ROWS_FILE
+from blkreel.traces.telemetry.file import FILE
+from blkreel.traces.telemetry.reader import read_telemetry
+from blkreel.traces.telemetry.spool import spool_of
+
+pytestmark = pytest.mark.kernel
+
+MIB, S = 1 << 20, 10**9
+DRIVE_BYTES = 32 * MIB
+TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which the verdict then says
+METER = "while :; do date '+%s.%N 4.5'; sleep 0.1; done"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """400 I/Os a second for so many seconds; writes only, so that nothing is written first."""
+    def make(seconds=3.0):
+        count = int(seconds * 400)
+        with TraceWriter(tmp_path / "t.parquet") as out:
+            out.write({"submit_ns": np.arange(count) * 2_500_000, "latency_ns": np.full(count, 1000),
+                       "offset_bytes": np.arange(count) % 4096 * 4096, "length_bytes": np.full(count, 4096),
+                       "op": np.ones(count)})
+            out.close({"devices": [{"name": "src", "size_bytes": DRIVE_BYTES}]})
+        return tmp_path / "t.parquet"
+
+    return make
+
+
+def replayed(blkreel, *arguments):
+    result = blkreel("replay", *arguments, check=False)
+    assert result.returncode in TRUSTED_OR_LATE, result.stderr
+    return result
+
+
+def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_drive, trace, tmp_path):
+    began_ns = time.monotonic_ns()
+    result = replayed(blkreel, trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "-v", "--why",
+                      "--power-command", METER, "--sample", "5Hz")
+    ended_ns = time.monotonic_ns()
+    records, found = open_trace(tmp_path / "run"), read_telemetry(tmp_path / "run")
+    run = records.metadata["run"]
+    assert found.epoch_ns == records.metadata["epoch_ns"]
+    for name in ("power_w", "foreign_ios"):
+        time_ns, _ = found.series(name)
+        assert began_ns < found.epoch_ns + time_ns[0] and found.epoch_ns + time_ns[-1] < ended_ns
+        # One before the first I/O, one after the last.
+        assert time_ns[0] < 0 and time_ns[-1] >= run["wall_ns"] - S // 5, name
+        assert np.all(np.diff(time_ns) > 0)
+    time_ns, value = found.series("foreign_ios")
+    assert value.max() == 0 == run["foreign_ios"]
+    # Deadlines: none is missed for good, and a late one does not shift those after it.
+    gaps = found.sensors["foreign_ios"]["gaps"]
+    assert len(time_ns) + sum((end - begin) // (S // 5) for begin, end in gaps) >= run["wall_ns"] // (S // 5)
+    power = run["telemetry"]["power"]
+    assert power["average_w"] == 4.5 and power["meter"].startswith("command:")
+    assert power["covered_ns"] >= 0.5 * run["wall_ns"]
+    assert power["energy_j"] == pytest.approx(4.5 * power["covered_ns"] / S, rel=1e-3)
+    assert "4.5 W on average" in result.stdout and "power not measured\n" not in result.stdout
+    rows = pd.read_parquet(tmp_path / "run" / FILE)
+    assert (rows[rows.sensor == "power_w"].value == 4.5).all()
+    assert "temperature_c" in run["telemetry"]["missing"] and run["telemetry"]["temperature_c"] is None
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["records.parquet", FILE]
+
+
+def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, tmp_path):
+    drive = loop_drive(DRIVE_BYTES)
+    process = subprocess.Popen([blkreel.command, "replay", trace(4), "--on", drive, "-o", tmp_path / "run", "--sample",
+                                "10Hz"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=blkreel.environment)
+    spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
+    wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
+    time.sleep(0.5)
+    before_ns = time.monotonic_ns()
+    subprocess.run(["dd", f"if={drive}", "of=/dev/null", "iflag=direct", "bs=1M", "count=8"], check=True,
+                   capture_output=True)
+    after_ns = time.monotonic_ns()
+    assert process.wait(60) == 3, process.stderr.read()
+    process.stderr.close()
+    run, found = open_trace(tmp_path / "run").metadata["run"], read_telemetry(tmp_path / "run")
+    assert run["foreign_ios"] > 0
+    time_ns, value = found.series("foreign_ios")
+    assert value[0] == 0 and value[-1] == run["foreign_ios"]
+    first = found.epoch_ns + time_ns[np.argmax(value > 0)]
+    # It is told once it is beyond what we may have issued ahead of our own stamps, and read at the next sample.
+    assert before_ns < first < after_ns + 2 * S
+
+
+def samples_in(spool):
+    return spool.read_bytes().count(b'"power_w":4.5') if spool.exists() else 0
+
+
+def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
+    run = tmp_path / "run"
+    process = subprocess.Popen([blkreel.command, "replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o", run,
+                                "--power-command", f"echo $$ > {tmp_path}/meter; {METER}"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    spool = spool_of(run)
+    wait_until(lambda: samples_in(spool) > 12 and b"epoch_ns" in spool.read_bytes(), process)
+    before = samples_in(spool)  # which may all be of the time before the first I/O
+    wait_until(lambda: samples_in(spool) > before + 1, process)
+    written = samples_in(spool)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (run / FILE).exists()
+    assert len(read_telemetry(run).series("power_w")[0]) >= written
+    blkreel("recover", run / "records.parquet")
+    found, records = read_telemetry(run), open_trace(run)
+    time_ns, value = found.series("power_w")
+    assert len(value) >= written and set(value) == {4.5}
+    # The records learn of it every two seconds.
+    assert records.metadata["epoch_ns"] in (None, found.epoch_ns)
+    assert time_ns[-1] > 0 and "recovered" in found.sensors["power_w"]["notes"][-1]
+    assert not spool.exists() and (run / FILE).exists()
+    meter = int((tmp_path / "meter").read_text())
+    wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
+
+
+def test_an_interrupted_run_has_its_telemetry(blkreel, loop_drive, trace, tmp_path):
+    process = subprocess.Popen([blkreel.command, "replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o",
+                                tmp_path / "run", "--power-command", METER],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
+    wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
+    before = samples_in(spool_of(tmp_path / "run"))
+    wait_until(lambda: samples_in(spool_of(tmp_path / "run")) > before + 6, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 3
+    run = open_trace(tmp_path / "run").metadata["run"]
+    assert run["partial"] == "interrupted" and run["telemetry"]["power"]["average_w"] == 4.5
+    assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] > 5
+
+
+def test_ctrl_c_while_a_meter_is_waited_for_leaves_nothing(blkreel, loop_drive, trace, tmp_path):
+    process = subprocess.Popen([blkreel.command, "replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o",
+                                tmp_path / "run", "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    wait_until(lambda: (tmp_path / "meter").exists() and (tmp_path / "meter").read_text(), process)
+    process.send_signal(signal.SIGINT)
+    code = process.wait(60)
+    if not (tmp_path / "run/records.parquet").exists():  # else the signal came when the waiting was over
+        assert code != 0 and not (tmp_path / "run").exists()
+    meter = int((tmp_path / "meter").read_text())
+    wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
+
+
+def test_a_meter_that_dies_costs_neither_the_run_nor_what_it_said(blkreel, loop_drive, trace, tmp_path):
+    result = replayed(blkreel, trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "--power-command",
+                      "for i in 0 1 2 3 4; do date '+%s.%N 2'; sleep 0.1; done; echo overheated >&2; exit 7", "--json")
+    run = json.loads(result.stdout)["run"]
+    assert run["completed_ops"] == run["planned_ops"]
+    notes = run["telemetry"]["notes"]["power_w"]
+    assert "exited with 7" in notes[-1] and "overheated" in notes[-1]
+    assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] == 5
+    texts = [reason["text"] for reason in run["verdict"]["reasons"]]
+    assert any("power not measured for" in text for text in texts)
+
+
+def test_a_run_that_is_forced_over_another_has_only_its_own(blkreel, loop_drive, trace, tmp_path):
+    drive, source = loop_drive(DRIVE_BYTES), trace(1)
+    replayed(blkreel, source, "--on", drive, "-o", tmp_path / "run", "--power-command", METER)
+    replayed(blkreel, source, "--on", drive, "-o", tmp_path / "run", "--force")
+    found, records = read_telemetry(tmp_path / "run"), open_trace(tmp_path / "run")
+    assert found.epoch_ns == records.metadata["epoch_ns"]
+    assert found.sensors["power_w"]["samples"] == 0 and found.sensors["power_w"]["missing"]
+
+
+def test_words_that_make_no_sense_are_refused_before_anything_is_touched(blkreel, loop_drive, trace, tmp_path):
+    drive = loop_drive(DRIVE_BYTES)
+    source = trace(1)
+    for words in (["--sample", "0.1"], ["--power-log", "a.csv,offset=soon"],
+                  ["--power-command", "meter", "--power-sensor", "ina226-power1"], ["--power-sensor", "none-such"]):
+        result = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", *words, check=False)
+        assert result.returncode == 2, words
+        assert not (tmp_path / "run").exists()

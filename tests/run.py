@@ -1,0 +1,140 @@
+"""Run the parts of the tests, all of them even if one fails, and print a summary. Exit code 1 if a part failed.
+
+    python tests/run.py                        # lint, native, unit, kernel
+    python tests/run.py lint unit              # only these
+    python tests/run.py --all --lanes 2        # also the guest beside the kernel tests
+
+With two lanes, lint runs beside native, and kernel, which mostly waits for drives, beside the guest, which emulates on
+one processor. Each line of output then begins with the name of its part. The output ends with the failed tests of all
+parts.
+"""
+
+import argparse
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+TREE = Path(__file__).parents[1]
+PYTEST = [sys.executable, "-m", "pytest"]
+MAKE = ["make", "--no-print-directory"]
+
+
+# What pytest prints of a failure, and meson of a test of its own.
+FAILURE = re.compile(r"(FAILED|ERROR|E  ) |\s*\d+/\d+ .* (FAIL|TIMEOUT|ERROR) ")
+FAILURE_LINES = 60
+LAST_LINES = 25  # of a part that failed otherwise
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command of the test suite. stage: with two lanes, the parts of a stage run side by side."""
+
+    name: str
+    argv: Sequence[str]
+    stage: int
+    by_default: bool = True
+
+
+PARTS = (
+    Part("lint", [*MAKE, "lint"], stage=0),
+    Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], stage=0),
+    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "loadfile"],
+         stage=1),
+    Part("kernel", [*PYTEST, "tests/kernel"], stage=2),
+    Part("vm", [*MAKE, "test-vm"], stage=2, by_default=False),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    part: Part
+    exit_code: int
+    seconds: float
+    output: str
+
+    def line(self) -> str:
+        outcome = "passed" if self.exit_code == 0 else f"FAILED (exit code {self.exit_code})"
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return f"{self.part.name:<8} {outcome:<24} {minutes}:{seconds:02d}"
+
+    def failures(self) -> list[str]:
+        """The lines that say what failed, those of the end where there are many."""
+        lines = COLOR.sub("", self.output).splitlines()
+        return [line for line in lines if FAILURE.match(line)][-FAILURE_LINES:] or lines[-LAST_LINES:]
+
+
+def run_part(part: Part, prefixed: bool) -> Result:
+    """Run a part; its output goes to stdout, line by line after the part's name if `prefixed`."""
+    begin = time.monotonic()
+    print(f"{part.name}: {shlex.join(part.argv)}", flush=True)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+    if sys.stdout.isatty():
+        environment["PY_COLORS"] = "1"
+    pieces: list[str] = []
+    try:
+        process = subprocess.Popen(part.argv, cwd=TREE, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert process.stdout is not None
+        # pytest prints the dots of a line one by one: they are wanted at once.
+        text = io.TextIOWrapper(process.stdout, errors="replace")
+        for piece in text if prefixed else iter(lambda: text.read(1), ""):
+            pieces.append(piece)
+            print(f"{part.name}| {piece}" if prefixed else piece, end="", flush=prefixed or piece in ".\n")
+        exit_code = process.wait()
+    except OSError as error:
+        pieces.append(f"{part.name}: {error}\n")
+        print(pieces[-1], end="", flush=True)
+        exit_code = 127
+    return Result(part, exit_code, time.monotonic() - begin, "".join(pieces))
+
+
+def run_stage(parts: Sequence[Part]) -> list[Result]:
+    """Run parts side by side, and return their results in the order of `parts`."""
+    def run_beside(part: Part) -> Result:
+        result = run_part(part, prefixed=len(parts) > 1)
+        if len(parts) > 1:
+            print(result.line(), flush=True)
+        return result
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(run_beside, parts))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Run the parts of the tests and print a summary.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in PARTS))
+    parser.add_argument("--all", action="store_true", help="also the parts that are not run by default")
+    parser.add_argument("--lanes", type=int, choices=(1, 2), default=1)
+    options = parser.parse_args(argv)
+    unknown = set(options.parts) - {part.name for part in PARTS}
+    if unknown:
+        parser.error(f"unknown part: {', '.join(sorted(unknown))}; parts: {', '.join(part.name for part in PARTS)}")
+    chosen = [part for part in PARTS if (part.name in options.parts if options.parts else
+                                         part.by_default or options.all)]
+    stages = [[part] for part in chosen] if options.lanes == 1 else [
+        [part for part in chosen if part.stage == stage] for stage in sorted({part.stage for part in chosen})]
+    begin = time.monotonic()
+    results = [result for stage in stages for result in run_stage(stage)]
+    minutes, seconds = divmod(round(time.monotonic() - begin), 60)
+    for result in results:
+        if result.exit_code:
+            print(f"\n{result.part.name}:", *result.failures(), sep="\n")
+    print("\npart     result                   time")
+    for result in results:
+        print(result.line())
+    failed = [result.part.name for result in results if result.exit_code]
+    print(f"{'failed: ' + ', '.join(failed) if failed else 'all parts passed'}, {minutes}:{seconds:02d}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""A replay with an engine that completes I/Os without a helper process or a drive."""
+
+import numpy as np
+from quiet import progress
+
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.run import Replay
+
+
+class FakeEngine:
+    """Completes the I/Os of each batch in reverse order.
+
+    calls: options and batches of each run. spoil(call, rows) changes a batch of results, or raises. stopped: value
+    of `stopped` in the totals.
+    """
+
+    def __init__(self, spoil=None, stopped=None):
+        self.calls = []
+        self._spoil, self._stopped = spoil, stopped
+
+    def __call__(self, options, plan, on_rows, on_note):
+        seen = []
+        self.calls.append((options, seen))
+        for batch in plan:
+            seen.append(batch)
+            count = len(batch["op"])
+            due_ns = batch["due_ns"]
+            submit_ns = np.where(due_ns < 0, np.arange(count) * 1000, due_ns + 200)
+            rows = {**batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
+                    "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16),
+                    "target": batch.get("target", np.zeros(count, np.int16)),
+                    "host_delay_ns": np.maximum(submit_ns - due_ns, 0) * (due_ns >= 0),
+                    "stall_ns": np.zeros(count, np.int64)}
+            rows = {name: values[::-1].copy() for name, values in rows.items()}
+            if self._spoil:
+                rows = self._spoil(len(self.calls), rows) or rows
+            on_rows(rows)
+        return {"stopped": self._stopped, "start_monotonic_ns": 1000, "start_realtime_ns": 2000, "underruns": 0,
+                "record_stalls": 0, "altered": {}, "dropped": {}}
+
+
+def replay(plan, path, engine, force=False):
+    output = RunDirectory(path, force)
+    output.check()
+    return Replay(plan, output, "label", 1, progress, force, engine=engine).run()

@@ -1,0 +1,194 @@
+"""Runs the command in forks of one process that has imported it, because each new Python imports for half a second.
+
+`CommandServer.run` takes and returns what subprocess.run does. A fork differs from a new process only in what is
+imported before. The server imports a module after the first command that used it, and never pandas, which the
+command does without.
+"""
+
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+# Variables that Python or a library reads once, when it is imported, are not among these.
+FREE_VARIABLES = {"BLKREEL_STATE_DIR", "BLKREEL_CACHE_DIR", "COLUMNS", "PATH", "PYTEST_CURRENT_TEST"}
+# Modules of other packages may start threads when they are imported, which a fork would lose.
+PACKAGES = {"blkreel", "click", "jinja2", "numpy", "pyarrow", "rich", "scipy"} | sys.stdlib_module_names
+MESSAGE_BYTES = 1 << 20
+
+
+class CommandServer:
+    def __init__(self):
+        self._environment = dict(os.environ)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (self._socket, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
+        with theirs:
+            # -P: a script of the package has only the installed packages on its path.
+            self._process = subprocess.Popen([sys.executable, "-P", __file__, str(theirs.fileno())],
+                                             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                                             start_new_session=True)
+
+    def close(self):
+        self._socket.close()
+        self._process.wait(60)
+
+    def takes(self, environment):
+        """Whether a command with this environment can be a fork: what was imported has read the same variables."""
+        names = (environment.keys() | self._environment.keys()) - FREE_VARIABLES
+        return all(environment.get(name) == self._environment.get(name) for name in names)
+
+    def run(self, command, *, env, timeout, cwd=None):
+        """The result of a command, as text. Raises TimeoutExpired after the command was killed."""
+        request = {"argv": list(map(str, command)), "cwd": str(Path(cwd or ".").resolve()), "env": env}
+        reads, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
+        try:
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], [0, *theirs])
+            finally:
+                for descriptor in theirs:
+                    os.close(descriptor)
+            output, errors, status = _read_all(reads, time.monotonic() + timeout)
+        finally:
+            for descriptor in reads:
+                os.close(descriptor)
+        words = status.split()
+        if len(words) < 2:
+            if words:
+                os.kill(int(words[0]), signal.SIGKILL)
+            raise subprocess.TimeoutExpired(command, timeout, output, errors)
+        return subprocess.CompletedProcess(command, int(words[1]), _text(output), _text(errors))
+
+
+def _read_all(descriptors, deadline):
+    """The bytes of each pipe until all of them have ended, or until the deadline."""
+    parts = {descriptor: [] for descriptor in descriptors}
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    waiting = set(descriptors)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(left * 1000):
+            if data := os.read(descriptor, 1 << 16):
+                parts[descriptor].append(data)
+            else:
+                poll.unregister(descriptor)
+                waiting.discard(descriptor)
+    return [b"".join(parts[descriptor]) for descriptor in descriptors]
+
+
+def _text(data):
+    return io.TextIOWrapper(io.BytesIO(data)).read()
+
+
+class _Server:
+    """Takes requests until the other end closes. In each fork, `serve` returns, and the process becomes the command."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._status_pipes = {}
+        self._modules, self._modules_pipe = os.pipe()
+        wakes, self._wakes = os.pipe()
+        for descriptor in (wakes, self._wakes, self._modules, self._modules_pipe):
+            os.set_blocking(descriptor, False)
+        self._wakeups = wakes
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+
+    def serve(self):
+        poll = select.poll()
+        for descriptor in (self._connection.fileno(), self._wakeups):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            self._reap()
+            if self._connection.fileno() not in ready:
+                continue
+            message, descriptors, _, _ = socket.recv_fds(self._connection, MESSAGE_BYTES, 4)
+            if not message:
+                sys.exit()
+            self._import_what_was_used()
+            pid = os.fork()
+            if pid == 0:
+                self._become(json.loads(message), descriptors)
+                return
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            os.write(descriptors[3], f"{pid}\n".encode())
+            self._status_pipes[pid] = descriptors[3]
+
+    def _reap(self):
+        try:
+            os.read(self._wakeups, 4096)
+        except BlockingIOError:
+            pass
+        while self._status_pipes:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            pipe = self._status_pipes.pop(pid)
+            try:
+                os.write(pipe, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            except BrokenPipeError:
+                pass  # its timeout has expired
+            os.close(pipe)
+
+    def _import_what_was_used(self):
+        try:
+            names = os.read(self._modules, MESSAGE_BYTES).decode().split("\n")
+        except BlockingIOError:
+            return
+        for name in names[:-1]:
+            try:
+                import_module(name)
+            except ImportError:
+                pass
+
+    def _become(self, request, descriptors):
+        """In the fork: no trace of the server, but for the pipe that takes the names of modules."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._connection.close()
+        for descriptor in (self._modules, self._wakeups, self._wakes, descriptors[3], *self._status_pipes.values()):
+            os.close(descriptor)
+        for number, descriptor in enumerate(descriptors[:3]):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        Path("/proc/self/comm").write_text(Path(request["argv"][0]).name)
+        sys.argv[:] = request["argv"]
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+        sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+        self._known = set(sys.modules)
+
+    def name_what_was_used(self):
+        new = [name for name in list(sys.modules) if name not in self._known and name.partition(".")[0] in PACKAGES]
+        try:
+            os.write(self._modules_pipe, "".join(f"{name}\n" for name in new).encode())
+        except BlockingIOError:
+            pass  # the next command names them
+
+
+def _serve(descriptor):
+    keep_out_pandas = import_module("blkreel.common.no_pandas").keep_out_pandas
+    keep_out_pandas()
+    main = import_module("blkreel.cli.main").main
+    server = _Server(socket.socket(fileno=descriptor))
+    server.serve()
+    try:
+        main()
+    finally:
+        server.name_what_was_used()
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""A benchmark of two measurements that runs in this process, and an engine that ends a run early."""
+
+import textwrap
+
+from quiet import progress
+
+from blkreel.benchmarks.recipe.recipe import parse_recipe
+from blkreel.benchmarks.recipe.steps import steps_of
+from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create
+from blkreel.benchmarks.runner.runner import BenchmarkRunner
+from blkreel.benchmarks.test_file import read_test
+from blkreel.replay.engine.engine import run_engine
+
+RECIPE = """
+title = "t"
+explain = "e"
+report = "depths"
+[[steps]]
+do = "state"
+state = "full"
+[[steps]]
+each = { depth = [1, 4] }
+  [[steps.steps]]
+  do = "measure"
+  role = "depth"
+  name = "depth-{depth}"
+    [[steps.steps.streams]]
+    op = "write"
+    block = "64K"
+    depth = "= depth"
+    volume = "1MiB"
+  [[steps.steps]]
+  do = "rest"
+  time = "1ms"
+"""
+STEPS = ["state full", "depth-1", "rest", "depth-4", "rest"]
+
+
+class Engine:
+    """The engine, whose n-th run (from 1) raises `error`, or ends as by Ctrl-C after `then` was called."""
+
+    def __init__(self, at=None, error=None, then=lambda: None):
+        self.runs, self._at, self._error, self._then = 0, at, error, then
+
+    def __call__(self, options, plan, on_rows, on_note):
+        self.runs += 1
+        if self.runs == self._at and self._error:
+            raise self._error
+        totals = run_engine(options, plan, on_rows, on_note)
+        if self.runs != self._at:
+            return totals
+        self._then()
+        return {**totals, "stopped": "interrupted"}
+
+
+def runner_of(directory, target, text=RECIPE, engine=run_engine, **options):
+    """A runner of the recipe in that directory; of a test that is there already, as --resume makes it.
+
+    Its attributes `done` and `said` collect the titles of its steps and its messages.
+    """
+    recipe = parse_recipe("mine", textwrap.dedent(text).encode())
+    steps = steps_of(recipe, recipe.resolve({}), size_bytes=target.size_bytes, block_bytes=512, seed=1)
+    if directory.exists():
+        stored, _ = read_test(directory)
+        records = [StepRecord(step) for step in steps]
+        for record, document in zip(records, stored["steps"], strict=True):
+            record.restore(document)
+        head = {key: value for key, value in stored.items() if key not in ("steps", "version")}
+        record = TestRecord(directory, head, records)
+    else:
+        record = create(directory, {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
+    done, said = [], []
+    runner = BenchmarkRunner(record, target, 1, progress, engine=engine, notify=said.append,
+                             on_step=lambda number, steps: done.append(steps[number - 1].title), **options)
+    runner.done, runner.said = done, said
+    return runner

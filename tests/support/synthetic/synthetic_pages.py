@@ -1,0 +1,405 @@
+"""Synthetic report pages: one, three or twenty drives, with every kind of chart."""
+
+import random
+
+from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
+from blkreel.analysis.report import method
+
+MAKERS = ("WD Black", "Samsung", "Crucial", "Kioxia", "Solidigm", "Corsair", "Sabrent", "Micron", "Seagate", "SK hynix")
+CLASSES = ("consumer", "enterprise")
+INTERFACES = ("PCIe 3.0 x4", "PCIe 4.0 x4", "PCIe 5.0 x4", "SATA")
+FLASH = ("TLC", "QLC", "MLC")
+_HIGHLIGHT = {"name": "highlight", "value": ""}
+_MARKED = "datum.entry === highlight"
+
+
+def drives(count: int, seed: int = 5) -> list[Entry]:
+    chance = random.Random(seed)
+    entries = []
+    for index in range(count):
+        level = "invalid" if index == 7 else "qualified" if index % 3 == 1 else "valid"
+        reasons = [{"level": "qualified", "text": "fewer than 6 runs (n=3)"}]
+        if index == 7:
+            reasons.append({"level": "invalid", "text": "host-limited lateness: p99 312 µs exceeds 100 µs"})
+        entries.append(
+            Entry(
+                f"{MAKERS[index % len(MAKERS)]} SN{710 + 10 * index}",
+                {
+                    "model": f"{MAKERS[index % len(MAKERS)]} Model {index} 1TB",
+                    "firmware": f"{chance.randrange(10**5):05d}W",
+                    "unit": f"{chance.randrange(16**6):06x}",
+                    "class": CLASSES[index % 5 == 4],
+                    "interface": INTERFACES[index % 4],
+                    "flash": FLASH[index % 3] if index != 5 else None,
+                    "price": f"{60 + 7 * index}.90 EUR",
+                    "predecessor": f"{MAKERS[8]} SN{790}" if index == 0 else "",
+                },
+                {"level": level, "reasons": reasons},
+                rank=index + 1 if index != count - 1 or count < 3 else None,
+                highlighted=index == 2,
+            )
+        )
+    return entries
+
+
+def ranking(name: str, title: str, entries: list[Entry], seed: int, better: str, form: str = "time") -> Chart:
+    """Dots with whiskers; the second of the entries has no figure."""
+    chance = random.Random(seed)
+    scale, unit, key = {"time": (1e9, "s", "wait_ns"), "rate": (1, "MB/s", "read_throughput_mb_s")}[form]
+    rows, values = [], []
+    for index, entry in enumerate(entries):
+        value = (1.2 + index * 0.21 + chance.random() * 0.1) * (1e9 if form == "time" else 200)
+        if index == 1:
+            rows.append(Row({"entry": entry.key, key: None, "runs": 3}, entry.key, why={key: "no reads"}))
+            continue
+        value = round(value) if form == "time" else value
+        rows.append(
+            Row(
+                {"entry": entry.key, key: value, "runs": 6},
+                entry.key,
+                path=f"runs/{entry.key}/1",
+                remarks={key: f"{value * 0.96 / scale:.3g} to {value * 1.05 / scale:.3g} {unit}"},
+            )
+        )
+        values.append(
+            {"entry": entry.key, "value": value / scale, "low": value * 0.96 / scale, "high": value * 1.05 / scale}
+        )
+    names = [value["entry"] for value in values]
+    y = {
+        "field": "entry",
+        "type": "nominal",
+        "sort": names,
+        "title": None,
+        "axis": {"labelLimit": 170, "ticks": False, "domain": False},
+    }
+    color = {"condition": {"test": _MARKED, "value": {"expr": "accent"}}, "value": {"expr": "plain"}}
+    spec = {
+        "description": f"{title}, a dot for each drive with its interval",
+        "params": [_HIGHLIGHT],
+        "width": "container",
+        "height": {"step": 24},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": values},
+        "layer": [
+            {
+                "mark": {"type": "rule", "style": "reference"},
+                "encoding": {
+                    "x": {"field": "value", "type": "quantitative"},
+                    "opacity": {"condition": {"test": _MARKED, "value": 1}, "value": 0},
+                },
+            },
+            {
+                "mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {
+                    "y": y,
+                    "color": color,
+                    "x": {
+                        "field": "low",
+                        "type": "quantitative",
+                        "title": f"{title}, {unit}",
+                        "scale": {"zero": False},
+                    },
+                    "x2": {"field": "high"},
+                },
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+                "encoding": {
+                    "y": y,
+                    "color": color,
+                    "x": {"field": "value", "type": "quantitative"},
+                    "tooltip": [
+                        {"field": "entry", "title": "drive"},
+                        {"field": "value", "title": unit, "format": ".3f"},
+                    ],
+                },
+            },
+        ],
+    }
+    table = Table(
+        f"{title} of each drive",
+        (
+            Column("entry", "Drive"),
+            Column(
+                key,
+                title,
+                form,
+                formula="Σ makespans of the read bursts" if form == "time" else "Σ bytes / Σ makespans",
+                recompute="blkreel report RUN --figure read.bursts.makespan_ns",
+                better=better,
+            ),
+            Column("runs", "Runs", "count"),
+        ),
+        tuple(rows),
+    )
+    return Chart(
+        name,
+        title,
+        table,
+        spec,
+        better,
+        text="What a person would sit there for, summed over the bursts of reads.",
+        notes=("Whiskers are 95 % intervals over runs.",),
+    )
+
+
+def timeline(name: str, entries: list[Entry], seed: int, steps: int = 120) -> Chart:
+    """A row for each of at most six drives, and a strip to drag in."""
+    chance, rows, table = random.Random(seed), [], []
+    shown = entries[:6]
+    for entry in shown:
+        values = [
+            {"entry": entry.key, "t": index / 10, "mb_s": round(200 + 900 * chance.random() * (index // 12 % 2), 1)}
+            for index in range(steps)
+        ]
+        table += [
+            Row({"entry": entry.key, "from_ns": int(value["t"] * 1e9), "read_mb_s": value["mb_s"]}, entry.key)
+            for value in values
+        ]
+        rows.append(
+            {
+                "title": entry.key,
+                "height": 74,
+                "data": {"values": values},
+                "mark": {"type": "area", "interpolate": "step-after", "clip": True, "style": "reads", "opacity": 0.7},
+                "encoding": {
+                    "x": {
+                        "field": "t",
+                        "type": "quantitative",
+                        "title": None,
+                        "axis": {"grid": False},
+                        "scale": {"nice": False, "domain": {"param": "zoom"}},
+                    },
+                    "y": {
+                        "field": "mb_s",
+                        "type": "quantitative",
+                        "title": "MB/s",
+                        "axis": {"tickCount": 3, "minExtent": 40},
+                        "scale": {"domain": [0, 1200]},
+                    },
+                },
+            }
+        )
+    strip = {
+        "height": 30,
+        "data": {"values": rows[0]["data"]["values"]},
+        "mark": {"type": "area", "style": "reads"},
+        "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}}],
+        "encoding": {
+            "x": {
+                "field": "t",
+                "type": "quantitative",
+                "scale": {"nice": False},
+                "axis": {"grid": False},
+                "title": "seconds since the first I/O; drag to zoom all rows",
+            },
+            "y": {"field": "mb_s", "type": "quantitative", "axis": None},
+        },
+    }
+    spec = {
+        "description": "Throughput of reads over time, a row for each drive",
+        "params": [_HIGHLIGHT],
+        "vconcat": [*rows, strip],
+    }
+    columns = (
+        Column("entry", "Drive"),
+        Column("from_ns", "From", "time", formula="start of the bin"),
+        Column("read_mb_s", "Reads", "rate", formula="bytes completed in the bin / its width"),
+    )
+    return Chart(
+        name,
+        "Reads over writes",
+        Table("Throughput over time", columns, tuple(table)),
+        spec,
+        wide=True,
+        zooms=True,
+        text="First run of each drive.",
+    )
+
+
+def tail(name: str, entries: list[Entry], seed: int) -> Chart:
+    chance, values, rows = random.Random(seed), [], []
+    for entry in entries:
+        base = 60_000 * (1 + chance.random())
+        values += [{"entry": entry.key, "ns": base * 1.35**step, "share": 0.5**step} for step in range(15)]
+        rows.append(
+            Row(
+                {
+                    "entry": entry.key,
+                    "n": 64_000,
+                    "p50_ns": round(base),
+                    "p99_ns": round(base * 7.4),
+                    "p99_99_ns": None,
+                },
+                entry.key,
+                why={"p99_99_ns": "n too small"},
+            )
+        )
+    x = {
+        "field": "ns",
+        "type": "quantitative",
+        "scale": {"type": "log"},
+        "title": "read latency, ns",
+        "axis": {"format": "~s"},
+    }
+    y = {
+        "field": "share",
+        "type": "quantitative",
+        "scale": {"type": "log"},
+        "title": "share that took at least so long",
+    }
+    lines = {"detail": {"field": "entry"}, "x": x, "y": y}
+    spec = {
+        "description": "Latency of reads, the share that took at least so long",
+        "params": [_HIGHLIGHT],
+        "height": 280,
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": values},
+        "layer": [
+            {"mark": {"type": "line", "style": "other", "strokeWidth": 1.3}, "encoding": lines},
+            {
+                "mark": {"type": "line", "style": "highlight", "strokeWidth": 2.6},
+                "encoding": {**lines, "opacity": {"condition": {"test": _MARKED, "value": 1}, "value": 0}},
+            },
+        ],
+    }
+    columns = (
+        Column("entry", "Drive"),
+        Column("n", "I/Os", "count"),
+        *(
+            Column(
+                f"{key}_ns",
+                key.replace("_", "."),
+                "time",
+                formula=f"nearest rank, {key}",
+                better="lower",
+                recompute=f"blkreel report RUN --figure read.latency.{key}_ns",
+            )
+            for key in ("p50", "p99", "p99_99")
+        ),
+    )
+    return Chart(name, "Read latency", Table("Percentiles of read latency", columns, tuple(rows)), spec, "lower")
+
+
+def scatter(name: str, entries: list[Entry], seed: int) -> Chart:
+    chance = random.Random(seed)
+    values = [
+        {
+            "entry": entry.key,
+            "watts": 2 + 5 * chance.random(),
+            "mb_j": 80 + 300 * chance.random(),
+            "interface": entry.facts["interface"],
+        }
+        for entry in entries
+    ]
+    rows = tuple(
+        Row(
+            {
+                "entry": value["entry"],
+                "watts": value["watts"],
+                "mb_j": value["mb_j"],
+                "share": chance.random(),
+                "change": chance.random() - 0.5,
+                "bytes": chance.randrange(10**10),
+                "block": 4096,
+            },
+            value["entry"],
+            group=value["interface"],
+        )
+        for value in values
+    )
+    spec = {
+        "description": "Megabytes per joule by power",
+        "params": [_HIGHLIGHT],
+        "height": 280,
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": values},
+        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.9},
+        "encoding": {
+            "x": {"field": "watts", "type": "quantitative", "title": "W", "scale": {"zero": False}},
+            "y": {"field": "mb_j", "type": "quantitative", "title": "MB/J"},
+            "shape": {"field": "interface", "legend": {"orient": "top", "title": None}},
+            "color": {"condition": {"test": _MARKED, "value": {"expr": "accent"}}, "value": {"expr": "plain"}},
+            "tooltip": [{"field": "entry"}, {"field": "mb_j", "format": ".3~g"}],
+        },
+    }
+    columns = (
+        Column("entry", "Drive"),
+        Column("watts", "Power", "number", "W", "mean power"),
+        Column("mb_j", "Efficiency", "number", "MB/J", "bytes / joules", better="higher"),
+        Column("share", "Busy", "share"),
+        Column("change", "Change", "change"),
+        Column("bytes", "Moved", "size"),
+        Column("block", "Block", "block"),
+    )
+    return Chart(name, "Efficiency", Table("Power and efficiency, by interface", columns, rows), spec, "higher")
+
+
+def made(count: int = 20, paces: int = 2, steps: int = 120) -> Page:
+    """A comparison of `count` drives, or a report of one."""
+    entries = drives(count)
+    plain = Chart(
+        "threads",
+        "Who did it",
+        Table(
+            "I/O by command",
+            (Column("name", "Command"), Column("read_bytes", "Read", "size"), Column("service_ns", "Service", "time")),
+            (
+                Row({"name": "steam <b>", "read_bytes": 12_345_678_901, "service_ns": 4_567_890_123}),
+                Row({"name": "kworker", "read_bytes": 4096, "service_ns": 12_345}),
+                Row(
+                    {"name": "idle", "read_bytes": None, "service_ns": None},
+                    why={"read_bytes": "no reads", "service_ns": "no reads"},
+                ),
+            ),
+        ),
+    )
+    sections = tuple(
+        Section(
+            f"s{index}",
+            title,
+            (
+                ranking(f"s{index}-wait", "Wait time", entries, 1 + index, "lower"),
+                ranking(
+                    f"s{index}-read-throughput",
+                    "Read throughput under background writes",
+                    entries,
+                    9 + index,
+                    "higher",
+                    "rate",
+                ),
+                timeline(f"s{index}-timeline", entries, index, steps),
+                tail(f"s{index}-read-tail", entries, index),
+                scatter(f"s{index}-efficiency", entries, index),
+                *((plain,) if index == paces - 1 else ()),
+            ),
+            ("Response and service times under the arrivals of the trace.",),
+        )
+        for index, title in enumerate(("Original pace", "Idle capped at 25 ms", "As fast as the drive can")[:paces])
+    )
+    title = entries[0].key if count == 1 else f"{count} drives loading a game while another downloads"
+    return Page(
+        "report" if count == 1 else "compare",
+        title,
+        "A trace of steam and aria2, replayed six times on each drive in the state “client”.",
+        tuple(entries),
+        sections,
+        ("class", "interface", "flash"),
+        ("Two runs of Kioxia SN740 were left out: the capture lost events.",) if count > 2 else (),
+        (("Burst gap", "100 ms"), ("Trace", "game-load.parquet, 184,113 I/Os")),
+        method.decisions("100 ms"),
+        method.definitions(),
+        method.PREAMBLE,
+    )
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from blkreel.analysis.report.html import page
+
+    for count in (1, 3, 20):
+        Path(sys.argv[1], f"made-{count}.html").write_text(page.render_page(made(count)), encoding="utf-8")

@@ -1,0 +1,130 @@
+"""A partial that was kept is the one that was measured, and damage is told."""
+
+import hashlib
+import zlib
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+from tree import TREE
+
+from blkreel.analysis.metrics.accumulator import MetricsAccumulator
+from blkreel.analysis.metrics.measure import measure
+from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, dump, load
+from blkreel.analysis.metrics.registry import figures
+
+GOLDEN = TREE / "tests/golden"
+
+
+@pytest.mark.parametrize("name", ["trace-v1.parquet", "run-v1.parquet"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_kept_partial_is_the_one_that_was_measured(name, exact):
+    measured = measure(GOLDEN / name, exact=exact)
+    cached = load(dump(measured.partial))
+    assert cached == measured.partial and figures(cached) == figures(measured.partial)
+    # Pooled with itself, from the file or not.
+    assert cached + cached == measured.partial + measured.partial
+    assert dump(cached) == dump(measured.partial)
+
+
+def test_a_long_trace_is_kept_in_little():
+    random = np.random.default_rng(1)
+    count = 300_000
+    metrics = MetricsAccumulator(exact=False)
+    metrics.feed({"submit_ns": np.cumsum(random.integers(1, 50_000, count)),
+                  "latency_ns": random.lognormal(11, 1, count).astype(np.int64),
+                  "queue_ns": random.integers(300, 5000, count), "length_bytes": 4096 << random.integers(0, 6, count),
+                  "offset_bytes": random.integers(0, 1 << 30, count) * 512, "op": random.integers(0, 3, count),
+                  "tid": random.integers(0, 50, count)})
+    assert len(dump(metrics.finish())) < 200_000
+
+
+def test_damage_and_other_versions_are_told():
+    data = dump(MetricsAccumulator().finish())
+    assert load(data).runs == 1
+    for broken in (b"", MAGIC, data[:-1], data[:40], data[:50] + b"x" + data[51:], b"PAR1" + data):
+        with pytest.raises(ValueError, match="partial"):
+            load(broken)
+    with pytest.raises(ValueError, match=f"version 99, not {VERSION}"):
+        load(MAGIC + bytes([99]) + data[len(MAGIC) + 1:])
+
+
+@pytest.mark.parametrize("name", [f"partial-v{VERSION}", f"partial-binned-v{VERSION}"])
+def test_a_file_of_this_version_is_read(name):
+    """Written by that version from the golden run: `python` with this file wrote them."""
+    cached = load((GOLDEN / f"{name}.bin").read_bytes())
+    now = measure(GOLDEN / "run-v1.parquet", exact="binned" not in name)
+    assert now.rows == 300
+    assert cached == now.partial and figures(cached) == figures(now.partial)
+
+
+# What dump() held, unpacked, of the input below: by VERSION, exact or binned.
+PINNED = {
+    2: {True: "2ec5840bcf92d5c655e1840d7b241d0d563eeaf3ef986fdbc15687881e3c69f1",
+        False: "c15b5880042d86a3172992ce4070dea9f8f8843f1bd753f26f2b151453d87bb9"},
+    3: {True: "e163faef760a8831c54d283d65143ea8bced189350cac695fc32d292041ffc9c",
+        False: "583af9735488a6937d406b560ebff2a4ef6c3b6ddd351e521f084a36547b64ad"},
+    4: {True: "77987b2cd7b5c5b62134bd7cee78d8b9ec8bb6351083418688acc9a579a716bc",
+        False: "b37ef03212f6ac737ea5473371c20a19fa6218d13b5a4dce4ff4173d151eebe6"},
+    5: {True: "bc094e46959cee4778e786107209d4e28aa3b998f4cdf159b93198aa73633428",
+        False: "9a82cefd29f3948e3d6d6aff58dc8bc52d80850040b173d54929d8b0e0dee167"},
+}
+
+
+def made_up(count=2000):
+    """Rows in which each figure has something: bursts by time and by label, planned and late ones, several threads and
+    drives, errors, I/Os without completion, one that outlasts others. Sums only: another numpy draws others."""
+    at = np.arange(count)
+    scattered = at * 7919 % 1009
+    submit_ns = at * 3_000_000 + scattered * 1000 + at // 400 * 2_000_000_000
+    latency_ns = 50_000 + scattered**2 * 30
+    latency_ns[at % 97 == 5], latency_ns[11] = -1, 900_000_000
+    return {"submit_ns": submit_ns, "latency_ns": latency_ns,
+            "queue_ns": np.where(at % 13, scattered * 11, -1), "offset_bytes": at // 8 % 50 * (1 << 24) + at % 8 * 4096,
+            "length_bytes": np.where(scattered % 7, 4096, 131_072), "op": np.minimum(at % 11 // 4, 3),
+            "flags": np.where(scattered % 5, 0, 1 << 16), "status": np.where(at % 211, 0, -5),
+            "tid": 100 + at // 40 % 5, "device": at // 1000,
+            "due_ns": np.where(at % 17, submit_ns - scattered * 700, -1),
+            "burst": np.where(at < 1200, at // 300, -1), "idle_removed_ns": at // 100 * 1000}
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_a_kept_partial_holds_changes_with_its_version_only(exact):
+    metrics, columns = MetricsAccumulator(exact=exact), made_up()
+    metrics.feed(columns)
+    partial = metrics.finish()
+    assert load(dump(partial)) == partial
+    found = hashlib.sha256(zlib.decompress(dump(partial)[len(MAGIC) + 1:])).hexdigest()
+    assert PINNED.get(VERSION, {}).get(exact) == found, (
+        "what is kept beside traces now has other figures, another meaning or another form. Raise VERSION in "
+        "partial_file.py, so that nothing kept before is believed, and pin this digest under the new one; a "
+        "digest of a version that was ever installed is never changed")
+
+
+def test_the_pinned_input_has_something_of_each_figure():
+    metrics = MetricsAccumulator()
+    metrics.feed(made_up())
+    partial = metrics.finish()
+    empty = [f"{name}.{field.name}" for name, part in partial.classes().items() for field in fields(part)
+             if not _holds(getattr(part, field.name))]
+    # Only deadlines make a burst late, and discards have theirs too.
+    assert not empty
+    assert all(_holds(getattr(partial, field.name)) for field in fields(partial) if field.name not in ("begin",))
+    assert partial.read.error_ops and partial.read.unseen_ops and len(partial.read.bursts) > 3
+
+
+def _holds(value):
+    """Whether a field has anything but zeros in it."""
+    if isinstance(value, np.ndarray):
+        return bool(value.any())
+    if is_dataclass(value):
+        return any(_holds(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, tuple):
+        return any(map(_holds, value))
+    return bool(value.count) if hasattr(value, "percentile") else bool(value)
+
+
+if __name__ == "__main__":
+    for name, exact in ((f"partial-v{VERSION}", True), (f"partial-binned-v{VERSION}", False)):
+        measured = measure(GOLDEN / "run-v1.parquet", exact=exact)
+        (GOLDEN / f"{name}.bin").write_bytes(dump(measured.partial))

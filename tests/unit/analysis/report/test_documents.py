@@ -1,0 +1,290 @@
+"""What a report and a comparison say, before anything is drawn: every shown figure recomputed, runs grouped soundly."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import MS, write_four_runs, write_run, write_trace
+
+from blkreel.analysis.metrics.headline import EXPLAINED, HEADLINE
+from blkreel.analysis.metrics.registry import METRICS, value_at
+from blkreel.analysis.report import columns, document, method, present
+from blkreel.common import numbers
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return write_four_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def compared(runs):
+    return present.compare(runs)
+
+
+def test_every_published_recipe_gives_the_figure_of_the_report(runs, compared):
+    """The page tells a reader how to recompute each figure; this reader does."""
+    entries = {entry["runs"][0]["path"]: entry for section in compared["sections"] for entry in section["entries"]}
+    checked = set()
+    for run in runs:
+        names = {"pd": pd}
+        exec(method.PREAMBLE.replace("RUN/records.parquet", str(run / "records.parquet")), names)
+        entry = entries[str(run)]
+        for metric in METRICS.values():
+            value = value_at(entry["figures"], metric.path)
+            if metric.recompute and value is not None and (not metric.op or entry["figures"][metric.op]["ops"]):
+                assert value == pytest.approx(float(eval(metric.recompute, names)), rel=1e-12), metric.key
+                checked.add(metric)
+        for metric in HEADLINE:
+            assert entry["headline"][metric.key]["value"] == (
+                value_at(entry["figures"], metric.path) if metric.meaningful(["original"]) else None)
+    # These runs have no time in the scheduler, no I/O late by a full queue, too few I/Os for p99.9, and no load time.
+    without = re.compile("read_queue|lateness_device|read_share|.*p99_9")
+    assert [metric.key for metric in EXPLAINED if metric not in checked and metric.recompute
+            and not without.match(metric.key) and "run[" not in metric.recompute] == []
+
+
+def test_paces_stand_apart_in_a_fixed_order(runs, compared):
+    assert [section["title"] for section in compared["sections"]] == ["Original timing",
+                                                                     "Original timing, idle capped at 3 ms"]
+    assert [[entry["label"] for entry in section["entries"]] for section in compared["sections"]] == 2 * [
+        ["In memory", "On disk"]]
+    backwards = present.compare(runs[::-1])
+    assert [section["title"] for section in backwards["sections"]] == [s["title"] for s in compared["sections"]]
+
+
+@pytest.mark.parametrize(("pace", "idle", "title", "claims"), [
+    ({"name": "scaled", "factor": 2.0}, "original", "Original timing divided by 2", "another intensity"),
+    ({"name": "dependent", "dependencies": "observed"}, "none", "Dependent timing, idle removed",
+     "how long the application would take on this drive. With idle"),
+    ({"name": "dependent", "dependencies": "inferred"}, "original", "Dependent timing (inferred)", "did not observe"),
+    ({"name": "original", "streams": {"1": {"name": "depth", "depth": 4}}}, "original",
+     "Original timing; stream 1: as fast as possible, 4 outstanding", "paces of their own"),
+])
+def test_a_pace_says_what_it_may_claim(pace, idle, title, claims):
+    each = SimpleNamespace(run={"pace": pace, "idle": {"name": idle}})
+    assert document.pace_title(each) == title
+    assert claims in document.claim(each)
+
+
+def test_a_run_on_several_drives_names_them_all():
+    drives = [{"name": "nvme0n1", "model": "Fast 1", "kind": "disk", "size_bytes": 10**12, "serial_hash": "aa"},
+              {"name": "loop3", "model": "", "kind": "loop", "size_bytes": 1 << 30}]
+    shown = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": drives}, metadata={}))
+    assert shown["name"] == "nvme0n1 and loop3"
+    assert columns.drive_words(shown).startswith("Fast 1, 1")
+    assert "and loop device, 1" in columns.drive_words(shown)
+    alone = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": None}, metadata={}))
+    assert alone == drives[0]
+
+
+def test_document_is_json_and_says_its_version(compared):
+    assert json.loads(json.dumps(compared)) == compared
+    assert compared["version"] == 1 and compared["parameters"] == {"burst_gap_ns": 100 * MS}
+
+
+def test_verdicts_add_what_the_analysis_sees(compared):
+    original, capped = compared["sections"]
+    levels = [[entry["verdict"]["level"] for entry in section["entries"]] for section in (original, capped)]
+    assert levels == [["qualified", "qualified"], ["qualified", "invalid"]]
+    texts = [reason["text"] for reason in capped["entries"][1]["verdict"]["reasons"]]
+    assert any("180 µs" in text for text in texts)
+    assert any("idle" in text for text in texts)
+    assert any("n=1" in text and "no interval" in text for text in texts)
+
+
+def test_one_run_has_no_interval(compared):
+    for section in compared["sections"]:
+        for entry in section["entries"]:
+            assert all(figure["smallest"] is None and figure["largest"] is None
+                       for figure in entry["headline"].values())
+
+
+def test_repetitions_are_pooled_and_shown_as_one_entry(tmp_path):
+    paths = [write_run(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
+    document = present.compare(paths)
+    (entry,) = document["sections"][0]["entries"]
+    each = [run["figures"] for run in entry["runs"]]
+    assert entry["n"] == 2 and entry["figures"]["read"]["ops"] == sum(one["read"]["ops"] for one in each)
+    service = entry["headline"]["read_service_time"]
+    assert service["value"] == pytest.approx((each[0]["read"]["service_ns"] * each[1]["read"]["service_ns"]) ** 0.5)
+    assert service["smallest"] == min(one["read"]["service_ns"] for one in each)
+    # A percentile of both is a read of one of them, not a mean.
+    latencies = pd.concat(pd.read_parquet(path / "records.parquet").query("op == 0").latency_ns for path in paths)
+    p99 = entry["headline"]["read_p99"]["value"]
+    assert p99 == latencies.sort_values().iloc[-(-len(latencies) * 99 // 100) - 1]
+
+
+def test_other_states_and_drives_are_other_entries(tmp_path):
+    paths = [write_run(tmp_path / "a", state="client"), write_run(tmp_path / "b", state="full"),
+             write_run(tmp_path / "c", label="other")]
+    labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
+    assert labels == ["fast drive, client", "fast drive, full", "other"]
+
+
+def test_different_traces_never_share_a_section(tmp_path, runs):
+    trace = write_trace(tmp_path / "game.parquet")
+    document = present.compare([*runs[:1], trace])
+    assert len(document["sections"]) == 2
+    assert document["notes"] and all("(" in section["title"] for section in document["sections"])
+
+
+def test_a_run_named_twice_is_refused(runs):
+    with pytest.raises(UsageError, match="named twice"):
+        present.compare([runs[0], runs[0] / "records.parquet"])
+
+
+def test_report_of_a_trace_names_threads_and_losses(tmp_path):
+    document = present.report(write_trace(tmp_path / "game.parquet", lost=7))
+    assert document["threads"][0]["name"] == "aria2c"
+    assert document["threads"][0]["write_ops"] == document["entry"]["figures"]["write"]["ops"]
+    assert sum(row["read_ops"] for row in document["threads"]) == document["entry"]["figures"]["read"]["ops"]
+    assert document["entry"]["verdict"]["level"] == "qualified"
+    assert "7 events lost" in document["entry"]["verdict"]["reasons"][0]["text"]
+    assert document["source"]["command"] == "./start-game"
+
+
+def test_page_is_whole_or_not_there(tmp_path, runs, monkeypatch):
+    output = tmp_path / "compare.html"
+    output.write_text("mine")
+    with pytest.raises(OutputExists):
+        present.compare(runs[:1], output)
+    assert output.read_text() == "mine"
+    present.compare(runs[:1], output, force=True)
+    assert output.read_text().startswith("<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_page_in_a_missing_directory_names_it(tmp_path, runs):
+    with pytest.raises(BlkreelError, match="mkdir -p"):
+        present.compare(runs[:1], tmp_path / "nowhere" / "compare.html")
+
+
+def test_foreign_input_leaves_no_page(tmp_path, runs):
+    foreign = tmp_path / "foreign.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(foreign)
+    with pytest.raises(TraceError, match="not a trace"):
+        present.compare([*runs, foreign], tmp_path / "compare.html")
+    assert not (tmp_path / "compare.html").exists()
+
+
+def test_a_trace_without_rows_still_gives_a_page(tmp_path):
+    from blkreel.traces.format.schema import TRACE_SCHEMA
+    from blkreel.traces.format.writer import TraceWriter
+    with TraceWriter(tmp_path / "empty.parquet", TRACE_SCHEMA) as writer:
+        writer.close({})
+    document = present.report(tmp_path / "empty.parquet", tmp_path / "report.html")
+    assert document["entry"]["headline"]["read_throughput"]["value"] is None
+    assert document["entry"]["verdict"]["level"] == "invalid"
+    assert "it holds no I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
+    assert "no reads" in {columns.missing(document["entry"], metric) for metric in HEADLINE}
+
+
+def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):
+    """A step of 60 ms on a machine that was held up for longer."""
+    from blkreel.traces.format.schema import RUN_SCHEMA
+    from blkreel.traces.format.writer import TraceWriter
+    (tmp_path / "run").mkdir()
+    with TraceWriter(tmp_path / "run/records.parquet", RUN_SCHEMA) as writer:
+        writer.close({"run": {"label": "held up", "issued_ops": 0, "verdict": {
+            "level": "valid", "reasons": [], "notes": [], "withheld": []}}})
+    verdict = present.report(tmp_path / "run", tmp_path / "report.html")["entry"]["verdict"]
+    assert verdict["level"] == "invalid"
+    assert "it issued no I/O" in verdict["reasons"][0]["text"]
+
+
+def test_a_trace_of_which_no_completion_was_seen_is_not_called_valid(blkreel, tmp_path):
+    from blkreel.traces.format.schema import TRACE_SCHEMA
+    from blkreel.traces.format.writer import TraceWriter
+    none = np.zeros(20, np.int64)
+    with TraceWriter(tmp_path / "unseen.parquet", TRACE_SCHEMA) as writer:
+        writer.write({"submit_ns": np.arange(20), "latency_ns": none - 1, "op": none, "length_bytes": none + 4096,
+                      "offset_bytes": none, "flags": none, "tid": none})
+        writer.close({})
+    told = blkreel("report", tmp_path / "unseen.parquet").stdout
+    assert "invalid: none of 20 I/Os was seen to complete" in told and "Data rate" not in told
+
+
+def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
+    runs = [write_run(tmp_path / name, label=f"{name} [/red] [bold]", seconds=3) for name in "abcde"]
+    assert "a [/red] [bold]" in blkreel("report", runs[0]).stdout
+    assert "b [/red] [bold]" in blkreel("compare", *runs[:2]).stdout
+    assert "e [/red] [bold]" in blkreel("compare", *runs).stdout
+
+
+def test_text_in_the_input_cannot_become_markup(tmp_path):
+    label = "<script>alert(1)</script></script><!--"
+    run = write_run(tmp_path / "run", label=label)
+    present.compare([run], tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+
+
+def test_page_asks_for_nothing_and_is_small(tmp_path, runs):
+    present.compare(runs, tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    pictures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    # Every chart is there twice: as a picture that prints and needs no script, and as data.
+    assert sum(map(len, pictures)) < 800_000 and len(page.encode()) - sum(map(len, pictures)) < 3_000_000
+    assert page.count("window.vegaEmbed=") == 1
+    # The library names its own schema addresses; the page itself refers to nothing outside.
+    page = page.replace('<link rel="icon" href="data:,">', "")
+    assert "<link" not in page and "src=" not in page.split("<script", 1)[0] and "@import" not in page
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (None, "–"), (0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (9.996, "10.0"), (99.96, "100"), (12345.6, "12,346"),
+    (0.9996, "1.00"), (-3.14159, "-3.14")])
+def test_three_digits(value, text):
+    assert numbers.digits(value) == text
+
+
+def test_a_column_has_one_unit_that_keeps_its_small_values_readable():
+    assert numbers.time_unit([1_500_000_000, 1_200_000_000]) == (10**9, "s")
+    assert numbers.time_unit([45_000, 960_000]) == (1000, "µs")
+    assert numbers.time_unit([None]) == (1_000_000, "ms")
+    assert numbers.setting(25 * MS) == "25 ms" and numbers.setting(100 * MS) == "100 ms"
+
+
+# The installed command.
+
+def test_commands_print_figures_and_the_path_of_the_page(blkreel, tmp_path, runs):
+    output = tmp_path / "compare.html"
+    shown = blkreel("compare", *runs, "-o", output)
+    assert f"Page: {output}" in shown.stdout and "wait, s" in shown.stdout and "invalid" in shown.stdout
+    again = blkreel("compare", *runs, "-o", output, check=False)
+    assert again.returncode == 1 and "--force" in again.stderr and "exists" in again.stderr
+    assert blkreel("compare", *runs, "-o", output, "--force").returncode == 0
+    document = json.loads(blkreel("compare", *runs, "--json").stdout)
+    assert document == present.compare(runs)
+
+
+def test_report_command(blkreel, tmp_path):
+    trace = write_trace(tmp_path / "game.parquet")
+    shown = blkreel("report", trace, "-o", tmp_path / "report.html", "--all")
+    assert "Throughput by busy time" in shown.stdout and "n too small (n=" in shown.stdout
+    assert json.loads(blkreel("report", trace, "--json", "--gap", "5ms").stdout)["parameters"]["burst_gap_ns"] == 5 * MS
+    assert blkreel("report", trace, "--gap", "5", check=False).returncode == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"hello, this is no trace at all"])
+def test_command_refuses_what_is_no_trace(blkreel, tmp_path, content):
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(content)
+    for command in ("report", "compare"):
+        result = blkreel(command, path, "-o", tmp_path / "out.html", check=False)
+        assert result.returncode == 1 and "Traceback" not in result.stderr and str(path) in result.stderr
+        assert not (tmp_path / "out.html").exists()
+
+
+def test_a_report_says_what_held_the_replay_up(tmp_path, runs):
+    present.report(runs[0], tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    assert "In flight while busy, mean" in page
+    assert "preempted by another process" in page
+    present.report(write_trace(tmp_path / "t.parquet"), tmp_path / "trace.html")
+    assert "In flight while busy" not in (tmp_path / "trace.html").read_text()

@@ -1,0 +1,133 @@
+"""Keys of metrics mean the same in the document, --figure, --fail-if and Python, and are refused at the same paces."""
+
+import pytest
+from synthetic_runs import write_run, write_trace
+
+import blkreel
+from blkreel.analysis.metrics.headline import HEADLINE, usable_keys
+from blkreel.analysis.metrics.measure import measure
+from blkreel.analysis.metrics.metric import ALL_PACES
+from blkreel.analysis.report import document, figure, present
+from blkreel.analysis.stats import conditions
+from blkreel.common.errors import BlkreelError, UsageError
+
+KEYS = ("load_time", "added_by_drive", "read_wait", "read_throughput", "read_response_p99", "read_service_time",
+        "read_p50", "read_p99", "write_p99", "iops", "throughput", "slowdown_by_writes")
+REFUSED = {"captured": {"load_time", "added_by_drive", "read_response_p99", "slowdown_by_writes"},
+           "original": {"load_time", "added_by_drive", "iops", "throughput"},
+           "scaled": {"load_time", "added_by_drive", "iops", "throughput"},
+           "dependent": {"read_response_p99"},
+           "depth": {"load_time", "added_by_drive", "read_response_p99"},
+           "asap": {"load_time", "added_by_drive", "read_response_p99"}}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """By pace: one run, or a captured trace, with all that metrics of the account need."""
+    root = tmp_path_factory.mktemp("paces")
+    by_pace = {}
+    for pace in ALL_PACES:
+        if pace == "captured":
+            by_pace[pace] = measure(write_trace(root / "captured.parquet", 6))
+            continue
+        each = measure(write_run(root / pace, seconds=6))
+        each.run.update(pace={"name": pace, "depth": 8, "factor": 2}, zero_latency={"load_time_ns": 10**9},
+                        reads={"load_time_ns": 3 * 10**9}, baseline={"load_time_ns": 10**9, "read_wait_ns": 10**8})
+        by_pace[pace] = each
+    return by_pace
+
+
+def test_the_table_is_of_all_paces():
+    assert set(REFUSED) == set(ALL_PACES) and set(KEYS) <= {metric.key for metric in HEADLINE}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("pace", ALL_PACES)
+def test_a_key_has_a_value_or_is_refused_with_those_that_have(measured, pace, key):
+    shown, _ = document.report(measured[pace])
+    compared, _ = document.comparison([measured[pace]])
+    condition = conditions.parse(f"{key} > 1000000s" if key not in ("iops", "slowdown_by_writes") else f"{key} > 1")
+    if key.endswith("throughput"):
+        condition = conditions.parse(f"{key} > 1MB/s")
+    if key in REFUSED[pace]:
+        assert shown["entry"]["headline"][key]["value"] is None
+        for refused in (lambda: figure.printed(shown, key), lambda: figure.printed(compared, key),
+                        lambda: conditions.check(compared, [condition])):
+            with pytest.raises(UsageError) as error:
+                refused()
+            assert usable_keys([pace]) in str(error.value) and key not in usable_keys([pace]).split(", ")
+    else:
+        value = shown["entry"]["headline"][key]["value"]
+        assert value > 0 and float(figure.printed(shown, key)) == value
+        (outcome,) = conditions.check(compared, [condition])
+        assert outcome.status != "unknown" and outcome.new_value == value and outcome.metric == key
+
+
+def test_python_has_the_values_of_the_document(tmp_path):
+    paths = [write_run(tmp_path / name, name, seed=seed, seconds=6) for name, seed in (("A", 1), ("B", 2))]
+    frame, shown = blkreel.open(paths).headline, present.compare(paths)
+    assert set(KEYS) <= set(frame.columns) and list(frame.index) == ["A", "B"]
+    for entry in shown["sections"][0]["entries"]:
+        for key, value in entry["headline"].items():
+            found = frame.loc[entry["label"], key]
+            assert found != found if value["value"] is None else found == value["value"]
+
+
+@pytest.fixture(scope="module")
+def two_workloads(tmp_path_factory):
+    """Runs of A and of B, which is slower on both traces: six each."""
+    root = tmp_path_factory.mktemp("workloads")
+    runs = []
+    for label, read_us in (("A", 90), ("B", 135)):
+        for workload, cap_ns in (("game", None), ("office", 3_000_000)):
+            runs += [write_run(root / f"{label}{workload}{seed}", label, read_us, seed=seed, seconds=4, cap_ns=cap_ns)
+                     for seed in range(1, 7)]
+    return runs
+
+
+def test_relative_performance_is_one_number_everywhere(two_workloads):
+    shown = present.compare(two_workloads)
+    drives = shown["relative_performance"]["drives"]
+    value = drives["B"]["value"]
+    assert shown["relative_performance"]["reference"] == "A" and value < 0.9
+    assert figure.printed(shown, "relative_performance") == repr(value)
+    assert figure.with_unit(shown, "relative_performance") == f"{value!r} of A"
+
+    def outcome(text, base=None):
+        (only,) = conditions.check(shown, [conditions.parse(text)], base)
+        return only
+
+    met = outcome("relative_performance < -5%")
+    assert (met.status, met.base, met.new, met.section) == ("met", "A", "B", "2 workloads")
+    assert met.new_value == value and met.change == pytest.approx(value - 1)
+    assert met.low == pytest.approx(drives["B"]["low"] - 1) and met.why == ""
+    assert outcome("relative_performance < 0.9").status == "met"
+    assert outcome("relative_performance < -80%").status == "not met"
+    assert outcome("relative_performance < -5%", base="B").new_value == pytest.approx(1 / value)
+    frame = blkreel.open(two_workloads).relative_performance("A")
+    assert frame.loc["B", "relative_performance"] == pytest.approx(value, rel=1e-12)
+    assert frame.loc["B", "low"] < value < frame.loc["B", "high"] < 1
+    with pytest.raises(UsageError, match="not in that unit"):
+        outcome("relative_performance < 2ms")
+
+
+def test_relative_performance_needs_two_workloads_and_two_drives(two_workloads):
+    of_one = [path for path in two_workloads if "game" in path.name]
+    condition = [conditions.parse("relative_performance < -5%")]
+    shown = present.compare(of_one)
+    for refused in (lambda: figure.printed(shown, "relative_performance"), lambda: conditions.check(shown, condition),
+                    lambda: figure.printed(present.report(of_one[0]), "relative_performance")):
+        with pytest.raises(UsageError, match="metrics of one workload: read_wait, read_throughput"):
+            refused()
+    with pytest.raises(BlkreelError, match="two workloads"):
+        blkreel.open(of_one).relative_performance("A")
+    (alone,) = conditions.check(present.compare([path for path in two_workloads if path.name[0] == "A"]), condition)
+    assert alone.status == "unknown" and "nothing to compare" in alone.why
+
+
+def test_an_invalid_run_decides_nothing_over_workloads(tmp_path):
+    runs = [write_run(tmp_path / f"{label}{cap_ns}", label, seconds=3, cap_ns=cap_ns,
+                      verdict="invalid" if (label, cap_ns) == ("B", None) else "valid")
+            for label in ("A", "B") for cap_ns in (None, 3_000_000)]
+    (outcome,) = conditions.check(present.compare(runs), [conditions.parse("relative_performance < -5%")])
+    assert outcome.status == "unknown" and "B is invalid" in outcome.why

@@ -1,0 +1,274 @@
+"""The store of a catalog: what an add writes, and that concurrent adds, kills and full disks lose nothing."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_catalog import run_of, variant
+
+import blkreel
+from blkreel.benchmarks.catalog import Catalog, collected, tables
+from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checksum_of, dump, id_of
+from blkreel.common import safe_files
+from blkreel.common.errors import BlkreelError, UsageError
+
+
+@pytest.fixture
+def catalog(tmp_path, results):
+    opened = Catalog.open(tmp_path / "catalog", create=True)
+    for result, partial in results:
+        opened.put(result, partial)
+    return opened
+
+
+def files_of(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in sorted(Path(directory).rglob("*"))
+            if path.is_file() and "tables" not in path.parts}
+
+
+def test_an_entry_has_the_drive_the_workload_and_the_versions(catalog, small_runs):
+    row = catalog.entries().query("label == 'fast'").iloc[0]
+    assert (row.kind, row.model, row.firmware, row.unit) == ("run", "Example fast", "1B4Q", "hash of fast")
+    assert (row.workload, row.workload_title, row.pace) == ("5e" * 32, "Game load", "As fast as possible")
+    assert (row.state, row.verdict, row.host, row.blkreel) == ("full", "valid", "lab", "0.1.0")
+    assert row.capacity_bytes == 8 << 30 and row.path in map(str, small_runs)
+    assert str(row.started_at) in ("2026-01-01 20:00:00+00:00", "2026-01-03 20:00:00+00:00")
+
+
+def test_metrics_are_those_of_the_report(catalog, small_runs):
+    metrics = catalog.metrics().set_index(["id", "key"])
+    for row in catalog.entries().itertuples():
+        figures = blkreel.open(row.path).figures
+        assert metrics.value[row.id, "read_p99"] == figures["read"]["latency"]["p99_ns"]
+        assert metrics.value[row.id, "iops"] == pytest.approx(figures["all"]["iops"], rel=1e-12)
+        assert metrics.unit[row.id, "read_p99"] == "ns" and metrics.better[row.id, "iops"] == "higher"
+        assert (row.id, "read_response_p99") not in metrics.index  # no due times at this pace
+
+
+def test_a_test_has_its_score_and_its_tables(tmp_path, a_test):
+    catalog = Catalog.open(tmp_path / "catalog", create=True)
+    result, added = catalog.add(a_test)
+    assert added == "added" and catalog.add(a_test)[1] == "unchanged"
+    metrics = catalog.metrics().set_index("key")
+    assert metrics.value["score"] == metrics.value["data_rate/full/data_rate_mb_s"]
+    full = result["results"]["figures"]["states"]["full"]
+    assert metrics.value["latency/full:reads/p99_ns"] == full["reads"]["p99_ns"]
+    assert catalog.entries().kind.tolist() == ["test"]
+
+
+def test_the_same_run_twice_is_one_wherever_it_lies(catalog, small_runs, tmp_path):
+    before = files_of(catalog.directory)
+    shutil.copytree(small_runs[0], tmp_path / "copy")
+    assert catalog.add(small_runs[0])[1] == "unchanged"
+    assert catalog.add(tmp_path / "copy", host="another")[1] == "unchanged"
+    assert files_of(catalog.directory) == before
+
+
+def test_a_changed_verdict_replaces_the_result(catalog, small_runs, results, tmp_path):
+    result, partial = results[0]
+    older = {**result, "verdict": {**result["verdict"], "level": "invalid"}}
+    catalog.put({**older, "checksum": checksum_of(older)}, partial)
+    assert catalog.entry(result["id"])["verdict"]["level"] == "invalid"
+    assert catalog.add(small_runs[0])[1] == "replaced"
+    assert catalog.entry(result["id"])["verdict"]["level"] == "valid" and len(catalog.entries()) == 4
+    assert catalog.partial(catalog.entry(result["id"])).read.ops == 1500
+
+
+def test_a_captured_trace_is_refused(catalog):
+    with pytest.raises(UsageError, match="is a trace, not a run"):
+        catalog.add(Path(blkreel.__path__[0]) / "traces/samples/app-start.parquet")
+
+
+def test_a_directory_of_something_else_is_refused(small_runs, tmp_path):
+    with pytest.raises(CatalogError, match="is a run or a test"):
+        Catalog.open(small_runs[0], create=True)
+    with pytest.raises(CatalogError, match="is not a catalog: no catalog.json"):
+        Catalog.open(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["catalog.json", "result"])
+def test_a_later_version_is_refused_and_kept(catalog, results, part):
+    result = results[0][0]
+    path = catalog.directory / part if part == "catalog.json" else catalog.path_of(result["id"])
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    before = path.read_bytes()
+    with pytest.raises(NewerVersion, match=rf"{path} has version 2, this blkreel reads up to 1; update blkreel"):
+        Catalog.open(catalog.directory).put(*results[0])
+    assert path.read_bytes() == before
+
+
+def test_damaged_files_are_named_and_the_others_are_read(catalog, results):
+    edited, cut, renamed = (catalog.path_of(result["id"]) for result, _ in results[:3])
+    edited.write_text(edited.read_text().replace('"valid"', '"invalid"'))
+    cut.write_bytes(cut.read_bytes()[:500])
+    other_name = renamed.rename(renamed.with_name("0" * 32 + ".json"))
+    assert catalog.entries().id.tolist() == [results[3][0]["id"]]
+    assert set(catalog.damaged) == {edited, cut, other_name}
+    assert "was edited" in str(catalog.damaged[edited]) and "is damaged" in str(catalog.damaged[cut])
+    assert f"mv {other_name} {renamed}" in str(catalog.damaged[other_name])
+    assert len(catalog.metrics().id.unique()) == 1
+    # Adding the run again repairs its file.
+    catalog.put(*results[0])
+    assert len(catalog.entries()) == 2 and edited not in catalog.damaged
+
+
+def test_tables_follow_the_results(catalog, results):
+    tables = catalog.directory / "tables"
+    catalog.refresh()
+    written = {path: path.stat().st_ino for path in tables.iterdir()}
+    assert len(catalog.entries()) == 4 and {path: path.stat().st_ino for path in tables.iterdir()} == written
+    catalog.remove(results[0][0])
+    assert len(catalog.entries()) == 3 and len(catalog.metrics().id.unique()) == 3
+    older = (tables / "metrics.parquet").read_bytes()
+    catalog.put(*results[0])
+    assert len(catalog.metrics().id.unique()) == 4
+    (tables / "metrics.parquet").write_bytes(older)  # as if two writers had alternated
+    assert len(catalog.metrics().id.unique()) == 4
+    (tables / "results.parquet").write_bytes(b"PAR1 damaged")
+    assert len(catalog.entries()) == 4 and len(catalog.metrics().id.unique()) == 4
+
+
+def test_a_read_only_catalog_is_read(catalog, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("blkreel.benchmarks.catalog.tables.NewFile", refuse)
+    assert len(catalog.entries()) == 4 and not (catalog.directory / "tables").exists()
+
+
+def test_an_id_may_be_shortened(catalog, results):
+    id_ = results[0][0]["id"]
+    assert catalog.entry(id_[:8])["id"] == id_
+    with pytest.raises(UsageError, match="no such result"):
+        catalog.entry("zzzz")
+    with pytest.raises(UsageError, match="at least 4 digits"):
+        catalog.entry(id_[:1])
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
+def test_a_full_disk_loses_nothing(catalog, tmp_path, monkeypatch, fails_at):
+    """The data of the partial, of its directory, then those of the result cannot be written."""
+    before, calls = files_of(catalog.directory), []
+    fsync = os.fsync
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    new = collected(run_of(tmp_path / "new", seed=9))
+    monkeypatch.setattr(safe_files.os, "fsync", full)
+    try:
+        catalog.put(*new)
+    except BlkreelError as error:
+        assert "no space left" in str(error) and "df -h" in str(error)
+        after = files_of(catalog.directory)
+        assert before.items() <= after.items() and not [name for name in after if name.name.endswith(".tmp")]
+    monkeypatch.undo()
+    assert len(calls) >= fails_at
+    assert len(Catalog.open(catalog.directory).entries()) in (4, 5) and not catalog.damaged
+    catalog.put(*new)
+    assert len(catalog.entries()) == 5 and catalog.partial(new[0]).read.ops == 1500
+
+
+@pytest.mark.parametrize("dies_at", [1, 2])
+def test_a_kill_during_an_add_leaves_the_catalog_as_it_was(catalog, results, dies_at):
+    new = variant(results[0][0], 1), results[0][1]
+    pid = os.fork()
+    if not pid:
+        named = []
+
+        def die(self):
+            named.append(self)
+            if len(named) == dies_at:
+                os._exit(9)
+            give_name(self)
+
+        give_name, safe_files.NewFile._give_name = safe_files.NewFile._give_name, die
+        catalog.put(*new)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert len(catalog.entries()) == 4 and not catalog.damaged
+    assert catalog.put(*new)[1] == "added" and len(catalog.entries()) == 5
+
+
+def test_concurrent_adds_lose_nothing(results, tmp_path):
+    """Four processes create one catalog, add overlapping results and write its tables."""
+    directory, pids = tmp_path / "catalog", []
+    for first in range(4):
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                catalog = Catalog.open(directory, create=True)
+                for number in range(first, first + 4):
+                    catalog.put(variant(results[0][0], number), results[0][1])
+                    catalog.refresh()
+                code = 0
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * 4
+    catalog = Catalog.open(directory)
+    assert sorted(catalog.entries().label) == [f"drive {number}" for number in range(7)] and not catalog.damaged
+    assert len(catalog.metrics().id.unique()) == 7
+
+
+@pytest.mark.parametrize("adds", [False, True], ids=["query", "add"])
+def test_tables_written_by_another_process_between_two_reads(results, tmp_path, monkeypatch, adds):
+    """The other has seen fewer results: its metrics with our results would lose metrics, once written for ever."""
+    catalog = Catalog.open(tmp_path / "catalog", create=True)
+    older = {}
+    for number in range(3):
+        catalog.put(variant(results[0][0], number), results[0][1])
+        catalog.refresh()
+        older = older or {path: path.read_bytes() for path in (catalog.directory / "tables").iterdir()}
+    if adds:
+        catalog.put(variant(results[0][0], 3), results[0][1])
+    stored = tables._stored
+
+    def alternate(path, schema):
+        if path.name == tables.METRICS and older:
+            while older:
+                written, content = older.popitem()
+                written.write_bytes(content)
+        return stored(path, schema)
+
+    monkeypatch.setattr(tables, "_stored", alternate)
+    assert len(catalog.metrics().id.unique()) == len(catalog.entries()) == 3 + adds and not older
+    assert len(Catalog.open(catalog.directory).metrics().id.unique()) == 3 + adds
+
+
+@settings(max_examples=8)
+@given(first=st.sets(st.integers(0, 5)), second=st.sets(st.integers(0, 5)))
+def test_two_catalogs_merge_by_copying_their_files(results, tmp_path_factory, first, second):
+    root = tmp_path_factory.mktemp("merged")
+    for name, numbers in (("a", first), ("b", second)):
+        catalog = Catalog.open(root / name, create=True)
+        (catalog.directory / "results").mkdir()
+        for number in numbers:
+            catalog.path_of(variant(results[0][0], number)["id"]).write_bytes(dump(variant(results[0][0], number)))
+        catalog.refresh()
+    shutil.copytree(root / "b", root / "a", dirs_exist_ok=True)
+    merged = Catalog.open(root / "a")
+    assert sorted(merged.entries().label) == [f"drive {number}" for number in sorted(first | second)]
+    assert set(merged.metrics().id) == set(merged.entries().id) and not merged.damaged
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.text(max_size=5), st.recursive(
+    st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.floats() | st.text(max_size=5),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3), max_leaves=5),
+    max_size=4))
+def test_an_id_is_that_of_the_content_however_it_is_written(measured):
+    shuffled = dict(reversed(measured.items()))
+    assert id_of(measured) == id_of(shuffled)
+    text = json.dumps(measured, indent=3, allow_nan=True)
+    assert id_of(json.loads(text)) == id_of(measured)
+    assert id_of({**measured, "another key": 1}) != id_of(measured)

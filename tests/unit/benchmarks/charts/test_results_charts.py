@@ -1,0 +1,406 @@
+"""The pages of tests as data: what they show agrees with the figures, and every chart draws, whoever is left on it."""
+
+import copy
+import json
+import math
+import re
+
+import altair as alt
+import pytest
+import vl_convert
+from synthetic_fleet import KINDS, another, fleet, single, small_test
+from synthetic_tests import MadeTest, closed_loop
+
+from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
+from blkreel.analysis.charts.theme import THEMES
+from blkreel.analysis.report.html.page import render_page
+from blkreel.benchmarks.charts import page_of
+from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.results.compared import compared
+from blkreel.common.errors import UsageError
+
+COUNTS = (1, 3, 20)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Of each kind of test, its results on one drive."""
+    root = tmp_path_factory.mktemp("kinds")
+    return {kind: single(root, kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def pages(documents):
+    return {(kind, count): page_of(document if count == 1 else fleet(document, count))
+            for kind, document in documents.items() for count in COUNTS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_column_of_a_comparison_keeps_its_values(documents, kind):
+    document = documents[kind]
+    both = compared(["a", "b"], [document, document])
+    for table in both["tables"]:
+        keys = [column["key"] for column in table["columns"]]
+        assert len(set(keys)) == len(keys)
+        # The first cell has the label; the columns behind it keep what the test has in them.
+        own = next(each for each in document["tables"] if each["title"] == table["title"])
+        for key in keys[1:]:
+            assert {row[key] for row in table["rows"]} == {row.get(key) for row in own["rows"]}
+
+
+def charts(page):
+    return [one for section in page.sections for one in section.charts]
+
+
+def chart(page, id_):
+    (found,) = [one for one in charts(page) if one.id == id_]
+    return found
+
+
+def data(spec):
+    """Every inline datum of a specification."""
+    if isinstance(spec, list):
+        return [row for each in spec for row in data(each)]
+    if not isinstance(spec, dict):
+        return []
+    own = (spec.get("data") or {}).get("values") or []
+    return own + [row for key, value in spec.items() if key != "data" for row in data(value)]
+
+
+def fitted(spec):
+    spec = copy.deepcopy(spec)
+    for view in (spec, *spec.get("vconcat", [])):
+        view["width"] = 500 if "vconcat" not in view else view.pop("width", 0)
+    if "vconcat" in spec:
+        del spec["width"]
+    spec.pop("autosize", None)
+    return spec
+
+
+def left(spec, entries):
+    """The chart as it is drawn with these drives alone: what the page and the exported pictures do."""
+    spec = copy.deepcopy(spec)
+
+    def walk(node):
+        if isinstance(node, dict):
+            if isinstance(node.get("data"), dict):
+                node["data"]["values"] = [row for row in node["data"]["values"]
+                                          if row.get("entry") in (None, *entries)]
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+    walk(spec)
+    return spec
+
+
+def short(spec):
+    """With three data of each set: the schema is the same for all of them, and slow."""
+    if isinstance(spec, list):
+        return [short(each) for each in spec]
+    if not isinstance(spec, dict):
+        return spec
+    return {key: value[:3] if key == "values" and value and isinstance(value[0], dict) else short(value)
+            for key, value in spec.items()}
+
+
+def without_domain(node):
+    """Positions that have to look for the extent of their data, which a layer that is left empty has not: the browser's
+    console would say so."""
+    if isinstance(node, list):
+        for each in node:
+            yield from without_domain(each)
+    elif isinstance(node, dict):
+        for channel in ("x", "y"):
+            place = node.get("encoding", {}).get(channel, {})
+            if place.get("type") == "quantitative" and place.get("scale") is not None:
+                scale = place.get("scale", {})
+                if "domain" not in scale and not {"domainMin", "domainMax"} <= set(scale):
+                    yield place
+        for value in node.values():
+            yield from without_domain(value)
+
+
+def drawn(spec, highlight="", theme="light"):
+    spec = fitted(spec)
+    spec["params"] = [{**each, "value": highlight} if each["name"] == "highlight" else each for each in spec["params"]]
+    return vl_convert.vegalite_to_svg(spec, config=THEMES[theme], vl_version="6.1")
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_holds_to_its_model(pages, kind, count):
+    page = pages[kind, count]
+    assert page.kind == "test" and len(page.entries) == count
+    keys = {entry.key for entry in page.entries}
+    ids = [one.id for one in charts(page)]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z0-9-]+", id_) for id_ in ids)
+    for one in charts(page):
+        names = {column.key for column in one.table.columns}
+        assert len(names) == len(one.table.columns), one.id
+        assert all(column.format in FORMATS for column in one.table.columns)
+        for row in one.table.rows:
+            assert row.entry in keys
+            for column in one.table.columns:  # what is not there says why
+                assert row.values.get(column.key) is not None or column.key in row.why or not column.recompute, one.id
+        if one.spec is not None:
+            rows = data(one.spec)
+            assert 0 < len(rows) <= MOST_MARKS, one.id
+            assert {row["entry"] for row in rows if "entry" in row} <= keys
+            assert one.spec["description"] and one.spec["params"][0]["name"] == "highlight"
+            assert "config" not in one.spec
+            json.dumps(one.spec, allow_nan=False)
+            undrawn = list(without_domain(one.spec))
+            assert not undrawn, one.id
+            if count == 3 or (kind, count) in (("mixes", 1), ("depths", 20)):  # slow, and the others have these layers
+                alt.Chart.from_dict(short(fitted(one.spec)), validate=True)
+
+
+@pytest.mark.parametrize("count", (1, 3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_figure_of_a_table_is_what_its_command_prints(documents, pages, kind, count):
+    page = pages[kind, count]
+    by_path = {documents[kind]["path"]: documents[kind]} if count == 1 else {
+        each["path"]: each for each in fleet(documents[kind], count)["tests"]}
+    seen = 0
+    for one in charts(page):
+        for column in one.table.columns:
+            if not column.recompute:
+                continue
+            for row in one.table.rows:
+                if row.values.get(column.key) is None:
+                    continue
+                told = re.fullmatch(r"blkreel report RUN --figure '?([^']+)'?", column.recompute)[1]
+                key = told.format(**row.values)
+                found = by_path[row.path]["figures"]
+                for part in key.split("."):
+                    found = found[part]
+                assert found == row.values[column.key], (one.id, key)
+                seen += 1
+    assert seen > 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_draws_whoever_is_left_and_whoever_is_marked(pages, kind, capfd):
+    page = pages[kind, 3]
+    keys = [entry.key for entry in page.entries]
+    for index, one in enumerate(one for one in charts(page) if one.spec is not None):
+        some = (keys, keys[:1], keys[1:], [])[index % 4]
+        svg = drawn(left(one.spec, some), keys[0], "dark")
+        assert svg.count("<path") > (3 if some else 0), one.id
+        texts = re.findall(">([^<]+)<", svg)
+        if one.spec.get("height") != {"step": 40}:
+            continue
+        assert [key for key in keys if key in texts] == [key for key in keys if key in some], one.id
+    told = "".join(capfd.readouterr())
+    assert "WARN" not in told and "Infinite" not in told
+
+
+def test_twenty_drives_draw(pages):
+    for kind, id_ in (("mixed-burst", "timeline"), ("mixed-burst", "read-tail"), ("consistency", "last-part-full")):
+        svg = drawn(chart(pages[kind, 20], id_).spec, "Drive 07")
+        assert "Drive 07" in svg and svg.count("<path") > 40
+
+
+def test_the_page_of_twenty_drives_is_a_small_file(pages):
+    for kind in ("mixed-burst", "consistency", "qd1"):  # the largest
+        html = render_page(pages[kind, 20])
+        assert len(html.encode()) < 5_000_000, kind
+        assert "Drive 07" in html and "tests/006" in html
+
+
+def test_lines_of_many_drives_are_muted_but_for_the_marked_one(pages):
+    """Eight hues are told apart; of more drives, only the marked one and its neighbors have a color and a name."""
+    few = chart(pages["depths", 3], "depth-sweep").spec["layer"][0]["encoding"]
+    assert few["color"]["field"] == "entry" and few["strokeDash"]["field"] == "entry"
+    many = chart(pages["depths", 20], "depth-sweep")
+    assert "strokeDash" not in many.spec["layer"][0]["encoding"]
+    assert many.spec["layer"][0]["encoding"]["color"]["value"] == {"expr": "other"}
+    svg = drawn(many.spec, "Drive 07")
+    shown = {name for name in (f"Drive {number:02}" for number in range(1, 21)) if f">{name}" in svg}
+    assert shown == {"Drive 06", "Drive 07", "Drive 08"}
+
+
+def test_the_best_drive_stands_first_everywhere(pages):
+    for kind in KINDS:
+        page = pages[kind, 20]
+        ranks = [entry.rank for entry in page.entries]
+        assert ranks == sorted(ranks) and ranks[0] == 1, kind
+        assert page.entries[0].key == "Drive 20", kind  # made the fastest
+        first = next(one for one in charts(page) if one.spec and "step" in str(one.spec.get("height")))
+        places = {row["entry"]: row["order"] for row in data(first.spec)}
+        assert sorted(places, key=places.get)[0] in ("Drive 20", "Drive 19"), (kind, first.id)
+
+
+def test_slowdown_runs_from_reads_alone_to_reads_beside_the_writer(documents, pages):
+    one = chart(pages["mixed-burst", 1], "slowdown")
+    figures = documents["mixed-burst"]["figures"]["states"]["client"]
+    ends = {row["part"]: row["value"] for row in data(one.spec)}
+    alone, beside = figures["baseline"]["read_wait_ns"], figures["mixed"]["read_wait_ns"]
+    assert ends["with the writer"] / ends["reads alone"] == pytest.approx(beside / alone)
+    row = one.table.rows[0].values
+    assert (row["read_wait_ns"], row["alone_ns"], row["slowdown"]) == (beside, alone, figures["slowdown"])
+    assert f"{figures['slowdown']:.2f} ×" in data(one.spec)[0]["text"]
+
+
+def test_the_timeline_holds_every_byte_and_ends_with_the_run(documents, pages):
+    (series,) = [one for one in documents["mixed-burst"]["series"]
+                 if one["of"]["what"] == "timeline" and one["of"]["role"] == "mixed"]
+    told = sum(sum(line["y"]) for line in series["lines"]) * series["of"]["width_ns"]
+    one = chart(pages["mixed-burst", 1], "timeline")
+    rows = one.spec["vconcat"][0]["data"]["values"]
+    area = sum((after["t"] - row["t"]) * (row["read"] + row["write"])
+               for row, after in zip(rows, rows[1:], strict=False)) * 1e9
+    assert area == pytest.approx(told, rel=0.01)
+    assert one.wide and one.zooms
+    assert '"name": "zoom"' in json.dumps(one.spec)
+
+
+def test_a_tail_is_faint_where_fewer_than_ten_lie_beyond(pages):
+    rows = data(chart(pages["mixed-burst", 1], "read-tail").spec)
+    count = 600
+    for row in (row for row in rows if "part" in row):
+        beyond = row["share"] * count
+        assert beyond >= 9.99 if row["part"] == "enough" else beyond <= 10 + count / 20
+
+
+def test_the_lowest_depth_with_enough_is_ringed(documents, pages):
+    lowest = documents["depths"]["figures"]["states"]["enterprise"]["lowest_depth_with_95_percent"]
+    ringed = [row["x"] for row in data(chart(pages["depths", 3], "depth-sweep").spec) if row.get("ring")]
+    assert ringed == [lowest] * 3
+
+
+def test_the_end_of_the_fast_part_is_ringed(documents, pages):
+    fast = documents["cache"]["figures"]["states"]["fresh"]["fills"]["first"]["fast_bytes"]
+    ringed = [row["x"] for row in data(chart(pages["cache", 1], "cache").spec) if row.get("ring")]
+    assert ringed == [pytest.approx(fast / 1e9)]
+    split = {row["part"]: row["value"] for row in data(chart(pages["cache", 1], "cache-split").spec)}
+    assert split["cached"] > 4 * split["exhausted"]
+
+
+def test_percentiles_of_too_few_say_so(pages):
+    one = chart(pages["qd1", 3], "qd1-qos-random-read-4k")
+    assert all(row.why["p99_99_ns"] == "n too small (n=1,500)" for row in one.table.rows)
+    assert {row["part"] for row in data(one.spec)} == {"mean", "p99"}
+    assert any("n too small for p99.99" in note for note in one.notes)
+
+
+def test_tests_of_one_drive_are_repetitions(documents):
+    """Six tests of each drive: an interval, on the logarithm, and the command is of no single test."""
+    six = page_of(fleet(documents["depths"], 3, repeats=6))
+    assert [len(six.entries), {entry.facts["tests"] for entry in six.entries}] == [3, {"6"}]
+    values = [each["figures"]["states"]["enterprise"]["depths"]["32"]["mb_s"]
+              for each in fleet(documents["depths"], 3, repeats=6)["tests"] if each["label"].startswith("Drive 02")]
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / 6
+    half = 2.5706 * math.sqrt(sum((each - mean) ** 2 for each in logs) / 5 / 6)
+    (dot,) = [row for row in data(chart(six, "depth-apart").spec)
+              if row["entry"] == "Drive 02" and row["part"] == "depth 32"]
+    assert dot["value"] == pytest.approx(math.exp(mean))
+    assert (dot["low"], dot["high"]) == (pytest.approx(math.exp(mean - half), rel=1e-4),
+                                         pytest.approx(math.exp(mean + half), rel=1e-4))
+    assert any("95 %" in note for note in chart(six, "depth-apart").notes)
+    rows = chart(six, "depth-sweep").table.rows
+    assert all(row.path is None and row.remarks["mb_s"].startswith("95 %: ") for row in rows)
+    # A maximum is of single I/Os: it is not averaged.
+    assert all(row.values["max_ns"] is None and "not averaged" in row.why["max_ns"] for row in rows)
+    assert len(chart(six, "tests").table.rows) == 18
+
+
+def test_few_repetitions_show_their_range_and_no_interval(documents):
+    three = page_of(fleet(documents["depths"], 2, repeats=3))
+    dots = data(chart(three, "depth-apart").spec)
+    assert all(row["low"] < row["value"] < row["high"] and row["thick"] < 2 for row in dots)
+    assert any("no interval" in note for note in chart(three, "depth-apart").notes)
+    assert chart(three, "depth-sweep").table.rows[0].remarks["mb_s"].startswith("n=3: ")
+
+
+def test_repeats_within_a_test_give_an_interval_too(tmp_path):
+
+    test = MadeTest(tmp_path / "t", "depths")
+    for repeat in range(1, 7):
+        test.step("depth", {"state": "full", "depth": 1, "repeat": repeat}, closed_loop(100, 100_000 + 1000 * repeat))
+
+    document = results_of(test.path)
+    whole = chart(page_of(document), "depth-sweep").table.rows[0].remarks["mb_s"]
+    assert whole.startswith("95 %: ")
+    assert len(document["figures"]["states"]["full"]["depths"]["1"]["mb_s_repeats"]) == 6
+
+
+def test_other_parameters_or_another_unit_are_no_repetition(documents):
+    one, same = (another(documents["depths"], 1, 1.0) for _ in range(2))
+    other = another(documents["depths"], 1, 1.0)
+    other["parameters"] = {"span": 1}
+    unit = another(documents["depths"], 1, 1.0)
+    unit["drive"]["serial_hash"] = "f" * 64
+    for path, each in zip("abcd", (one, same, other, unit), strict=True):
+        each["path"] = path
+    page = page_of(compared(list("abcd"), [one, same, other, unit]))
+    assert [row.values["directory"] for row in chart(page, "tests").table.rows if row.entry == page.entries[0].key]
+    assert sorted(len([row for row in chart(page, "tests").table.rows if row.entry == entry.key])
+                  for entry in page.entries) == [1, 1, 2]
+    assert any("span is not the same" in notice.lower() for notice in page.notices)
+
+
+def test_the_drive_under_test_is_found_by_a_part_of_its_name(documents):
+    document = fleet(documents["depths"], 3)
+    page = page_of(document, "drive 02")
+    assert [entry.key for entry in page.entries if entry.highlighted] == ["Drive 02"]
+    for words, told in (("nothing like it", "is none of these"), ("drive", "means several")):
+        with pytest.raises(UsageError, match=told):
+            page_of(document, words)
+
+
+def test_what_the_user_told_of_the_drives_makes_filters(documents):
+    class DrivesFile:
+        def facts(self, label, model):
+            return {"class": "consumer" if label == "Drive 01" else "enterprise", "flash": "TLC"}
+
+        def relations(self, label, models):
+            assert models["Drive 03"] == "Example 3"
+            return {"Drive 03": f"rival of {label}"}
+    page = page_of(fleet(documents["depths"], 3), "Drive 02", DrivesFile())
+    assert [entry.facts.get("relation") for entry in page.entries] == ["rival of Drive 02", None, None]
+    assert "class" in page.filters and "flash" not in page.filters
+    assert {entry.key: entry.facts["class"] for entry in page.entries}["Drive 01"] == "consumer"
+
+
+def test_quick_and_missing_stand_on_the_page(tmp_path):
+
+    test = MadeTest(tmp_path / "t", "depths", quick=True, parameters={"span": 64 * 10**9})
+    test.told["parameters_text"] = {"span": "64 GB"}
+    test.step("depth", {"state": "full", "depth": 1}, closed_loop(10, 1000))
+    test.step("depth", {"state": "full", "depth": 2}, status="failed", title="depth 2", error="it broke")
+
+    page = page_of(results_of(test.path))
+    assert any(notice.startswith("Quick:") for notice in page.notices)
+    assert "Missing: depth 2 (it broke)." in page.notices
+    assert ("span", "64 GB") in page.parameters
+    assert page.entries[0].verdict["level"] == "invalid"
+
+
+def test_a_test_without_any_run_has_a_page(tmp_path):
+
+
+
+    for kind in KINDS:
+        test = MadeTest(tmp_path / kind, kind)
+        test.step("depth", {"state": "full"}, status="waiting")
+        page = page_of(results_of(test.path))
+        assert [one.id for one in charts(page)][-1] == "tests" or charts(page), kind
+        assert render_page(page)
+
+
+def test_a_state_measured_on_one_drive_only(documents, tmp_path):
+    """Drives with different states: each chart shows those that have it, and says who has not."""
+    path = small_test(tmp_path / "t", "mixes")
+
+    both_states = another(results_of(path), 1, 1.0)
+    one_state = another(documents["mixes"], 2, 1.1)
+    del one_state["figures"]["states"]["full"]
+    one_state["figures"]["full_over_empty"] = {}
+    page = page_of(compared(["a", "b"], [both_states, one_state]))
+    full = chart(page, "mix-full")
+    assert {row["entry"] for row in data(full.spec)} == {"Drive 01"}
+    assert {row["entry"] for row in data(chart(page, "full-empty").spec)} == {"Drive 01"}

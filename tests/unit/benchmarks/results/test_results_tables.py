@@ -1,0 +1,183 @@
+"""Results as a person sees them: the terminal, the page, the command."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from synthetic_tests import MIB, MS, MadeTest, closed_loop, rows_of
+
+from blkreel.analysis.charts import over_time
+from blkreel.benchmarks import present
+from blkreel.benchmarks.results import results_of, tables
+from blkreel.cli.ui.test_summary import show
+from blkreel.common.console import Console, Detail
+from blkreel.common.errors import OutputExists, UsageError
+
+
+def printed(document, width=200):
+    file = io.StringIO()
+    show(document, Console(file=file, width=width), Detail(why=True))
+    return file.getvalue()
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    def make(depths=(1, 2, 4, 8, 16, 32), **more):
+        test = MadeTest(tmp_path / "t", "depths", name="depth-sweep-read", **more)
+        for depth in depths:
+            test.step("depth", {"state": "enterprise", "depth": depth},
+                      closed_loop(1000, 100_000 // min(depth, 8), depth))
+        test.step("depth", {"state": "enterprise", "depth": 64}, status="failed", title="depth 64", error="it [broke]")
+        return test.path
+    return make
+
+
+def test_the_terminal_says_what_it_is_how_sure_and_what_is_missing(sweep):
+    text = printed(results_of(sweep(quick=True)))
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0] == "depth-sweep-read of depths" and lines[1].startswith("fast drive, Example 980")
+    assert lines[2].startswith("QUICK") and lines[3] == "invalid"
+    assert "missing: depth 64: it [broke]" in lines
+    assert "By queue depth, state enterprise" in lines
+    (row,) = [line.split() for line in lines if line.startswith("8 ")]
+    assert row[:3] == ["8", "328", "80,000"]
+    # Said once, not in a column of gaps.
+    assert "Power, Efficiency: power not measured" in lines and text.count("power not measured") == 2
+
+
+def test_only_a_quick_test_is_called_so(sweep):
+    assert "QUICK" not in printed(results_of(sweep()))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_figure_is_cut_off_however_narrow_the_terminal(sweep, width):
+    document = results_of(sweep())
+    text = printed(document, width)
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    for table in document["tables"]:
+        for row in tables.text_table(table).rows:
+            for cell in row:
+                assert cell.value is None or cell.text in text
+
+
+def test_units_go_down_a_column_and_reasons_stand_for_values():
+    table = {"title": "T", "columns": [{"key": "took_ns", "title": "Took", "unit": "ns"},
+                                       {"key": "block", "title": "Block", "unit": "bytes"},
+                                       {"key": "moved_bytes", "title": "Moved", "unit": "bytes"},
+                                       {"key": "ok", "title": "OK", "unit": ""}],
+             "rows": [{"took_ns": 1_500_000, "block": 4096, "moved_bytes": 10**9, "ok": True},
+                      {"took_ns": None, "block": 512, "moved_bytes": None, "ok": False,
+                       "why": {"took_ns": "n too small"}}]}
+    one = tables.text_table(table)
+    assert one.heads == [("Took", "ms"), ("Block", ""), ("Moved", ""), ("OK", "")]
+    assert [[cell.text for cell in row] for row in one.rows] == [["1.50", "4K", "1.00 GB", "yes"],
+                                                                ["–", "512", "–", "no"]]
+    assert one.rows[1][0].why == "n too small"
+
+
+def test_a_chart_keeps_the_peaks_and_gaps_of_a_long_series():
+    values = np.full(20_000, 100.0)
+    values[7777], values[12_345] = 9000.0, 0.0
+    points = over_time.extremes(list(range(20_000)), values.tolist(), 1000)
+    assert len(points) <= 1000 and points == sorted(points)
+    assert (7777, 9000.0) in points and (12_345, 0.0) in points
+
+
+def test_the_page_holds_every_table_its_method_and_nothing_from_elsewhere(tmp_path, sweep):
+    page = tmp_path / "test.html"
+    document = present.report_test(sweep(), page)
+    html = page.read_text()
+    for table in document["tables"]:
+        assert table["title"] in html
+    assert "power not measured" in html and "it [broke]" in html and "Quick:" not in html
+    for name, _ in document["method"]:
+        assert name.replace(chr(39), "&#39;") in html
+    outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.findall(r'(?:src|href)="(?!#|data:)[^"]*', outside) and len(html) < 3_000_000
+    with pytest.raises(OutputExists):
+        present.report_test(tmp_path / "t", page)
+
+
+def test_text_of_a_test_cannot_become_markup(tmp_path):
+    test = MadeTest(tmp_path / "t", "depths", name="<script>alert(1)</script>", quick=True)
+    test.step("depth", {"depth": 1, "state": "<b>"}, rows_of([0, MS], MS))
+    present.report_test(test.path, tmp_path / "t.html")
+    html = (tmp_path / "t.html").read_text()
+    assert "<script>alert" not in html and "state <b>" not in html and "Quick:" in html
+    assert "[bold]" not in printed(results_of(test.path))
+
+
+def test_parameters_stand_as_the_user_writes_them(tmp_path):
+    test = MadeTest(tmp_path / "t", "depths", parameters={"span": 64 * 10**9, "depths": [1, 2], "other": None})
+    test.told["parameters_text"] = {"span": "64 GB"}
+    test.step("depth", {"depth": 1}, closed_loop(10, MS))
+    present.report_test(test.path, tmp_path / "t.html")
+    html = (tmp_path / "t.html").read_text()
+    assert ">64 GB<" in html and ">1, 2<" in html
+
+
+# The installed command.
+
+def test_report_of_a_test(blkreel, tmp_path):
+    test = MadeTest(tmp_path / "t", "cache", quick=True)
+    test.step("fill", {"state": "fresh", "rest_ns": 0}, closed_loop(
+        400, np.repeat([MIB // 4, MIB], [100, 300]), op=1, length_bytes=MIB))
+    result = blkreel("report", test.path, "-o", tmp_path / "t.html")
+    for text in ("Fast part", "105 MB", "QUICK", f"Page: {tmp_path / 't.html'}"):
+        assert text in result.stdout
+    document = json.loads(blkreel("report", test.path, "--json").stdout)
+    assert document == results_of(test.path)
+    again = blkreel("report", test.path, "-o", tmp_path / "t.html", check=False)
+    assert again.returncode == 1 and "--force" in again.stderr
+
+
+def cached(tmp_path, place, fast, label="A drive", **more):
+    test = MadeTest(tmp_path / place, "cache", **more)
+    test.told["label"] = label
+    test.step("fill", {"state": "fresh", "rest_ns": 0},
+              closed_loop(400, np.repeat([MIB // 4, MIB], [fast, 400 - fast]), op=1, length_bytes=MIB),
+              verdict=[{"level": "qualified", "text": f"{place} was warm"}] if label == "Warm" else [])
+    return test.path
+
+
+def test_tests_side_by_side(tmp_path):
+    paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 200, "Warm")]
+    document = present.compare_tests(paths, tmp_path / "both.html")
+    (table,) = document["tables"]
+    assert [(row["of"], row["fast_bytes"]) for row in table["rows"]] == [
+        ("0 ns · A drive", 100 * MIB), ("0 ns · Warm", 200 * MIB)]
+    assert document["figures"] == {label: results_of(path)["figures"]
+                                   for label, path in zip(("A drive", "Warm"), paths, strict=True)}
+    assert [(each["label"], each["entry"], len(each["series"])) for each in document["tests"]] == [
+        ("A drive", "A drive", 1), ("Warm", "Warm", 1)]
+    texts = [reason["text"] for reason in document["verdict"]["reasons"]]
+    assert texts == ["n=1: fewer than 6 repeats, no interval [all]", "b was warm [Warm]"]
+    assert "Warm" in (tmp_path / "both.html").read_text()
+    json.dumps(document, allow_nan=False)
+
+
+def test_what_sets_tests_apart_qualifies_their_comparison(tmp_path):
+    paths = [cached(tmp_path, "a", 100, parameters={"depth": 1, "span": 8}, scale=0.5),
+             cached(tmp_path, "b", 100, parameters={"depth": 2, "span": 8}, quick=True)]
+    texts = [reason["text"] for reason in present.compare_tests(paths)["verdict"]["reasons"]]
+    assert texts[-3:] == ["quick is not the same: False [A drive (a)], True [A drive (b)]",
+                          "scale is not the same: 0.5 [A drive (a)], 1.0 [A drive (b)]",
+                          "depth is not the same: 1 [A drive (a)], 2 [A drive (b)]"]
+
+
+def test_different_tests_are_not_compared(tmp_path):
+    paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 100, name="another-test")]
+    with pytest.raises(UsageError, match="is the test a-test"):
+        present.compare_tests(paths)
+    with pytest.raises(UsageError, match="named twice"):
+        present.compare_tests([paths[0], paths[0]])
+
+
+def test_compare_command_with_tests(blkreel, tmp_path):
+    paths = [cached(tmp_path, name, 100) for name in "ab"]
+    result = blkreel("compare", *paths, "-o", tmp_path / "both.html")
+    assert "0 ns · A drive (a)" in result.stdout and "0 ns · A drive (b)" in result.stdout
+    assert (tmp_path / "both.html").exists()
+    assert json.loads(blkreel("compare", *paths, "--json").stdout) == present.compare_tests(paths)

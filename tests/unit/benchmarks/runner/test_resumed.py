@@ -1,0 +1,170 @@
+"""`blkreel test --resume` and `--force`: what test.json and a directory may make them do. On regular files."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import time
+
+import pytest
+
+from blkreel.common.device import describe
+from blkreel.replay.drive.target import find_target
+
+NOBODY = 65534
+IMAGE_BYTES = 16 << 20
+RECIPE = """
+title = "writes"
+explain = "writes at random, twice"
+report = "depths"
+[[steps]]
+each = { depth = [1, 8] }
+do = "measure"
+role = "depth"
+name = "depth {depth}"
+time = "50ms"
+  [[steps.streams]]
+  name = "writer"
+  op = "write"
+  block = "4K"
+  depth = "= depth"
+"""
+
+
+def image_at(path):
+    path.write_bytes(b"precious" * (IMAGE_BYTES // 8))
+    return path
+
+
+def checksum(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def output(blkreel, tmp_path):
+    """A test of a file, which has ended."""
+    (tmp_path / "writes.toml").write_text(RECIPE)
+    result = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "out",
+                     check=False)
+    assert result.returncode in (0, 3), result.stderr
+    return tmp_path / "out"
+
+
+def change(output, **changes):
+    """Write test.json as somebody else could, its last step to be carried out again."""
+    document = json.loads((output / "test.json").read_text()) | changes
+    document["steps"][-1] |= {"status": "waiting", "started_at": None, "ended_at": None, "result": None}
+    document["ended_at"] = None
+    (output / "test.json").write_text(json.dumps(document))
+    for file in (output / document["steps"][-1]["directory"]).iterdir():
+        file.unlink()
+
+
+def test_the_file_that_test_json_names_is_not_overwritten_unless_the_command_names_it(blkreel, output, tmp_path):
+    victim = image_at(tmp_path / "victim")
+    change(output, device=str(victim), drive=describe(find_target(victim).drive))
+    before = checksum(victim)
+    refused = blkreel("test", "--resume", output, check=False)
+    assert refused.returncode == 5
+    assert f"this overwrites {victim}" in refused.stderr
+    assert f"blkreel test --resume {output} --on {victim}" in refused.stderr.replace(str(blkreel.command), "blkreel")
+    assert checksum(victim) == before
+    assert blkreel("test", "--resume", output, "--on", victim, check=False).returncode in (0, 3)
+    assert checksum(victim) != before
+
+
+def test_a_test_that_has_ended_is_shown_without_naming_its_file(blkreel, output):
+    shown = blkreel("test", "--resume", output, check=False)
+    assert shown.returncode in (0, 3)
+    assert any(level in shown.stdout for level in ("valid", "qualified"))
+
+
+@pytest.mark.parametrize("owned", ["directory", "test.json", "writable"])
+def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output, require_root, tmp_path, owned):
+    command = f"touch {tmp_path / 'ran'}; while sleep 0.1; do echo 1 1; done"
+    document = json.loads((output / "test.json").read_text())
+    change(output, telemetry={**document["telemetry"], "power_command": command})
+    if owned == "writable":
+        output.chmod(0o777)
+    else:
+        os.chown(output if owned == "directory" else output / "test.json", NOBODY, NOBODY)
+    named = ["test", "--resume", output, "--on", tmp_path / "image"]
+    refused = blkreel(*named, check=False)
+    assert refused.returncode == 5, refused.stderr
+    assert f"--power-command {shlex.quote(command)}" in refused.stderr
+    assert not (tmp_path / "ran").exists()
+    assert blkreel(*named, "--power-command", command, check=False).returncode in (0, 3)
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_power_command_that_only_this_user_can_have_written_runs_again(blkreel, output, tmp_path):
+    document = json.loads((output / "test.json").read_text())
+    command = f"touch {tmp_path / 'ran'}; while sleep 0.1; do echo 1 1; done"
+    change(output, telemetry={**document["telemetry"], "power_command": command})
+    output.chmod(0o755)
+    (output / "test.json").chmod(0o644)
+    assert blkreel("test", "--resume", output, "--on", tmp_path / "image", check=False).returncode in (0, 3)
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_step_set_aside_stays_in_its_directory(blkreel, output, tmp_path):
+    document = json.loads((output / "test.json").read_text())
+    (tmp_path / "elsewhere").mkdir()
+    for step in document["steps"]:
+        step |= {"status": "failed", "interrupted": "1/../../../elsewhere/x"}
+    (output / "test.json").write_text(json.dumps(document))
+    refused = blkreel("test", "--resume", output, "--on", tmp_path / "image", check=False)
+    assert (refused.returncode, list((tmp_path / "elsewhere").iterdir())) == (1, [])
+    assert "test.json is damaged" in refused.stderr
+
+
+@pytest.mark.parametrize("directory", ["../elsewhere", "steps/..", "/{elsewhere}", "steps/../../elsewhere", 5])
+def test_a_power_log_is_added_to_no_run_elsewhere(blkreel, output, tmp_path, directory):
+    document = json.loads((output / "test.json").read_text())
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(output / document["steps"][0]["directory"], elsewhere)
+    before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    document["steps"][0]["directory"] = str(directory).format(elsewhere=elsewhere) if directory != 5 else 5
+    (output / "test.json").write_text(json.dumps(document))
+    start_s = time.time() - 3600
+    (tmp_path / "meter.csv").write_text("".join(f"{start_s + second},5\n" for second in range(7200)))
+    refused = blkreel("power", output, "--log", tmp_path / "meter.csv", check=False)
+    assert refused.returncode == 1
+    assert ("test.json is damaged" if directory == 5 else "is not in steps/") in refused.stderr
+    assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
+
+
+def test_force_removes_what_a_test_made_and_nothing_else(blkreel, output, tmp_path):
+    run = output / "steps" / json.loads((output / "test.json").read_text())["steps"][0]["id"]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "records.parquet").write_text("mine")
+    for name in ("report.html", "steps/notes.txt", f"steps/{run.name}/notes.txt"):
+        (output / name).write_text("mine")
+    (output / "runs").mkdir()
+    (output / "runs/records.parquet").write_text("mine")
+    (output / f"steps/{run.name}.interrupted-1").symlink_to(outside)
+    left = output / f"steps/{run.name}.interrupted-2/.records.parquet.spool"
+    left.mkdir(parents=True)
+    for name in ("rows.blocks", "reserve", "metadata.json", "trace.parquet"):
+        (left / name).write_text("old")
+    (run / "records.parquet").write_text("old")
+    again = blkreel("test", tmp_path / "writes.toml", "--on", tmp_path / "image", "-o", output, "--force", check=False)
+    assert again.returncode in (0, 3), again.stderr
+    for name in ("report.html", "steps/notes.txt", f"steps/{run.name}/notes.txt", "runs/records.parquet"):
+        assert (output / name).read_text() == "mine"
+    assert (outside / "records.parquet").read_text() == "mine"
+    assert not left.parent.exists()
+    assert (run / "records.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
+    (tmp_path / "writes.toml").write_text(RECIPE)
+    (tmp_path / "photos/steps").mkdir(parents=True)
+    (tmp_path / "photos/results.json").write_text("mine")
+    refused = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "photos",
+                      "--force", check=False)
+    assert refused.returncode == 1
+    assert "is not a test directory, so --force does not replace it" in refused.stderr
+    assert (tmp_path / "photos/results.json").read_text() == "mine"

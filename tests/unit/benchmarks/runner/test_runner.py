@@ -1,0 +1,223 @@
+"""A test as a whole: its steps in order, what is remembered of them, and going on after an interruption."""
+
+import json
+
+import pytest
+from small_benchmark import RECIPE, STEPS, Engine
+
+from blkreel import write_trace
+from blkreel.benchmarks.recipe.recipe import parse_recipe
+from blkreel.benchmarks.recipe.steps import steps_of
+from blkreel.benchmarks.runner.drive import check_unchanged
+from blkreel.benchmarks.runner.record import create, read_resumable
+from blkreel.benchmarks.runner.runner import check_traces
+from blkreel.benchmarks.test_file import read_test
+from blkreel.common.device import describe
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.untimed_io import Interrupted
+from blkreel.traces.format.reader import open_trace
+
+MIB = 1 << 20
+ROUNDS = """
+title = "t"
+explain = "e"
+report = "rounds"
+[[steps]]
+do = "measure"
+role = "round"
+name = "round-{round}"
+each = { round = 8 }
+until_steady = "round"
+  [[steps.streams]]
+  op = "write"
+  block = "64K"
+  volume = "1MiB"
+"""
+
+
+REPLAYS = """
+title = "t"
+explain = "e"
+report = "trace-passes"
+[[steps]]
+do = "state"
+state = "STATE"
+[[steps]]
+each = { pass_number = 2 }
+do = "replay"
+trace = "TRACE"
+"""
+
+
+def told(tmp_path):
+    return json.loads((tmp_path / "out/test.json").read_text())
+
+
+def test_every_step_is_carried_out_and_remembered(a_test, tmp_path):
+    testing = a_test()
+    testing.run()
+    assert testing.done == STEPS
+    document = told(tmp_path)
+    assert [step["status"] for step in document["steps"]] == ["done"] * 5
+    assert document["ended_at"]
+    assert document["steps"][0]["result"]["name"] == "full"
+    assert document["steps"][2]["result"] == {"rest_ns": 10**6}
+    for step, depth in ((document["steps"][1], 1), (document["steps"][3], 4)):
+        run = open_trace(tmp_path / "out" / step["directory"]).metadata["run"]
+        assert run["source"]["labels"] == step["labels"] == {"depth": depth}
+        assert (run["source"]["test"], run["source"]["step"], run["source"]["role"]) == ("mine", step["id"], "depth")
+        assert run["source"]["streams"][0]["depth"] == depth
+        assert (run["planned_ops"], run["completed_ops"], run["as_planned"]) == (16, 16, True)
+        assert step["result"]["bytes"] == MIB
+
+
+@pytest.mark.parametrize(("state", "written"), [("full", None), ("client", None), ("fresh", 8 * 4096)])
+def test_what_a_trace_reads_is_written_first_only_if_the_state_does_not_hold_it(a_test, tmp_path, state, written):
+    """Written once more, the blocks of a degraded drive would be like new."""
+    trace = write_trace(tmp_path / "reads.parquet", {
+        "submit_ns": range(8), "latency_ns": [10] * 8, "op": ["read"] * 8, "length_bytes": [4096] * 8,
+        "offset_bytes": [number * MIB for number in range(8)]})
+    a_test(REPLAYS.replace("STATE", state).replace("TRACE", str(trace))).run()
+    for step in told(tmp_path)["steps"][1:]:
+        run = open_trace(tmp_path / "out" / step["directory"]).metadata["run"]
+        assert (run["prefill"] and run["prefill"]["bytes"]) == written
+        assert run["unwritten_bytes"] == 0 and run["completed_ops"] == 8
+
+
+def test_an_interrupted_measurement_is_done_again_and_the_others_are_not(a_test, tmp_path):
+    # The erase and the fill of the state are the first two runs of the engine.
+    with pytest.raises(Interrupted, match="interrupted at 'depth-4'") as error:
+        a_test(engine=Engine(at=4)).run()
+    assert f"blkreel test --resume {tmp_path / 'out'}" in error.value.remedy
+    assert error.value.exit_code == 130
+    assert [step["status"] for step in told(tmp_path)["steps"]] == ["done", "done", "done", "failed", "waiting"]
+    testing = a_test()
+    testing.run()
+    assert testing.done == ["depth-4", "rest"]
+    document = told(tmp_path)
+    assert document["steps"][3]["interrupted"] == 1
+    kept = tmp_path / "out/steps/04-depth-4.interrupted-1"
+    assert open_trace(kept).metadata["run"]["partial"] == "interrupted"
+    assert open_trace(tmp_path / "out/steps/04-depth-4").metadata["run"]["partial"] is None
+
+
+def test_where_it_matters_an_interrupted_measurement_gets_its_state_again(a_test, tmp_path):
+    text = RECIPE.replace('role = "depth"', 'role = "depth"\nresume_from = "state"')
+    with pytest.raises(Interrupted):
+        a_test(text, engine=Engine(at=4)).run()
+    testing = a_test(text)
+    testing.run()
+    assert testing.done == STEPS
+    names = {path.name for path in (tmp_path / "out/steps").iterdir()}
+    assert names == {"02-depth-1", "02-depth-1.interrupted-1", "04-depth-4", "04-depth-4.interrupted-1"}
+
+
+def test_an_error_says_how_to_go_on_and_keeps_the_rest(a_test, tmp_path):
+    with pytest.raises(BlkreelError, match="the drive is gone") as error:
+        a_test(engine=Engine(at=3, error=BlkreelError("the drive is gone", "plug it in"))).run()
+    assert error.value.remedy.startswith("plug it in")
+    assert "blkreel test --resume" in error.value.remedy
+    step = told(tmp_path)["steps"][1]
+    assert (step["status"], step["error"]) == ("failed", "the drive is gone")
+    a_test().run()
+    assert {step["status"] for step in told(tmp_path)["steps"]} == {"done"}
+
+
+def test_rounds_end_once_they_are_steady(a_test, tmp_path, monkeypatch):
+    rates = iter([100, 60, 50, 40, 41, 40, 41, 40])
+    testing = a_test(ROUNDS)
+    measure = testing._measure
+    monkeypatch.setattr(testing, "_measure", lambda record: {**measure(record), "bytes_per_s": next(rates)})
+    testing.run()
+    steps = told(tmp_path)["steps"]
+    # 50 40 41 40 41 spread over 10 of 42.4; the next five, over 1 of 40.4.
+    assert [step["status"] for step in steps] == ["done"] * 8
+    assert [step["result"]["steady"] for step in steps] == [False] * 7 + [True]
+
+
+def test_rounds_that_are_left_are_skipped(a_test, tmp_path, monkeypatch):
+    testing = a_test(ROUNDS)
+    measure = testing._measure
+    monkeypatch.setattr(testing, "_measure", lambda record: {**measure(record), "bytes_per_s": 40.0})
+    testing.run()
+    assert [step["status"] for step in told(tmp_path)["steps"]] == ["done"] * 5 + ["skipped"] * 3
+    assert told(tmp_path)["steps"][5]["error"] == "steady after 5 rounds"
+
+
+def test_a_drive_in_the_state_already_is_not_prepared_again(a_test, tmp_path):
+    text = RECIPE.split("[[steps]]\neach")[0]
+    a_test(text + '[[steps]]\ndo = "rest"\ntime = "1ms"\n').run()
+    (tmp_path / "out").rename(tmp_path / "first")
+    engine = Engine()
+    testing = a_test(text, engine=engine)
+    testing.run()
+    assert engine.runs == 0
+    assert told(tmp_path)["steps"][0]["result"]["reused"] is True
+
+
+def test_what_lies_there_is_not_overwritten(a_test, tmp_path):
+    with pytest.raises(Interrupted):
+        a_test(engine=Engine(at=3)).run()
+    with pytest.raises(BlkreelError, match="an unfinished test") as error:
+        create(tmp_path / "out", {}, [], force=False)
+    assert "blkreel test --resume" in error.value.remedy
+    a_test().run()
+    with pytest.raises(OutputExists):
+        create(tmp_path / "out", {}, [], force=False)
+    create(tmp_path / "out", {}, [], force=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/thesis.txt").write_text("years of work")
+    for force in (False, True):
+        with pytest.raises(BlkreelError):
+            create(tmp_path / "other", {}, [], force=force)
+    assert (tmp_path / "other/thesis.txt").exists()
+
+
+def test_a_directory_that_is_no_test_or_a_damaged_one(tmp_path):
+    with pytest.raises(TraceError, match="is not a test directory"):
+        read_test(tmp_path)
+    (tmp_path / "test.json").write_text('{"version": 1, "st')
+    with pytest.raises(TraceError, match="damaged"):
+        read_test(tmp_path)
+    for whole_but_wrong in ("[1]", '{"version": 1}', '{"version": 1, "steps": [7]}'):
+        (tmp_path / "test.json").write_text(whole_but_wrong)
+        with pytest.raises(TraceError, match="damaged"):
+            read_test(tmp_path)
+    (tmp_path / "test.json").write_text('{"version": 1, "steps": [], "test": "mine"}')
+    assert read_test(tmp_path)[0]["test"] == "mine"
+    with pytest.raises(TraceError, match=r"damaged: missing key overrides"):
+        read_resumable(tmp_path)
+    (tmp_path / "test.json").write_text('{"version": 2}')
+    with pytest.raises(TraceError, match="version 2"):
+        read_test(tmp_path)
+
+
+def test_another_drive_than_it_was_begun_on_is_refused(tmp_path):
+    for name in ("a", "b"):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(MIB)
+    head = {"drive": describe(find_target(tmp_path / "a").drive)}
+    check_unchanged(head, find_target(tmp_path / "a"))
+    with pytest.raises(UsageError, match="is another drive"):
+        check_unchanged(head, find_target(tmp_path / "b"))
+    with pytest.raises(UsageError, match="changed from 4096 to 512 bytes"):
+        check_unchanged({**head, "block_bytes": 4096}, find_target(tmp_path / "a"))
+
+
+def test_a_test_of_a_trace_needs_one():
+    text = ('title = "t"\nexplain = "e"\nreport = "trace"\n[[steps]]\ndo = "replay"\ntrace = "= trace"\n'
+            '[parameters.trace]\nkind = "trace"\nvalue = ""\nabout = "which"\n')
+    recipe = parse_recipe("mine", text.encode())
+
+    def steps(**given):
+        return steps_of(recipe, recipe.resolve(given), size_bytes=MIB, block_bytes=512, seed=1)
+
+    target = find_target("nil:1TiB")
+    with pytest.raises(UsageError, match="no trace to replay"):
+        check_traces(steps(), target)
+    with pytest.raises(BlkreelError, match="no-such"):
+        check_traces(steps(trace="no-such.parquet"), target)
+    with pytest.raises(BlkreelError, match="touches 319 MB"):
+        check_traces(steps(trace="sample:game-load"), find_target("nil:1MiB"))
+    check_traces(steps(trace="sample:game-load"), target)

@@ -1,0 +1,68 @@
+"""`blkreel test trace` replays the reads without the writes first, where a trace reads beside background writes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+
+DRIVE = "nil:64MiB,clock=virtual,read_latency=100us,channels=1,write_latency=500us"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Reads of a workload, each with a write of another program right before it."""
+    count = 400
+    with TraceWriter(tmp_path / "both.parquet", TRACE_SCHEMA) as out:
+        out.write({"submit_ns": np.arange(count) // 2 * 2_000_000, "latency_ns": np.full(count, 90_000),
+                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
+                   "op": 1 - np.arange(count) % 2, "flags": np.where(np.arange(count) % 2, FLAGS["own"], 0)})
+        out.close({"devices": [{"name": "a"}]})
+    return tmp_path / "both.parquet"
+
+
+def document_of(blkreel, tmp_path, trace, *words):
+    result = blkreel("test", "trace", "--on", DRIVE, "-o", tmp_path / "test", "--set", f"trace={trace}", *words,
+                     "--json", check=False)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_each_state_is_prepared_for_the_baseline_and_for_the_run(blkreel, tmp_path, trace):
+    document = document_of(blkreel, tmp_path, trace)
+    runs = sorted((tmp_path / "test/steps").iterdir())
+    assert [run.name for run in runs] == ["02-replay-fresh", "04-replay-full"]
+    for run, state in zip(runs, ("fresh", "full"), strict=True):
+        account = open_trace(run).metadata["run"]
+        alone = open_trace(run / "baseline").metadata["run"]
+        assert alone["without"] == ["writes"] and account["baseline"]["path"] == "baseline"
+        for each in (alone, account):
+            assert each["state"]["name"] == state and not each["state"]["written_since_bytes"]
+        # A read of 100 us that waits for 500 us of a write.
+        slowdown = document["figures"]["states"][state]["slowdown_of_read_wait"]
+        assert slowdown == account["baseline"]["slowdown"]["read_wait"] == pytest.approx(6, rel=0.02)
+    assert "Slowdown by background writes" in [each["title"] for each in document["tables"]]
+
+
+@pytest.mark.parametrize("words", [["--set", "baseline=none"], ["--set", "trace=sample:app-start"]])
+def test_without_background_writes_there_is_no_baseline(blkreel, tmp_path, trace, words):
+    drive = DRIVE.replace("64MiB", "8GiB")
+    blkreel("test", "trace", "--quick", "--on", drive, "-o", tmp_path / "test", "--set", f"trace={trace}", *words,
+            check=False)
+    (run,) = (tmp_path / "test/steps").iterdir()
+    assert open_trace(run).metadata["run"]["baseline"] is None
+    assert not (run / "baseline").exists()
+
+
+def test_force_replaces_a_test_with_its_baselines(blkreel, tmp_path, trace):
+    document_of(blkreel, tmp_path, trace, "--quick")
+    document_of(blkreel, tmp_path, trace, "--quick", "--force")
+
+
+def test_an_unknown_kind_of_baseline_is_refused(blkreel, tmp_path, trace):
+    result = blkreel("test", "trace", "--on", DRIVE, "-o", tmp_path / "test", "--set", f"trace={trace}", "--set",
+                     "baseline=always", check=False)
+    assert result.returncode == 2 and "baseline=auto or baseline=none" in result.stderr

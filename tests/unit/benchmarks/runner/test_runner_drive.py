@@ -1,0 +1,173 @@
+"""A test and whoever else uses its drive: nobody does while it rests, and what others wrote meanwhile is no state."""
+
+import fcntl
+import json
+from contextlib import contextmanager
+
+import pytest
+from quiet import progress
+from small_benchmark import RECIPE, STEPS, Engine
+
+from blkreel.benchmarks.runner import runner
+from blkreel.benchmarks.runner.runner import BenchmarkRunner
+from blkreel.common.errors import SafetyError
+from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.untimed_io import Interrupted
+from blkreel.replay.prepare.precondition import Preparation
+from blkreel.replay.prepare.states import state_for
+
+MIB = 1 << 20
+
+
+def interrupted_at_depth_4(a_test):
+    # The erase and the fill of the state are the first two runs of the engine.
+    with pytest.raises(Interrupted):
+        a_test(engine=Engine(at=4)).run()
+
+
+def prepare_fresh(target):
+    Preparation(target, state_for("fresh", target.size_bytes, 512, seed=1), 1, progress).run()
+
+
+@pytest.mark.parametrize("what", ["written", "discarded", "prepared"])
+def test_a_drive_that_was_used_since_gets_its_state_again(a_test, target, what):
+    interrupted_at_depth_4(a_test)
+    if what == "prepared":
+        prepare_fresh(target)
+    else:
+        amounts = (MIB, 0) if what == "written" else (0, MIB)
+        drive_state.remember_writes(target, *amounts, by="somebody's replay")
+    test = a_test()
+    test.run()
+    assert test.done == STEPS
+    (said,) = (line for line in test.said if "was used since" in line)
+    assert ("fresh" if what == "prepared" else "somebody's replay") in said
+
+
+def test_what_the_test_itself_wrote_before_it_was_interrupted_is_no_use_by_others(a_test):
+    interrupted_at_depth_4(a_test)
+    test = a_test(engine=Engine(at=1))
+    with pytest.raises(Interrupted):
+        test.run()
+    assert test.done == ["depth-4"]
+    test = a_test()
+    test.run()
+    assert test.done == ["depth-4", "rest"] and not test.said
+
+
+def test_a_run_that_was_killed_and_left_its_bound_is_the_tests_own(a_test, target):
+    interrupted_at_depth_4(a_test)
+    state = drive_state.load(target)
+    state.since[-1] |= {"ended": False, "written_bytes": 3 * MIB}
+    drive_state._save_summed(target, state)
+    test = a_test()
+    test.run()
+    assert test.done == ["depth-4", "rest"]
+
+
+def test_where_nothing_is_left_to_be_measured_nothing_is_done_again(a_test, target, monkeypatch):
+    calls = []
+
+    def rest(*_, **__):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "rest", rest)
+    with pytest.raises(Interrupted):
+        a_test().run()
+    prepare_fresh(target)
+    test = a_test()
+    test.run()
+    assert test.done == ["rest"]
+
+
+def test_whoever_uses_the_drive_meanwhile_ends_the_test(a_test, target, monkeypatch):
+    monkeypatch.setattr(runner, "rest", lambda *_, **__: prepare_fresh(target))
+    with pytest.raises(SafetyError, match="was used by others during the test mine") as error:
+        a_test().run()
+    assert "blkreel test --resume" in error.value.remedy
+    monkeypatch.setattr(runner, "rest", lambda *_, **__: None)
+    test = a_test()
+    test.run()
+    assert test.done == STEPS
+
+
+def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, target, monkeypatch):
+    text = RECIPE.replace("depth = [1, 4]", "depth = 7").replace('role = "depth"',
+                                                                 'role = "depth"\nuntil_steady = "depth"')
+    measure = BenchmarkRunner._measure
+    monkeypatch.setattr(BenchmarkRunner, "_measure", lambda self, record: {
+        **measure(self, record), "bytes_per_s": 40.0})
+    test = a_test(engine=Engine(at=7), text=text)  # the fifth, that would be steady
+    with pytest.raises(Interrupted):
+        test.run()
+    for step in test.record.steps[-4:]:
+        step.status = "skipped"
+    test.record.save()
+    drive_state.remember_writes(target, MIB, 0, by="somebody")
+    test = a_test(text=text)
+    test.run()
+    assert test.done[0] == "state full"
+    status = [step.status for step in test.record.steps if step.step.do == "measure"]
+    assert status == ["done"] * 5 + ["skipped"] * 2
+
+
+def test_nobody_gets_the_drive_between_the_steps(a_test, tmp_path, monkeypatch):
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(8 * MIB)
+    seen = []
+
+    def rest(*_, **__):
+        with open(image, "rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append("held")
+
+    monkeypatch.setattr(runner, "rest", rest)
+    a_test(on=find_target(image)).run()
+    assert seen == ["held"] * 2
+    with open(image, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go of in the end
+
+
+def test_a_drive_that_somebody_else_holds_is_left_alone(a_test, monkeypatch):
+    @contextmanager
+    def held(target):
+        raise SafetyError("it is locked by another program", "wait")
+        yield
+
+    monkeypatch.setattr(runner, "held", held)
+    test = a_test()
+    with pytest.raises(SafetyError, match="locked") as error:
+        test.run()
+    assert error.value.remedy.startswith("wait; then resume with: blkreel test --resume")
+    assert test.done == []
+
+
+@pytest.mark.parametrize(("first", "then", "kept"), [
+    ("discard", "discard", True), ("none", "none", True), ("none", "discard", False), ("discard", "none", False)])
+def test_a_state_counts_as_there_only_where_it_was_erased_as_asked(target, a_test, first, then, kept):
+    state = state_for("full", target.size_bytes, 512, seed=1)
+    Preparation(target, state, 1, progress, erase=first).run()
+    test = a_test(erase=then)
+    test.run()
+    assert json.loads(test.record.path.read_text())["steps"][0]["result"]["reused"] is kept
+
+
+@pytest.mark.parametrize(("rested_ns", "kept"), [(10**6, True), (10**3, False)])
+def test_a_state_that_rested_less_than_it_is_to_is_made_again(target, a_test, rested_ns, kept):
+    state = state_for("client", target.size_bytes, 512, seed=1, rest_ns=rested_ns)
+    Preparation(target, state, 1, progress).run()
+    text = RECIPE.replace('state = "full"', 'state = "client"\nidle = "1ms"')
+    test = a_test(text=text)
+    test.run()
+    assert json.loads(test.record.path.read_text())["steps"][0]["result"]["reused"] is kept
+
+
+def test_whoever_interrupts_a_state_is_told_one_way_to_go_on(a_test):
+    with pytest.raises(Interrupted) as error:
+        a_test(engine=Engine(at=2)).run()
+    assert error.value.remedy.startswith("resume with: blkreel test --resume")
+    assert "same command" not in str(error.value)

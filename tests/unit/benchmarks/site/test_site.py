@@ -1,0 +1,345 @@
+"""A site of a catalog: its figures, links, files to embed, feed, and what a second build writes."""
+
+import json
+import math
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill, put, result_of
+
+from blkreel.analysis.report import drives_file
+from blkreel.benchmarks.catalog.selection import matching
+from blkreel.benchmarks.site import build, pages
+from blkreel.benchmarks.site.content import content_of
+from blkreel.common.errors import OutputExists, UsageError
+
+FILES = """
+[[drive]]
+match = "Fast"
+class = "consumer"
+price = 200
+currency = "EUR"
+price_date = 2026-11-01
+
+[[drive]]
+match = "Slow"
+price = 40
+currency = "EUR"
+price_date = 2026-11-01
+"""
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+class Links(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.tags = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.found += [value for name, value in attributes if name in ("href", "src")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(catalog, the result that its results were made of, directory of the site, Built)."""
+    root = tmp_path_factory.mktemp("site")
+    catalog, run = fill(root)
+    (root / "drives.toml").write_text(FILES)
+    site = build(catalog, root / "site", url="https://example.org/ssd/", title="Lab",
+                 drives_file=drives_file.load(root / "drives.toml"))
+    return catalog, run, root / "site", site
+
+
+@pytest.fixture
+def own(built, tmp_path):
+    """A catalog and a site that a test may change: built without drives.toml."""
+    catalog, run, _, _ = built
+    shutil.copytree(catalog.directory, tmp_path / "catalog")
+    copied = type(catalog).open(tmp_path / "catalog")
+    build(copied, tmp_path / "site")
+    return copied, run, tmp_path / "site"
+
+
+def names_of(site):
+    return {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+
+
+def page_of(site, directory, begin):
+    (found,) = (site / directory).glob(f"{begin}-*.html")
+    return found
+
+
+def rows_of(html, table):
+    """The texts of the cells of a table of a page, by row."""
+    body = re.search(rf'<table id="{table}".*?</table>', html, re.DOTALL)[0]
+    return [[re.sub(r"<[^>]*>", "", cell).strip() for cell in re.split(r"<t[dh][^>]*>", row)[1:]]
+            for row in re.split(r"<tr", body)[2:]]
+
+
+def test_all_links_lead_to_files_of_the_site(built):
+    _, _, site, _ = built
+    pages = list(site.rglob("*.html"))
+    assert len(pages) == 1 + 3 + 2 + 3 + 2 * 3  # overview, drives, workloads, pairs, and two to embed for each chart
+    for page in pages:
+        for link in Links(page.read_text()).found:
+            if link == "data:,":
+                continue
+            assert "://" not in link, f"{page}: {link}"
+            path, _, fragment = link.partition("#")
+            assert not path or (page.parent / unquote(path)).is_file(), f"{page}: {link}"
+            assert path or f'id="{fragment}"' in page.read_text(), f"{page}: {link}"
+
+
+def test_names_are_text(built):
+    _, _, site, _ = built
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert "<script>alert" not in text and Links(text).tags.count("script") <= 4
+    assert "Söhne" in (site / "index.html").read_text()
+
+
+def test_overview_has_the_geometric_mean_and_value_for_money(built):
+    """By hand: each workload has factors 1, 0.5 and 0.25, and data rate is better higher."""
+    _, _, site, _ = built
+    html = (site / "index.html").read_text()
+    rows = {row[1]: row for row in rows_of(html, "drives-by-workloads-table")}
+    assert rows["Fast"][2] == "100" and rows["Slow"][2] == "25.0"
+    assert rows["Fast"][0] == "1" and rows["Slow"][0] == "3"
+    # Percent for each 100 EUR: 100 / 2, and 25 / 0.4.
+    assert rows["Fast"][-1] == "50.0" and rows["Slow"][-1] == "62.5"
+    # The best drive relative to itself is no measurement.
+    assert not any(letter.isdigit() for letter in rows["Fast"][3]) and "to" in rows["Slow"][3]
+
+
+def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
+    catalog, run, _ = own
+    monkeypatch.setattr("blkreel.benchmarks.site.content.MOST_COLUMNS", 1)
+    (tmp_path / "drives.toml").write_text(FILES.replace('currency = "EUR"', 'currency = "USD"', 1))
+    put(catalog, result_of(run, 900, "Model of a drive", WORKLOADS[0], 1, simulated=True))
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(),
+                         drives_file.load(tmp_path / "drives.toml"))
+    page = pages.Maker(content, "Lab").index()
+    assert page.notices == ("Prices are left out: they are in several currencies, EUR, USD.",)
+    chart = page.sections[0].charts[0]
+    assert "Of the 2 workloads the 1 with most drives." in chart.notes
+    assert any(note.startswith("Without simulated drives") for note in chart.notes)
+    assert "price" not in [column.key for column in chart.table.columns]
+
+
+def test_commands_list_the_values_that_a_mean_is_of(own):
+    catalog, _, _ = own
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    condition = content.conditions[0]
+    command = next(column.recompute for column in pages.Maker(content, "Lab").chart(condition).table.columns
+                   if column.title == condition.metric.title)
+    *words, checksum = command.split()
+    assert words == ["blkreel", "results", "list", "--catalog", "DIR", "--workload"]
+    listed = matching(catalog.result_table(), (), (checksum,)).to_pylist()
+    assert sorted(row["headline_value"] for row in listed) == sorted(
+        value for each in condition.standings for value in each.values)
+
+
+def test_values_are_those_of_the_tables(built):
+    """Against plain pandas over the tables of the catalog."""
+    catalog, _, _, _ = built
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    frame = pd.read_parquet(catalog.directory / "tables/results.parquet")
+    means = frame.groupby(["workload_title", "label"], observed=True).headline_value.apply(
+        lambda values: math.exp(sum(map(math.log, values)) / len(values)))
+    assert len(content.conditions) == len(WORKLOADS)
+    for condition in content.conditions:
+        assert condition.higher_is_better
+        assert [each.label for each in condition.standings] == list(DRIVES)
+        for each in condition.standings:
+            assert math.isclose(each.value, means[condition.title, each.label], rel_tol=1e-12)
+    assert [drive.label for drive in content.drives] == list(DRIVES)
+    assert math.isclose(content.drives[1].overall.value, 0.5, rel_tol=1e-9)
+
+
+def test_a_page_of_a_pair_has_ratio_and_interval(built):
+    _, _, site, _ = built
+    (page,) = (site / "pairs").glob("fast-*--slow-*.html")
+    rows = rows_of(page.read_text(), "by-workload-table")
+    assert [row[0] for row in rows] == list(WORKLOADS)
+    for row in rows:
+        low, high = map(float, re.match(r"([\d.]+) to ([\d.]+) %", row[6]).groups())
+        assert row[5] == "25.0" and low < 25 < high and row[7] == "yes"
+
+
+def test_a_drive_has_the_metrics_of_its_newest_results(built):
+    catalog, _, site, _ = built
+    html = page_of(site, "drives", "fast").read_text()
+    rows = {row[0]: row for row in rows_of(html, "all-metrics-table")}
+    assert rows["I/Os"][1:3] == ["1,500", "1,500"]  # counts, as such
+    newest = max((row for row in catalog.result_table().to_pylist() if row["label"] == "Fast"
+                  and row["workload_title"] == WORKLOADS[0]), key=lambda row: (row["started_at"], row["id"]))
+    assert f'results/{newest["id"]}.json' in html
+    assert {row[4] for row in rows.values()} == {
+        row["key"] for row in catalog.metric_table().to_pylist() if row["id"] == newest["id"]}
+
+
+def test_a_difference_has_a_color_only_where_the_results_show_it(built):
+    catalog, run, _, _ = built
+    rows = catalog.result_table().to_pylist()
+    close = result_of(run, 950, "Slow", WORKLOADS[0], 1.0)  # one result as fast as the best, beside two slow ones
+
+    def tied(rows):
+        content = content_of(rows, catalog.metric_table())
+        chart = pages.Maker(content, "Lab").index().sections[0].charts[0]
+        return {(cell["entry"], cell["column"]): cell["depth"] == 0 for cell in chart.spec["data"]["values"]}
+
+    assert not tied(rows)["Slow", WORKLOADS[0]] and tied(rows)["Fast", "Overall"]
+    wide = {**next(row for row in rows if row["label"] == "Slow" and row["workload_title"] == WORKLOADS[0]),
+            "id": close["id"], "headline_value": close["metrics"][close["headline"]]["value"]}
+    assert tied([*rows, wide])["Slow", WORKLOADS[0]]
+
+
+def test_raw_files_are_those_of_the_catalog(built):
+    catalog, _, site, _ = built
+    copied = {path.name: path.read_bytes() for path in (site / "results").iterdir()}
+    assert copied == {path.name: path.read_bytes() for path in catalog.results.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["overview", "game-load"])
+def test_a_chart_has_each_form(built, name):
+    _, _, site, _ = built
+    stem = name if name == "overview" else page_of(site, "workloads", name).stem
+    files = {path.name.removeprefix(stem): path.read_bytes() for path in (site / "embed").glob(f"{stem}*")}
+    widths = {suffix: int.from_bytes(files[suffix][16:20], "big") for suffix in (".png", "@2x.png")}
+    assert files[".png"].startswith(b"\x89PNG") and widths["@2x.png"] == 2 * widths[".png"]
+    spec = json.loads(files[".vl.json"])
+    assert "vega-lite" in spec["$schema"] and spec["data"]["values"]
+    ElementTree.fromstring(files[".svg"])
+    for suffix in (".html", ".table.html"):
+        assert files[suffix].count(b"<tr>") == 1 + len(DRIVES) and b"<script" not in files[suffix]
+    assert b"Alternative text: " in files[".txt"] and files[".csv"].count(b"\n") == 1 + len(DRIVES)
+
+
+def test_the_feed_names_each_result_once_the_newest_first(built):
+    catalog, _, site, _ = built
+    feed = ElementTree.parse(site / "feed.xml").getroot()
+    entries = feed.findall(f"{ATOM}entry")
+    assert {each.findtext(f"{ATOM}id").rpartition(":")[2] for each in entries} == {
+        path.stem for path in catalog.results.iterdir()}
+    dates = [each.findtext(f"{ATOM}updated") for each in entries]
+    assert dates == sorted(dates, reverse=True) and feed.findtext(f"{ATOM}updated") == dates[0]
+    for each in entries:
+        link = each.find(f"{ATOM}link").get("href")
+        assert link.startswith("https://example.org/ssd/drives/") and (site / link[24:]).is_file()
+    assert any(HOSTILE in each.findtext(f"{ATOM}title") for each in entries)
+
+
+def test_a_second_build_writes_nothing(own):
+    catalog, _, site = own
+    before = {name: (site / name).stat().st_mtime_ns for name in names_of(site)}
+    again = build(catalog, site)
+    assert (again.written, again.removed) == (0, 0)
+    assert before == {name: (site / name).stat().st_mtime_ns for name in names_of(site)}
+
+
+def test_a_new_result_changes_the_pages_that_show_it(own):
+    catalog, run, site = own
+    before = {name: (site / name).read_bytes() for name in names_of(site)}
+    # Without a date it is not in the list of the newest, and in no feed.
+    put(catalog, result_of(run, 900, "Slow", WORKLOADS[0], 0.25, started_at=None))
+    build(catalog, site)
+    after = {name: (site / name).read_bytes() for name in names_of(site)}
+    changed = {name for name in after if after[name] != before.get(name)} - {"manifest.json"}
+    assert str(page_of(site, "workloads", "photo-import").relative_to(site)) not in changed
+    assert not any(name.startswith("embed/photo-import") for name in changed)
+    assert {"index.html", str(page_of(site, "drives", "slow").relative_to(site))} <= changed
+
+
+def test_pages_of_removed_results_go_and_edited_ones_stay(own):
+    catalog, _, site = own
+    edited = page_of(site, "drives", "slow")
+    edited.write_text("mine")
+    (site / "drives" / "note.txt").write_text("also mine")
+    gone = [row["id"] for row in catalog.result_table().to_pylist() if row["label"] == "Slow"]
+    for id_ in gone:
+        catalog.path_of(id_).unlink()
+    again = build(catalog, site)
+    assert again.edited == (str(edited.relative_to(site)),) and edited.read_text() == "mine"
+    assert (site / "drives" / "note.txt").exists()
+    assert not [name for name in names_of(site) if "slow-" in name and name != str(edited.relative_to(site))]
+    assert not any((site / "results" / f"{id_}.json").exists() for id_ in gone)
+
+
+def test_an_ended_build_is_completed(own, monkeypatch, tmp_path):
+    catalog, _, _ = own
+    done = []
+
+    def step(number, total):
+        done.append(number)
+        if number == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(catalog, tmp_path / "other", on_step=step)
+    assert not (tmp_path / "other" / "feed.xml").exists()
+    build(catalog, tmp_path / "other")
+    assert names_of(tmp_path / "other") == names_of(tmp_path / "site")
+
+
+def test_a_killed_build_does_not_hide_what_it_wrote(own, monkeypatch):
+    """A title of the same length, and back: sizes and earlier checksums would say that nothing is to be done."""
+    catalog, _, site = own
+    build(catalog, site, title="Lab A")
+    before = {name: (site / name).read_bytes() for name in names_of(site)}
+
+    def step(number, total):
+        if number == total - 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(catalog, site, title="Lab B", on_step=step)
+    assert "Lab B" in (site / "index.html").read_text()
+    build(catalog, site, title="Lab A")
+    assert {name: (site / name).read_bytes() for name in names_of(site)} == before
+
+
+def test_other_directories_are_left_alone(own, tmp_path):
+    catalog, _, _ = own
+    other = tmp_path / "home"
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    with pytest.raises(OutputExists):
+        build(catalog, other)
+    assert names_of(other) == {"index.html"}
+
+
+@pytest.mark.parametrize("name", ["../catalog/catalog.json", "/etc/passwd", "drives/../../catalog/catalog.json",
+                                  "drives/.hidden", "elsewhere/x.html"])
+def test_a_manifest_names_only_files_of_a_site(own, name):
+    catalog, _, site = own
+    manifest = json.loads((site / "manifest.json").read_text())
+    manifest["files"][name] = {"inputs": "", "sha256": "", "bytes": 0}
+    (site / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match="damaged"):
+        build(catalog, site)
+    assert (catalog.directory / "catalog.json").exists()
+
+
+def test_results_without_a_value_are_counted(own):
+    catalog, run, site = own
+    put(catalog, result_of(run, 901, "Slow", WORKLOADS[0], 0.25, verdict={**run["verdict"], "level": "invalid"}))
+    again = build(catalog, site)
+    assert again.left_out == {"invalid": 1}
+    assert "Left out: 1 result invalid." in (site / "index.html").read_text()
+    assert Path(site / "results").is_dir()
+
+
+def test_an_empty_catalog_makes_no_site(built, tmp_path):
+    catalog, _, _, _ = built
+    empty = type(catalog).open(tmp_path / "catalog", create=True)
+    with pytest.raises(UsageError, match="no results"):
+        build(empty, tmp_path / "site")
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,113 @@
+"""What a capture says about its own completeness."""
+
+import pytest
+
+from blkreel.capture.ledger import incomplete, is_trustworthy, metadata_of, missing, unseen_share
+
+COUNTS = ("reused", "unmatched", "in_flight_at_start", "unissued", "empty_flushes", "requeued", "merged", "other_ops",
+          "out_of_range")
+
+
+def end_block(issued=1000, seen=1000, lost=0, **ledger):
+    return {"ledger": {**dict.fromkeys(COUNTS, 0), **ledger}, "lost": {"total": lost, "per_cpu": {}, "intervals": []},
+            "in_flight_at_end": 0, "queued_at_end": 0, "recursion_misses": 0, "cpu_ns": 1,
+            "drives": [{"device": "7:0", "diskstats": {"read": issued}, "seen": {"read": seen}}]}
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """What is missing in the words of the user, for an end block, with the kernel's counters switched on."""
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+
+    def words(**end):
+        return missing(metadata_of(end_block(**end), ["loop0"]))
+
+    return words
+
+
+def test_a_whole_capture_has_nothing_to_say(words):
+    assert words() == []
+
+
+@pytest.mark.parametrize("end, text", [
+    (dict(seen=900, lost=100), "100 I/Os were lost because the ring was full"),
+    (dict(seen=900, unmatched=100), "100 I/Os completed whose issue was not seen"),
+    (dict(out_of_range=5), "5 events had a tag"),
+    (dict(seen=900), "the kernel's counters say 1,000 I/Os, the capture accounts for 900"),
+])
+def test_each_way_to_lose_an_io_is_told(words, end, text):
+    found = words(**end)
+    assert len(found) == 1 and text in found[0]
+
+
+def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block(issued=0, seen=900)
+    end["drives"][0]["gone"] = True
+    metadata = metadata_of(end, ["nvme0n1"])
+    assert missing(metadata) == ["nvme0n1 is gone: it was taken away, and the capture ended with it; see: dmesg"]
+    assert metadata["diskstats"]["difference"] is None
+
+
+def test_a_path_that_was_added_is_reported_with_its_head(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block()
+    end["drives"][0] |= {"paths_added": 1, "paths_removed": 0}
+    message, = missing(metadata_of(end, ["nvme4n1"]))
+    assert "paths of nvme4n1 were added during the capture (1)" in message and "not recorded" in message
+
+
+def test_a_path_that_was_removed_leaves_the_counters_unchecked():
+    end = end_block(seen=900)
+    end["drives"][0] |= {"paths_added": 0, "paths_removed": 1, "diskstats": None}
+    metadata = metadata_of(end, ["nvme4n1"])
+    assert metadata["diskstats"]["difference"] is None and missing(metadata) == []
+
+
+def test_rows_that_could_not_be_written_are_told(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = {**end_block(), "write_error": 28, "unwritten_rows": 1234}
+    found = missing(metadata_of(end, ["loop0"]))
+    assert len(found) == 1 and "No space left" in found[0] and "1,234 I/Os" in found[0]
+
+
+def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block()
+    end["ledger"] = dict.fromkeys(COUNTS)
+    metadata = metadata_of(end, ["loop0"])
+    assert metadata["unmatched"] is None and metadata["in_flight_at_start"] is None
+    assert missing(metadata) == [] and incomplete(metadata, "bpftrace") == []
+
+
+@pytest.mark.parametrize("reason", ["empty_flushes", "in_flight_at_start", "reused", "unissued",
+                                    "failed_over"])
+def test_what_the_counters_count_and_the_trace_does_not_is_explained(words, reason):
+    assert words(seen=950, **{reason: 50}) == []
+
+
+def test_an_io_without_latency_is_incomplete_and_not_missing(words):
+    metadata = metadata_of(end_block(seen=998, reused=2), ["loop0"])
+    assert incomplete(metadata, "bpf:tp_btf") == [
+        "2 I/Os (0.2 %) have no latency, because the kernel skips a BPF program that interrupts another one; "
+        "--source ftrace records them"]
+    assert unseen_share(metadata) == 0.002
+
+
+@pytest.mark.parametrize("unseen, trustworthy", [(0, True), (10, True), (11, False)])
+def test_more_than_one_percent_without_latency_is_not_trustworthy(unseen, trustworthy):
+    metadata = metadata_of(end_block(seen=1000 - unseen, reused=unseen), ["loop0"])
+    assert missing(metadata) == [] and is_trustworthy(metadata) == trustworthy
+
+
+@pytest.mark.parametrize("source_format", ["bpf:tp_btf", "bpftrace", "ftrace:blk", "blktrace"])
+def test_an_io_without_latency_has_a_reason_and_a_remedy_for_each_source(source_format):
+    (message,) = incomplete(metadata_of(end_block(seen=900, reused=100), ["loop0"]), source_format)
+    assert message.startswith("100 I/Os (10 %) have no latency, because ") and "--" in message.partition("; ")[2]
+
+
+def test_switched_off_counters_accuse_nobody(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: False)
+    metadata = metadata_of(end_block(issued=0), ["loop0"])
+    assert metadata["diskstats"]["difference"] is None
+    assert missing(metadata) == []

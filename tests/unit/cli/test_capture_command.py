@@ -1,0 +1,145 @@
+"""The words of `blkreel capture`, and the user its command runs as."""
+
+import os
+import pwd
+import threading
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from blkreel.capture.command import Workload, refuse_missing, user_of_command
+from blkreel.capture.options import CaptureOptions
+from blkreel.cli.commands.capture import command, exit_code, why_empty
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.writer import TraceWriter
+
+
+def parsed(*arguments):
+    context = command.make_context("capture", list(arguments))
+    return context.params, context.meta["blkreel.command"]
+
+
+def test_what_stands_behind_the_dashes_is_the_commands_own():
+    params, words = parsed("/dev/x", "-o", "t", "--", "prog", "--for", "x", "--", "-o")
+    assert params["devices"] == ("/dev/x",)
+    assert params["duration_ns"] is None
+    assert words == ["prog", "--for", "x", "--", "-o"]
+
+
+def test_sizes_and_times_are_those_of_people():
+    params, words = parsed("-o", "t", "--path", ".", "--for", "1.5min", "--ring-size", "64MiB")
+    assert (params["duration_ns"], params["ring_bytes"], words) == (90 * 10**9, 64 << 20, [])
+
+
+def test_dashes_without_a_command_are_refused():
+    with pytest.raises(click.UsageError, match="no command"):
+        parsed("-o", "t", "--")
+
+
+def test_a_missing_command_is_refused():
+    with pytest.raises(UsageError, match="no such command"):
+        refuse_missing(["blkreel-there-is-no-such-thing"])
+
+
+def test_the_caller_of_sudo_runs_the_command(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    nobody = pwd.getpwnam("nobody")
+    monkeypatch.setenv("SUDO_UID", str(nobody.pw_uid))
+    assert user_of_command(None).pw_name == "nobody"
+    assert user_of_command("root").pw_name == "root"
+    monkeypatch.setenv("SUDO_UID", "0")
+    assert user_of_command(None) is None
+    monkeypatch.delenv("SUDO_UID")
+    assert user_of_command(None) is None
+
+
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("kill -15 $$", 143)])
+def test_exit_codes_are_those_of_a_shell(script, code):
+    ended = threading.Event()
+    workload = Workload(["sh", "-c", script], None)
+    workload.release(ended.set)
+    assert ended.wait(30)
+    assert workload.exit_code == code
+
+
+def test_a_command_does_not_run_before_it_is_released(tmp_path):
+    ended = threading.Event()
+    workload = Workload(["sh", "-c", f"echo $$ > {tmp_path}/pid"], None)
+    assert Path(f"/proc/{workload.pid}").exists()
+    workload.release(ended.set)
+    assert ended.wait(30)
+    assert int((tmp_path / "pid").read_text()) == workload.pid, "it is the process that was made"
+
+
+def test_a_command_that_is_abandoned_never_runs(tmp_path):
+    workload = Workload(["touch", tmp_path / "ran"], None)
+    workload.abandon()
+    assert not Path(f"/proc/{workload.pid}").exists()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("words, corrected", [
+    (["-o", "t", "ls", "-l"], "blkreel capture -o t -- ls -l"),
+    (["-o", "t", "--path", ".", "./start game", "--flag"], "blkreel capture -o t --path . -- './start game' --flag"),
+    (["/dev/null", "-o", "t", "ls", "/dev"], "blkreel capture /dev/null -o t -- ls /dev")])
+def test_a_command_without_dashes_is_recognized(words, corrected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "start game").write_text("#!/bin/sh\n")
+    (tmp_path / "start game").chmod(0o755)
+    with pytest.raises(UsageError, match="is a program, not a device") as error:
+        parsed(*words)
+    assert error.value.remedy == f"put -- before it: {corrected}"
+
+
+def test_a_device_is_no_command():
+    assert parsed("-o", "t", "/dev/null", "--for", "1s")[0]["devices"] == ("/dev/null",)
+
+
+class Reads:
+    """The result of a capture with the given rows of workload and other I/O."""
+
+    def __init__(self, path, workload, others, command_exit_code=0, interrupted=False):
+        with TraceWriter(path) as out:
+            count = workload + others
+            out.write({"submit_ns": np.arange(count), "latency_ns": np.full(count, 5), "offset_bytes": np.zeros(count),
+                       "length_bytes": np.full(count, 4096), "op": np.zeros(count),
+                       "flags": np.array([FLAGS["own"]] * workload + [0] * others)})
+            out.close({})
+        self.path, self.ios = path, {"read": workload + others}
+        self.metadata = {"devices": [{"path": "/dev/sdz"}], "source_format": "bpf:tp_btf"}
+        self.command_exit_code, self.interrupted = command_exit_code, interrupted
+        self.missing, self.trustworthy = [], True
+
+
+@pytest.mark.parametrize("workload, others, command, cold, expected", [
+    (0, 0, ["game"], False, ["no I/O on /dev/sdz", "page cache", "--cold"]),
+    (0, 9, ["game"], False, ["no I/O of the command on /dev/sdz", "page cache", "--cold"]),
+    (0, 9, ["game"], True, ["no I/O of the command on /dev/sdz", "--path DIR"]),
+    (0, 0, [], False, ["no I/O on /dev/sdz during the capture"]),
+    (1, 9, ["game"], False, []),
+    (0, 9, [], False, [])])
+def test_an_empty_capture_names_the_reason(tmp_path, workload, others, command, cold, expected):
+    options = CaptureOptions(devices=[], output=tmp_path / "t.parquet", command=command, cold=cold)
+    text = why_empty(options, Reads(tmp_path / "t.parquet", workload, others))
+    assert bool(text) == bool(expected)
+    for words in expected:
+        assert words in text
+    assert not (cold and "--cold" in text)
+
+
+@pytest.mark.parametrize("command, code, interrupted, expected", [
+    (["game"], 130, True, 130), (["game"], 137, False, 137), (["game"], 0, True, 0), (["game"], None, True, 130),
+    ([], None, True, 0)])
+def test_exit_code_of_an_interrupted_command(tmp_path, command, code, interrupted, expected):
+    assert exit_code(command, Reads(tmp_path / "t.parquet", 1, 0, code, interrupted)) == expected
+
+
+def test_exit_code_of_a_capture_that_is_not_trustworthy(tmp_path):
+    result = Reads(tmp_path / "t.parquet", 1, 0)
+    result.trustworthy = False
+    assert exit_code(["game"], result) == exit_code([], result) == 3
+    result.command_exit_code = 7
+    assert exit_code(["game"], result) == 7

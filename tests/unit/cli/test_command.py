@@ -1,0 +1,93 @@
+"""report and compare of a fleet, as a user types them."""
+
+import json
+import shutil
+import sys
+
+import pytest
+from range_server import serving
+from synthetic_runs import write_run, write_trace
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    root = tmp_path_factory.mktemp("fleet")
+    for number in range(3):
+        write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=4)
+    write_trace(root / "captured.parquet", seconds=6)
+    return root
+
+
+def numbers(document):
+    """All that a reader sees, but where it was read and what was kept."""
+    plain = {key: value for key, value in document.items() if key not in ("cache", "command")}
+    return json.loads(json.dumps(plain).replace('"path"', '"where"'), object_hook=lambda each: {
+        key: value for key, value in each.items() if key != "where"})
+
+
+def test_a_directory_is_the_runs_in_it(fleet, blkreel):
+    whole = json.loads(blkreel("compare", fleet, "--json").stdout)
+    named = [fleet / "captured.parquet", *(fleet / f"run-{number}" for number in range(3))]
+    single = json.loads(blkreel("compare", *named, "--json", "--jobs", "1").stdout)
+    assert sum(entry["n"] for section in whole["sections"] for entry in section["entries"]) == 4
+    assert whole["sections"] == single["sections"]
+    assert whole["cache"]["traces"] == 4
+
+
+def test_a_url_is_reported_like_the_file(fleet, blkreel):
+    local = json.loads(blkreel("report", fleet / "run-1", "--json").stdout)
+    with serving(fleet) as server:
+        remote = json.loads(blkreel("report", f"{server.url}/run-1", "--json").stdout)
+        assert blkreel("compare", f"{server.url}/", f"{server.url}/nothing.parquet", check=False).returncode == 1
+    assert remote["entry"]["runs"][0]["path"].endswith("/run-1") and "http" in remote["entry"]["runs"][0]["path"]
+    assert numbers(remote) == numbers(local)
+
+
+def test_info_and_check_take_urls(fleet, blkreel):
+    with serving(fleet) as server:
+        told = json.loads(blkreel("info", f"{server.url}/captured.parquet", "--json").stdout)
+        assert told["file_bytes"] == (fleet / "captured.parquet").stat().st_size and told["rows"] > 1000
+        assert "complete and valid" in blkreel("check", f"{server.url}/captured.parquet").stdout
+
+
+def test_one_that_cannot_be_read_stops_or_is_left_out_as_asked(fleet, tmp_path, blkreel):
+    shutil.copytree(fleet, tmp_path / "fleet")
+    broken = tmp_path / "fleet/run-1/records.parquet"
+    broken.write_bytes(broken.read_bytes()[:-100])
+    stopped = blkreel("compare", tmp_path / "fleet", check=False)
+    assert stopped.returncode == 1 and stopped.stdout == ""
+    assert "run-1/records.parquet is truncated" in stopped.stderr
+    assert "go on without it: --skip-unreadable" in stopped.stderr and stopped.stderr.count("\n") == 1
+    went_on = blkreel("compare", tmp_path / "fleet", "--skip-unreadable", "--json", check=False)
+    document = json.loads(went_on.stdout)
+    assert went_on.returncode == 3
+    assert "blkreel: skipped: " in went_on.stderr and "run-1/records.parquet is truncated" in went_on.stderr
+    assert any("1 of 4 traces could not be read" in note and "run-1" in note for note in document["notes"])
+    assert document["cache"]["traces"] == 3
+
+
+def test_none_that_can_be_read(tmp_path, blkreel):
+    (tmp_path / "a.parquet").write_text("x" * 100)
+    (tmp_path / "b.parquet").write_text("y" * 100)
+    result = blkreel("compare", tmp_path, "--skip-unreadable", check=False)
+    assert result.returncode == 1 and "none of 2 traces could be read" in result.stderr
+
+
+def test_a_report_is_of_one(fleet, blkreel):
+    result = blkreel("report", fleet, check=False)
+    assert result.returncode == 2 and "holds 4 traces" in result.stderr and "blkreel compare" in result.stderr
+
+
+def test_jobs_and_cluster_exclude_each_other(fleet, blkreel):
+    result = blkreel("compare", fleet, "--jobs", "2", "--cluster", "tcp://127.0.0.1:9", check=False)
+    assert result.returncode == 2 and "leave out one of them" in result.stderr
+
+
+def test_a_storage_whose_package_is_missing(blkreel):
+    try:
+        import s3fs  # noqa: F401
+        pytest.skip("s3fs is here")
+    except ImportError:
+        assert "s3fs" not in sys.modules
+    result = blkreel("compare", "s3://bucket/traces/", check=False)
+    assert result.returncode == 1 and "pip install s3fs" in result.stderr and result.stderr.count("\n") == 1

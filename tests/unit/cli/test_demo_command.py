@@ -1,0 +1,132 @@
+"""What `blkreel demo` refuses, each with its remedy, before it has made or removed anything."""
+
+import os
+
+import pytest
+from click.testing import CliRunner
+from documents import valid_document
+
+from blkreel.cli.demo import drives as demo_drives
+from blkreel.cli.demo import run as demo_run
+from blkreel.cli.demo import workspace as demo_workspace
+from blkreel.cli.main import cli
+from blkreel.common.errors import BlkreelError, SafetyError
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run `sudo make test`")
+
+
+def test_its_document_names_what_it_wrote(monkeypatch, tmp_path):
+    def run_demo(output, work, size):
+        (output / "runs/disk-load").mkdir(parents=True)
+        for name in ("source.parquet", "runs/disk-load/records.parquet", "compare.html"):
+            (output / name).touch()
+        print("a step")
+        return 3
+
+    monkeypatch.setattr(demo_run, "run_demo", run_demo)
+    result = CliRunner().invoke(cli, ["demo", "-o", str(tmp_path / "out"), "--json"])
+    document = valid_document("demo", result.stdout)
+    assert not document["trustworthy"] and document["runs"] == [str(tmp_path / "out/runs/disk-load")]
+    assert "a step" in result.stderr
+
+
+def test_without_root(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(BlkreelError, match="needs root.*sudo blkreel "):
+        demo_run.run_demo(tmp_path / "out", tmp_path, demo_run.QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_program_it_names_the_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(demo_run, "_PROGRAMS", {"sh": "dash", "blkreel-no-such-program": "some-package"})
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    with pytest.raises(BlkreelError, match="blkreel-no-such-program; .*apt-get install some-package$"):
+        demo_run.run_demo(tmp_path / "out", tmp_path, demo_run.QUICK)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["holiday.txt", "compare.html"])
+def test_an_output_that_no_demo_made_stays(tmp_path, name):
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / name).write_text("mine")
+    with pytest.raises(BlkreelError, match="exists, and is not the output of a demo; name another output"):
+        demo_run.run_demo(output, tmp_path, demo_run.QUICK)
+    assert (output / name).read_text() == "mine"
+
+
+def test_an_output_of_an_earlier_demo_is_replaced_but_not_what_lies_beside_it(tmp_path):
+    output = tmp_path / "out"
+    demo_run._make_output(output)
+    (output / "source.parquet").write_text("old")
+    run = output / "runs/memory-load"
+    (run / ".records.parquet.spool").mkdir(parents=True)
+    for name in ("records.parquet", "telemetry.parquet", ".records.parquet.spool/rows.blocks"):
+        (run / name).write_text("old")
+    for name in ("notes.txt", "runs/kept.txt"):
+        (output / name).write_text("mine")
+    demo_run._check_output(output, tmp_path / "work")
+    demo_run._make_output(output)
+    assert {entry.name for entry in output.iterdir()} == {demo_workspace.MARK, "runs", "notes.txt"}
+    assert [entry.name for entry in (output / "runs").iterdir()] == ["kept.txt"]
+
+
+def test_an_output_within_the_demos_own_directory(tmp_path):
+    with pytest.raises(BlkreelError, match="name another output"):
+        demo_run._check_output(tmp_path / demo_workspace.WORKSPACE_NAME / "out", tmp_path)
+
+
+def test_a_directory_of_that_name_that_is_not_a_demos_stays(tmp_path):
+    taken = tmp_path / demo_workspace.WORKSPACE_NAME
+    taken.mkdir(mode=0o700)
+    (taken / "thesis.tex").write_text("mine")
+    with pytest.raises(SafetyError, match="has files that are not of a demo"), demo_workspace.workspace_below(tmp_path):
+        pass
+    assert (taken / "thesis.tex").exists()
+
+
+def test_a_directory_that_others_can_write_to_is_refused(tmp_path):
+    taken = tmp_path / demo_workspace.WORKSPACE_NAME
+    taken.mkdir()
+    taken.chmod(0o777)
+    with pytest.raises(SafetyError, match="only this user can write to"), demo_workspace.workspace_below(tmp_path):
+        pass
+
+
+def test_a_link_of_that_name_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / demo_workspace.WORKSPACE_NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SafetyError), demo_workspace.workspace_below(tmp_path):
+        pass
+
+
+def test_a_second_demo_is_refused_while_the_first_runs(tmp_path):
+    with demo_workspace.workspace_below(tmp_path) as workspace:
+        (workspace.path / "work").touch()
+        with pytest.raises(BlkreelError, match="another demo is running"), demo_workspace.workspace_below(tmp_path):
+            pass
+        assert (workspace.path / "work").exists()
+    assert not (tmp_path / demo_workspace.WORKSPACE_NAME).exists()
+
+
+def test_too_little_room_is_said_before_anything_is_made(tmp_path):
+    with demo_workspace.workspace_below(tmp_path) as workspace:
+        with pytest.raises(BlkreelError, match="free, .* required for disk images; add --work DIR"):
+            demo_drives.check_room(workspace, disk_bytes=1 << 60, memory_bytes=0)
+        with pytest.raises(BlkreelError, match="of memory free"):
+            demo_drives.check_room(workspace, disk_bytes=0, memory_bytes=1 << 60)
+
+
+@needs_root
+def test_under_sudo_the_output_belongs_to_who_called_it(tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    demo_run._make_output(output)
+    (output / "outside").symlink_to(tmp_path / "foreign")
+    (tmp_path / "foreign").touch()
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65533")
+    demo_run._give_to_caller(output)
+    for path in (output, output / "runs", output / demo_workspace.MARK, output / "outside"):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == (65534, 65533), path
+    assert (tmp_path / "foreign").stat().st_uid == 0

@@ -1,0 +1,89 @@
+"""Names that the kernel and users choose: no command fails on them or passes a terminal escape on."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from documents import valid_document
+from synthetic_runs import write_run
+
+from blkreel.common.printable import printable
+from blkreel.common.system import read_kernel_lines, read_kernel_text
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.drive.usage import Kernel, uses_of
+from blkreel.traces.format.writer import TraceWriter
+
+# Terminal title, color, markup of rich, line break, right-to-left override, a byte that is not UTF-8, a formula.
+HOSTILE = "=1+1\x1b]0;owned\x07\x1b[31m[/x][bold]\n\u202egpj\udcff"
+UNSAFE = re.compile("\x1b|\x07|\u202e|[\ud800-\udfff]|owned\n")
+
+
+def trace_of_hostile_names(path):
+    with TraceWriter(path) as out:
+        count = 50
+        out.write({"submit_ns": np.arange(count) * 1_000_000, "latency_ns": np.full(count, 90_000),
+                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
+                   "op": np.arange(count) % 2, "tid": np.full(count, 7)})
+        out.close({"devices": [{"name": "sda", "path": f"/dev/{HOSTILE}", "model": HOSTILE, "size_bytes": 1 << 30}],
+                   "threads": {"7": {"comm": HOSTILE, "pid": 7, "process": HOSTILE}}, "command": [HOSTILE, HOSTILE],
+                   "title": HOSTILE, "description": HOSTILE, "source_format": HOSTILE, "kernel": HOSTILE,
+                   "import_warnings": [HOSTILE], "lost": {"total": 0}})
+    return path
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    root = tmp_path_factory.mktemp("names")
+    trace_of_hostile_names(root / "t.parquet")
+    write_run(root / "run", label=HOSTILE, seconds=2)
+    return root
+
+
+def test_unsafe_characters_become_escapes():
+    assert printable("a\x1b[1m\n\u202e\udcff\u2028é\x85") == r"a\x1b[1m\n\u202e\xff\u2028é\x85"
+    assert printable("plain text, ü, 漢字") == "plain text, ü, 漢字"
+
+
+@pytest.mark.parametrize("words", [
+    ["info", "t.parquet"], ["info", "run"], ["check", "t.parquet"], ["report", "t.parquet"], ["report", "run"],
+    ["compare", "t.parquet", "run"], ["report", "t.parquet", "--format", "markdown"],
+    ["info", HOSTILE.encode("utf-8", "surrogateescape")],
+    ["replay", "t.parquet", "--on", "nil:64GiB", "--dry-run"], ["drives"], ["doctor"]], ids=lambda words: str(words[0]))
+def test_nothing_unsafe_is_printed(names, blkreel, words):
+    import subprocess
+
+    done = subprocess.run([blkreel.command, *words], cwd=names, capture_output=True, env=blkreel.environment)
+    text = (done.stdout + done.stderr).decode("utf-8")
+    assert not UNSAFE.search(text), ascii(UNSAFE.search(text))
+    assert "internal error" not in text and "Traceback" not in text, text
+
+
+@pytest.mark.parametrize("command", ["info", "check", "report"])
+def test_documents_of_hostile_names(names, blkreel, command):
+    document = valid_document(command, blkreel(command, names / "t.parquet", "--json", check=False).stdout)
+    assert UNSAFE.search(json.dumps(document)) is None  # as escapes of JSON
+
+
+def test_pages_and_tables_are_written(names, blkreel, tmp_path):
+    for name in ("page.html", "page.md", "page.json"):
+        blkreel("compare", names / "t.parquet", names / "run", "-o", tmp_path / name)
+        assert not UNSAFE.search((tmp_path / name).read_text())
+    blkreel("report", names / "t.parquet", "--format", "csv", "-o", tmp_path / "tables")
+    for path in (tmp_path / "tables").glob("*.csv"):
+        for row in csv.reader(io.StringIO(path.read_text())):
+            assert not any(re.match(r"[=+@]|-[^\d.]", cell) for cell in row), (path.name, row)
+
+
+def test_a_mount_point_that_is_not_utf8(tmp_path):
+    (tmp_path / "mountinfo").write_bytes(
+        b"25 1 8:1 / /mnt/\xff\xfe\xc2\x85\xe2\x80\xa8x rw - ext4 /dev/\xff rw\n"
+        b"26 1 8:2 / /mnt/b rw - ext4 /dev/sdb rw\n")
+    lines = read_kernel_lines(tmp_path / "mountinfo")
+    assert len(lines) == 2 and lines[0].split(" ")[4].startswith("/mnt/\udcff\udcfe")
+    assert read_kernel_text(tmp_path / "mountinfo").endswith("rw")
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    assert uses_of(find_target(str(image)), Kernel(mountinfo=tmp_path / "mountinfo")) == []

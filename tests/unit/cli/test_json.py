@@ -1,0 +1,156 @@
+"""The document of each command matches its schema. tests/kernel/capture has those of capture and
+top, test_demo_command.py that of demo."""
+
+import json
+import math
+
+import jsonschema
+import pytest
+from blktrace_events import Recording
+from documents import SCHEMAS, valid_document
+from tree import TREE
+
+from blkreel.cli.command_groups import all_commands
+from blkreel.common.json_file import finite
+
+RECIPE = """
+title = "two depths"
+explain = "writes at random, at two depths"
+report = "depths"
+[[steps]]
+each = { depth = [1, 8] }
+do = "measure"
+role = "depth"
+name = "depth {depth}"
+time = "200ms"
+  [[steps.streams]]
+  name = "writer"
+  op = "write"
+  block = "4K"
+  depth = "= depth"
+"""
+DRIVE = "nil:1GiB,clock=virtual"
+
+
+def test_every_command_has_a_schema():
+    assert {path.stem for path in SCHEMAS.glob("*.json")} == {
+        *(name.replace(" ", "-") for name in all_commands()), "error"}
+    for path in SCHEMAS.glob("*.json"):
+        schema = json.loads(path.read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert (TREE / "docs/schema" / path.name).read_text() == path.read_text()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A directory with a run, a test and a meter log, and the documents of the commands that wrote them."""
+    import os
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    directory = tmp_path_factory.mktemp("results")
+    (directory / "depths.toml").write_text(RECIPE)
+    (directory / "drive.toml").write_text('size = "1GiB"\nclock = "virtual"\n')
+    (directory / "meter.csv").write_text("time,watts\n0,1.5\n1000,2.5\n")
+    texts = {}
+    for name, *words in (
+            ("replay", "sample:app-start", "--on", DRIVE, "-o", "repetitions", "--repeat", "1"),
+            ("replay", "sample:app-start", "--on", DRIVE, "-o", "run"),
+            ("test", "depths.toml", "--on", DRIVE, "-o", "test")):
+        result = subprocess.run([Path(sys.executable).with_name("blkreel"), name, *words, "--json"], cwd=directory,
+                                env={**os.environ, "BLKREEL_STATE_DIR": str(directory / "state")},
+                                capture_output=True, text=True)
+        assert result.returncode in (0, 3), result.stderr
+        texts[name if words[-1] != "1" else "repeat"] = result.stdout
+    return directory, texts
+
+
+@pytest.mark.parametrize("command", ["replay", "test"])
+def test_a_command_that_takes_time(results, command):
+    valid_document(command, results[1][command])
+
+
+def test_repetitions(results):
+    valid_document("replay", results[1]["repeat"])
+
+
+@pytest.mark.parametrize("words", [
+    ["replay", "sample:app-start", "--on", DRIVE, "--dry-run", "--pace", "dependent"],
+    ["precondition", DRIVE, "--state", "client", "--dry-run"],
+    ["precondition", "nil:64MiB,clock=virtual,state=keep", "--state", "full"],
+    ["test", "--list"], ["test", "qd1", "--explain"], ["test", "depths.toml", "--on", DRIVE, "--dry-run"],
+    ["report", "run"], ["report", "sample:app-start"], ["report", "test"],
+    ["compare", "run", "sample:app-start"], ["compare", "run", "sample:app-start", "--fail-if", "read_p99 > 1ns"],
+    ["slice", "sample:app-start", "-o", "slice.parquet", "--op", "read", "--to", "1s"],
+    ["concat", "sample:app-start", "sample:compile", "-o", "concat.parquet"],
+    ["merge", "sample:app-start", "sample:compile", "-o", "merge.parquet", "--align", "start"],
+    ["anonymize", "sample:app-start", "-o", "anonymous.parquet"],
+    ["model", "sample:app-start", "-o", "model.fio", "--format", "fio", "--make-trace", "made.parquet"],
+    ["info", "run"], ["info", "sample:app-start"], ["check", "run"], ["samples"], ["drives"], ["doctor"],
+    ["model-drive", "run", "-o", "fitted.toml"], ["predict", "sample:app-start", "drive.toml"],
+    ["power", "run", "--log", "meter.csv"]], ids=" ".join)
+def test_documents_match_their_schema(results, blkreel, words):
+    result = blkreel(*words, "--json", check=False, cwd=results[0])
+    document = json.loads(result.stdout)
+    if "error" in document and words[0] == "power":
+        pytest.skip(document["error"]["message"])
+    valid_document(words[0], result.stdout)
+
+
+def test_import(tmp_path, blkreel):
+    recording = Recording(7, "little", cpu=0)
+    recording.io(800, 1_000, 2_500, 9_000, sectors=16)
+    recording.write(tmp_path / "sda.blktrace.0")
+    result = blkreel("import", tmp_path / "sda.blktrace.0", "-o", tmp_path / "t.parquet", "--json", check=False)
+    assert valid_document("import", result.stdout)["rows"] == 1
+
+
+@pytest.mark.parametrize("command", sorted(all_commands()))
+def test_errors_are_documents(command, blkreel, tmp_path):
+    result = blkreel(*command.split(), "--no-such-option", "--json", check=False, cwd=tmp_path)
+    assert result.returncode == 2
+    assert valid_document("error", result.stdout)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize("words, code, exit_code", [
+    (["info", "missing.parquet"], "invalid_trace", 1),
+    (["import", "missing", "-o", "t"], "usage", 2),
+    (["report", "sample:app-start", "-o", "taken.html"], "output_exists", 1)])
+def test_kinds_of_errors(blkreel, tmp_path, words, code, exit_code):
+    (tmp_path / "taken.html").touch()
+    result = blkreel(*words, "--json", check=False, cwd=tmp_path)
+    assert (valid_document("error", result.stdout)["error"]["code"], result.returncode) == (code, exit_code)
+
+
+def test_an_invalid_trace_is_one_document(blkreel, tmp_path):
+    import numpy as np
+
+    from blkreel.traces.format.writer import TraceWriter
+
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.array([5, 6]), "latency_ns": np.full(2, 100), "offset_bytes": np.array([-512, 0]),
+                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
+        out.close({})
+    result = blkreel("check", "--json", tmp_path / "t.parquet", check=False)
+    assert result.returncode == 1 and valid_document("check", result.stdout)["errors"] and "invalid" in result.stderr
+
+
+def test_numbers_are_finite():
+    document = {"a": math.nan, "b": [1.5, math.inf, {"c": -math.inf}], "d": "NaN"}
+    assert finite(document) == {"a": None, "b": [1.5, None, {"c": None}], "d": "NaN"}
+    whole = {"a": [1, 2.5, {"b": None}]}
+    assert finite(whole) is whole
+
+
+def test_info_of_metadata_with_nan(blkreel, tmp_path):
+    import numpy as np
+
+    from blkreel.traces.format.writer import TraceWriter
+
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(2), "latency_ns": np.full(2, 100), "offset_bytes": np.zeros(2, "i8"),
+                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
+        out.close({"later_key": math.nan})
+    document = valid_document("info", blkreel("info", tmp_path / "t.parquet", "--json").stdout)
+    assert document["metadata"]["later_key"] is None

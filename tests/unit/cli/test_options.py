@@ -1,0 +1,142 @@
+"""Options that several commands share have one meaning, one type and one output."""
+
+import json
+import re
+from types import NoneType
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from terminal import Terminal
+
+from blkreel.cli.command_groups import all_commands, find_command
+from blkreel.cli.main import cli
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.writer import TraceWriter
+
+# Words with which a command runs without a drive, or fails at once. Others get what they require, named "missing".
+WORDS = {"capture": ["/dev/missing", "-o", "x.parquet"], "top": ["/dev/missing"], "import": ["missing", "-o", "x"],
+         "precondition": ["nil:64MiB,clock=virtual", "--state", "client", "--dry-run"],
+         "replay": ["sample:app-start", "--on", "nil:64GiB", "--dry-run"], "test": ["--list"],
+         "report": ["sample:app-start"], "compare": ["sample:app-start", "sample:game-load"],
+         "info": ["sample:app-start"], "check": ["sample:app-start"], "demo": ["-o", "taken"]}
+
+
+def words_of(name):
+    if name in WORDS:
+        return WORDS[name]
+    required = [each for each in find_command(name).params if each.required]
+    arguments = ["missing" for each in required if isinstance(each, click.Argument)]
+    return arguments + [word for each in required if isinstance(each, click.Option)
+                        for word in (max(each.opts, key=len), next(iter(getattr(each.type, "choices", ["missing"]))))]
+# One meaning, and a text that names what the command works on.
+OWN_TEXT = {"--output", "--path", "--json", "--destroy", "--erase", "--map", "--device", "--seed", "--dry-run", "--on",
+            "--label", "--quick", "--format"}
+ONE_OR_SEVERAL = {"--on", "--destroy"}  # drives
+# A number of the devices of a trace, or the name of a device in the source of an import.
+NUMBER_OR_NAME = {"--device"}
+
+
+def options():
+    for name in all_commands():
+        command = find_command(name)
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                yield name, max(parameter.opts, key=len), parameter
+
+
+def by_name():
+    named = {}
+    for command, name, option in options():
+        named.setdefault(name, []).append((command, option))
+    return named
+
+
+def test_an_option_has_one_meaning():
+    """`--keep` once named a cache, a file and a time, and `--idle` a rest and a kind of replay."""
+    for name, uses in by_name().items():
+        types = {(type(option.type).__name__, option.is_flag, name in ONE_OR_SEVERAL or option.multiple)
+                 for _, option in uses}
+        assert len(types) == 1 or name in NUMBER_OR_NAME, f"{name}: {types}"
+        texts = {option.help for _, option in uses}
+        assert len(texts) == 1 or name in OWN_TEXT, f"{name}: {texts}"
+
+
+def test_a_short_option_is_one_long_option():
+    short = {}
+    for _, name, option in options():
+        for word in option.opts:
+            if re.fullmatch("-[a-z]", word):
+                short.setdefault(word, set()).add(name)
+    assert all(len(names) == 1 for names in short.values()), short
+    assert {"-o", "-q", "-v"} <= short.keys()
+
+
+@pytest.mark.parametrize("option", ["--json", "--quiet", "--verbose"])
+def test_every_command_has_it(option):
+    assert {command for command, name, _ in options() if name == option} == set(all_commands())
+
+
+@pytest.mark.parametrize("command", all_commands())
+def test_every_command_is_quiet_and_verbose(command, tmp_path, monkeypatch):
+    """-q leaves nothing but errors, which main() prints; -v adds lines on stderr and changes nothing else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+
+    own = words_of(command)
+
+    def run(*words):
+        return CliRunner().invoke(cli, [*command.split(), *own, *words])
+
+    normal, quiet, verbose = run(), run("-q"), run("-v")
+    assert not (quiet.stdout or quiet.stderr) and quiet.exit_code == normal.exit_code == verbose.exit_code
+    assert str(quiet.exception) == str(normal.exception) == str(verbose.exception)
+    assert bool(normal.stdout) == isinstance(normal.exception, NoneType | SystemExit)
+    added = [line for line in verbose.stderr.splitlines() if line not in normal.stderr.splitlines()]
+    assert added[0].startswith("blkreel: version ") and added[1].startswith("blkreel: options: ")
+    assert re.fullmatch(r"blkreel: elapsed .* s, CPU .* s and .* s in child processes, peak memory \d+ MiB", added[-1])
+    assert set(own) - {"-o"} <= set(added[1].partition("; defaults")[0].split())
+    assert "--verbose" not in added[1]
+    both = run("-q", "-v")
+    assert isinstance(both.exception, UsageError) and "exclude each other" in str(both.exception)
+
+
+@pytest.mark.parametrize("words", [
+    ["capture", "-o", "-"], ["import", "x", "-o", "-"], ["replay", "sample:app-start", "--on", "nil:1GiB", "-o", "-"],
+    ["test", "qd1", "--on", "nil:1GiB", "-o", "-"], ["report", "sample:app-start", "-o", "-"],
+    ["compare", "sample:app-start", "-o", "-"], ["demo", "-o", "-"]])
+def test_no_output_is_stdout(words, blkreel, tmp_path):
+    result = blkreel(*words, check=False, cwd=tmp_path)
+    assert result.returncode == 2 and "-o -: no output goes to stdout" in result.stderr
+    assert not list(tmp_path.glob("*"))
+
+
+def test_the_list_of_benchmarks_fits_its_terminal(blkreel):
+    lines = blkreel("test", "--list", env={"COLUMNS": "60"}).stdout.splitlines()
+    assert lines and max(map(len, lines)) <= 60
+
+
+def test_quiet_prints_errors_only(blkreel, tmp_path):
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(2), "latency_ns": np.full(2, 100), "offset_bytes": np.zeros(2, "i8"),
+                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
+        out.close({"lost": {"total": 7}})
+    loud, quiet = (blkreel("check", *words, tmp_path / "t.parquet", check=False) for words in ([], ["-q"]))
+    assert loud.stdout and loud.stderr and loud.returncode == quiet.returncode == 3
+    assert quiet.stdout == quiet.stderr == ""
+    document = blkreel("check", "-q", "--json", tmp_path / "t.parquet", check=False)
+    assert json.loads(document.stdout)["rows"] == 2 and document.stderr == ""
+    failed = blkreel("check", "-q", tmp_path / "missing.parquet", check=False)
+    assert failed.returncode == 1 and "missing.parquet" in failed.stderr
+
+
+@pytest.mark.parametrize("assignment, colored", [("NO_COLOR=", True), ("NO_COLOR=1", False)])
+def test_no_color_is_respected(blkreel, assignment, colored):
+    terminal = Terminal(["env", assignment, blkreel.command, "doctor"])
+    try:
+        terminal.wait()
+        color = re.search(rb"\x1b\[[0-9;]*(3[0-7]|9[0-7])m", terminal.raw)
+        assert bool(color) == colored
+    finally:
+        terminal.close()

@@ -1,0 +1,176 @@
+"""What `replay` and `report` print about a run, and repetitions that the same command continues."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from waiting import wait_until
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+
+DRIVE = "nil:64GiB,clock=virtual"
+MS = 1_000_000
+
+
+@pytest.fixture
+def replay(blkreel, tmp_path):
+    """replay(*options) replays a sample on a simulated drive into `run`."""
+    def run(*options, sample="game-load", drive=DRIVE, columns=80):
+        return blkreel("replay", f"sample:{sample}", "--on", drive, "-o", tmp_path / "run", *options, check=False,
+                       env={"COLUMNS": str(columns)})
+    return run
+
+
+@pytest.mark.parametrize("options", [(), ("--pace", "dependent"), ("--idle", "cap=25ms"), ("--pace", "depth=4"),
+                                     ("--label", "A drive whose name is long enough to take two lines, " * 2)])
+def test_a_run_is_summed_up_in_eight_lines(replay, blkreel, tmp_path, options):
+    result = replay(*options)
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 8, result.stdout
+    assert lines[0].startswith(f"{tmp_path / 'run'}:") and "0 errors" in "".join(lines[:4])
+    assert lines[-1] == f"next: {blkreel.command} report {tmp_path / 'run'}"
+    shown = subprocess.run(lines[-1].removeprefix("next: "), shell=True, capture_output=True, text=True, check=True,
+                           env={**blkreel.environment, "COLUMNS": "80"}).stdout.splitlines()
+    assert shown == lines[:-1]
+
+
+def test_more_is_printed_when_asked_for(replay):
+    qualified = ("--idle", "cap=1ms", "--pace", "x2")
+    brief = " ".join(replay(*qualified).stdout.split())
+    assert re.search(r"1 more reason: --why|more reasons: --why", brief) and "stalls of the issuing thread" not in brief
+    verbose = replay("-v", "--force", *qualified).stdout
+    assert "stalls of the issuing thread: none" in verbose and "drive temperature" in verbose
+    reasons = replay("--why", "--force", *qualified).stdout
+    assert reasons.count("qualified: ") >= 2 and "more reasons" not in reasons
+
+
+def test_quiet_prints_errors_only(replay, tmp_path):
+    result = replay("-q")
+    assert (result.stdout, result.stderr) == ("", "") and result.returncode in (0, 3)
+    failed = replay("-q")
+    assert failed.returncode == 1 and "run exists" in failed.stderr and failed.stdout == ""
+
+
+@pytest.fixture
+def make_trace(tmp_path):
+    """make_trace(**columns) writes a trace and returns its path; columns of one value are repeated."""
+    def make(**columns):
+        rows = len(columns["submit_ns"])
+        path = tmp_path / "t.parquet"
+        with TraceWriter(path, TRACE_SCHEMA) as writer:
+            writer.write({"latency_ns": np.full(rows, MS // 10), **{
+                name: np.broadcast_to(np.asarray(values, np.int64), rows) for name, values in columns.items()}})
+            writer.close({"devices": [{"name": "sda", "size_bytes": 1 << 30}], "lost": {"total": 0}})
+        return path
+    return make
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "drive.img"
+    path.touch()
+    os.truncate(path, 32 << 20)
+    return path
+
+
+@pytest.fixture
+def trace(make_trace):
+    """Writes and reads of 100 ms."""
+    count = 100
+    return make_trace(submit_ns=np.arange(count) * MS, offset_bytes=np.arange(count) * 65536 % (16 << 20),
+                      length_bytes=4096, op=np.where(np.arange(count) % 2, OPS["read"], OPS["write"]))
+
+
+def account(run):
+    return open_trace(run).metadata["run"]
+
+
+def test_each_repetition_starts_from_the_state_of_the_first(blkreel, image, trace, tmp_path):
+    blkreel("precondition", image, "--state", "client", "--rest", "1ms", "--seed", "5")
+    runs = tmp_path / "runs"
+    result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "3", "--json", check=False)
+    document = json.loads(result.stdout)
+    assert [each["path"] for each in document["repetitions"]] == [str(runs / str(number)) for number in (1, 2, 3)]
+    assert document["complete"]
+    invalid = [each for each in document["repetitions"] if each["run"]["verdict"]["level"] == "invalid"]
+    assert result.returncode == (3 if invalid else 0)
+    for number in (1, 2, 3):
+        run = account(runs / str(number))
+        assert run["state"]["name"] == "client" and run["state"]["written_since_bytes"] == 0
+        assert run["seed"] == number
+    assert account(runs / "2")["state"]["prepared_at"] is not None
+    assert f"{image} is in the state client again" in result.stderr
+    assert result.stderr.count("again") == 2, "the first run found the state as it was prepared"
+
+
+def test_an_unknown_state_is_a_warning(blkreel, image, trace, tmp_path):
+    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--repeat", "1", check=False)
+    assert f"the state of {image} is unknown" in result.stderr and "precondition" in result.stderr
+
+
+def test_the_same_command_continues(blkreel, image, trace, tmp_path):
+    runs = tmp_path / "runs"
+    words = ("replay", trace, "--on", image, "-o", runs)
+    blkreel(*words, "--repeat", "1", check=False)
+    first = (runs / "1/records.parquet").stat().st_mtime_ns
+    result = blkreel(*words, "--repeat", "2", check=False)
+    assert f"{runs / '1'} is finished" in result.stderr
+    assert (runs / "1/records.parquet").stat().st_mtime_ns == first and (runs / "2/records.parquet").exists()
+    assert f"next: {blkreel.command} compare {runs}" in result.stdout
+    other = blkreel(*words, "--repeat", "2", "--idle", "none", check=False)
+    assert other.returncode == 1 and "another replay: idle differ" in other.stderr
+    replaced = blkreel(*words, "--repeat", "1", "--idle", "none", "--force", check=False)
+    assert replaced.returncode in (0, 3) and not (runs / "2").exists()
+    assert account(runs / "1")["idle"]["name"] == "none"
+
+
+def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, image, make_trace, tmp_path):
+    runs = tmp_path / "runs"
+    slow = make_trace(submit_ns=np.arange(60) * 50 * MS, offset_bytes=np.arange(60) * 4096, length_bytes=4096,
+                      op=np.full(60, OPS["write"]))
+    words = [blkreel.command, "replay", slow, "--on", image, "-o", runs, "--repeat", "2"]
+    process = subprocess.Popen(words, env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
+    rows = runs / "1/.records.parquet.spool/rows.blocks"
+    wait_until(lambda: rows.exists() and rows.stat().st_size, process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted after 0 of 2 repetitions; run the same command again to continue" in errors
+    result = subprocess.run(words, env=blkreel.environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode in (0, 3), result.stderr
+    assert all(account(runs / name)["partial"] is None for name in "12")
+
+
+def test_until_valid_is_bounded(blkreel, image, trace, tmp_path):
+    """Without the prefill a drive is read that holds nothing: no run is valid."""
+    runs = tmp_path / "runs"
+    result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "2", "--until-valid", "--no-prefill",
+                     check=False)
+    assert result.returncode == 3
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == ["1", "2", "3", "4", "5", "6"]
+    assert f"{runs}: 6 runs, 6 invalid" in result.stdout
+    again = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "2", "--until-valid", "--no-prefill",
+                    check=False)
+    assert again.returncode == 3 and not (runs / "7").exists()
+
+
+def test_until_valid_needs_a_number(blkreel, image, trace, tmp_path):
+    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--until-valid", check=False)
+    assert result.returncode == 2 and "add --repeat" in result.stderr
+
+
+def test_a_directory_of_other_files_is_not_replaced(blkreel, image, trace, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "thesis.tex").write_text("mine")
+    for options in ((), ("--force",)):
+        result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "1", *options, check=False)
+        assert result.returncode == 1, result.stderr
+    assert [path.name for path in runs.iterdir()] == ["thesis.tex"]

@@ -1,0 +1,71 @@
+"""What a trace cannot do because its source did not record it, as each command says it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from blkreel.traces.format.writer import TraceWriter
+
+DRIVE = "nil:1GiB,clock=virtual"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """trace(lacks, step_ns): a trace of 50 I/Os, as an import writes it."""
+    def make(lacks=(), step_ns=1000):
+        count = 50
+        path = tmp_path / "t.parquet"
+        with TraceWriter(path) as out:
+            out.write({"submit_ns": np.arange(count) * 10**9, "op": np.zeros(count),
+                       "length_bytes": np.full(count, 4096), "offset_bytes": np.arange(count) * 4096,
+                       "tid": np.full(count, 1), "latency_ns": np.full(count, -1 if "latency" in lacks else 5000)})
+            out.close({"source_format": "volumes", "clock_resolution_ns": step_ns, "duration_ns": (count - 1) * 10**9,
+                       "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]})
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("pace", ["original", "x2", "dependent"])
+def test_a_clock_of_a_second_has_no_timing(trace, blkreel, tmp_path, pace):
+    result = blkreel("replay", trace(step_ns=10**9), "--on", DRIVE, "-o", tmp_path / "run", "--pace", pace, check=False)
+    assert result.returncode == 2
+    assert "have a resolution of 1.00 s, too coarse to repeat them; " in result.stderr and "depth=32" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_clock_of_a_second_has_an_order(trace, blkreel, tmp_path):
+    path = trace(step_ns=10**9)
+    blkreel("replay", path, "--on", DRIVE, "-o", tmp_path / "run", "--pace", "depth=4")
+    assert "limits    no original timing: the clock of the source has steps of 1.00 s" in blkreel("info", path).stdout
+
+
+def test_without_completions_there_are_no_service_times(trace, blkreel, tmp_path):
+    path = trace(["latency"])
+    assert "limits    no service times: the source records no completions" in blkreel("info", path).stdout
+    report = blkreel("report", path).stdout
+    assert "50 I/Os, none with its completion" in report
+    assert "no service times: its source (volumes) records no completions" in report
+    run = tmp_path / "run"
+    text = blkreel("replay", path, "--on", DRIVE, "-o", run).stdout
+    assert "qualified: the source of the trace records no completions" in text
+    for others in ([run], []):
+        result = blkreel("compare", *others, path, check=False)
+        assert result.returncode == 2
+        assert "has no service times to compare" in result.stderr and "--drop-invalid" in result.stderr
+    assert blkreel("compare", run, path, "--drop-invalid").returncode == 0
+
+
+def test_without_completions_nothing_can_be_inferred(trace, blkreel, tmp_path):
+    result = blkreel("replay", trace(["latency"]), "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent",
+                     check=False)
+    assert result.returncode == 2 and "recorded no completion, so that no I/O is known to have waited" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_inferred_run_names_the_share(trace, blkreel, tmp_path):
+    result = blkreel("replay", trace(), "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", "--json")
+    run = json.loads(result.stdout)["run"]
+    assert run["pace"]["dependencies_inferred"] == 0.98
+    assert "dependencies inferred from times for 98 % of the I/Os" in str(run["verdict"]["reasons"])

@@ -1,0 +1,150 @@
+"""Drives, resolved from a sysfs tree made for the purpose."""
+
+import os
+import subprocess
+
+import pytest
+
+from blkreel.common.device import describe, drive_of, drives_under, list_drives, multipath_paths, underlying_disks
+from blkreel.common.errors import UsageError
+
+
+@pytest.fixture
+def sysfs(tmp_path):
+    """A factory of disks: sysfs.disk("nvme0n1", number="259:0", size=..., **files), sysfs.partition(disk, ...)."""
+    root = tmp_path / "sys"
+
+    class Tree:
+        def __init__(self):
+            self.root = root
+            for name in ("class/block", "dev/block", "devices", "fs/btrfs"):
+                (root / name).mkdir(parents=True)
+
+        def disk(self, name, number, sectors=2048, parent=None, **files):
+            directory = (parent or root / "devices") / name
+            (directory / "queue").mkdir(parents=True)
+            files = {"dev": number, "size": str(sectors), "queue/logical_block_size": "512", **files}
+            for path, text in files.items():
+                path = directory / path.replace("__", "/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text) if isinstance(text, bytes) else path.write_text(text + "\n")
+            (root / "class/block" / name).symlink_to(directory)
+            (root / "dev/block" / number).symlink_to(directory)
+            return directory
+
+    return Tree()
+
+
+def test_nvme_and_scsi_serials_are_found(sysfs):
+    sysfs.disk("nvme0n1", "259:0", device__serial="S4EV  ", device__model="Fast 9000", device__firmware_rev="2B7Q",
+               queue__scheduler="[none] mq-deadline", queue__nr_requests="1023")
+    sysfs.disk("sda", "8:0", device__vpd_pg80=b"\x00\x80\x00\x08WD-12345", queue__rotational="1")
+    sysfs.disk("sdb", "8:16", device__wwid="naa.5000c500a1b2c3d4")
+    sysfs.disk("loop0", "7:0", sectors=0)
+    drives = {drive.name: drive for drive in list_drives(sysfs.root)}
+    assert set(drives) == {"nvme0n1", "sda", "sdb"}, "an empty loop device is not a drive"
+    nvme = drives["nvme0n1"]
+    assert (nvme.serial, nvme.model, nvme.firmware, nvme.scheduler, nvme.queue_depth) == (
+        "S4EV", "Fast 9000", "2B7Q", "none", 1023)
+    assert drives["sda"].serial == "WD-12345" and drives["sda"].rotational
+    assert drives["sdb"].serial == "naa.5000c500a1b2c3d4"
+
+
+def test_a_description_does_not_give_the_serial_away(sysfs):
+    sysfs.disk("nvme0n1", "259:0", device__serial="S4EV-SECRET", device__model="Fast 9000")
+    [drive] = list_drives(sysfs.root)
+    entry = describe(drive)
+    assert "S4EV" not in str(entry) and len(entry["serial_hash"]) == 16
+    assert entry["size_bytes"] == 2048 * 512
+
+
+def test_the_paths_of_a_multipath_head_are_not_listed(sysfs):
+    head = sysfs.disk("nvme4n1", "259:1")
+    path = sysfs.disk("nvme4c3n1", "259:5", hidden="1")
+    (path / "dev").unlink()  # a hidden disk has no number in sysfs
+    assert [drive.name for drive in list_drives(sysfs.root)] == ["nvme4n1"]
+    assert multipath_paths(head, sysfs.root / "class/block") == [sysfs.root / "class/block/nvme4c3n1"]
+
+
+def test_the_hash_of_a_serial_differs_between_installations(sysfs, tmp_path, monkeypatch):
+    """With a constant key, a list of all serials of a maker would reveal it."""
+    sysfs.disk("nvme0n1", "259:0", device__serial="S4EV-SECRET", device__model="Fast 9000")
+    [drive] = list_drives(sysfs.root)
+    hashes = []
+    for installation in ("one", "other", "one"):
+        monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / installation))
+        hashes.append(drive.serial_hash)
+    assert hashes[0] == hashes[2] != hashes[1] != ""
+    assert (tmp_path / "one/secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_partitions_are_not_listed_and_lead_to_their_drive(sysfs):
+    disk = sysfs.disk("nvme0n1", "259:0")
+    part = sysfs.disk("nvme0n1p2", "259:2", parent=disk, partition="2")
+    assert [drive.name for drive in list_drives(sysfs.root)] == ["nvme0n1"]
+    assert [found.name for found in underlying_disks(part)] == ["nvme0n1"]
+
+
+def test_volumes_are_followed_down_to_their_drives(sysfs):
+    first = sysfs.disk("nvme0n1", "259:0")
+    part = sysfs.disk("nvme0n1p2", "259:2", parent=first, partition="2")
+    second = sysfs.disk("sda", "8:0")
+    crypt = sysfs.disk("dm-0", "253:0")
+    volume = sysfs.disk("dm-1", "253:1")
+    for upper, lower in ((crypt, part), (volume, crypt), (volume, second)):
+        (upper / "slaves").mkdir(exist_ok=True)
+        (upper / "slaves" / lower.name).symlink_to(lower)
+    assert [found.name for found in underlying_disks(volume)] == ["nvme0n1", "sda"]
+
+
+def test_a_directory_leads_to_its_drive_through_its_partition(sysfs, tmp_path):
+    disk = sysfs.disk("nvme0n1", "259:0")
+    number = tmp_path.stat().st_dev
+    sysfs.disk("nvme0n1p2", f"{os.major(number)}:{os.minor(number)}", parent=disk, partition="2")
+    assert [drive.path for drive in drives_under(tmp_path, sysfs.root)] == ["/dev/nvme0n1"]
+
+
+def test_a_directory_on_no_drive_is_refused_with_the_remedy(sysfs, tmp_path):
+    number = tmp_path.stat().st_dev
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(f"30 1 {os.major(number)}:{os.minor(number)} / /x rw - tmpfs tmpfs rw\n")
+    with pytest.raises(UsageError, match="not on a drive .*tmpfs.*blkreel drives"):
+        drives_under(tmp_path, sysfs.root, mountinfo)
+
+
+def test_what_does_not_exist_or_is_no_drive_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no such device: /dev/none.*blkreel drives"):
+        drive_of("/dev/none")
+    with pytest.raises(UsageError, match="not a block device"):
+        drive_of(tmp_path)
+    with pytest.raises(UsageError, match="not a block device"):
+        drive_of("/dev/null")
+
+
+def test_a_regular_file_stands_in_for_a_drive(tmp_path):
+    image = tmp_path / "drive.img"
+    image.write_bytes(bytes(1 << 20))
+    drive = drive_of(image)
+    assert (drive.kind, drive.size_bytes, drive.path) == ("file", 1 << 20, str(image))
+
+
+@pytest.mark.kernel
+def test_a_real_loop_device(loop_drive, tmp_path):
+    path = loop_drive(64 << 20)
+    link = tmp_path / "by-id"
+    link.symlink_to(path)
+    drive = drive_of(link)
+    assert (drive.path, drive.kind, drive.size_bytes) == (path, "loop", 64 << 20)
+    assert drive.backing_file == str(loop_drive.image_of(path))
+    number = link.stat().st_rdev
+    assert (drive.major, drive.minor) == (os.major(number), os.minor(number))
+    size = subprocess.run(["blockdev", "--getsize64", path], capture_output=True, text=True, check=True)
+    assert int(size.stdout) == drive.size_bytes
+
+
+@pytest.mark.kernel
+def test_a_partition_of_a_real_loop_device(loop_drive):
+    path = loop_drive(64 << 20, partscan=True)
+    subprocess.run(["sfdisk", "--quiet", path], input="2048,\n", text=True, check=True)
+    subprocess.run(["partx", "--update", path], check=False, capture_output=True)
+    assert drive_of(path + "p1").path == path

@@ -1,0 +1,129 @@
+"""Ranges of a file on an HTTP server that sends something else than requested: refused, in bounded memory and time."""
+
+import itertools
+import re
+import resource
+
+import pytest
+from hostile_server import answering, header
+from range_server import serving
+
+from blkreel.common import http_ranges
+from blkreel.common.errors import TraceError
+from blkreel.common.storage_url import StorageUrl
+
+SIZE = 1 << 40
+
+
+def ranged(begin, end, size=SIZE, **fields):
+    return header("206 Partial Content", Content_Range=f"bytes {begin}-{end - 1}/{size}", **fields)
+
+
+def read(url, begin=0, count=1000):
+    location = StorageUrl(url)
+    with location.errors():
+        file = location.open()
+        file.seek(begin)
+        return file.read(count)
+
+
+def endless(begin, end):
+    yield ranged(begin, end)
+    yield from itertools.repeat(bytes(1 << 20))
+
+
+def test_an_endless_range_is_refused_at_the_first_byte_too_many():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with answering(endless) as url, pytest.raises(TraceError, match=r"sent more than the requested 1 bytes") as refused:
+        read(url)
+    assert url in str(refused.value), "the address is named"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10, "KiB"
+
+
+def test_an_endless_page_is_refused():
+    def page(begin, end):
+        yield header("200 OK", Content_Type="text/html")
+        yield from itertools.repeat(b'<a href="x">x</a>' * 1000)
+
+    with answering(page) as url, pytest.raises(TraceError, match="a page of more than 16.8 MB"):
+        location = StorageUrl(url)
+        with location.errors():
+            filesystem, path = location.filesystem()
+            filesystem.find(path.rpartition("/")[0] + "/")
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (lambda begin, end: [ranged(begin, end)], "sent 0 of the requested 1 bytes"),
+    (lambda begin, end: [ranged(begin, end, Content_Length=1)], "ended the connection before all bytes were sent"),
+    (lambda begin, end: [header("200 OK", Content_Length=5), b"whole"], "does not support range requests"),
+    (lambda begin, end: [ranged(begin + 7, end + 7), b"x"], "sent bytes 7-7 of 1099511627776, not the requested 0-0"),
+    (lambda begin, end: [ranged(begin, end + 1), b"xx"], "sent bytes 0-1 of"),
+    (lambda begin, end: [header("206 Partial Content", Content_Range="bytes 0-0/*"), b"x"], "no valid Content-Range"),
+    (lambda begin, end: [header("206 Partial Content"), b"x"], "no valid Content-Range"),
+    (lambda begin, end: [header("206 Partial Content", Content_Range=f"bytes 0-0/{'9' * 5000}"), b"x"],
+     "no valid Content-Range"),
+    (lambda begin, end: [ranged(begin, end, Content_Encoding="gzip"), b"x"], "compressed"),
+    (lambda begin, end: [header("416 Range Not Satisfiable")], "status 416"),
+    (lambda begin, end: [header("500 Internal Server Error")], "status 500 Internal Server Error"),
+    (lambda begin, end: [header("403 Forbidden")], "no permission"),
+    (lambda begin, end: [header("404 Not Found")], "does not exist"),
+    (lambda begin, end: [header("302 Found", Location="/t.parquet")], "redirects without end"),
+    (lambda begin, end: [header("302 Found", Location="file:///etc/passwd")], "cannot read"),
+    (lambda begin, end: [b"\0\1\2\3" * 100], "cannot read"),
+    (lambda begin, end: [], "cannot read")])
+def test_a_wrong_answer_is_refused(answer, words):
+    with answering(answer) as url, pytest.raises(TraceError, match=words) as refused:
+        read(url)
+    assert re.search(r"127\.0\.0\.1:\d+/t\.parquet", str(refused.value)) and refused.value.remedy
+
+
+def test_a_file_that_changes_its_size_is_refused():
+    sizes = itertools.count(1000)
+    with answering(lambda begin, end: [ranged(begin, end, next(sizes)), bytes(end - begin)]) as url, \
+            pytest.raises(TraceError, match=r"the file changed from 1,000 to 1,001 bytes"):
+        read(url)
+
+
+def test_a_range_that_no_structure_needs_is_not_requested():
+    with answering(lambda begin, end: [ranged(begin, end), bytes(end - begin)]) as url, \
+            pytest.raises(TraceError, match=r"needs 1\.10 TB in one request \(limit 268 MB\)"):
+        read(url, count=SIZE)
+
+
+def test_a_silent_server_ends_the_request(monkeypatch):
+    monkeypatch.setattr(http_ranges, "SILENT_SECONDS", 0.2)
+    waiting = []
+
+    def silent(begin, end):
+        yield ranged(begin, end)
+        while not waiting:
+            yield b""
+
+    with answering(silent) as url:
+        with pytest.raises(TraceError, match=r"took longer than 0\.2 s"):
+            read(url)
+        waiting.append("no longer")
+
+
+def test_redirects_are_followed(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(bytes(range(200)))
+    with serving(tmp_path) as server:
+        def redirect(begin, end):
+            yield header("302 Found", Location=f"{server.url}/t.parquet", Content_Length=0)
+
+        with answering(redirect) as url:
+            assert read(url, begin=190, count=100) == bytes(range(190, 200))
+
+
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_small_files(tmp_path, content):
+    (tmp_path / "t.parquet").write_bytes(content)
+    with serving(tmp_path) as server:
+        url = StorageUrl(f"{server.url}/t.parquet")
+        assert url.read_bytes() == content and url.is_file()
+
+
+def test_an_object_that_is_read_at_once_has_a_limit():
+    with answering(lambda begin, end: [ranged(begin, end), bytes(end - begin)]) as url, \
+            pytest.raises(OSError, match=r"it has 1\.10 TB \(limit 67\.1 MB\)"):
+        StorageUrl(url).read_bytes()

@@ -1,0 +1,61 @@
+"""Types of JSON documents, and texts that are not JSON."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Required, TypedDict
+
+import pytest
+
+from blkreel.common.typed_document import field_mismatch, mismatch, parse_json
+
+
+class Part(TypedDict):
+    name: str
+    size: int | None
+
+
+class Whole(TypedDict, total=False):
+    version: Required[int]
+    parts: list[Part]
+    of: dict[str, float]
+    part: Part | None
+    color: Literal["red", "blue"] | None
+    anything: Any
+
+
+@pytest.mark.parametrize("document, expected", [
+    ({"version": 1}, None),
+    ({"version": 1, "parts": [{"name": "a", "size": None}], "of": {"x": 1}, "part": None, "later": []}, None),
+    ({}, "version is missing"),
+    ([], "the document is not an object"),
+    ({"version": True}, "version is not an integer"),
+    ({"version": "1"}, "version is not an integer"),
+    ({"version": 1 << 70}, "version is out of range"),
+    ({"version": 1, "parts": {}}, "parts is not a list"),
+    ({"version": 1, "parts": [{"name": "a", "size": 1}, {"name": None, "size": 1}]}, "parts[1].name is not a string"),
+    ({"version": 1, "parts": [{"name": "a"}]}, "parts[0].size is missing"),
+    ({"version": 1, "of": {"x": "y"}}, "of.x is not a number"),
+    ({"version": 1, "part": {"name": "a", "size": "b"}}, "part.size is not an integer"),
+    ({"version": 1, "part": 5}, "part is not an object"),
+    ({"version": 1, "color": "blue"}, None),
+    ({"version": 1, "color": "x"}, "color is not one of 'red', 'blue'"),
+    ({"version": 1, "color": []}, "color is not one of 'red', 'blue'"),
+    ({"version": 1, "anything": {"a": [None]}}, None)])
+def test_the_first_mismatch_is_named(document, expected):
+    assert mismatch(document, Whole) == expected
+
+
+@dataclass
+class Record:
+    name: str | None
+    parts: list[Part]
+
+
+def test_fields_of_a_dataclass():
+    assert field_mismatch({"name": None, "more": 1}, Record) is None
+    assert field_mismatch({"name": 3}, Record) == "name is not a string"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "9" * 5000, b"\xff\xfe"])
+def test_what_is_not_json_is_a_value_error(text):
+    with pytest.raises(ValueError):
+        parse_json(text)

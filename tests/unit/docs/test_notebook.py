@@ -1,0 +1,44 @@
+"""docs/study.ipynb runs from the first cell to the last, and is stored with outputs that name no particular machine."""
+
+import re
+
+import nbformat
+import pytest
+from documented import DOCS
+from nbclient import NotebookClient
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return nbformat.read(DOCS / "study.ipynb", as_version=4)
+
+
+def outputs_of(notebook):
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def kinds_of(notebook):
+    return [sorted(output.get("data", {"text": 0})) for output in outputs_of(notebook)]
+
+
+def test_stored_outputs_are_complete_and_have_no_local_paths(stored):
+    nbformat.validate(stored)
+    assert sum("image/png" in kinds for kinds in kinds_of(stored)) == 4
+    assert not [output for output in outputs_of(stored) if output.output_type == "error"]
+    text = "".join(str(output) for output in outputs_of(stored)) + "".join(cell.source for cell in stored.cells)
+    assert not re.search(r"/(home|root|tmp|work|usr|var)/", re.sub(r"'image/png': '[^']*'", "", text))
+
+
+def test_all_cells_run(stored, tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    notebook = nbformat.from_dict(stored)
+    parameters = next(cell for cell in notebook.cells if "REPEATS = 6" in cell.source)
+    parameters.source = parameters.source.replace("REPEATS = 6", "REPEATS = 3")
+    NotebookClient(notebook, timeout=120, kernel_name="python3",
+                   resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert kinds_of(notebook) == kinds_of(stored)
+    text = "".join(output.get("text", "") for output in outputs_of(notebook))
+    # The two simulated drives differ enough that three runs of each show it.
+    ratio = re.search(r"Drive B takes ([\d.]+) times as long as Drive A, 95 % interval ([\d.]+) to ([\d.]+)", text)
+    assert 1.02 < float(ratio[2]) <= float(ratio[1]) <= float(ratio[3]) < 1.05
+    assert "2,865 reads: at the median 1." in text

@@ -1,0 +1,125 @@
+"""Each query of docs/sql.md returns the figures that blkreel computes for the same files."""
+
+import duckdb
+import numpy as np
+import pytest
+from documented import blocks, make_runs
+
+import blkreel
+
+QUERIES = {}
+for heading, code in blocks("sql.md", "sql"):
+    QUERIES.setdefault(heading, []).append(code)
+
+
+@pytest.fixture(scope="module")
+def directory_of_runs(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("sql")
+    make_runs(directory)
+    return directory
+
+
+@pytest.fixture
+def ask(directory_of_runs, monkeypatch):
+    """ask(heading) returns the result of its query as a frame."""
+    monkeypatch.chdir(directory_of_runs)
+    connection = duckdb.connect()
+
+    def run(heading, number=0):
+        return connection.sql(QUERIES[heading][number]).df()
+
+    yield run
+    connection.close()
+
+
+@pytest.fixture
+def game(directory_of_runs):
+    return blkreel.open(directory_of_runs / "game.parquet")
+
+
+def test_each_query_has_a_test():
+    tested = {"Percentiles", "Latency-weighted percentile", "Bursts", "Busy time", "Outstanding over time",
+              "I/Os of each second", "Two runs, I/O by I/O", "A directory of runs", "Metadata of a file",
+              "Names of threads"}
+    assert set(QUERIES) == tested and sum(map(len, QUERIES.values())) == 11
+
+
+def test_percentiles(ask, game):
+    result, ours = ask("Percentiles").set_index("op"), game.percentiles(at=[50, 90, 99])
+    for op, name in ((0, "read"), (1, "write")):
+        assert result.n[op] == ours.n[name] and result.max_ns[op] == ours.max_ns[name]
+        assert result.p50_ns[op] == ours.p50_ns[name]
+    assert (result.p90_ns[0], result.p99_ns[0]) == (ours.p90_ns["read"], ours.p99_ns["read"])
+    assert result.isna().p99_ns[1]
+
+
+def test_latency_weighted_percentile(ask, game):
+    assert ask("Latency-weighted percentile").waiting_p50_ns[0] == game.figures["read"]["waiting"]["p50_ns"]
+
+
+def test_bursts(ask, game):
+    result, ours = ask("Bursts"), game.bursts("read")
+    assert len(ours) > 5
+    for name in ("start_ns", "end_ns", "ops", "bytes"):
+        assert result[name].astype("int64").tolist() == ours[name].tolist()
+    np.testing.assert_allclose(result.throughput_mb_s.astype(float), ours.throughput_mb_s)
+
+
+def test_busy_time(ask, game):
+    result = ask("Busy time")
+    assert result.busy_ns[0] == game.figures["all"]["busy_ns"]
+    assert 1 < result.islands[0] < game.rows
+
+
+def test_outstanding_over_time(ask, game):
+    result = ask("Outstanding over time")
+    assert result.mean_busy_depth[0] == pytest.approx(game.figures["all"]["mean_busy_depth"], rel=1e-9)
+    assert result.max_depth[0] >= result.mean_busy_depth[0]
+
+
+def test_ios_of_each_second(ask, game):
+    ours = game.seconds().read_ops.to_numpy()
+    result = ask("I/Os of each second").read_ops.to_numpy()
+    assert result.tolist() == ours[:len(result)].tolist() and not ours[len(result):].any()
+
+
+def test_two_runs_by_source_row(ask, directory_of_runs):
+    both = blkreel.open({"fast": directory_of_runs / "runs/fast", "slow": directory_of_runs / "runs/slow"})
+    rows = both.frame(["source_row", "op", "latency_ns"])
+    pairs = rows[rows.op == "read"].pivot(index="source_row", columns="label", values="latency_ns")
+    result = ask("Two runs, I/O by I/O")
+    ratios = np.sort(pairs.slow / pairs.fast)
+    assert result.pairs[0] == len(pairs) == both.metrics.loc["read"].ops.iloc[0]
+    assert result.median_ratio[0] == pytest.approx(ratios[-(-len(ratios) // 2) - 1])
+    assert result.slower[0] == (pairs.slow > pairs.fast).sum() > 0
+
+
+def test_a_run_joined_with_its_trace(ask, directory_of_runs, game):
+    result = ask("Two runs, I/O by I/O", 1)
+    run = blkreel.open(directory_of_runs / "runs/fast")
+    assert result.reads.sum() == run.metrics.ops["read"]
+    assert result.replayed_ns.sum() == run.metrics.service_ns["read"]
+    assert result.captured_ns.sum() == game.metrics.service_ns["read"]
+
+
+def test_a_directory_of_runs(ask, directory_of_runs):
+    result = ask("A directory of runs").set_index("run")
+    for name in ("fast", "slow"):
+        ours = blkreel.open(directory_of_runs / "runs" / name).metrics.loc["read"]
+        assert result.loc[name, ["reads", "bytes", "p99_ns"]].tolist() == [ours.ops, ours.bytes, ours.latency_p99_ns]
+    assert result.index.tolist() == ["fast", "slow"]
+
+
+def test_metadata_of_a_file(ask, directory_of_runs):
+    result = ask("Metadata of a file").set_index("run")
+    for name in ("fast", "slow"):
+        run = blkreel.open(directory_of_runs / "runs" / name).run
+        assert result.loc[name].tolist() == [run["label"], run["verdict"]["level"], run["moved_bytes"]]
+
+
+def test_names_of_threads(ask, game):
+    result = ask("Names of threads").set_index("process")
+    rows = game.frame(["tid", "length_bytes"])
+    names = {int(tid): entry["process"] for tid, entry in game.metadata["threads"].items()}
+    ours = rows.groupby(rows.tid.map(names)).length_bytes.agg(["count", "sum"])
+    assert result.ops.to_dict() == ours["count"].to_dict() and result.bytes.to_dict() == ours["sum"].to_dict()

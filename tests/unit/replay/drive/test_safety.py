@@ -1,0 +1,337 @@
+"""What bars a drive, told by made-up kernels: real drives are not at hand, and must not be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.replay.drive import safety, usage
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.file_identity import identity_of
+from blkreel.replay.drive.openers import openers_of
+from blkreel.replay.drive.target import Target, find_target
+from blkreel.replay.drive.usage import Kernel, Use, uses_of
+
+ARGV = ["blkreel", "replay", "t.parquet", "--on", "/dev/sdx", "-o", "run dir"]
+
+
+class FakeDrive:
+    """A drive sdx with a partition sdx1 in a made-up sysfs. `node` stands where /dev/sdx would."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.block = root / "sys/block/sdx"
+        (self.block / "sdx1").mkdir(parents=True)
+        (self.block / "dev").write_text("8:368\n")
+        (self.block / "sdx1/dev").write_text("8:369\n")
+        (self.block / "sdx1/partition").write_text("1\n")
+        (self.block / "sdx1/holders").mkdir()
+        (self.block / "holders").mkdir()
+        (root / "sys/class/block").mkdir(parents=True)
+        (root / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+        (root / "swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n/dev/sda2 partition 1 0 -2\n")
+        self.node = root / "node"
+        self.node.touch()
+        self.kernel = Kernel(root / "sys", root / "mountinfo", root / "swaps", root / "dev")
+
+    def target(self, partition="", **fields) -> Target:
+        drive = Drive(**{"name": "sdx", "path": str(self.node), "kind": "disk", "major": 8, "minor": 368,
+                         "size_bytes": 1 << 40, "logical_block_bytes": 512, "physical_block_bytes": 4096,
+                         "model": "Fastest 9000", "serial": "S3R 1AL"} | fields)
+        block = self.block / partition if partition else self.block
+        return Target(Path("/dev/sdx" + partition[3:]), drive, 1 << 40, 512, partition, block)
+
+    def mount(self, line):
+        with open(self.root / "mountinfo", "a") as file:
+            file.write(line + "\n")
+
+
+@pytest.fixture
+def fake(tmp_path):
+    return FakeDrive(tmp_path)
+
+
+def refused(fake, match, **fields):
+    with pytest.raises(SafetyError, match=match) as error:
+        safety.check(fake.target(**fields), writes=True, destroy="S3R 1AL", argv=ARGV, kernel=fake.kernel)
+    assert error.value.exit_code == 5
+    assert error.value.remedy
+    assert "\n" not in str(error.value)
+    return error.value
+
+
+def test_a_free_drive_with_its_serial_passes(fake):
+    safety.check(fake.target(), writes=True, destroy="S3R 1AL", argv=ARGV, kernel=fake.kernel)
+
+
+def test_a_trace_of_reads_needs_no_serial(fake):
+    safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+def test_writes_need_the_serial_and_the_refusal_tells_the_command(fake):
+    with pytest.raises(SafetyError, match="Fastest 9000, 1.10 TB.*all data on it would be lost") as error:
+        safety.check(fake.target(), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+    assert error.value.remedy.endswith("blkreel replay t.parquet --on /dev/sdx -o 'run dir' --destroy 'S3R 1AL'")
+
+
+def test_of_several_drives_each_is_named_before_any_is_written(fake):
+    """What was typed for the others stays in the command of the remedy."""
+    one, other = fake.target(), fake.target(serial="SECOND", path=str(fake.root / "swaps"))
+    reads = fake.target(serial="THIRD", path=str(fake.root / "mountinfo"))
+    every = [(one, True), (other, True), (reads, False)]
+    safety.check_all(every, destroy=["SECOND", "S3R 1AL"], argv=ARGV, kernel=fake.kernel)
+    argv = [*ARGV, "--destroy", "S3R 1AL"]
+    with pytest.raises(SafetyError, match="this overwrites .*swaps") as error:
+        safety.check_all(every, destroy=["S3R 1AL"], argv=argv, kernel=fake.kernel)
+    assert error.value.remedy.endswith("-o 'run dir' --destroy 'S3R 1AL' --destroy SECOND")
+    with pytest.raises(SafetyError, match="this overwrites .*node"):
+        safety.check_all(every, destroy=["SECOND"], argv=ARGV, kernel=fake.kernel)
+    with pytest.raises(SafetyError, match="--destroy 'S3R' does not name"):
+        safety.check_all(every[:1], destroy=["S3R"], argv=ARGV, kernel=fake.kernel)
+
+
+@pytest.mark.parametrize("wrong", ["", "yes", "s3r 1al", "S3R 1AL ", "sdx"])
+def test_a_wrong_serial_is_none(fake, wrong):
+    with pytest.raises(SafetyError) as error:
+        safety.check(fake.target(), writes=True, destroy=wrong, argv=[*ARGV, "--destroy", wrong], kernel=fake.kernel)
+    assert error.value.remedy.count("--destroy") == 1
+
+
+def test_a_drive_without_serial_is_named_by_name_and_size(fake):
+    words = f"sdx:{1 << 40}"
+    with pytest.raises(SafetyError) as error:
+        safety.check(fake.target(serial=""), writes=True, destroy="", argv=ARGV, kernel=fake.kernel)
+    assert error.value.remedy.endswith(f"--destroy {words}")
+    safety.check(fake.target(serial=""), writes=True, destroy=words, argv=ARGV, kernel=fake.kernel)
+
+
+@pytest.mark.parametrize("kind", ["dm", "md", "zram", "ram"])
+def test_only_loop_devices_and_files_are_free_of_it(fake, kind):
+    with pytest.raises(SafetyError, match="would be lost"):
+        safety.check(fake.target(kind=kind), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+def test_mounted(fake):
+    fake.mount("30 22 8:368 / /mnt/my\\040data rw - ext4 /dev/sdx rw")
+    assert "umount '/mnt/my data'" in str(refused(fake, "sdx is mounted at /mnt/my data"))
+
+
+def test_the_drive_of_the_running_system_is_not_to_be_unmounted(fake):
+    fake.mount("30 22 8:369 / /mnt rw - ext4 /dev/sdx1 rw")
+    fake.mount("31 22 8:369 / / rw - ext4 /dev/sdx1 rw")
+    text = str(refused(fake, "/dev/sdx1 is mounted at / "))
+    assert "umount" not in text and "name another drive" in text and "blkreel drives" in text
+
+
+def test_a_mounted_partition_bars_the_drive_and_its_other_partitions(fake):
+    fake.mount("30 22 8:369 / /mnt rw - ext4 /dev/sdx1 rw")
+    refused(fake, "/dev/sdx1 is mounted at /mnt")
+    (fake.block / "sdx2").mkdir()
+    (fake.block / "sdx2/dev").write_text("8:370")
+    (fake.block / "sdx2/partition").write_text("2")
+    refused(fake, "/dev/sdx1 is mounted at /mnt", partition="sdx2")
+
+
+def test_a_mount_that_hides_its_number_is_found_by_its_source(fake):
+    """btrfs: the number of the mount is not the device's."""
+    fake.mount("30 22 0:55 / /mnt rw - btrfs /dev/sdx1 rw")
+    refused(fake, "/dev/sdx1 is mounted")
+
+
+def test_a_mounted_partition_bars_reads_too(fake):
+    fake.mount("30 22 8:369 / /mnt rw - ext4 /dev/sdx1 rw")
+    with pytest.raises(SafetyError):
+        safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+def test_swap(fake):
+    with open(fake.root / "swaps", "a") as file:
+        file.write("/dev/sdx1 partition 1 0 -2\n")
+    assert "swapoff /dev/sdx1" in str(refused(fake, "/dev/sdx1 is used as swap"))
+
+
+@pytest.mark.parametrize(("holder", "remedy"), [("dm-3", "dmsetup remove"), ("md127", "mdadm --stop /dev/md127")])
+@pytest.mark.parametrize("block", [".", "sdx1"])
+def test_held_by_a_volume(fake, holder, remedy, block):
+    (fake.block / block / "holders" / holder).mkdir()
+    assert remedy in str(refused(fake, f"part of the volume {holder}"))
+
+
+def test_the_image_of_a_loop_device(fake):
+    loop = fake.root / "sys/class/block/loop7/loop"
+    loop.mkdir(parents=True)
+    (loop / "backing_file").write_text("/dev/sdx1\n")
+    assert "losetup -d /dev/loop7" in str(refused(fake, "/dev/sdx1 is the image of /dev/loop7"))
+
+
+def test_a_member_of_a_mounted_btrfs(fake):
+    (fake.root / "sys/fs/btrfs/uuid/devices/sdx1").mkdir(parents=True)
+    refused(fake, "/dev/sdx1 is part of a mounted btrfs")
+
+
+def test_a_swap_file_as_target(tmp_path, fake):
+    image = tmp_path / "image"
+    image.write_bytes(bytes(4096))
+    (fake.root / "swaps").write_text(f"Filename Type Size Used Priority\n{image} file 1 0 -2\n")
+    target = find_target(image)
+    assert [use.how for use in uses_of(target, fake.kernel)] == ["used as swap"]
+
+
+def test_a_file_that_is_the_image_of_a_loop_device(tmp_path, fake):
+    image = tmp_path / "image"
+    image.write_bytes(bytes(4096))
+    loop = fake.root / "sys/class/block/loop7/loop"
+    loop.mkdir(parents=True)
+    (loop / "backing_file").write_text(f"{image}\n")
+    with pytest.raises(SafetyError, match="is the image of /dev/loop7"):
+        safety.check(find_target(image), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+def test_two_loop_devices_over_one_image(tmp_path, fake):
+    image = tmp_path / "image"
+    image.touch()
+    for name in ("loop6", "loop7"):
+        loop = fake.root / f"sys/class/block/{name}/loop"
+        loop.mkdir(parents=True)
+        (loop / "backing_file").write_text(f"{image}\n")
+    target = fake.target(name="loop6", kind="loop", backing_file=str(image))
+    with pytest.raises(SafetyError, match="is the image of /dev/loop7"):
+        safety.check(target, writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+def test_read_only(fake):
+    assert "blockdev --setrw" in str(refused(fake, "is read-only", read_only=True))
+    safety.check(fake.target(read_only=True), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+@pytest.mark.parametrize("where", ["/dev/null", "/proc/self", "/no/such/device"])
+def test_what_is_no_drive(where):
+    with pytest.raises(UsageError) as error:
+        find_target(where)
+    assert error.value.exit_code == 2
+    assert error.value.remedy
+
+
+def test_an_empty_file_is_no_drive(tmp_path):
+    (tmp_path / "image").touch()
+    with pytest.raises(UsageError, match="empty file"):
+        find_target(tmp_path / "image")
+
+
+def test_a_link_is_what_it_points_to(tmp_path):
+    (tmp_path / "image").write_bytes(bytes(8192))
+    (tmp_path / "by-id").symlink_to("image")
+    assert find_target(tmp_path / "by-id").path == Path(os.path.realpath(tmp_path / "image"))
+
+
+def test_no_permission_is_told_with_the_command(fake):
+    if os.geteuid() == 0:
+        target = fake.target(path=str(fake.root / "gone"))
+        with pytest.raises(BlkreelError, match="cannot be opened"):
+            safety.check(target, writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+        return
+    fake.node.chmod(0)
+    with pytest.raises(BlkreelError, match="sudo blkreel replay"):
+        safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "drive.img"
+    path.write_bytes(bytes(8192))
+    return path
+
+
+@pytest.fixture
+def fake_proc(tmp_path, image):
+    """A directory of processes, one of which ends while it is looked at; and open_in(pid, ...) adds one with a file."""
+    proc = tmp_path / "proc"
+    (proc / "77").mkdir(parents=True)
+    (proc / "sys").mkdir()
+
+    def open_in(pid, what=image, flags="0100002"):
+        process = proc / str(pid)
+        (process / "fd").mkdir(parents=True)
+        (process / "fdinfo").mkdir()
+        (process / "fd/3").symlink_to(what)
+        (process / "fdinfo/3").write_text(f"pos:\t0\nflags:\t{flags}\n")
+        (process / "maps").write_text("")
+        (process / "comm").write_text("qemu-system-x86\n")
+
+    return proc, open_in
+
+
+def test_who_has_an_image_open(fake_proc, image, tmp_path):
+    proc, open_in = fake_proc
+    link = tmp_path / "link"
+    link.hardlink_to(image)
+    paths = {identity_of(link): str(link)}
+    open_in(78, tmp_path / "mountinfo")
+    open_in(79, flags="012000000")  # O_PATH: no I/O can be done by it
+    open_in(80, tmp_path / "deleted")
+    open_in(os.getpid())
+    assert openers_of(paths, proc) == ([], 0)
+    open_in(81)
+    (opener,), _ = openers_of(paths, proc)
+    assert (opener.pid, opener.name, opener.how, opener.device) == (81, "qemu-system-x86", "open", str(link))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every process")
+def test_processes_of_others_are_counted(image):
+    assert openers_of({identity_of(image): str(image)})[1]
+
+
+@pytest.fixture
+def has_open():
+    """Another process that has a file open until it is told to end."""
+    running = []
+
+    def start(path):
+        process = subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1]); f = open(sys.argv[1]); "
+                                    "print(flush=True); sys.stdin.read()", path], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        running.append(process)
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in running:
+        process.communicate()
+
+
+def test_a_program_that_has_an_image_open_bars_it_and_is_named(image, has_open, monkeypatch):
+    monkeypatch.setattr(usage, "_CLOSE_WAIT_S", 0)
+    target = find_target(image)
+    safety.check(target, writes=True, destroy=None, argv=ARGV)
+    process = has_open(image)
+    with pytest.raises(SafetyError, match=rf"{image} is open in python\S* \(process {process.pid}\)") as error:
+        safety.check(target, writes=True, destroy=None, argv=ARGV)
+    assert f"lsof {image}" in error.value.remedy
+
+
+def test_a_program_that_opens_it_between_the_check_and_the_run(image, has_open, monkeypatch):
+    monkeypatch.setattr(usage, "_CLOSE_WAIT_S", 0)
+    target = find_target(image)
+    with held(target):
+        pass
+    has_open(image)
+    with pytest.raises(SafetyError, match="is open in"), held(target):
+        pass
+
+
+def test_who_has_it_open_for_a_moment_only_is_waited_for(image, monkeypatch):
+    """udev probes a drive that was just written."""
+    seen = [[Use(str(image), "open in udev-worker (process 7)", "")], []]
+    monkeypatch.setattr(usage, "openings_of", lambda target, kernel: (seen.pop(0), 0))
+    safety.check(find_target(image), writes=True, destroy=None, argv=ARGV)
+    assert not seen
+
+
+def test_what_could_not_be_looked_into_is_told(image, monkeypatch):
+    monkeypatch.setattr(usage, "openings_of", lambda target, kernel: ([], 12))
+    (warning,) = safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+    assert f"open files of 12 processes were not checked for {image}" in warning

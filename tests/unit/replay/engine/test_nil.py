@@ -1,0 +1,342 @@
+"""The engine on its null target: what it does apart from I/O."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import helpers_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.replay.engine.engine import BLOCK_ROWS, HELPER, EngineOptions, run_engine
+from blkreel.traces.format.schema import FLAGS, OPS
+
+GIB = 1 << 30
+SAME_IN_RECORD = ["due_ns", "offset_bytes", "length_bytes", "op", "flags", "stream", "burst", "source_row"]
+
+
+def assert_all_issued(plan, totals, records):
+    order = np.argsort(records["source_row"], kind="stable")
+    records = {**records, "flags": records["flags"] & ~(FLAGS["queue_full"] | FLAGS["host_stalled"])}
+    for name in SAME_IN_RECORD:
+        assert np.array_equal(records[name][order], plan[name]), name
+    assert totals["planned_ops"] == totals["issued_ops"] == totals["completed_ops"] == len(order)
+    assert totals["stopped"] is None
+
+
+def test_every_row_becomes_one_record(a_plan, issue):
+    count = 5 * BLOCK_ROWS + 17
+    random = np.random.default_rng(1)
+    plan = a_plan(random.integers(0, 1000, count) * 4096, op=random.integers(0, 5, count),
+                  flags=random.integers(0, 64, count), stream=random.integers(0, 9, count), burst=np.arange(count) // 7)
+    totals, records = issue(plan, nil_bytes=GIB, may_write=True)
+    assert_all_issued(plan, totals, records)
+    assert totals["issued"] == {name: int((plan["op"] == code).sum()) for name, code in OPS.items()}
+    assert set(records["status"]) == {0}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gaps=st.lists(st.integers(0, 400_000), max_size=60), at_once=st.integers(0, 5), depth=st.integers(1, 40))
+def test_no_row_is_early_and_order_is_kept(a_plan, issue, gaps, at_once, depth):
+    due = np.concatenate([np.full(at_once, -1), np.cumsum(np.array(gaps, dtype="i8"))])
+    plan = a_plan(np.arange(len(due)) * 4096, due_ns=due)
+    totals, records = issue(plan, nil_bytes=GIB, depth=depth)
+    assert_all_issued(plan, totals, records)
+    order = np.argsort(records["source_row"])
+    timed = records["due_ns"] >= 0
+    assert (records["submit_ns"][timed] >= records["due_ns"][timed]).all()
+    assert (np.diff(records["submit_ns"][order]) >= 0).all()
+    assert (records["complete_ns"] >= records["submit_ns"]).all()
+    assert totals["min_lateness_ns"] >= 0
+    if len(gaps):
+        lateness = (records["submit_ns"] - records["due_ns"])[timed]
+        assert totals["max_lateness_ns"] == lateness.max()
+        assert totals["plan_ns"] == due[-1]
+        assert totals["wall_ns"] == records["complete_ns"].max()
+
+
+def test_an_empty_plan_is_a_run(a_plan, issue):
+    totals, records = issue(nil_bytes=GIB)
+    assert totals["planned_ops"] == 0
+    assert totals["stopped"] is None
+    totals, records = issue(a_plan([]), a_plan([0]), a_plan([]), nil_bytes=GIB)
+    assert totals["completed_ops"] == 1
+
+
+@pytest.mark.parametrize(("row", "says"), [
+    ({"op": 1}, "reading only"),
+    ({"op": 3}, "reading only"),
+    ({"offset_bytes": [GIB]}, "outside"),
+    ({"offset_bytes": [GIB - 4096], "length_bytes": 8192}, "outside"),
+    ({"offset_bytes": [-4096]}, "outside"),
+    ({"offset_bytes": [100]}, "aligned"),
+    ({"op": 9}, "unknown op"),
+])
+def test_a_block_that_does_not_fit_is_refused_whole(a_plan, issue, row, says):
+    good = a_plan(np.zeros(1000))
+    bad = {name: np.concatenate([good[name], column]) for name, column in
+           a_plan(**{"offset_bytes": [0], **row}).items()}
+    with pytest.raises(SafetyError, match=f"row 1000 of the plan.*{says}"):
+        issue(bad, nil_bytes=GIB, on_rows=lambda rows: pytest.fail("a row was issued"))
+
+
+def test_time_running_backwards_is_refused(a_plan, issue):
+    with pytest.raises(SafetyError, match="row 2 .*before the row ahead"):
+        issue(a_plan([0, 0], due_ns=[7, 8]), a_plan([0], due_ns=[5]), nil_bytes=GIB)
+
+
+def test_an_error_of_the_plan_comes_back(a_plan):
+    def plan():
+        yield a_plan(np.zeros(10))
+        raise ValueError("the trace is torn")
+
+    with pytest.raises(ValueError, match="the trace is torn"):
+        run_engine(EngineOptions(nil_bytes=GIB), plan(), lambda rows: None, lambda note: None)
+    assert helpers_of(os.getpid()) == []
+
+
+def test_an_error_of_the_consumer_ends_the_run(a_plan, issue):
+    def full(rows):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    started = time.monotonic()
+    with pytest.raises(OSError, match="no space left"):
+        issue(a_plan(np.zeros(100), due_ns=np.arange(100) * 10**9), nil_bytes=GIB, on_rows=full)
+    assert time.monotonic() - started < 60, "it went on to the end of a plan of 100 s"
+    assert helpers_of(os.getpid()) == []
+
+
+def test_a_slow_consumer_loses_nothing(a_plan, issue):
+    plan = a_plan(np.zeros(40 * BLOCK_ROWS))
+    totals, records = issue(plan, nil_bytes=GIB, on_rows=lambda rows: time.sleep(0.05))
+    assert_all_issued(plan, totals, records)
+    assert totals["record_stalls"] > 0, "it was told that the engine had to wait for its reader"
+
+
+def test_a_late_plan_is_counted_as_underrun(a_plan):
+    is_due = threading.Event()
+
+    def plan():
+        for block in range(12):
+            if block == 10:
+                assert is_due.wait(60)
+            yield a_plan(np.zeros(10), due_ns=np.full(10, block * 10**6))
+
+    def watch(note):
+        if note.get("elapsed_ns", 0) > 11 * 10**6:
+            is_due.set()
+
+    totals = run_engine(EngineOptions(nil_bytes=GIB), plan(), lambda rows: None, watch)
+    assert totals["underruns"] >= 1
+    assert totals["completed_ops"] == 120
+
+
+def test_progress_is_told_and_records_come_while_it_runs(a_plan, issue):
+    notes, arrivals = [], []
+    issue(a_plan(np.zeros(1600), due_ns=np.arange(1600) * 10**6), nil_bytes=GIB, on_note=notes.append,
+          on_rows=lambda rows: arrivals.append(len(rows["op"])))
+    assert len(notes) >= 2
+    assert notes[-1]["note"] == "progress"
+    submitted = [note["submitted"] for note in notes]
+    assert submitted == sorted(submitted)
+    assert any(0 < count < 1600 for count in submitted)
+    assert len(arrivals) >= 3, "a kill would have lost more than the last second of records"
+
+
+def test_a_lost_device_ends_the_run(a_plan, issue):
+    plan = a_plan(np.zeros(100_000))
+    totals, records = issue(plan, nil_bytes=GIB, nil_fail=(50_000, errno.ENODEV))
+    assert totals["stopped"] == "the drive is gone"
+    assert totals["first_error"] == -errno.ENODEV
+    assert totals["first_error_row"] >= 50_000
+    assert len(records["op"]) == totals["completed_ops"] < 51_000
+    assert totals["error_ops"] == (records["status"] == -errno.ENODEV).sum() > 0
+
+
+def test_errors_are_recorded_and_the_run_goes_on(a_plan, issue):
+    plan = a_plan(np.zeros(2000))
+    totals, records = issue(plan, nil_bytes=GIB, nil_fail=(500, errno.EIO), max_errors=0)
+    assert totals["stopped"] is None
+    assert totals["error_ops"] == 1500
+    assert ((records["status"] == -errno.EIO) == (records["source_row"] >= 500)).all()
+    assert totals["bytes"] == {"read": 500 * 4096}
+    totals, _ = issue(plan, nil_bytes=GIB, nil_fail=(500, errno.EIO), max_errors=100)
+    assert "100 I/Os in a row failed" in totals["stopped"]
+
+
+def test_memory_does_not_grow_with_the_plan(a_plan):
+    def peak_kib(blocks):
+        peaks = []
+        block = a_plan(np.zeros(BLOCK_ROWS))
+        run_engine(EngineOptions(nil_bytes=GIB), (block for _ in range(blocks)),
+                   lambda rows: peaks.append(peak_rss_kib(helpers_of(os.getpid()))), lambda note: None)
+        return max(peaks)
+
+    short = peak_kib(10)
+    assert short > 1000
+    assert peak_kib(160) < 1.2 * short, "5 M rows took more memory than 300 k"
+
+
+def test_ctrl_c_ends_in_order(tmp_path):
+    result, lines = run_script("""
+        notes = []
+        def note(fields):
+            if not notes:
+                os.kill(os.getpid(), signal.SIGINT)
+            notes.append(fields)
+        records = []
+        totals = run_engine(EngineOptions(nil_bytes=1 << 30), plan(600), records.append, note)
+        assert totals["stopped"] == "interrupted", totals
+        assert 0 < totals["completed_ops"] < 60_000, totals
+        assert sum(len(rows["op"]) for rows in records) == totals["completed_ops"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print("in order")
+    """)
+    assert result == 0
+    assert lines[-1] == "in order"
+
+
+def test_the_helper_dies_with_its_parent():
+    process = start_script("""
+        run_engine(EngineOptions(nil_bytes=1 << 30), plan(600), lambda rows: None,
+                   lambda note: print("running", flush=True))
+    """)
+    try:
+        assert process.stdout.readline() == b"running\n"
+        helper, = helpers_of(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: has_ended(helper))
+    finally:
+        process.kill()
+        process.stdout.close()
+
+
+def test_a_plan_cut_off_ends_the_run():
+    helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    out, _ = helper.communicate(b"", timeout=120)
+    assert helper.returncode == 0
+    assert b'"stopped": "the plan broke off"' in out
+
+
+def test_a_foreign_plan_is_refused():
+    helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
+    _, said = helper.communicate(b"PAR1" * 100, timeout=120)
+    assert helper.returncode == 5
+    assert b"another layout" in said
+    assert said.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("options", "error", "says"), [
+    ({"target": "/nowhere/at/all"}, UsageError, "does not exist"),
+    ({"target": "/dev/null"}, UsageError, "neither a block device nor a regular file"),
+    ({"nil_bytes": GIB, "cpu": 4000}, UsageError, "CPU 4000"),
+    ({"nil_bytes": GIB, "depth": 0}, UsageError, "--depth"),
+])
+def test_what_cannot_start_says_why(issue, options, error, says):
+    with pytest.raises(error, match=says):
+        issue(**options)
+
+
+def test_a_killed_helper_is_an_error(a_plan, issue):
+    def kill(note):
+        for helper in helpers_of(os.getpid()):
+            os.kill(helper, signal.SIGKILL)
+
+    with pytest.raises(BlkreelError, match="killed by signal 9"):
+        issue(a_plan(np.zeros(100), due_ns=np.arange(100) * 10**8), nil_bytes=GIB, on_note=kill)
+
+
+def test_the_flag_of_a_full_queue_is_ours_to_set(a_plan, issue):
+    totals, records = issue(a_plan([0, 0], flags=FLAGS["queue_full"] | FLAGS["sync"]), nil_bytes=GIB)
+    assert set(records["flags"] & ~FLAGS["host_stalled"]) == {FLAGS["sync"]}
+
+
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def peak_rss_kib(helpers):
+    try:
+        status = Path(f"/proc/{helpers[0]}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+    except (IndexError, OSError):
+        return 0
+
+
+SCRIPT = """
+import os, signal
+import numpy as np
+from blkreel.replay.engine.engine import EngineOptions, run_engine
+
+def plan(seconds):
+    count = seconds * 100
+    due = np.arange(count) * 10**7
+    zeros = np.zeros(count, "i8")
+    yield dict(due_ns=due, offset_bytes=zeros, length_bytes=zeros + 4096, op=zeros, flags=zeros, stream=zeros,
+               burst=zeros, source_row=np.arange(count))
+
+"""
+
+
+def start_script(body):
+    return subprocess.Popen([sys.executable, "-c", SCRIPT + textwrap.dedent(body)], stdout=subprocess.PIPE)
+
+
+def run_script(body):
+    with start_script(body) as process:
+        out, _ = process.communicate(timeout=120)
+    return process.returncode, out.decode().splitlines()
+
+
+def test_a_thread_that_never_rests_gives_its_real_time_priority_up(a_plan, issue):
+    """The kernel would stop it for 50 ms in one piece, every second."""
+    count = 35_000
+    due = np.arange(count, dtype="i8") * 20_000
+    plan = a_plan(np.zeros(count, "i8"), due_ns=due)
+    totals, _ = issue(plan, nil_bytes=GIB, realtime=True)
+    if not totals["realtime"]:
+        pytest.skip("needs real-time priority: run it as root, or with `ulimit -r 1`")
+    assert totals["realtime_given_up"] >= 1
+    rests, _ = issue(a_plan(np.zeros(100, "i8"), due_ns=np.arange(100, dtype="i8") * 10_000_000), nil_bytes=GIB,
+                     realtime=True)
+    assert rests["realtime_given_up"] == 0
+
+
+def test_rows_that_a_stop_delayed_are_flagged(a_plan):
+    """Those that were due meanwhile, and no others for that reason: what the monitor lists, row by row."""
+    count = 3000
+    plan = a_plan(np.arange(count) * 4096, due_ns=np.arange(count) * 1_000_000)
+    parts, acted = [], []
+
+    def stop(note):
+        if not acted and note.get("elapsed_ns", 0) > 0:
+            acted.append(True)
+            (pid,) = helpers_of(os.getpid())
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.1)
+            os.kill(pid, signal.SIGCONT)
+
+    run_engine(EngineOptions(nil_bytes=GIB), [plan], lambda rows: parts.append(
+        {name: column.copy() for name, column in rows.items()}), stop)
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    flagged = (rows["flags"] & FLAGS["host_stalled"]) != 0
+    late_ns = rows["submit_ns"] - rows["due_ns"]
+    assert ((late_ns > 50_000) <= flagged).all()
+    assert (flagged <= ((late_ns > 50_000) | (rows["stall_ns"] > 0))).all()
+    assert (late_ns > 10_000_000).sum() >= 80
+    assert (rows["host_delay_ns"] == late_ns).all()

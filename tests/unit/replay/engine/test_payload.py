@@ -1,0 +1,102 @@
+"""What reaches the target when data is to be compressible or to hold duplicates, as compressors and hashes see it."""
+
+import hashlib
+import shutil
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
+from blkreel.traces.format.schema import OPS
+
+MIB = 1 << 20
+SIZE = 64 * MIB
+BLOCK_BYTES = 4096
+SHARES = [0, 25, 50, 75, 100]
+
+
+@pytest.fixture
+def written(tmp_path, a_plan):
+    """written(length_bytes=..., **options) fills a file through the engine and is what then stands in it."""
+    def fill(length_bytes=65536, size=SIZE, seed=0, **shares):
+        image = tmp_path / "image"
+        image.unlink(missing_ok=True)
+        with open(image, "wb") as file:
+            file.truncate(size)
+        totals = run_engine(
+            EngineOptions(target=image, may_write=True, direct=False, depth=32, seed=seed,
+                          payload=Payload(**shares)),
+            iter([a_plan(np.arange(0, size, length_bytes), op=OPS["write"], length_bytes=length_bytes)]),
+            lambda rows: None, lambda note: None)
+        assert totals["bytes"] == {"write": size}
+        return image.read_bytes()
+
+    return fill
+
+
+def blocks_of(data):
+    return [data[at:at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)]
+
+
+def distinct_percent(data):
+    blocks = blocks_of(data)
+    return 100 * len({hashlib.sha256(block).digest() for block in blocks}) / len(blocks)
+
+
+def left_percent(codec, pieces):
+    """What a compressor leaves, each piece on its own."""
+    return 100 * sum(len(codec.compress(piece)) for piece in pieces) / sum(map(len, pieces))
+
+
+def zstd_left_percent(data):
+    """What `zstd -1` makes of all of it as one stream."""
+    if not shutil.which("zstd"):
+        pytest.skip("needs zstd: apt-get install zstd")
+    packed = subprocess.run(["zstd", "-1", "--stdout", "--quiet"], input=data, capture_output=True, check=True).stdout
+    return 100 * len(packed) / len(data)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_compressible(written, share):
+    data = written(compressible_percent=share)
+    some = blocks_of(data)[::16]
+    assert zstd_left_percent(data) == pytest.approx(100 - share, abs=1)
+    assert left_percent(pa.Codec("zstd", 1), some) == pytest.approx(100 - share, abs=2)
+    assert left_percent(pa.Codec("lz4_raw"), some) == pytest.approx(100 - share, abs=2)
+    assert distinct_percent(data) == 100
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_duplicates(written, share):
+    data = written(duplicates_percent=share)
+    # The 256 blocks that the others are copies of are themselves none.
+    originals = 256 * 100 / (SIZE // BLOCK_BYTES) if share else 0
+    assert distinct_percent(data) == pytest.approx(100 - share + originals, abs=0.2)
+    assert left_percent(pa.Codec("zstd", 1), blocks_of(data)[::16]) >= 99
+    # A copy is further away than such a compressor looks.
+    assert zstd_left_percent(data) == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize("length_bytes", [4096, 12288, 524288])
+def test_both_and_writes_of_any_length(written, length_bytes):
+    data = written(length_bytes=length_bytes, size=48 * MIB, compressible_percent=60, duplicates_percent=40)
+    originals = 256 * 100 / (48 * MIB // BLOCK_BYTES)
+    assert distinct_percent(data) == pytest.approx(60 + originals, abs=0.3)
+    assert zstd_left_percent(data) == pytest.approx(40, abs=1)
+
+
+def test_every_sector_compresses(written):
+    """A drive or a writer of single sectors meets the same share as one of whole blocks."""
+    sectors = np.frombuffer(written(compressible_percent=50, size=4 * MIB), "u1").reshape(-1, 512)
+    assert not sectors[:, 256:].any()
+    assert (sectors[:, 16:256] != 0).mean() > 0.99
+
+
+def test_the_seed_decides(written):
+    options = {"compressible_percent": 30, "duplicates_percent": 30, "size": 8 * MIB}
+    first = written(seed=1, **options)
+    assert written(seed=1, **options) == first
+    other = written(seed=2, **options)
+    assert not set(blocks_of(first)) & set(blocks_of(other))

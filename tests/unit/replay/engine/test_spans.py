@@ -1,0 +1,59 @@
+"""The time with a read outstanding, added up in any order of the rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blkreel.replay.engine import spans
+from blkreel.replay.engine.spans import ReadTimes
+from blkreel.traces.format.schema import FLAGS, OPS
+
+S = 10**9
+
+
+def rows_of(random, count, longest_ns=3000):
+    submit_ns = np.sort(random.integers(0, 50_000, count))
+    return {"submit_ns": submit_ns, "complete_ns": submit_ns + random.integers(-1, longest_ns, count),
+            "due_ns": submit_ns - random.integers(0, 2000, count), "op": random.integers(0, 2, count),
+            "flags": random.choice([0, FLAGS["own"], FLAGS["queue_full"], FLAGS["own"] | FLAGS["queue_full"]], count)}
+
+
+def expected(rows):
+    busy = np.zeros(60_000, bool)
+    reads = (rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])
+    start = np.where(rows["flags"] & FLAGS["queue_full"], rows["due_ns"], rows["submit_ns"])
+    for begin, end in zip(start[reads], rows["complete_ns"][reads], strict=True):
+        busy[begin + 2000:end + 2000] = True
+    own = reads & (rows["flags"] & FLAGS["own"] != 0)
+    own = own if own.any() else reads
+    return {"load_time_ns": int(rows["complete_ns"][own].max() - rows["submit_ns"][own].min()),
+            "wait_ns": int(busy.sum())}
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 80), parts=st.integers(1, 6), merge_rows=st.integers(1, 50))
+def test_read_times_are_those_of_the_rows_in_any_order(seed, count, parts, merge_rows):
+    random = np.random.default_rng(seed)
+    rows = rows_of(random, count)
+    times = ReadTimes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "_MERGE_ROWS", merge_rows)
+        for part in np.array_split(random.permutation(count), parts):
+            times.add({name: column[part] for name, column in rows.items()})
+        if ((rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])).any():
+            assert times.account() == expected(rows)
+        else:
+            assert times.account() is None
+
+
+def test_settled_time_is_counted_and_needs_no_memory(monkeypatch):
+    monkeypatch.setattr(spans, "_MERGE_ROWS", 100)
+    times, count = ReadTimes(), 50_000
+    submit_ns = np.arange(count) * S
+    rows = {"submit_ns": submit_ns, "complete_ns": submit_ns + 7, "due_ns": submit_ns, "op": np.zeros(count),
+            "flags": np.zeros(count, int)}
+    for part in np.array_split(np.arange(count), 1000):
+        times.add({name: column[part] for name, column in rows.items()})
+    assert len(times._starts_ns) < 5000
+    assert times.account() == {"load_time_ns": (count - 1) * S + 7, "wait_ns": 7 * count}

@@ -1,0 +1,259 @@
+"""What a run is judged by, and the figures it is judged on."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blkreel.common.verdict import CODES
+from blkreel.replay.drive.external_io import DiskCount, foreign_ios
+from blkreel.replay.engine.records import IoChecksum
+from blkreel.replay.fidelity.host_effect import EffectLimits
+from blkreel.replay.fidelity.lateness import Histogram, Lateness
+from blkreel.replay.fidelity.verdict import judge
+from blkreel.traces.format.schema import FLAGS
+
+GOOD = {
+    "partial": None, "error_ops": 0, "planned_ops": 1000, "completed_ops": 1000, "as_planned": True, "dropped": {},
+    "altered": {}, "unwritten_bytes": 0, "foreign_ios": 0, "page_cache": False,
+    "environment": {"link": None, "cpu_count": 4},
+    "lateness": {"p50_ns": 0, "p99_ns": 0, "max_ns": 0, "host_p99_ns": 100_000, "host_max_ns": 10_000_000,
+                 "queue_full_ops": 0, "host_late_ops": 0},
+    "drift_ns": 1_000_000, "idle": {"cap_ns": None, "removed_ns": 0}, "source": {"lost": {"total": 0}}, "underruns": 0,
+    "record_stalls": 0, "wall_ns": 10**9,
+    "certificate": {"host": {"suspended_ns": 0, "throttled": None, "causes": {}}},
+}
+
+EFFECT = {"effect": 0.0, "schedule": 0.0, "best_case": 0.0, "level": "accepted"}
+HEADLINE = ["read_wait", "read_throughput", "read_response_p99"]
+
+
+def host_effect(**effects):
+    """The account of effects: those given, as shares, the others 0."""
+    limits = EffectLimits()
+    metrics = {key: {**EFFECT, "effect": effects.get(key, 0.0), "level": limits.level(effects.get(key, 0.0))}
+               for key in (*HEADLINE, "read_p50", "read_p99", "read_p99_99")}
+    return {"limits": {"accepted": limits.accepted, "withheld": limits.withheld}, "metrics": metrics,
+            "headline": HEADLINE, "queue": None}
+
+
+STOPPED = {"count": 1, "total_ns": 50_000_000, "longest_ns": 50_000_000, "late_ops": 500, "max_late_ns": 49_000_000}
+SMALL = {"count": 9, "total_ns": 2_000_000, "longest_ns": 900_000, "late_ops": 3, "max_late_ns": 800_000}
+
+
+
+def judged(changes):
+    run = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        *way, last = path.split(".")
+        place = run
+        for step in way:
+            place = place[step]
+        place[last] = value
+    verdict = judge(run)
+    assert {reason["code"] for reason in verdict["reasons"]} <= set(CODES)
+    return verdict["level"], " / ".join(reason["text"] for reason in verdict["reasons"])
+
+
+def test_at_the_limits_a_run_is_not_invalid():
+    level, text = judged({})
+    assert (level, text) == ("valid", "")
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    ({"pace": {"factor": 2.0}}, "times divided by 2"),
+    ({"pace": {"streams": {"1": {"factor": 0.5}}}}, "times of stream 1 divided by 0.5"),
+    ({"pace": {"dependencies": "inferred"}}, "inferred from times, because"),
+    ({"pace": {"dependencies": "inferred", "dependencies_inferred": 0.6667}}, "from times for 66.7 % of the I/Os"),
+    ({"pace": {"read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 380}}},
+     "lower bound: 38 % of the I/Os are read-ahead by threads without a blocked time"),
+    ({"pace": {"read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": 380}},
+      "source.duration_ns": 900_000_000},
+     "lower bound: 38 % of the I/Os are read-ahead that was complete in time on the captured drive"),
+    ({"hazards": 1234}, "1,234 I/Os in flight together with others on the same blocks"),
+])
+def test_what_a_run_has_to_say_of_itself(changes, text):
+    level, said = judged(changes)
+    assert level == "qualified"
+    assert re.search(text, said)
+
+
+def test_what_was_observed_needs_no_word():
+    pace = {"name": "dependent", "factor": None, "dependencies": "observed",
+            "read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 100}}
+    assert judged({"pace": pace, "hazards": 0}) == judged({})
+
+
+@pytest.mark.parametrize(("in_time_ios", "duration_ns"), [
+    (100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000)])
+def test_read_ahead_in_time_stays_in_time_on_a_drive_that_is_not_slower(in_time_ios, duration_ns):
+    """The run took a second."""
+    read_ahead = {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": in_time_ios}
+    assert judged({"pace": {"read_ahead": read_ahead}, "source.duration_ns": duration_ns}) == judged({})
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    ({"error_ops": 3, "first_error": "read of 4,096 bytes at 0: EIO"}, "3 I/Os failed.*EIO"),
+    ({"completed_ops": 990}, "10 of 1,000 planned I/Os missing"),
+    ({"as_planned": False}, "differ from the plan"),
+    ({"completed_ops": 998, "dropped": {"discard": 2}}, "2 I/Os not issued, .*: discard"),
+    ({"unwritten_bytes": 4096}, "4.10 KB read that were never written"),
+    ({"foreign_ios": 7}, "7 external I/Os on the drive"),
+    ({"host_effect": host_effect(read_wait=0.2, read_throughput=-0.17, read_response_p99=0.5)},
+     r"effect of the host on every headline metric at least -17.0 % .limit 10 %"),
+    ({"certificate.host.steal_ns": 210_000_000}, r"CPU stolen by the hypervisor 5.2 % of the run .limit 5 %"),
+    ({"page_cache": True}, "page cache"),
+    ({"partial": "interrupted"}, "partial run: interrupted"),
+    ({"certificate.host.suspended_ns": 10**10}, "suspended for 10.0 s"),
+    ({"environment.link": {"speed_gts": 8.0, "best_speed_gts": 16.0, "width": 4, "best_width": 4}},
+     "drive link at 8 GT/s; drive and slot support 16 GT/s"),
+])
+def test_what_makes_a_run_invalid(changes, text):
+    level, said = judged(changes)
+    assert level == "invalid"
+    assert re.search(text, said)
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    ({"idle.removed_ns": 10**9, "idle.cap_ns": 25_000_000}, "1.00 s of idle time above 25.0 ms removed"),
+    ({"source.lost": {"total": 5}}, "5 events lost by the capture"),
+    ({"source.unfinished": 21, "source.rows": 1000}, "2.1 % of the trace's I/Os have no completion .limit 1 %"),
+    ({"source.unfinished": 1000, "source.rows": 1000, "source.source_lacks": ["latency"]},
+     "^the source of the trace records no completions: which I/Os were in flight together is unknown$"),
+    ({"altered": {"fua": 2}}, "2 I/Os altered: fua"),
+    ({"foreign_ios": None}, "external I/O not counted"),
+    ({"host_effect": host_effect(read_wait=0.03)}, r"effect of the host on read wait .3.0 % .limit 2 %"),
+    ({"host_effect": host_effect(read_p99=0.3)}, r"read p99 withheld: effect of the host .30.0 % .limit 10 %"),
+    ({"certificate.host.steal_ns": 90_000_000}, r"CPU stolen by the hypervisor 2.2 % of the run .limit 2 %"),
+    ({"certificate.host.throttled": 3}, "thermal throttling of the processors: 3 times"),
+])
+def test_what_qualifies_a_run(changes, text):
+    level, said = judged(changes)
+    assert level == "qualified"
+    assert re.search(text, said)
+
+
+def test_a_simulated_drive_is_labeled_and_not_invalid():
+    drive = {"model": "simulated drive", "kind": "nil"}
+    assert judged({"simulated": True, "drive": drive, "foreign_ios": None}) == ("valid", "")
+    level, text = judged({"drive": {"kind": "nil"}})
+    assert level == "invalid" and "no drive" in text
+
+
+def test_an_effect_comes_with_the_cause_that_delayed_most():
+    level, said = judged({"host_effect": host_effect(read_wait=0.05),
+                          "certificate.host.causes": {"kernel": SMALL, "stopped": STOPPED}})
+    assert level == "qualified"
+    assert said.endswith("+5.0 % (limit 2 %): process stopped (1 time, 50.0 ms)")
+
+
+def test_delays_without_an_effect_are_no_reason():
+    """On a virtual machine every run has late I/Os. Only what changes a result counts."""
+    late = {"lateness.host_p99_ns": 5_000_000, "lateness.host_max_ns": 50_000_000, "drift_ns": 5_000_000,
+            "underruns": 3, "certificate.host.causes": {"preempted": STOPPED}}
+    assert judged({**late, "host_effect": host_effect(read_wait=0.02, read_p50=-0.02)}) == ("valid", "")
+
+
+def test_a_withheld_metric_is_listed_whether_or_not_a_reason_names_it():
+    run = {**GOOD, "host_effect": host_effect(read_response_p99=0.3, read_p99_99=5.0)}
+    verdict = judge(run)
+    assert verdict["withheld"] == ["read_p99_99", "read_response_p99"]
+    (reason,) = verdict["reasons"]
+    assert (reason["code"], reason["metric"], reason["value"], reason["limit"]) == \
+        ("metric_withheld", "read_response_p99", 0.3, 0.1)
+
+
+def test_steal_does_not_count_on_a_virtual_clock():
+    engine = {"features": {"simulated": True, "clock": "virtual"}}
+    assert judged({"certificate.host.steal_ns": 10**9, "engine": engine}) == ("valid", "")
+
+
+def test_a_run_that_nobody_watched_is_judged_by_the_rest():
+    assert judged({"certificate": None})[0] == "valid"
+
+
+def test_device_limited_lateness_is_not_held_against_the_host():
+    assert judged({"lateness.max_ns": 10**10, "lateness.queue_full_ops": 900})[0] == "valid"
+
+
+@given(st.lists(st.integers(0, (1 << 20) - 1) | st.integers(1 << 20, 1 << 50), min_size=1, max_size=300),
+       st.sampled_from([500, 990, 999, 1000]))
+def test_percentiles_are_nearest_rank(values, per_mille):
+    histogram = Histogram()
+    for part in (values[::2], values[1::2]):
+        histogram.add(np.array(part, np.int64))
+    exact = sorted(values)[-(-len(values) * per_mille // 1000) - 1]
+    found = histogram.percentile_ns(per_mille)
+    assert found == exact if exact < 1 << 20 else exact * 1023 / 1024 <= found <= exact
+    assert histogram.max_ns == max(values)
+
+
+def test_nothing_has_no_percentile():
+    assert Histogram().percentile_ns(500) is None
+    assert Lateness().account() is None
+
+
+def test_lateness_is_split_by_whose_doing_it_is():
+    lateness = Lateness()
+    due_ns = np.arange(100) * 1000
+    late_ns = np.full(100, 50)
+    late_ns[10:20] = 500_000
+    flags = np.zeros(100, np.int32)
+    flags[10:18] = FLAGS["queue_full"]
+    lateness.add(due_ns, due_ns + late_ns, flags)
+    account = lateness.account()
+    assert account["p50_ns"] == 50
+    assert account["max_ns"] == account["host_max_ns"] == 500_000
+    assert account["queue_full_ops"] == 8
+    assert account["host_late_ops"] == 2
+    assert lateness.drift_ns() == 50
+
+
+def test_io_without_a_deadline_is_never_late():
+    lateness = Lateness()
+    lateness.add(np.array([-1, -1]), np.array([5, 10**10]), np.zeros(2, np.int32))
+    assert lateness.account() is None
+    assert lateness.drift_ns() == 0
+
+
+def test_drift_is_of_the_end_whatever_the_order_of_completion():
+    lateness = Lateness()
+    due_ns = np.arange(1000) * 10**6
+    drifting = due_ns // 100
+    order = np.random.default_rng(1).permutation(1000)
+    for part in np.array_split(order, 7):
+        lateness.add(due_ns[part], (due_ns + drifting)[part], np.zeros(len(part), np.int32))
+    assert lateness.drift_ns() == drifting[1000 - 64]
+
+
+def test_foreign_io_is_told_by_bytes_not_by_split_requests():
+    before, ours = DiskCount(10, 4096, 5, 512), {"read_ios": 1, "read_bytes": 1 << 20, "write_ios": 0, "write_bytes": 0}
+    split = DiskCount(18, 4096 + (1 << 20), 5, 512)
+    assert foreign_ios(before, split, **ours) == 0
+    assert foreign_ios(before, DiskCount(13, 8192 + (1 << 20), 5, 512), **ours) == 2
+    assert foreign_ios(before, DiskCount(18, 4096 + (1 << 20), 6, 1024), **ours) == 1
+    assert foreign_ios(None, None, **ours) is None
+
+
+ROWS = st.lists(st.tuples(*[st.integers(0, 1 << 40)] * 3, st.integers(0, 4)), min_size=1, max_size=30, unique=True)
+
+
+def columns(rows):
+    names = ("source_row", "offset_bytes", "length_bytes", "op")
+    return {name: np.array([row[i] for row in rows], np.int64) for i, name in enumerate(names)}
+
+
+@given(ROWS, st.randoms())
+def test_a_checksum_depends_on_every_row_and_no_order(rows, random):
+    one, other, less = IoChecksum(), IoChecksum(), IoChecksum()
+    one.add(columns(rows))
+    random.shuffle(rows)
+    for row in rows:
+        other.add(columns([row]))
+    assert one == other
+    row, *rest = rows
+    less.add(columns([(row[0], row[1] ^ 512, row[2], row[3]), *rest]))
+    assert one != less

@@ -1,0 +1,238 @@
+"""From a trace to a plan: every I/O once, at its time and place."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
+from blkreel.replay.plan.idle import parse_idle
+from blkreel.replay.plan.pace import ORIGINAL, Pace, parse_pace
+from blkreel.replay.plan.plan import LEAD_NS, plan_trace
+from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.writer import TraceWriter
+
+READ, WRITE, FLUSH, DISCARD = (OPS[name] for name in ("read", "write", "flush", "discard"))
+
+
+@pytest.fixture
+def target(tmp_path):
+    with open(tmp_path / "image", "wb") as file:
+        file.truncate(1 << 20)
+    return find_target(tmp_path / "image")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """trace((submit_ns, offset, length, op, {column: value}), ...) is an open trace."""
+    def make(*rows, devices=({"name": "src"},), **metadata):
+        names = ["submit_ns", "offset_bytes", "length_bytes", "op"]
+        columns = {name: np.array([row[i] for row in rows], np.int64) for i, name in enumerate(names)}
+        for name, default in (("latency_ns", 10), ("flags", 0), ("device", 0)):
+            columns[name] = np.array([(row[4] if len(row) > 4 else {}).get(name, default) for row in rows])
+        path = tmp_path / "t.parquet"
+        with TraceWriter(path, force=True) as out:
+            out.write(columns)
+            out.close({"devices": list(devices), **metadata})
+        return open_trace(path)
+
+    return make
+
+
+def planned(plan):
+    batches = list(plan.batches())
+    return {name: np.concatenate([batch[name] for batch in batches]).tolist() for name in batches[0]}
+
+
+def ranges_of(placed):
+    return [(int(start), int(end)) for part in placed.batches()
+            for start, end in zip(part.start, part.end, strict=True)]
+
+
+def make_plan(trace, target, **options):
+    return plan_trace(trace, target, **{"pace": ORIGINAL, "idle": ALL_IDLE} | options)
+
+
+def test_times_start_at_the_lead_and_rows_keep_their_numbers(trace, target):
+    plan = make_plan(trace((5000, 0, 4096, READ), (5100, 8192, 512, WRITE), (9000, 0, 0, FLUSH)), target)
+    rows = planned(plan)
+    assert rows["due_ns"] == [LEAD_NS, LEAD_NS + 100, LEAD_NS + 4000]
+    assert rows["offset_bytes"] == [0, 8192, 0]
+    assert rows["length_bytes"] == [4096, 512, 0]
+    assert rows["op"] == [READ, WRITE, FLUSH]
+    assert rows["source_row"] == [0, 1, 2]
+    assert (plan.total_ios, plan.duration_ns, plan.drives[0].changed_bytes) == (3, 4000, 512)
+
+
+def test_flags_go_along_but_for_those_of_a_run(trace, target):
+    flags = FLAGS["fua"] | FLAGS["queue_full"]
+    plan = make_plan(trace((0, 0, 512, WRITE, {"flags": flags})), target)
+    assert planned(plan)["flags"] == [FLAGS["fua"]]
+
+
+PREFLUSH, FUA = FLAGS["preflush"], FLAGS["fua"]
+
+
+@pytest.mark.parametrize(("device", "metadata", "left"), [
+    ({"layer": "request", "fua": False}, {}, 0),
+    ({"layer": "request", "fua": True}, {}, FUA),  # the write's own: no flush follows it
+    ({"layer": "request", "fua": None}, {}, FUA),
+    ({"layer": "request", "kind": "loop"}, {}, 0),  # an earlier trace
+    ({"layer": "request", "kind": "disk"}, {}, FUA),
+    ({"layer": "bio", "fua": False}, {}, PREFLUSH | FUA),
+    ({}, {"capture_layer": "request"}, FUA),  # an import
+    ({}, {"capture_layer": "bio"}, PREFLUSH | FUA),
+    ({}, {}, PREFLUSH | FUA),
+], ids=str)
+def test_flushes_that_have_rows_are_not_issued_twice(trace, target, device, metadata, left):
+    """A journal's commit on a drive without FUA: a flush, the commit block, a flush. Its row has the flags as well."""
+    commit = [(0, 0, 0, FLUSH), (20, 4096, 512, WRITE, {"flags": PREFLUSH | FUA | FLAGS["own"]}), (40, 0, 0, FLUSH)]
+    rows = planned(make_plan(trace(*commit, devices=[device], **metadata), target))
+    assert rows["flags"] == [0, left | FLAGS["own"], 0]
+    assert rows["op"] == [FLUSH, WRITE, FLUSH]
+
+
+def test_flags_stay_where_the_trace_has_no_rows_of_flushes(trace, target):
+    """A slice of the writes alone; and another device of the trace that has such rows."""
+    loop = {"kind": "loop", "layer": "request"}
+    write = (20, 4096, 512, WRITE, {"flags": PREFLUSH | FUA})
+    alone = make_plan(trace(write, devices=[loop]), target)
+    assert planned(alone)["flags"] == [PREFLUSH | FUA]
+    beside = make_plan(trace(write, (30, 0, 0, FLUSH, {"device": 1}), devices=[loop, loop]), target, device=0)
+    assert planned(beside)["flags"] == [PREFLUSH | FUA]
+
+
+def test_depth_has_no_times(trace, target):
+    plan = make_plan(trace((0, 0, 512, READ), (100, 0, 512, READ)), target, pace=parse_pace("depth=4", target.drive))
+    assert planned(plan)["due_ns"] == [-1, -1]
+    assert plan.duration_ns is None
+
+
+def test_idle_is_taken_out_of_times_only(trace, target):
+    rows = [(0, 0, 512, READ), (50_000_000, 512, 512, READ), (50_000_005, 1024, 512, READ)]
+    plan = make_plan(trace(*rows), target, idle=parse_idle("cap=25ms"))
+    assert planned(plan)["due_ns"] == [LEAD_NS, LEAD_NS + 25_000_010, LEAD_NS + 25_000_015]
+    assert plan.survey.removed_ns == 24_999_990
+    assert plan.duration_ns == 25_000_015
+
+
+def test_what_is_read_first_is_written_before(trace, target):
+    rows = [(0, 0, 8192, READ), (1, 8192, 4096, WRITE), (2, 8192, 8192, READ), (3, 65536, 4096, DISCARD),
+            (4, 65536, 4096, READ)]
+    plan = make_plan(trace(*rows), target)
+    assert ranges_of(plan.drives[0].prefill) == [(0, 8192), (12288, 16384)]
+    declined = make_plan(trace(*rows), target, prefill=False)
+    assert not len(declined.drives[0].prefill)
+    assert declined.drives[0].unwritten.bytes == plan.drives[0].prefill.bytes
+
+
+def test_reads_alone_write_only_by_prefill(trace, target):
+    assert make_plan(trace((0, 0, 512, READ)), target).writes
+    assert not make_plan(trace((0, 0, 512, READ)), target, prefill=False).writes
+    for op in (WRITE, DISCARD, OPS["write_zeroes"]):
+        assert make_plan(trace((0, 0, 512, op)), target, prefill=False).writes
+
+
+def test_a_larger_trace_is_packed_with_its_prefill(trace, target):
+    plan = make_plan(trace((0, 1 << 30, 4096, READ), (1, 1 << 40, 512, WRITE), (2, (1 << 30) + 512, 512, READ)), target)
+    assert plan.mapping.name == "compact"
+    assert planned(plan)["offset_bytes"] == [0, 4096, 512]
+    assert ranges_of(plan.drives[0].prefill) == [(0, 4096)]
+
+
+def test_a_trace_that_does_not_fit_is_refused(trace, target):
+    opened = trace((0, 0, 1 << 20, READ), (1, 1 << 30, 4096, READ))
+    with pytest.raises(BlkreelError, match="larger drive"):
+        make_plan(opened, target)
+    with pytest.raises(BlkreelError, match="--map compact"):
+        make_plan(opened, target, map_name="identity")
+
+
+def test_small_blocks_grow_on_a_drive_with_large_ones(trace, target):
+    large = dataclasses.replace(target, block_bytes=4096)
+    plan = make_plan(trace((0, 512, 512, READ), (1, 3584, 1024, WRITE), (2, 4096, 4096, READ)), large)
+    rows = planned(plan)
+    assert rows["offset_bytes"] == [0, 0, 4096]
+    assert rows["length_bytes"] == [4096, 8192, 4096]
+    assert plan.survey.rounded == 2
+
+
+def test_io_of_nothing(trace, target):
+    """An empty write that flushes is a flush; what else moves nothing is left out, and counted."""
+    plan = make_plan(trace((0, 0, 0, WRITE, {"flags": FLAGS["preflush"]}), (1, 0, 0, READ), (2, 0, 512, READ)), target)
+    rows = planned(plan)
+    assert rows["op"] == [FLUSH, READ]
+    assert rows["source_row"] == [0, 2]
+    assert plan.survey.left_out == 1
+
+
+def test_a_trace_without_io(trace, target, tmp_path):
+    with pytest.raises(TraceError, match="nothing to replay"):
+        make_plan(trace((0, 0, 0, READ)), target)
+    with TraceWriter(tmp_path / "empty.parquet") as out:
+        out.close({})
+    with pytest.raises(TraceError, match="holds no I/O"):
+        make_plan(open_trace(tmp_path / "empty.parquet"), target)
+
+
+def test_the_trace_is_not_its_own_target(trace, tmp_path):
+    opened = trace((0, 0, 512, WRITE))
+    before = opened.path.read_bytes()
+    with pytest.raises(UsageError, match="the trace itself"):
+        make_plan(opened, find_target(opened.path))
+    assert opened.path.read_bytes() == before
+
+
+def test_one_device_is_chosen_of_several(trace, target):
+    opened = trace((0, 0, 512, READ, {"device": 0}), (7, 512, 512, READ, {"device": 1}),
+                   (9, 1024, 512, READ, {"device": 1}), devices=({"name": "nvme0n1"}, {"name": "sda"}))
+    with pytest.raises(UsageError, match=r"0 \(nvme0n1, 1 I/Os\), 1 \(sda, 2 I/Os\).*--device 0"):
+        make_plan(opened, target)
+    rows = planned(make_plan(opened, target, device=1))
+    assert rows["source_row"] == [1, 2]
+    assert rows["due_ns"] == [LEAD_NS, LEAD_NS + 2]
+    with pytest.raises(UsageError, match="no I/O of device 5"):
+        make_plan(opened, target, device=5)
+
+
+def test_batches_do_not_show(trace, target, monkeypatch):
+    random = np.random.default_rng(5)
+    submit_ns = np.sort(random.integers(0, 10**6, 500))
+    rows = [(int(t), int(random.integers(0, 200)) * 4096, 4096, int(random.integers(0, 2)),
+             {"latency_ns": int(random.integers(-1, 3000))}) for t in submit_ns]
+    opened = trace(*rows)
+    whole = make_plan(opened, target, idle=parse_idle("cap=1us"))
+    expected = planned(whole)
+    batches = Trace.batches
+    monkeypatch.setattr(Trace, "batches", lambda self, columns=None, rows=0: batches(self, columns, 7))
+    parts = make_plan(opened, target, idle=parse_idle("cap=1us"))
+    assert planned(parts) == expected
+    assert parts.survey.removed_ns == whole.survey.removed_ns
+    assert ranges_of(parts.drives[0].prefill) == ranges_of(whole.drives[0].prefill)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "depth", "depth=0", "depth=-1", "depth=100000", "x", "depth=4 "])
+def test_words_that_are_no_pace(text, target):
+    with pytest.raises(UsageError) as error:
+        parse_pace(text, target.drive)
+    assert error.value.remedy
+
+
+def test_a_source_with_a_coarse_clock_is_replayed_without_its_times(trace, target):
+    coarse = trace((0, 0, 4096, READ), (1_000_000_000, 8192, 512, READ), clock_resolution_ns=1_000_000_000)
+    for pace in (ORIGINAL, Pace("scaled", factor=2), Pace("dependent")):
+        with pytest.raises(UsageError, match=r"resolution of 1(\.0*)? s, too coarse to repeat them; .*--pace depth=32"):
+            make_plan(coarse, target, pace=pace)
+    assert make_plan(coarse, target, pace=Pace("depth", 4)).total_ios == 2
+    fine = trace((0, 0, 4096, READ), clock_resolution_ns=1_000_000)
+    assert make_plan(fine, target).total_ios == 1
+
+
+def test_a_source_without_completions_is_not_replayed_at_dependent_pace(trace, target):
+    silent = trace((0, 0, 4096, READ, {"latency_ns": -1}), source_lacks=["latency", "thread"])
+    with pytest.raises(UsageError, match="recorded no completion.*--pace original"):
+        make_plan(silent, target, pace=Pace("dependent"))
+    assert make_plan(silent, target).total_ios == 1

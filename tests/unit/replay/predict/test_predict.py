@@ -1,0 +1,204 @@
+"""Drives that are fitted to runs: on the virtual clock, where the drive behind the runs is known."""
+
+import json
+import tomllib
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from blkreel.common.errors import UsageError
+from blkreel.common.progress import ProgressTask
+from blkreel.replay.predict import fit
+from blkreel.replay.predict.fit import beside_write
+from blkreel.replay.simulated.spec import parse
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.writer import TraceWriter
+
+DRIVE = ("nil:8GiB,clock=virtual,read_latency=150us,write_latency=60us,channels=8,read_bandwidth=700MB/s,"
+         "write_bandwidth=300MB/s,read_slowdown=3,flush_latency=900us,read_spread=0.8/0.9/1/1.2/2/5/9")
+
+
+def write_trace(path, seed, own=True, writes=0.3):
+    """A program that reads, and sometimes writes beside; each read follows the one before."""
+    choose = np.random.default_rng(seed)
+    rows = 8000
+    think_ns = choose.integers(10_000, 800_000, rows)
+    submit_ns = np.cumsum(think_ns + 100_000)
+    op = (choose.random(rows) < writes).astype("i8")
+    op[choose.random(rows) < 0.01] = 2
+    waited_on = np.arange(rows) - 1
+    with TraceWriter(path) as out:
+        out.write({"submit_ns": submit_ns, "latency_ns": np.full(rows, 100_000), "op": op,
+                   "offset_bytes": np.where(op == 2, 0, choose.integers(0, 500_000, rows) * 4096),
+                   "length_bytes": np.where(op == 2, 0, choose.choice([4096, 16384, 131072], rows)),
+                   "flags": np.full(rows, FLAGS["own"] if own else 0),
+                   **({"waited_on": waited_on, "think_ns": np.where(waited_on < 0, 0, think_ns)} if own else {})})
+        out.close({"title": f"workload {seed}"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("predict")
+
+
+@pytest.fixture
+def fitted(place, blkreel):
+    """A file fitted to runs of two traces, each at its captured times and at dependent pace."""
+    file = place / "drive.toml"
+    if not file.exists():
+        runs = []
+        for seed, writes in ((1, 0.1), (2, 0.5)):
+            trace = write_trace(place / f"{seed}.parquet", seed, writes=writes)
+            for pace in ("dependent", "original"):
+                runs.append(place / f"run-{seed}-{pace}")
+                blkreel("replay", trace, "--on", DRIVE, "-o", runs[-1], "--pace", pace, check=False)
+        blkreel("model-drive", *runs, "-o", file)
+    return file
+
+
+def test_a_trace_that_was_not_fitted_takes_what_it_takes_on_the_drive(fitted, place, blkreel):
+    trace = write_trace(place / "other.parquet", 3)
+    predicted = json.loads(blkreel("predict", trace, fitted, "--json").stdout)["predictions"][0]
+    blkreel("replay", trace, "--on", DRIVE, "-o", place / "truth", "--pace", "dependent", "--force", check=False)
+    run = open_trace(place / "truth")
+    table = run.table(["op", "latency_ns"]).to_pandas()
+    assert predicted["pace"] == "dependent"
+    assert predicted["load_time_ns"] == pytest.approx(run.metadata["run"]["own_wall_ns"], rel=0.05)
+    zero_ns = run.metadata["run"]["zero_latency"]["load_time_ns"]
+    assert predicted["added_by_drive_ns"] == predicted["load_time_ns"] - zero_ns
+    assert predicted["read_p99_ns"] == pytest.approx(table.latency_ns[table.op == 0].quantile(0.99), rel=0.15)
+
+
+def test_the_file_says_how_far_predictions_were_off(fitted, blkreel):
+    facts = tomllib.loads(fitted.read_text())["fitted"]
+    assert facts["held_out"] is True and facts["runs"] == 4 and facts["traces"] == 2
+    assert 0 <= facts["load_time_error"] < 0.1 and 0 <= facts["read_p99_error"] < 0.15
+    shown = blkreel("predict", "sample:app-start", fitted).stdout
+    assert f"{facts['load_time_error'] * 100:.1f} %" in shown and "simulated, not measured" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_the_file_is_a_drive_to_replay_on(fitted, place, blkreel):
+    drive = parse(f"nil:{fitted}")
+    assert drive.is_virtual and drive.size_bytes == 8 << 30
+    assert drive["flush_latency_ns"] == pytest.approx(900_000, rel=0.1)
+    assert drive["read_slowdown"] == pytest.approx(3, rel=0.1)
+    result = blkreel("replay", place / "1.parquet", "--on", f"nil:{fitted}", "-o", place / "on-file", "--force",
+                     check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_runs_of_one_trace_say_that_nothing_was_held_out(fitted, place, blkreel):
+    blkreel("model-drive", place / "run-1-original", "-o", place / "one.toml", "--force")
+    result = blkreel("predict", "sample:app-start", place / "one.toml", fitted)
+    assert "errors in brackets" in result.stderr and "unknown" in result.stdout
+    assert len([line for line in result.stdout.splitlines() if line.startswith("simulated drive")]) == 2
+
+
+def test_a_trace_without_dependencies_has_no_load_time(fitted, place, blkreel):
+    trace = write_trace(place / "unknown.parquet", 4, own=False)
+    result = blkreel("predict", trace, fitted)
+    assert "no load time: the trace does not tell what its I/Os waited for" in result.stderr
+    assert "load" not in result.stdout and "p99" in result.stdout
+
+
+def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
+    """Its writes and flushes wait for each other, which the queue that the fit begins with does not know."""
+    monkeypatch.setattr(fit, "_SIMULATIONS", 110)
+    drive = "nil:64GiB,clock=virtual,read_latency=80us,write_latency=200us,read_slowdown=3"
+    blkreel("replay", "sample:game-download", "--on", drive, "-o", tmp_path / "run", "--idle", "cap=25ms", check=False)
+    run = fit.read_run(str(tmp_path / "run"))
+    model = fit.fit_drive([run], lambda step, total=None: nullcontext(ProgressTask()))
+    simulated_ns = fit.simulated_latencies(run, model.drive(), lambda step, total=None: nullcontext(ProgressTask()))
+    reads, writes = run.op == 0, run.op == 1
+    for ios, share, error in ((reads, 0.5, 0.15), (reads, 0.99, 0.25), (writes, 0.5, 0.3)):
+        measured_ns = np.quantile(run.latency_ns[ios], share)
+        assert np.quantile(simulated_ns[ios], share) == pytest.approx(measured_ns, rel=error)
+
+
+def test_an_existing_file_is_kept(fitted, place, blkreel):
+    before = fitted.read_text()
+    result = blkreel("model-drive", place / "run-1-original", "-o", fitted, check=False)
+    assert result.returncode == 1 and "--force" in result.stderr and fitted.read_text() == before
+
+
+@pytest.mark.parametrize("name, message", [
+    ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"), ("short", "fewer than 100")])
+def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, name, message):
+    runs = [place / "run-1-original"]
+    if name == "capture":
+        runs = [place / "1.parquet"]
+    else:
+        trace, drive = place / "2.parquet", "nil:16GiB,clock=virtual"
+        if name == "short":
+            with TraceWriter(tmp_path / "short.parquet") as out:
+                out.write({"submit_ns": np.arange(5) * 1000, "latency_ns": np.full(5, 100), "op": np.zeros(5, "i8"),
+                           "offset_bytes": np.zeros(5, "i8"), "length_bytes": np.full(5, 4096)})
+                out.close({})
+            trace, drive = tmp_path / "short.parquet", DRIVE
+        blkreel("replay", trace, "--on", drive, "-o", tmp_path / name, check=False)
+        runs.append(tmp_path / name)
+    result = blkreel("model-drive", *runs, "-o", tmp_path / "d.toml", check=False)
+    assert result.returncode == 2 and message in result.stderr
+    assert not (tmp_path / "d.toml").exists()
+
+
+@pytest.mark.parametrize("text, message", [
+    ('read_latency = "1us"\n', "no size"), ('size = "1GiB"\nread_spread = "1/2"\n', "invalid read_spread"),
+    ('size = "1GiB"\nread_spread = "1/2/3/4/5/6/nan"\n', "invalid read_spread"), ("size = ", "is not TOML"),
+    ('size = "1GiB"\n[fitted]\nload_time_error = "small"\n', "fitted.load_time_error is not a number"),
+    ('size = "1GiB"\nfitted = 3\n', "fitted is not an object")])
+def test_files_that_are_no_drive(tmp_path, blkreel, text, message):
+    (tmp_path / "d.toml").write_text(text)
+    result = blkreel("predict", "sample:app-start", tmp_path / "d.toml", check=False)
+    assert result.returncode == 2 and message in result.stderr
+
+
+@pytest.mark.parametrize("text, message", [
+    ('size = "64KiB"\n', "d.toml: drive too small: sample:app-start touches "),
+    ('size = "64GiB"\nread_latency = [1]\n', "d.toml: read_latency: '[1]' is not a time"),
+    ('size = "64GiB"\nread_latncy = "1us"\n', "d.toml: unknown key 'read_latncy'; did you mean 'read_latency'"),
+    ('size = "64GiB"\nclock = "fast"\n', "d.toml: invalid clock: 'fast'")])
+def test_a_drive_that_does_not_fit_is_named(tmp_path, blkreel, text, message):
+    """Of several files."""
+    (tmp_path / "a.toml").write_text('size = "64GiB"\n')
+    (tmp_path / "d.toml").write_text(text)
+    result = blkreel("predict", "sample:app-start", tmp_path / "a.toml", tmp_path / "d.toml", check=False)
+    assert result.returncode == 2 and message in result.stderr and "--map" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("resolution_ns", [1000, 10**9])
+@pytest.mark.parametrize("lacks", [(), ("latency",)], ids=["", "no latency"])
+def test_a_trace_of_a_source_that_lacks_something(tmp_path, blkreel, lacks, resolution_ns):
+    """Without completions there are times to replay at; with clock steps there are none. Neither has a --pace."""
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(50) * 10**6, "op": np.zeros(50, "i8"), "length_bytes": np.full(50, 4096),
+                   "offset_bytes": np.arange(50) * 4096, "latency_ns": np.full(50, -1 if lacks else 5000)})
+        out.close({"source_format": "volumes", "clock_resolution_ns": resolution_ns,
+                   "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]})
+    (tmp_path / "d.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
+    result = blkreel("predict", tmp_path / "t.parquet", tmp_path / "d.toml", check=False)
+    assert "--pace" not in result.stderr
+    if resolution_ns == 1000:
+        assert result.returncode == 0 and "no load time: " in result.stderr and " 101 " in result.stdout
+    else:
+        assert result.returncode == 2 and "its submit times have a resolution of 1.00 s, too coarse" in result.stderr
+
+
+def test_a_name_that_is_no_file_of_a_drive(blkreel):
+    result = blkreel("predict", "sample:app-start", "/dev/null", check=False)
+    assert result.returncode == 2 and "not the file of a drive" in result.stderr
+
+
+def test_beside_write():
+    op, submit_ns = np.array([1, 0, 0, 1, 0]), np.array([0, 5, 20, 30, 31])
+    assert beside_write(op, submit_ns, np.array([10, 50, 1, 0, 1])).tolist() == [False, True, False, False, False]
+
+
+def test_a_spread_needs_rising_factors():
+    with pytest.raises(UsageError, match="read_spread"):
+        parse("nil:1GiB,read_spread=1/2/1/2/3/4/5")

@@ -1,0 +1,124 @@
+"""A replay on no drive at all: all of blkreel, and nothing behind it."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.writer import TraceWriter
+
+ROWS = 3000
+
+
+@pytest.fixture
+def trace(tmp_path):
+    random = np.random.default_rng(3)
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(ROWS) * 1000, "latency_ns": np.full(ROWS, 100),
+                   "offset_bytes": random.integers(0, 1 << 18, ROWS) * 4096, "length_bytes": np.full(ROWS, 4096),
+                   "op": random.integers(0, 2, ROWS) * OPS["write"]})
+        out.close({"devices": [{"name": "src", "size_bytes": 1 << 30}]})
+    return tmp_path / "t.parquet"
+
+
+@pytest.mark.parametrize("arguments", [("--pace", "asap"), ("--pace", "asap", "--no-prefill"),
+                                       ("--pace", "depth=4", "--map", "tile=3"), ("--pace", "original")])
+def test_it_issues_everything_and_does_not_pass_for_a_measurement(blkreel, trace, tmp_path, arguments):
+    result = blkreel("replay", trace, "--on", "nil:4GiB", "-o", tmp_path / "run", "--json", *arguments,
+                     check=False)
+    assert result.returncode == 3, result.stderr
+    run = json.loads(result.stdout)["run"]
+    assert run["completed_ops"] == run["planned_ops"] == ROWS * run["map"].get("copies", 1)
+    assert run["as_planned"]
+    assert run["verdict"]["level"] == "invalid"
+    assert any("no drive" in reason["text"] for reason in run["verdict"]["reasons"])
+    assert len(run["source"]["sha256"]) == 64
+
+
+def test_it_goes_without_pandas(blkreel, trace, tmp_path):
+    """A process of a replay is to stay small and to start soon."""
+    result = blkreel("replay", trace, "--on", "nil:1GiB", "-o", tmp_path / "run", check=False,
+                     env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert result.returncode == 3
+    imported = [line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if "|" in line]
+    assert "blkreel.replay.run.run" in imported
+    # An import that was prevented is in the list too, by its own name alone.
+    assert not [name for name in imported if name.startswith("pandas.")]
+
+
+@pytest.mark.parametrize("words", [("nil:0",), ("nil:",), ("nil:x",), ("0=nil:1GiB", "--on", "1=/dev/null")])
+def test_words_that_are_no_target(blkreel, trace, tmp_path, words):
+    result = blkreel("replay", trace, "--on", *words, "-o", tmp_path / "run", check=False)
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_there_is_nothing_to_prepare(blkreel):
+    result = blkreel("precondition", "nil:1GiB", "--state", "full", check=False)
+    assert result.returncode == 2
+    assert "blkreel drives" in result.stderr
+
+
+def test_rows_of_one_time_stamp_keep_their_order(blkreel, tmp_path):
+    """Without a model nothing completes before anything else."""
+    with TraceWriter(tmp_path / "at-once.parquet") as out:
+        out.write({"submit_ns": np.arange(ROWS) // 50 * 100_000, "latency_ns": np.full(ROWS, 100),
+                   "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096), "op": np.zeros(ROWS)})
+        out.close({"devices": [{"name": "src"}]})
+    blkreel("replay", tmp_path / "at-once.parquet", "--on", "nil:1GiB", "-o", tmp_path / "run", "--pace", "asap",
+            check=False)
+    rows = open_trace(tmp_path / "run").table(["source_row", "submit_ns"]).to_pandas()
+    assert rows["submit_ns"].nunique() < ROWS, "some were submitted by one call"
+    assert rows["source_row"].tolist() == list(range(ROWS))
+
+
+@pytest.fixture
+def stepping_back(tmp_path):
+    """A trace without checksums, whose rows another tool wrote with the survey of the original; two are exchanged."""
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(ROWS) * 1000, "latency_ns": np.full(ROWS, 100),
+                   "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096),
+                   "op": np.zeros(ROWS)})
+        out.close({"devices": [{"name": "src", "size_bytes": 1 << 30}]})
+    table = pq.read_table(tmp_path / "t.parquet")
+    order = np.arange(ROWS)
+    order[[1000, 1001]] = 1001, 1000
+    metadata = {key: value for key, value in table.schema.metadata.items() if key != b"blkreel.integrity"}
+    pq.write_table(table.take(order).replace_schema_metadata(metadata), tmp_path / "back.parquet")
+    return tmp_path / "back.parquet"
+
+
+@pytest.mark.parametrize("words", [
+    ["info", "TRACE"], ["replay", "TRACE", "--on", "IMAGE", "-o", "RUN"],
+    ["replay", "TRACE", "--on", "IMAGE", "-o", "RUN", "--pace", "dependent"],
+    ["replay", "TRACE", "--on", "IMAGE", "-o", "RUN", "--pace", "asap"],
+    ["replay", "TRACE", "--on", "IMAGE", "--dry-run"],
+    ["precondition", "IMAGE", "--state", "trace", "--trace", "TRACE"],
+    ["test", "trace", "--on", "IMAGE", "-o", "RUN", "--set", "trace=TRACE", "--set", "states=fresh"]])
+def test_a_trace_that_steps_back_is_refused_before_anything_is_written(blkreel, stepping_back, tmp_path, words):
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(64 << 20)
+    names = {"TRACE": str(stepping_back), "IMAGE": str(image), "RUN": str(tmp_path / "run")}
+    words = [names.get(word, word) for word in words]
+    result = blkreel(*(word.replace("=TRACE", f"={stepping_back}") for word in words), check=False)
+    assert result.returncode == 2, result.stderr
+    assert "step back 1 times, first at row 1,001" in result.stderr and "blkreel check" in result.stderr
+    assert image.stat().st_blocks == 0, "not a byte of the prefill"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_step_back_between_row_groups_is_found(stepping_back, tmp_path):
+    table = pq.read_table(stepping_back).sort_by("submit_ns")
+    swapped = pa.concat_tables([table.slice(1500), table.slice(0, 1500)])
+    pq.write_table(swapped, tmp_path / "groups.parquet", row_group_size=1500)
+    with pytest.raises(UsageError, match="step back 1 times, first at row 1,500"):
+        check_order(open_trace(tmp_path / "groups.parquet"))
+    pq.write_table(table, tmp_path / "sorted.parquet", row_group_size=1500)
+    check_order(open_trace(tmp_path / "sorted.parquet"))

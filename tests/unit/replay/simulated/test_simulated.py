@@ -1,0 +1,339 @@
+"""Simulated drives as a user meets them: the words that describe them, what they remember, replays on them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers import helpers_of
+from quiet import progress
+from tree import TREE
+from waiting import wait_until
+
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.installation import state_directory
+from blkreel.replay.drive.target import engine_options, find_target
+from blkreel.replay.engine.engine import EngineOptions, run_engine
+from blkreel.replay.prepare.precondition import rest
+from blkreel.replay.simulated import state as simulated
+from blkreel.replay.simulated.spec import KEYS, OTHER_KEYS
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.spool.spool import spool_of
+
+S, MS, US = 10**9, 10**6, 10**3
+MIB = 1 << 20
+SLC = "nil:1GiB,clock=virtual,cache=64MiB,cache_bandwidth=2GB/s,write_bandwidth=200MB/s,cache_drain=1MiB/s"
+
+
+@pytest.fixture(autouse=True)
+def states(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state/simulated"
+
+
+def run(spec, plan, depth=1):
+    parts = []
+    totals = run_engine(EngineOptions(**engine_options([find_target(spec)]), depth=depth, may_write=True), [plan],
+                        lambda rows: parts.append({name: column.copy() for name, column in rows.items()}),
+                        lambda note: None)
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(rows["source_row"])
+    return totals, {name: column[order] for name, column in rows.items()}
+
+
+def fast_bytes(spec, a_plan, count=100):
+    """How much of a sequential write of 1 MiB pieces was as fast as the cache."""
+    _, rows = run(spec, a_plan(np.arange(count) * MIB, op=OPS["write"], length_bytes=MIB))
+    return int((rows["complete_ns"] - rows["submit_ns"] < 20 * US + MIB).sum()) * MIB
+
+
+def test_the_whole_drive_is_in_its_name():
+    target = find_target("nil:64GiB,cache=8GiB,write_bandwidth=500MB/s,throttle_at=80C,throttle_factor=30%,name=a")
+    drive = target.simulated
+    assert target.is_nil and target.is_simulated
+    assert target.drive.kind == "nil"
+    assert target.drive.model == "simulated drive"
+    assert target.size_bytes == 64 << 30
+    assert drive["cache_bytes"] == 8 << 30
+    assert drive["write_bandwidth"] == drive["random_write_bandwidth"] == drive["cache_drain"] == 500e6
+    assert drive["throttle_at_c"] == 80 and drive["throttle_until_c"] == 75 and drive["throttle_factor"] == 0.3
+    assert find_target(drive.spec).simulated.identity == drive.identity
+    assert find_target("nil:64GiB,name=a").simulated.identity != find_target("nil:64GiB,name=b").simulated.identity
+
+
+def test_a_plain_one_stays_what_it_is():
+    target = find_target("nil:1GiB")
+    assert target.is_nil and not target.is_simulated
+    assert target.drive.model == "no drive"
+    assert engine_options([target]) == {"nil_bytes": 1 << 30, "nil_targets": 1}
+
+
+def test_every_key_and_its_default_is_documented():
+    text = (TREE / "docs/replay.md").read_text().partition("## Simulated drive")[2]
+    table = [line.split("|") for line in text.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    documented = {}
+    for _, keys, defaults, *_ in table:
+        names = re.findall(r"`(\w+)`", keys)
+        documented |= dict(zip(names, (word.strip() for word in [*defaults.split(","), *[""] * len(names)]),
+                               strict=False))
+    assert documented.keys() == KEYS.keys() | set(OTHER_KEYS)
+    assert all(documented[name] == key.default for name, key in KEYS.items() if key.default is not None)
+
+
+def test_a_file_describes_the_same_drive(tmp_path):
+    file = tmp_path / "drive.toml"
+    file.write_text('size = "64GiB"\ncache = "8GiB"\nchannels = 16\nread_slowdown = 2.0\nclock = "virtual"\n')
+    target = find_target(f"nil:{file}")
+    words = "nil:64GiB,cache=8GiB,channels=16,read_slowdown=2,clock=virtual"
+    assert target.simulated.identity == find_target(words).simulated.identity
+    assert "cache=8GiB" in target.drive.name, "what is remembered of it must not outlive a change of the file"
+
+
+@pytest.mark.parametrize(("spec", "says"), [
+    ("nil:64GiB,flavour=3", "unknown key 'flavour'"),
+    ("nil:64GiB,cache", "not key=value"),
+    ("nil:64GiB,", "not key=value"),
+    ("nil:64GiB,cache=8GiB,cache=9GiB", "twice"),
+    ("nil:64GiB,cache=lots", "cache: 'lots' is not a size"),
+    ("nil:64GiB,read_latency=80", "read_latency: no unit"),
+    ("nil:64GiB,read_latency=0ns", "out of range"),
+    ("nil:64GiB,write_bandwidth=500MB", "invalid rate"),
+    ("nil:64GiB,write_bandwidth=0MB/s", "out of range"),
+    ("nil:64GiB,channels=0", "out of range"),
+    ("nil:64GiB,channels=1.5", "whole number"),
+    ("nil:64GiB,clock=fast", "invalid clock"),
+    ("nil:64GiB,state=old", "invalid state"),
+    ("nil:64GiB,throttle_factor=nan", "out of range"),
+    ("nil:64GiB,throttle_factor=150%", "out of range"),
+    ("nil:64GiB,throttle_until=70C", "needs a throttle_at"),
+    ("nil:64GiB,throttle_at=70C,throttle_until=80C", "needs a throttle_at"),
+    ("nil:64GiB,stall_every=1s", "need each other"),
+    ("nil:64GiB,stall_every=1s,stall_for=1s", "not shorter than stall_every"),
+    ("nil:64GiB,random_write_bandwidth=2GB/s", "above write_bandwidth"),
+    ("nil:0,clock=virtual", "no size"),
+    ("nil:/nowhere/drive.toml", "cannot read /nowhere/drive.toml: No such file"),
+])
+def test_nonsense_is_a_usage_error_that_names_it(spec, says):
+    with pytest.raises(UsageError, match=says) as error:
+        find_target(spec)
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize("others", ["nil:1GiB", "nil:1GiB,clock=real"])
+def test_drives_on_two_clocks_do_not_go_together(others):
+    with pytest.raises(UsageError, match="same clock"):
+        engine_options([find_target("nil:1GiB,clock=virtual"), find_target(others)])
+
+
+def test_two_drives_share_a_virtual_clock(a_plan):
+    specs = ["nil:1GiB,clock=virtual,read_latency=100us", "nil:1GiB,clock=virtual,read_latency=1ms"]
+    parts = []
+    plan = {**a_plan(np.zeros(100, "i8")), "target": np.arange(100) % 2}
+    run_engine(EngineOptions(**engine_options([find_target(spec) for spec in specs]), depth=2), [plan], parts.append,
+               lambda note: None)
+    for target, least_ns in ((0, 100 * US), (1, MS)):
+        took = np.concatenate([(part["complete_ns"] - part["submit_ns"])[part["target"] == target] for part in parts])
+        assert len(took) == 50
+        assert took.min() == least_ns + 1170
+    assert all(simulated.load(find_target(spec).simulated)["ios"] == 50 for spec in specs)
+
+
+def test_one_drive_is_not_run_twice_at_once(a_plan):
+    """Each would forget what the other did to it."""
+    def meanwhile(rows):
+        with pytest.raises(SafetyError, match="in use by another run"):
+            run(SLC, a_plan([0]))
+        run(f"{SLC},name=another", a_plan([0]))
+        seen.append(rows)
+
+    seen = []
+    run_engine(EngineOptions(**engine_options([find_target(SLC)])), [a_plan([0])], meanwhile, lambda note: None)
+    assert seen
+    run(SLC, a_plan([0]))
+
+
+def test_a_plan_that_breaks_off_has_changed_the_drive(a_plan):
+    seen = threading.Event()
+
+    def plan():
+        for _ in range(12):
+            yield a_plan(np.arange(1000) * MIB, op=OPS["write"], length_bytes=MIB)
+        seen.wait(60)
+        raise ValueError("the trace is torn")
+
+    with pytest.raises(ValueError, match="torn"):
+        run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), plan(), lambda rows: seen.set(),
+                   lambda note: None)
+    assert simulated.load(find_target(SLC).simulated)["cache_fill_bytes"] == 64 * MIB
+
+
+def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(a_plan):
+    target = find_target(SLC)
+    assert fast_bytes(SLC, a_plan) == 64 * MIB
+    assert fast_bytes(SLC, a_plan) == 0
+    for seconds, fast in ((10, 10), (30, 30), (3600, 64)):
+        rest(target, seconds * S, what="resting", progress=progress)
+        assert fast_bytes(SLC, a_plan) == fast * MIB, f"after {seconds} s"
+    simulated.erase(target)
+    assert fast_bytes(SLC, a_plan) == 64 * MIB
+    simulated.erase(target)
+    simulated.erase(target)
+
+
+def test_a_discard_of_all_empties_the_cache(a_plan):
+    assert fast_bytes(SLC, a_plan) == 64 * MIB
+    run(SLC, a_plan(np.arange(4) * (256 << 20), op=OPS["discard"], length_bytes=256 << 20))
+    assert fast_bytes(SLC, a_plan) == 64 * MIB
+
+
+def test_its_clock_and_its_heat_go_on(a_plan):
+    spec = "nil:1GiB,clock=virtual,ambient=20C,heating=10C/W,idle_power=1W,read_power=5W,thermal_time=10s"
+    target = find_target(spec)
+    totals, _ = run(spec, a_plan(np.zeros(200_000, "i8")))
+    hot = simulated.load(target.simulated)
+    assert hot["clock_ns"] == totals["wall_ns"] > 10 * S
+    assert 40 < hot["temperature_c"] < 70
+    totals, _ = run(spec, a_plan([0]))
+    assert totals["simulated"]["samples"][0][1] == pytest.approx(hot["temperature_c"])
+    rest(target, 10 * S, what="resting", progress=progress)
+    cooler = simulated.load(target.simulated)["temperature_c"]
+    assert cooler - 30 == pytest.approx((hot["temperature_c"] - 30) * np.exp(-1), rel=0.01)
+
+
+def test_on_the_real_clock_the_time_between_runs_counts(a_plan):
+    target = find_target(SLC.replace("virtual", "real"))
+    state = {**simulated.fresh(target.simulated), "cache_fill_bytes": 64.0 * MIB}
+    simulated.save(target.simulated, state, now_ns=lambda: 100 * S)
+    later = simulated.load(target.simulated, now_ns=lambda: 116 * S)
+    assert later["cache_fill_bytes"] == 48 * MIB
+    assert later["clock_ns"] == 16 * S
+    simulated.save(target.simulated, state)
+    start = time.monotonic()
+    rest(target, 300 * MS, what="resting", progress=progress)
+    assert time.monotonic() - start >= 0.3, "it sleeps"
+    stored = json.loads(next((state_directory() / "simulated").glob("*.json")).read_text())
+    assert stored["state"]["cache_fill_bytes"] <= 63.7 * MIB
+
+
+def test_a_killed_run_leaves_the_state_from_before(a_plan, states):
+    run(SLC, a_plan(np.arange(8) * MIB, op=OPS["write"], length_bytes=MIB))
+    before = simulated.load(find_target(SLC).simulated)
+
+    def kill(rows):
+        for helper in helpers_of(os.getpid()):
+            os.kill(helper, signal.SIGKILL)
+
+    def endless():
+        while True:
+            yield a_plan(np.zeros(30_000, "i8"), op=OPS["write"])
+
+    with pytest.raises(BlkreelError, match="killed by signal 9"):
+        run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), endless(), kill,
+                   lambda note: None)
+    assert simulated.load(find_target(SLC).simulated) == before
+    assert sorted(path.suffix for path in states.iterdir()) == [".json", ".lock"], "nothing half written"
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"state": {}}', '{"state": {"clock_ns": "x"}, "saved_at_ns": 1}'])
+def test_a_damaged_state_is_none(a_plan, states, text):
+    drive = find_target(SLC).simulated
+    simulated.save(drive, simulated.fresh(drive))
+    next(states.glob("*.json")).write_text(text)
+    assert simulated.load(drive) == simulated.fresh(drive)
+
+
+def test_a_state_that_cannot_be_kept_stops_the_run_before_it(a_plan, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "file"))
+    with pytest.raises(BlkreelError, match="cannot save"):
+        run_engine(EngineOptions(**engine_options([find_target(SLC)])), [a_plan([0])],
+                   lambda rows: pytest.fail("a row was issued"), lambda note: None)
+
+
+def test_several_threads_are_refused(blkreel, tmp_path):
+    result = blkreel("replay", "sample:game-load", "--on", "nil:8GiB,clock=virtual", "-o", tmp_path / "run",
+                     "--threads", "2", check=False)
+    assert result.returncode == 2
+    assert "--threads 1" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("--pace", "original"), ("--pace", "dependent"), ("--pace", "depth=4")])
+def test_a_replay_takes_a_moment_and_tells_the_drives_time(blkreel, tmp_path, arguments):
+    spec = "nil:8GiB,clock=virtual"
+    result = blkreel("replay", "sample:game-load", "--on", spec, "-o", tmp_path / "run", "--json", "--threads", "auto",
+                     *arguments, check=False)
+    assert result.returncode == 0, result.stderr
+    run = json.loads(result.stdout)["run"]
+    assert run["as_planned"] and run["completed_ops"] == run["planned_ops"]
+    assert run["simulated"] and run["verdict"]["level"] != "invalid"
+    assert not run["underruns"] and not run["record_stalls"]
+    if "depth=4" not in arguments:
+        assert run["lateness"]["max_ns"] == run["drift_ns"] == 0
+    if "original" in arguments:
+        assert run["wall_ns"] == pytest.approx(46.1 * S, rel=0.01)
+    records = pq.read_table(tmp_path / "run/records.parquet", columns=["latency_ns"]).column(0).to_numpy()
+    assert len(records) == run["planned_ops"] and records.min() > 20 * US
+
+
+def test_it_can_be_prepared(blkreel, tmp_path):
+    spec = "nil:256MiB,clock=virtual,cache=8MiB,random_write_bandwidth=50MB/s,state=keep"
+    result = blkreel("precondition", spec, "--state", "enterprise")
+    assert "enterprise" in result.stdout
+    stored = json.loads(next((tmp_path / "state/simulated").glob("*.json")).read_text())["state"]
+    assert stored["random_written_bytes"] >= 256 << 20
+    assert set(stored["mapped"]) == {"f"}
+    started = time.monotonic()
+    blkreel("precondition", spec, "--state", "client", "--rest", "2h")
+    assert time.monotonic() - started < 600, "it really rested"
+    again = json.loads(next((tmp_path / "state/simulated").glob("*.json")).read_text())["state"]
+    assert again["clock_ns"] >= 7200 * S
+    assert again["random_written_bytes"] < 256 << 20, "the erase took the decline along"
+
+
+def replayed(blkreel, spec, output):
+    result = blkreel("replay", "sample:game-download", "--on", spec, "-o", output, "--json", "--idle", "cap=1ms",
+                     check=False)
+    assert result.returncode == 0, result.stderr
+    return pq.read_table(output / "records.parquet", columns=["source_row", "submit_ns", "latency_ns"]).to_pandas()
+
+
+def test_each_command_starts_with_a_fresh_drive_unless_its_state_is_kept(blkreel, tmp_path):
+    """The cache holds what the first replay writes, and is full in the second if the state is kept."""
+    spec = "nil:8GiB,clock=virtual,cache=800MiB,cache_bandwidth=3GB/s,write_bandwidth=100MB/s,cache_drain=1KB/s"
+    first, again = (replayed(blkreel, spec, tmp_path / name) for name in ("first", "again"))
+    assert first.equals(again)
+    kept = [replayed(blkreel, f"{spec},state=keep", tmp_path / name)["latency_ns"].sum() for name in ("a", "b")]
+    assert kept[0] == first["latency_ns"].sum()
+    assert kept[1] > 1.5 * kept[0]
+    assert replayed(blkreel, spec, tmp_path / "last").equals(first), "a fresh drive has nothing of its kept twin"
+
+
+def test_a_state_that_would_be_lost_is_not_prepared(blkreel, tmp_path):
+    result = blkreel("precondition", "nil:256MiB,clock=virtual", "--state", "full", check=False)
+    assert result.returncode == 2
+    assert "starts fresh with each command" in result.stderr and "clock=virtual,state=keep" in result.stderr
+    assert not (tmp_path / "state/simulated").exists()
+    assert blkreel("precondition", "nil:256MiB,clock=virtual", "--state", "full", "--dry-run").returncode == 0
+
+
+def test_ctrl_c_ends_it_in_order(blkreel, tmp_path):
+    """An endless wait on the real clock is ended like any other run."""
+    process = subprocess.Popen([blkreel.command, "replay", "sample:game-load", "--on", "nil:8GiB,clock=real", "-o",
+                                tmp_path / "run", "--json"], env=blkreel.environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, start_new_session=True)
+    rows = spool_of(tmp_path / "run/records.parquet") / "rows.blocks"
+    wait_until(lambda: rows.exists() and rows.stat().st_size > 10_000, process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    run = json.loads(out)["run"]
+    assert run["partial"] == "interrupted"
+    assert 0 < run["completed_ops"] < run["planned_ops"]
+    assert list((tmp_path / "state/simulated").glob("*.json"))

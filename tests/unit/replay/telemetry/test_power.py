@@ -1,0 +1,284 @@
+"""Power that others measured: their clocks, their gaps, what is under their curve."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.replay.telemetry.options import TelemetryOptions, parse_sample_hz
+from blkreel.replay.telemetry.power.command import PowerCommand, parse_line
+from blkreel.replay.telemetry.power.log import PowerLog, parse_power_log
+from blkreel.replay.telemetry.power.samples import ClockPairs, cleaned, gaps_of, in_order, integral
+
+S = 10**9
+UNIX = 1_800_000_000
+# The machine had been up for 1000 s when it was UNIX; both clocks go alike.
+PAIRS = ClockPairs((1000 * S, UNIX * S), (1100 * S, (UNIX + 100) * S))
+TIMES = st.lists(st.integers(-10**6, 10**6), min_size=2, max_size=60, unique=True).map(sorted)
+
+
+@given(TIMES, st.floats(-5, 5), st.floats(-100, 100), st.tuples(*[st.integers(-2 * 10**6, 2 * 10**6)] * 2))
+def test_under_a_straight_line_lies_what_the_formula_says(times_us, slope, level, between):
+    """However unevenly it is sampled, and wherever it is cut."""
+    time_ns, (begin, end) = np.array(times_us) * 1000, sorted(between)
+    area, covered = integral(time_ns, level + slope * time_ns / S, begin * 1000, end * 1000)
+    first, last = max(begin, times_us[0]) * 1e-6, min(end, times_us[-1]) * 1e-6
+    if last <= first:
+        assert (area, covered) == (0, 0)
+        return
+    assert covered == pytest.approx((last - first) * S, abs=2)
+    assert area == pytest.approx(level * (last - first) + slope * (last**2 - first**2) / 2, rel=1e-6, abs=1e-6)
+
+
+@given(TIMES, st.data())
+def test_pieces_add_up_to_the_whole(times_us, data):
+    time_ns = np.array(times_us) * 1000
+    value = np.array(data.draw(st.lists(st.floats(0, 100), min_size=len(time_ns), max_size=len(time_ns))))
+    cut = data.draw(st.integers(times_us[0], times_us[-1])) * 1000
+    whole, all_ns = integral(time_ns, value, time_ns[0], time_ns[-1])
+    left, left_ns = integral(time_ns, value, time_ns[0], cut)
+    right, right_ns = integral(time_ns, value, cut, time_ns[-1])
+    assert left + right == pytest.approx(whole, rel=1e-9, abs=1e-9)
+    assert left_ns + right_ns == all_ns == time_ns[-1] - time_ns[0]
+
+
+@given(st.lists(st.integers(1, 199), min_size=1, max_size=50, unique=True), st.floats(0.1, 50))
+def test_what_lies_in_a_gap_is_neither_in_the_energy_nor_in_the_time(lost, watts):
+    """2 Hz for 100 s; some samples are lost, and where more than four in a row are, nobody knows what was there."""
+    kept = np.array([index for index in range(201) if index not in lost])
+    time_ns = kept * (S // 2)
+    gaps = gaps_of(time_ns)
+    area, covered = integral(time_ns, np.full(len(kept), watts), 0, 100 * S, gaps)
+    usual = np.median(np.diff(time_ns))
+    expected = sum(int(apart) for apart in np.diff(time_ns) if apart <= 5 * usual)
+    assert covered == expected
+    assert area == pytest.approx(watts * expected / S)
+
+
+def test_a_pulse_is_measured_exactly():
+    """1 W, 5 W for two seconds with edges of a second each, 1 W again: 10 s x 1 W + 4 W x (2 + 1) s."""
+    time_ns, value = np.array([0, 3, 4, 6, 7, 10]) * S, np.array([1, 1, 5, 5, 1, 1.0])
+    assert integral(time_ns, value, 0, 10 * S) == (pytest.approx(22), 10 * S)
+    assert integral(time_ns, value, 3 * S, 4 * S) == (pytest.approx(3), S)
+    assert integral(time_ns, value, int(3.5 * S), 4 * S) == (pytest.approx(2), S // 2)
+    assert integral(time_ns, value, 20 * S, 30 * S) == (0, 0)
+    assert integral(time_ns[:1], value[:1], 0, 10 * S) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.floats(0, 9)), max_size=40))
+def test_order_is_made_without_losing_a_time(rows):
+    time_ns, value = np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], float)
+    ordered, values, early, twice = in_order(time_ns, value)
+    assert ordered.tolist() == sorted(set(time_ns.tolist()))
+    assert twice == len(rows) - len(ordered)
+    last = {at: watts for at, watts in rows}
+    assert values.tolist() == [last[at] for at in ordered.tolist()]
+    assert early == sum(b < a for a, b in zip(time_ns.tolist(), time_ns.tolist()[1:], strict=False))
+
+
+def test_clocks_that_drift_apart_are_followed_and_a_jump_is_not():
+    slewed = ClockPairs((0, 0), (1000 * S, 1000 * S + S // 10))
+    assert slewed.monotonic_ns(np.array([500 * S + S // 20])).tolist() == [500 * S]
+    set_by_hand = ClockPairs((0, 0), (1000 * S, 4600 * S))
+    assert set_by_hand.monotonic_ns(np.array([500 * S])).tolist() == [500 * S]
+
+
+# -- a program
+
+@pytest.mark.parametrize(("line", "values"), [
+    (b"1.5 4.25", (1.5, 4.25)), (b"1.5,4.25\r", (1.5, 4.25)), (b" 1 ; -2e-3 ", (1, -0.002)), (b"1 2 3", None),
+    (b"1", None), (b"time watts", None), (b"nan 1", None), (b"1 inf", None), (b"\xff\xfe 1", None), (b"1e300 1", None)])
+def test_lines_of_a_meter(line, values):
+    assert parse_line(line) == values
+
+
+def ran(script, lines=0, seconds=0.0):
+    """What a program gave that ran until so many of its lines were there, and so much longer."""
+    taken = []
+    command = PowerCommand(script, lambda time_ns, watts: taken.append((time_ns, watts)))
+    first = _pair()
+    command.begin()
+    wait_until(lambda: len(taken) >= lines)
+    time.sleep(seconds)
+    command.end()
+    found = command.result(ClockPairs(first, _pair()))
+    assert len(taken) >= len(found.time_ns)
+    return found, first[0]
+
+
+def _pair():
+    return time.monotonic_ns(), time.time_ns()
+
+
+def test_a_clock_of_its_own_is_placed_by_the_line_that_came_quickest():
+    """Lines 0.1 s apart by the program's clock; some reach us late, none early."""
+    found, began_ns = ran("for i in 1000.0 1000.1; do echo $i 4; done; sleep 0.3; echo 1000.2 5; sleep 50", 3)
+    assert np.diff(found.time_ns).tolist() == pytest.approx([S / 10, S / 10], abs=2)
+    assert found.watts.tolist() == [4, 4, 5]
+    assert began_ns - S < found.time_ns[0] < time.monotonic_ns()
+
+
+def test_unix_times_are_placed_by_the_clock():
+    found, began_ns = ran("date '+%s.%N 3.5'; sleep 0.2; date '+%s.%N 4.5'; sleep 50", 2)
+    assert found.watts.tolist() == [3.5, 4.5]
+    assert 0 <= found.time_ns[0] - began_ns < 10 * S
+    assert found.time_ns[1] - found.time_ns[0] >= S // 5 - 2
+
+
+def test_rubbish_is_counted_and_costs_nothing_else():
+    found, _ = ran("echo power meter v1; echo 1 2; echo; echo 2 x; echo 2 3; echo err 7 7; echo 3 4; sleep 50", 3)
+    assert found.watts.tolist() == [2, 3, 4]
+    assert "3" in found.notes[0] and "power meter v1" in found.notes[0]
+
+
+def test_a_program_that_dies_leaves_what_it_had_said_and_a_gap():
+    found, _ = ran("echo 0 5; echo 1 5; echo broken pipe of meter >&2; exit 3", 2, 2.5)
+    assert found.watts.tolist() == [5, 5]
+    assert "exited with 3" in found.notes[-1] and "broken pipe of meter" in found.notes[-1]
+    assert found.gaps[-1][0] == found.time_ns[-1] and found.gaps[-1][1] - found.gaps[-1][0] > 2 * S
+
+
+def test_a_program_that_falls_silent_has_a_gap():
+    found, _ = ran("echo 0 5; sleep 0.01; echo 0.01 5; sleep 60", 2, 2.3)
+    assert "printed nothing in the last" in found.notes[-1] and len(found.gaps) == 1
+
+
+@pytest.mark.parametrize(("script", "words"), [
+    ("exit 0", "exited with 0"), ("/nowhere/meter", "not found"), ("echo hello", "hello"),
+    ("sleep 9", "printed nothing")])
+def test_a_program_that_says_nothing_of_power(script, words, monkeypatch):
+    monkeypatch.setattr("blkreel.replay.telemetry.power.command._FIRST_LINE_S", 0.3)
+    found, _ = ran(script)
+    assert len(found.time_ns) == 0 and words in "; ".join(found.notes)
+
+
+def test_lines_out_of_order_are_put_in_order_and_said():
+    found, _ = ran("echo 3 30; echo 1 10; echo 2 20; echo 2 21; sleep 50", 4)
+    assert found.watts.tolist() == [10, 21, 30]
+    assert any("out of order" in note for note in found.notes) and any("at one time" in note for note in found.notes)
+
+
+def test_nothing_that_the_program_started_outlives_it(tmp_path):
+    ran(f"sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.1; done' & sleep 0.3; echo 0 1; wait", 1)
+    pid = int((tmp_path / "pid").read_text())
+
+    def has_ended():
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+        except OSError:
+            return True
+
+    wait_until(has_ended)
+
+
+# -- a log
+
+def log_of(tmp_path, text, **more):
+    (tmp_path / "log.csv").write_text(text)
+    return PowerLog(tmp_path / "log.csv", **more)
+
+
+START = 1010 * S  # the run began ten seconds after the first pair
+
+
+@pytest.mark.parametrize(("text", "more"), [
+    ("time,power\n0,4\n0.5,5\n1,6\n", {}),
+    ("0 4\n0.5 5\n1 6\n", {}),
+    ("# a meter\n\n0;4,0\n0,5;5,0\n1,0;6,0\n", {}),
+    ("Sample,Time (s),Vbus,Power (W)\n1,0,12,4\n2,0.5,12,5\n3,1,12,6\n", {}),
+    ("t\tvolts\tamps\n0\t2\t2\n0.5\t2\t2.5\n1\t2\t3\n", {"columns": ("t", "volts", "amps")}),
+    ("9,0,4\n9,0.5,5\n9,1,6\n", {"columns": ("2", "3")}),
+    (f"time,power\n{UNIX + 10},4\n{UNIX + 10.5},5\n{UNIX + 11},6\n", {}),
+    (f"time,power\n{UNIX + 10}000,4\n{UNIX + 10}500,5\n{UNIX + 11}000,6\n", {}),
+    ("timestamp,watts\n2027-01-15T08:00:10+00:00,4\n2027-01-15 08:00:10.500Z,5\n2027-01-15T09:00:11+01:00,6\n", {}),
+    ("time,power\n-60,4\n-59.5,5\n-59,6\n", {"offset_s": 60.0}),
+    (f"time,power\n{UNIX + 13},4\n{UNIX + 13.5},5\n{UNIX + 14},6\n", {"offset_s": -3.0}),
+    ("\ufefftime,power\r\n0,4\r\n0.5,5\r\n1,6\r\n", {}),
+])
+def test_a_log_of_any_make_comes_onto_the_runs_clock(tmp_path, text, more):
+    found = log_of(tmp_path, text, **more).read(PAIRS, START)
+    assert (found.time_ns - START).tolist() == pytest.approx([0, S // 2, S], abs=1000)
+    assert found.watts.tolist() == [4, 5, 6]
+    assert found.rate_hz == pytest.approx(2, rel=1e-3)
+    assert not found.gaps and not found.notes
+
+
+@given(st.permutations(range(30)), st.integers(-1000, 1000), st.booleans())
+def test_an_offset_moves_a_log_and_its_order_does_not_matter(tmp_path_factory, order, offset, absolute):
+    zero = UNIX + 10 if absolute else 0
+    text = "time,power\n" + "".join(f"{zero + index - offset},{index * index}\n" for index in order)
+    log = log_of(tmp_path_factory.mktemp("log"), text, offset_s=float(offset))
+    found = log.read(PAIRS, START)
+    assert (found.time_ns - START).tolist() == [index * S for index in range(30)]
+    assert found.watts.tolist() == [index**2 for index in range(30)]
+    assert any("out of order" in note for note in found.notes) == (list(order) != sorted(order))
+
+
+def test_gaps_of_a_log_are_told(tmp_path):
+    seconds = [*range(20), *range(40, 60)]
+    found = log_of(tmp_path, "".join(f"{at},2\n" for at in seconds)).read(PAIRS, START)
+    assert found.gaps == [(START + 19 * S, START + 40 * S)]
+
+
+def test_lines_that_are_none_are_counted(tmp_path):
+    found = log_of(tmp_path, "time,power\n0,4\noverload,\n1,OL\n\n2,6\n3\n").read(PAIRS, START)
+    assert found.watts.tolist() == [4, 6] and "3" in found.notes[0]
+
+
+@pytest.mark.parametrize(("text", "more", "words"), [
+    ("", {}, "is empty"), ("time,power\n", {}, "no line with"), ("a,b,c\n1,2,3\n", {}, "columns of time and.*a, b, c"),
+    ("1,2,3\n", {}, "columns of time and"), ("time,power\n0,1\n", {"columns": ("time", "watts")}, "no column 'watts'"),
+    ("0,1\n", {"columns": ("1", "3")}, "no column '3'"), ("hello\nworld\n", {}, "columns of time and|no line")])
+def test_a_log_that_cannot_be_read_says_how_it_could(tmp_path, text, more, words):
+    with pytest.raises(BlkreelError, match=words) as raised:
+        log_of(tmp_path, text, **more).read(PAIRS, START)
+    assert raised.value.remedy
+    with pytest.raises(BlkreelError, match="cannot be read"):
+        PowerLog(tmp_path / "none.csv").read(PAIRS, START)
+
+
+@given(st.binary(max_size=300))
+def test_no_file_breaks_the_reader(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("any") / "log.csv"
+    path.write_bytes(data)
+    try:
+        found = PowerLog(path).read(PAIRS, START)
+    except BlkreelError as error:
+        assert error.remedy
+    else:
+        assert np.all(np.diff(found.time_ns) > 0)
+
+
+@pytest.mark.parametrize(("text", "log"), [
+    ("a.csv", ("a.csv", 0.0, ())), ("a,b.csv,offset=-1.5", ("a,b.csv", -1.5, ())),
+    ("a.csv,columns=Time (s):V*A,offset=3", ("a.csv", 3.0, ("Time (s)", "V", "A")))])
+def test_words_of_the_option(text, log):
+    found = parse_power_log(text)
+    assert (str(found.path), found.offset_s, found.columns) == log
+
+
+@pytest.mark.parametrize("text", ["", "a.csv,offset=soon", "a.csv,columns=t", "a.csv,columns=t:a*b*c",
+                                  "a.csv,offset=1,color=red"])
+def test_words_that_are_refused(text):
+    with pytest.raises(UsageError) as raised:
+        parse_power_log(text)
+    assert raised.value.remedy
+
+
+def test_one_meter_at_one_drive():
+    with pytest.raises(UsageError, match="--power-command and --power-log"):
+        TelemetryOptions(power_command="meter", power_log=PowerLog("a"))
+    assert parse_sample_hz("2") == parse_sample_hz("2 Hz") == 2
+    for text in ("0.5", "51Hz", "2/s", ""):
+        with pytest.raises(UsageError):
+            parse_sample_hz(text)
+
+
+def test_samples_that_all_come_at_one_time_are_one():
+    found = cleaned([5, 5, 5], [1.0, 2.0, 3.0])
+    assert found.watts.tolist() == [3] and found.rate_hz is None

@@ -1,0 +1,75 @@
+"""The server that the fixture `blkreel` runs commands with: results are those of a process of its own."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def both(command_server, blkreel):
+    """both(word, ...) is the result of a command as a fork, and as a process."""
+    def run(*words, cwd=None):
+        command = [str(blkreel.command), *words]
+        assert command_server.takes(blkreel.environment)
+        return (command_server.run(command, env=blkreel.environment, timeout=60, cwd=cwd),
+                subprocess.run(command, env=blkreel.environment, capture_output=True, text=True, cwd=cwd))
+
+    return run
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (["info", "sample:app-start"], 0), (["info", "sample:app-start", "--json"], 0), (["--help"], 0),
+    (["nonsense"], 2), (["info", "no-such.parquet"], 1), (["check"], 2)])
+def test_a_fork_has_the_result_of_a_process(both, words, code):
+    for _ in range(2):  # the second fork finds what the first has used imported
+        fork, process = both(*words)
+        assert (fork.returncode, fork.stdout, fork.stderr) == (process.returncode, process.stdout, process.stderr)
+        assert fork.returncode == code
+
+
+def test_the_directory_and_the_environment_are_those_of_the_call(command_server, blkreel, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        command_server.run(["blkreel", "replay", "sample:app-start", "--on", "nil:1GiB,clock=virtual", "-o", "run"],
+                           env=blkreel.environment | {"BLKREEL_CACHE_DIR": str(tmp_path / name / "cache")}, timeout=60,
+                           cwd=tmp_path / name)
+        assert (tmp_path / name / "run/records.parquet").exists()
+
+
+def test_an_environment_that_is_read_at_import_wants_a_process(command_server, blkreel):
+    assert not command_server.takes(blkreel.environment | {"LC_ALL": "C"})
+    assert not command_server.takes({name: value for name, value in blkreel.environment.items() if name != "HOME"})
+
+
+def test_a_command_that_takes_too_long_is_killed(command_server, blkreel, tmp_path):
+    begin = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        command_server.run(["blkreel", "replay", "sample:game-load", "--on", "nil:64GiB", "-o", str(tmp_path / "run")],
+                           env=blkreel.environment, timeout=0.5)
+    assert time.monotonic() - begin < 60
+    assert json.loads(command_server.run(["blkreel", "drives", "--json"], env=blkreel.environment, timeout=60).stdout)
+
+
+def test_commands_run_beside_each_other(command_server, blkreel, tmp_path):
+    """One waits for its input while the other begins and ends."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(command_server.run(
+        ["blkreel", "info", str(fifo)], env=blkreel.environment, timeout=60)))
+    thread.start()
+    result = command_server.run(["blkreel", "--version"], env=blkreel.environment, timeout=60)
+    assert result.returncode == 0
+    # Whether or not a pipe is refused: it is opened for reading, or the command has ended.
+    while thread.is_alive():
+        try:
+            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            time.sleep(0.01)
+    assert results[0].returncode != 0
+
+

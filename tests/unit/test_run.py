@@ -1,0 +1,89 @@
+"""tests/run.py: all parts run although one fails, and the exit code and the summary say which."""
+
+import importlib.util
+import sys
+
+import pytest
+from tree import TREE
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    spec = importlib.util.spec_from_file_location("run_parts", TREE / "tests/run.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "run_parts", module)  # dataclasses look the module up
+    spec.loader.exec_module(module)
+
+    def part(name, code, stage, by_default=True, printed=""):
+        script = f"print('line of {name}'); print({printed!r}); raise SystemExit({code})"
+        return module.Part(name, [sys.executable, "-c", script], stage, by_default)
+
+    monkeypatch.setattr(module, "PARTS", (
+        part("first", 3, 0, printed="E   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2"),
+        part("second", 0, 0, printed="E   of a test that passed at last"), part("drives", 0, 1),
+        part("long", 0, 1, by_default=False)))
+    return module
+
+
+@pytest.mark.parametrize("lanes", ["1", "2"])
+def test_a_failure_does_not_stop_later_parts(runner, capfd, lanes):
+    assert runner.main(["--lanes", lanes]) == 1
+    output = capfd.readouterr().out
+    for name in ("drives", "first", "second"):
+        assert f"line of {name}" in output
+    assert "line of long" not in output
+    assert "FAILED (exit code 3)" in output and "failed: first" in output
+
+
+@pytest.mark.parametrize("lanes", ["1", "2"])
+def test_the_output_ends_with_what_failed(runner, capfd, lanes):
+    runner.main(["--lanes", lanes])
+    output = capfd.readouterr().out
+    _, end = output.rsplit("line of drives", 1)
+    assert "\nfirst:\nE   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2\n" in end
+    assert "at last" not in end and "line of first" not in end
+
+
+def test_lines_of_a_part_that_failed_without_a_test(runner, monkeypatch, capfd):
+    script = "for line in range(100): print(f'line {line}.')\nraise SystemExit(1)"
+    monkeypatch.setattr(runner, "PARTS", (runner.Part("lint", [sys.executable, "-c", script], 0),
+                                          runner.Part("unit", [sys.executable, "-c", "print('last')"], 1)))
+    assert runner.main([]) == 1
+    _, after_the_last_part = capfd.readouterr().out.rsplit("last\n", 1)
+    assert "line 99." in after_the_last_part and "line 75." in after_the_last_part
+    assert "line 10." not in after_the_last_part
+
+
+def test_two_lanes_run_the_parts_of_a_stage_side_by_side(runner, monkeypatch, tmp_path):
+    """Each waits for the file of the other."""
+    script = ("import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\nend = time.monotonic() + 30\n"
+              "while not pathlib.Path(sys.argv[2]).exists() and time.monotonic() < end: time.sleep(0.01)\n"
+              "raise SystemExit(not pathlib.Path(sys.argv[2]).exists())")
+    files = [str(tmp_path / "a"), str(tmp_path / "b")]
+    monkeypatch.setattr(runner, "PARTS", (runner.Part("a", [sys.executable, "-c", script, *files], 0),
+                                          runner.Part("b", [sys.executable, "-c", script, *reversed(files)], 0)))
+    assert runner.main(["--lanes", "2"]) == 0
+
+
+def test_the_exit_code_is_0_if_all_parts_pass(runner, capfd):
+    assert runner.main(["drives", "long"]) == 0
+    output = capfd.readouterr().out
+    assert "line of drives" in output
+    assert "line of first" not in output and "all parts passed" in output
+
+
+def test_all_includes_the_long_parts(runner, capfd):
+    assert runner.main(["--all"]) == 1
+    assert "line of long" in capfd.readouterr().out
+
+
+def test_a_program_that_is_missing_is_a_failure(runner, monkeypatch, capfd):
+    monkeypatch.setattr(runner, "PARTS", (runner.Part("absent", ["/no/such/program"], 0),))
+    assert runner.main([]) == 1
+    assert "failed: absent" in capfd.readouterr().out
+
+
+def test_an_unknown_part_is_a_usage_error(runner, capfd):
+    with pytest.raises(SystemExit) as error:
+        runner.main(["unti"])
+    assert error.value.code == 2

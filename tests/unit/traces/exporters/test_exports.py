@@ -1,0 +1,450 @@
+"""Exports are read back by other programs, or by a parser written from the format's own documentation."""
+
+import itertools
+import json
+import re
+import struct
+import subprocess
+from collections import Counter
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from documents import valid_document
+
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.traces.exporters import FORMATS, export_trace
+from blkreel.traces.exporters.block_events import BlockEvents
+from blkreel.traces.exporters.export_format import Account, device_names
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.importers import ImportOptions, import_recording
+
+SAMPLE = "sample:app-start"
+LONG_BYTES = 5 << 30  # more than 32 bits
+
+
+def write_trace(path, **changes):
+    """One row of each operation, on two devices, with every kind of unknown value; the last two at one place."""
+    columns = {
+        "submit_ns": [1_500, 2_000, 3_000_000_000, 3_000_000_001, 3_000_000_999, 4_000_000_000, 4_000_001_000],
+        "latency_ns": [490, 70_000, 1_000, 2_000, -1, 600, 700],
+        "queue_ns": [100, -1, 5_000, 0, -1, -1, 10],
+        "offset_bytes": [4096, 8192, 0, 1 << 30, 512, 4096, 4096],
+        "length_bytes": [4096, 512, 0, LONG_BYTES, 1 << 20, 8192, 4096],
+        "op": [0, 1, 2, 3, 4, 1, 0],
+        "flags": [FLAGS["read_ahead"], FLAGS["fua"] | FLAGS["sync"], 0, 0, 0, FLAGS["own"] | FLAGS["metadata"], 0],
+        "device": [0, 1, 1, 0, 0, 0, 0],
+        "cpu": [0, 3, -1, 1, 1, 0, 0],
+        "status": [0, 0, 0, 0, 0, -5, 0],
+        "tid": [41, 42, -1, 41, 41, 41, 42],
+        "waited_on": [-1, 0, -1, -1, -1, 3, 5],
+        "think_ns": [0, 7, 0, 0, 0, 9, 11]} | changes
+    with TraceWriter(path) as out:
+        out.write({name: np.array(values) for name, values in columns.items()})
+        out.close({"source_format": "test", "epoch_ns": 10**12, "duration_ns": 4_000_002_000,
+                   "devices": [{"name": "nvme0n1", "path": "/dev/nvme0n1", "major": 259, "minor": 0},
+                               {"name": "disk two", "path": "/dev/sdb"}],
+                   "threads": {"41": {"comm": 'qu"ote, comma', "pid": 40}, "42": {"comm": "writer", "pid": 42}}})
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return open_trace(write_trace(tmp_path / "t.parquet"))
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """exported(trace, format): the path of the file, and the account."""
+    def export(opened, name):
+        result = export_trace(opened, tmp_path / f"out.{name}", FORMATS[name])
+        assert result.file_bytes == result.path.stat().st_size
+        assert result.account.rows == opened.rows
+        return result.path, result.account
+
+    return export
+
+
+@pytest.mark.parametrize("source", ["own", SAMPLE])
+def test_csv_has_all_values(source, trace, exported):
+    opened = trace if source == "own" else open_trace(source)
+    path, account = exported(opened, "csv")
+    table, frame = pd.read_csv(path, keep_default_na=False), opened.table().to_pandas()
+    for name in set(frame) - {"op", "flags", "device"}:
+        assert table[name].tolist() == frame[name].tolist(), name
+    assert table.op.tolist() == [OP_NAMES[code] for code in frame.op]
+    assert [sum(FLAGS[name] for name in text.split("+") if name) for text in table["flags"]] == frame["flags"].tolist()
+    assert account.records == opened.rows and not account.omitted and not account.not_expressed
+    if source == "own":
+        assert table.device.tolist()[:2] == ["nvme0n1", "disk_two"]
+        assert table.thread_name.tolist()[:3] == ['qu"ote, comma', "writer", ""]
+
+
+def test_iolog_lines(trace, exported):
+    path, account = exported(trace, "iolog3")
+    lines = path.read_text().splitlines()
+    assert lines[0] == "fio version 3 iolog"
+    assert lines[1:5] == ["1 nvme0n1 add", "1 disk_two add", "1 nvme0n1 open", "1 disk_two open"]
+    # Times begin at 1: fio ignores the delay after time 0. The length of a record has 32 bits.
+    assert lines[5:-2] == ["2 nvme0n1 read 4096 4096", "3 disk_two write 8192 512", "3000001 disk_two sync 0 0",
+                           f"3000001 nvme0n1 trim {1 << 30} {2 << 30}", f"3000001 nvme0n1 trim {3 << 30} {2 << 30}",
+                           f"3000001 nvme0n1 trim {5 << 30} {1 << 30}", "4000001 nvme0n1 write 4096 8192",
+                           "4000002 nvme0n1 read 4096 4096"]
+    assert lines[-2:] == ["4000002 nvme0n1 close", "4000002 disk_two close"]
+    assert account.records == 8 and account.omitted == {"write_zeroes": 1}
+    assert account.not_expressed | {"flags.fua": 1, "flags.read_ahead": 1, "latency_ns": 6, "tid": 5, "status": 1,
+                                    "submit_ns below 1 µs": 2} == account.not_expressed
+    assert account.not_expressed["length_bytes above 2 GiB, as several records"] == 1
+
+
+def test_fio_replays_as_many_operations_and_bytes(exported, program, tmp_path):
+    fio = program("fio")
+    opened = open_trace(SAMPLE)
+    path, account = exported(opened, "iolog3")
+    disk = tmp_path / "disk"
+    disk.touch()
+    disk.open("r+").truncate(opened.metadata["devices"][0]["size_bytes"])
+    words = ["--name=replay", f"--read_iolog={path}", f"--replay_redirect={disk}", "--replay_no_stall=1",
+             "--ioengine=sync", "--output-format=json"]
+    result = subprocess.run([fio, *words], capture_output=True, text=True, check=True)
+    job = json.loads(result.stdout[result.stdout.index("{"):])["jobs"][0]
+    frame = opened.table().to_pandas()
+    for name, code in (("read", 0), ("write", 1)):
+        rows = frame[frame.op == code]
+        assert (job[name]["total_ios"], job[name]["io_bytes"]) == (len(rows), rows.length_bytes.sum())
+    assert job["sync"]["total_ios"] == (frame.op == 2).sum()
+    assert job["error"] == 0 and not account.omitted
+
+
+@pytest.mark.parametrize("name", ["app-start", "game-download", "package-install"])
+def test_blktrace_events_give_back_the_rows(name, exported, tmp_path):
+    opened = open_trace(f"sample:{name}")
+    path, account = exported(opened, "blktrace")
+    result = import_recording([path], tmp_path / "back.parquet")
+    rows, back = opened.table().to_pandas(), open_trace(result.path).table().to_pandas()
+    assert not account.omitted and not result.missing
+    assert (rows.submit_ns - rows.submit_ns[0]).tolist() == (back.submit_ns - back.submit_ns[0]).tolist()
+    for column in ("latency_ns", "offset_bytes", "length_bytes", "op", "cpu", "status", "tid"):
+        assert rows[column].tolist() == back[column].tolist(), column
+    flush = rows.op == 2
+    assert rows.queue_ns[~flush].tolist() == back.queue_ns[~flush].tolist()
+    assert account.not_expressed.get("queue_ns of a flush", 0) == (rows.queue_ns[flush] >= 0).sum()
+    for flag in ("sync", "metadata", "read_ahead", "fua", "preflush"):
+        assert (rows["flags"] & FLAGS[flag])[~flush].tolist() == (back["flags"] & FLAGS[flag])[~flush].tolist(), flag
+
+
+def test_blktrace_events_by_hand(trace, exported):
+    path, account = exported(trace, "blktrace")
+    data, events = path.read_bytes(), []
+    while data:
+        magic, sequence, time_ns, sector, count, action, pid, device, cpu, status, payload = \
+            struct.unpack("<IIQQIIIIIhH", data[:48])
+        assert magic == 0x65617407
+        events.append((action & 0xffff, action >> 16, sequence, time_ns - 10**12, sector, count, pid, device, cpu,
+                       status, data[48:48 + payload]))
+        data = data[48 + payload:]
+    nvme, other = 259 << 20, 240 << 20 | 1
+    read, write, sync, queue, issue, complete, fs, notify, ahead, meta, fua = (
+        1 << bit for bit in (0, 1, 3, 4, 6, 7, 8, 10, 11, 12, 15))
+    names = [b"qu\"ote, comma".ljust(16, b"\0"), b"writer".ljust(16, b"\0")]
+    assert events[:9] == [
+        (0, notify, 0, 1_400, 0, 0, 41, 0, 0, 0, names[0]), (0, notify, 0, 1_400, 0, 0, 42, 0, 0, 0, names[1]),
+        (1, read | queue | ahead | fs, 1, 1_400, 8, 4096, 41, nvme, 0, 0, b""),
+        (7, read | issue | ahead | fs, 2, 1_500, 8, 4096, 41, nvme, 0, 0, b""),
+        (8, read | complete | ahead | fs, 3, 1_990, 8, 4096, 41, nvme, 0, 0, b""),
+        (7, write | issue | sync | fua | fs, 1, 2_000, 16, 512, 42, other, 3, 0, b""),
+        (8, write | complete | sync | fua | fs, 2, 72_000, 16, 512, 42, other, 3, 0, b""),
+        (7, read | 1 << 2 | issue | fs, 1, 3_000_000_000, 0, 0, 0, other, 0, 0, b""),
+        (7, write | issue | fs, 1, 3_000_000_999, 1, 1 << 20, 41, nvme, 1, 0, b"")]
+    assert (8, write | complete | meta | fs, 5, 4_000_000_600, 8, 8192, 41, nvme, 0, -5, b"") in events
+    assert account.omitted == {"length_bytes of 4 GiB and more": 1}
+    assert account.not_expressed | {"op write_zeroes, as a write": 1, "queue_ns of a flush": 1} == account.not_expressed
+
+
+@pytest.mark.parametrize("source", ["own", SAMPLE, "sample:game-download"])
+def test_blkparse_prints_the_same_lines(source, trace, exported, program):
+    blkparse = program("blkparse", "blktrace")
+    opened = trace if source == "own" else open_trace(source)
+    binary, of_binary = exported(opened, "blktrace")
+    path, account = exported(opened, "blkparse")
+    result = subprocess.run([blkparse, "-i", "-"], stdin=binary.open("rb"), capture_output=True, text=True, check=True)
+    events = [line for line in result.stdout.splitlines() if re.match(r" *\d+,\d+ +\d+ +\d+ ", line)]
+    assert path.read_text().splitlines() == events
+    assert len(events) == account.records and "Skips: 0 forward" in result.stdout
+    assert account == of_binary
+
+
+def test_btt_and_iowatcher_read_the_events(exported, program, tmp_path):
+    btt, iowatcher = program("btt", "blktrace"), program("iowatcher")
+    opened = open_trace(SAMPLE)
+    path, _ = exported(opened, "blktrace")
+    path = path.rename(tmp_path / "sample.dump")
+    rows = opened.table().to_pandas()
+    rows = rows[rows.op < 2]
+    # btt writes files to its directory.
+    text = subprocess.run([btt, "-i", path], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    least, mean, most, count = re.search(r"^D2C +(\S+) +(\S+) +(\S+) +(\d+)$", text, re.MULTILINE).groups()
+    assert int(count) == len(rows)
+    assert [round(float(value) * 10**9) for value in (least, mean, most)] == [
+        rows.latency_ns.min(), pytest.approx(rows.latency_ns.mean(), abs=1), rows.latency_ns.max()]
+    picture = tmp_path / "picture.svg"
+    subprocess.run([iowatcher, "-t", path, "-o", picture], capture_output=True, check=True, cwd=tmp_path)
+    assert "<svg" in picture.read_text()[:1000]
+
+
+def test_events_are_in_order_of_time_across_batches(exported, tmp_path, monkeypatch):
+    """Queue times reach back, and completions forward, over several batches."""
+    monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
+    generator, count = np.random.default_rng(2), 2000
+    with TraceWriter(tmp_path / "many.parquet") as out:
+        out.write({"submit_ns": np.sort(generator.integers(0, 10**6, count)), "op": generator.integers(0, 2, count),
+                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
+                   "latency_ns": generator.integers(-1, 300_000, count), "cpu": generator.integers(0, 4, count),
+                   "queue_ns": generator.integers(-1, 300_000, count), "tid": generator.integers(1, 9, count)})
+        out.close({"devices": [{"name": "sda", "major": 8, "minor": 0}], "epoch_ns": 10**9})
+    opened = open_trace(tmp_path / "many.parquet")
+    monkeypatch.setattr("blkreel.traces.exporters.export_format.BATCH_ROWS", 100)
+    path, account = exported(opened, "blktrace")
+    times = [struct.unpack_from("<Q", path.read_bytes(), at + 8)[0] for at in range(0, 48 * account.records, 48)]
+    assert times == sorted(times)
+    monkeypatch.undo()
+    result = import_recording([path], tmp_path / "back.parquet")
+    rows, back = opened.table().to_pandas(), open_trace(result.path).table().to_pandas()
+    rows, back = rows.sort_values("offset_bytes"), back.sort_values("offset_bytes")
+    for column in ("latency_ns", "queue_ns", "op", "cpu", "tid", "length_bytes"):
+        assert rows[column].tolist() == back[column].tolist(), column
+
+
+def ns_of(time_us):
+    """Times have three decimals."""
+    return int(Decimal(time_us) * 1000)
+
+
+# What the Trace Event Format requires of events of each phase; Perfetto drops events with another type without a word.
+CHROME_KEYS = {"M": {"name": str, "pid": int, "tid": int, "args": dict},
+               "X": {"name": str, "pid": int, "tid": int, "ts": Decimal, "dur": Decimal, "args": dict},
+               "i": {"name": str, "pid": int, "tid": int, "ts": Decimal, "s": str, "args": dict},
+               "s": {"name": str, "cat": str, "pid": int, "tid": int, "ts": Decimal, "id": int},
+               "f": {"name": str, "cat": str, "pid": int, "tid": int, "ts": Decimal, "id": int, "bp": str}}
+
+
+@pytest.mark.parametrize("source", ["own", SAMPLE])
+def test_chrome_events_have_the_keys_and_types_of_their_phase(source, trace, exported):
+    path, _ = exported(trace if source == "own" else open_trace(source), "chrome-trace")
+    flows = {}
+    for event in json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]:
+        for key, kind in CHROME_KEYS[event["ph"]].items():
+            assert type(event[key]) in (kind, int if kind is Decimal else kind), (key, event)
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 and event["pid"] >= 0 and event["tid"] >= 0
+        assert event.get("id", 0) in range(1 << 64) and event.get("s", "t") in ("g", "p", "t")
+        assert event["ph"] != "M" or event["name"] in ("process_name", "thread_name", "thread_sort_index")
+        if event["ph"] in "sf":
+            flows.setdefault((event["cat"], event["name"], event["id"]), {})[event["ph"]] = event["ts"]
+    assert flows and all(set(ends) == {"s", "f"} and ends["s"] <= ends["f"] for ends in flows.values())
+
+
+@pytest.mark.parametrize("source", ["own", SAMPLE, "sample:game-download"])
+def test_chrome_trace(source, trace, exported):
+    """By the rules of the Trace Event Format: slices of a track do not overlap, an arrow begins and ends in a slice."""
+    opened = trace if source == "own" else open_trace(source)
+    path, account = exported(opened, "chrome-trace")
+    document = json.loads(path.read_text(), parse_float=str)
+    events, rows = document["traceEvents"], opened.table().to_pandas()
+    assert len(events) == account.records and set(document) == {"displayTimeUnit", "traceEvents"}
+    by_phase = {}
+    for event in events:
+        by_phase.setdefault(event["ph"], []).append(event)
+    assert by_phase.keys() <= {"M", "X", "i", "s", "f"}
+
+    tracks = {}
+    for event in by_phase["X"]:
+        start_ns = ns_of(event["ts"])
+        tracks.setdefault((event["pid"], event["tid"]), []).append((start_ns, start_ns + ns_of(event["dur"])))
+    for slices in tracks.values():
+        slices.sort()
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(slices))
+
+    full = {event["args"]["row"]: event for event in by_phase["X"] + by_phase.get("i", []) if "op" not in event["args"]
+            and "offset_bytes" in event["args"]}
+    assert sorted(full) == list(range(len(rows)))
+    for row in rows.itertuples():
+        event = full[row.Index]
+        assert event["name"] == OP_NAMES[row.op] and ns_of(event["ts"]) == row.submit_ns
+        assert event["ph"] == "i" if row.latency_ns < 0 else ns_of(event["dur"]) == row.latency_ns
+        for name in ("offset_bytes", "length_bytes", "queue_ns", "cpu", "status", "waited_on", "think_ns"):
+            assert event["args"][name] == getattr(row, name)
+        assert event["args"]["flags"] == "+".join(name for name, bit in FLAGS.items() if row.flags & bit)
+    copies = [event["args"]["row"] for event in by_phase["X"] + by_phase.get("i", []) if len(event["args"]) == 1]
+    assert sorted(copies) == rows.index[rows.tid >= 0].tolist()
+
+    waits = rows[(rows.waited_on >= 0) & (rows.latency_ns >= 0)]
+    begins, ends = ({event["id"]: event for event in by_phase[phase]} for phase in "sf")
+    assert begins.keys() == ends.keys() == set(waits.index)
+    for row in waits.itertuples():
+        for arrow, end in ((begins[row.Index], full[row.waited_on]), (ends[row.Index], full[row.Index])):
+            assert all(arrow[key] == end[key] for key in ("ts", "pid", "tid"))
+    assert all(event["bp"] == "e" for event in ends.values())
+    named = {(event["pid"], event["tid"]): event["args"]["name"] for event in by_phase["M"]
+             if event["name"] == "thread_name"}
+    assert named.keys() >= tracks.keys()
+    if source == "own":
+        assert {named[40, 41], named[42, 42]} == {'qu"ote, comma', "writer"} and "disk_two" in named.values()
+        assert account.not_expressed == {}
+    else:
+        assert any(name.endswith(" 2") for name in named.values())
+
+
+@pytest.mark.parametrize("source", ["own", SAMPLE, "several row groups"])
+def test_oracle_general_names_the_next_request_of_an_object(source, trace, exported, tmp_path, monkeypatch):
+    if source == "several row groups":
+        monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
+        count = 1000
+        generator = np.random.default_rng(4)
+        with TraceWriter(tmp_path / "many.parquet") as out:
+            out.write({"submit_ns": np.arange(count) * 10**8, "op": generator.integers(0, 3, count),
+                       "offset_bytes": generator.integers(0, 50, count) * 4096, "length_bytes": np.full(count, 4096),
+                       "latency_ns": np.full(count, 9), "device": generator.integers(0, 2, count)})
+            out.close({"devices": [{"name": "a"}, {"name": "b"}]})
+        trace = open_trace(tmp_path / "many.parquet")
+        assert len(trace.group_rows) > 5
+    opened = open_trace(SAMPLE) if source == SAMPLE else trace
+    path, account = exported(opened, "oracle-general")
+    rows = opened.table().to_pandas()
+    rows = rows[rows.op.isin([0, 1])]
+    requests = list(struct.iter_unpack("<IQIq", path.read_bytes()))
+    assert len(requests) == len(rows) == account.records
+    following, last = [], {}
+    for number, row in reversed(list(enumerate(rows.itertuples(), 1))):
+        key = row.device << 48 | row.offset_bytes // 512
+        following.append(last.get(key, -1))
+        last[key] = number
+    assert [request[3] for request in requests] == following[::-1]
+    assert source == SAMPLE or max(following) > 0
+    assert [request[:3] for request in requests] == [
+        (row.submit_ns // 10**9, row.device << 48 | row.offset_bytes // 512, row.length_bytes)
+        for row in rows.itertuples()]
+    others = Counter(OP_NAMES[code] for code in opened.table()["op"].to_pylist() if code > 1)
+    assert account.omitted == others
+
+
+@pytest.mark.parametrize("name, options, shared", [
+    ("csv", {"columns": "time=submit_ns:ns,op=op,offset=offset_bytes:bytes,length=length_bytes:bytes,"
+                        "latency=latency_ns:ns,device=device,process=thread_name,tid=tid,cpu=cpu"},
+     ["latency_ns", "tid", "cpu"]),
+    ("blkparse", {}, ["latency_ns", "tid", "cpu"]),
+    ("iolog3", {}, []),
+    ("oracle-general", {"block_bytes": 512}, [])])
+def test_an_import_gives_back_the_columns_that_the_format_has(name, options, shared, exported, tmp_path):
+    opened = open_trace(SAMPLE)
+    path, account = exported(opened, name)
+    result = import_recording([path], tmp_path / "back.parquet", format_name="columns" if name == "csv" else name,
+                              options=ImportOptions(**options))
+    rows, back = opened.table().to_pandas(), open_trace(result.path).table().to_pandas()
+    if name == "oracle-general":
+        rows = rows[rows.op < 2].reset_index()
+        rows["submit_ns"] = rows.submit_ns // 10**9 * 10**9
+        back["op"] = rows.op
+    if name == "iolog3":
+        rows["submit_ns"] = rows.submit_ns // 1000 * 1000
+    assert (rows.submit_ns - rows.submit_ns[0]).tolist() == (back.submit_ns - back.submit_ns[0]).tolist()
+    for column in ("offset_bytes", "length_bytes", "op", *shared):
+        assert rows[column].tolist() == back[column].tolist(), column
+    assert not result.missing
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_full_disk_leaves_no_file(name, trace, tmp_path):
+    def fail(*arguments):
+        FORMATS[name].write(*arguments)
+        raise OSError(28, "No space left on device")
+
+    broken = type(FORMATS[name])(name, "", "", fail)
+    with pytest.raises(BlkreelError, match="no space left"):
+        export_trace(trace, tmp_path / "out", broken)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_trace_of_flushes(name, tmp_path, exported):
+    """A format may have no record for any row."""
+    with TraceWriter(tmp_path / "f.parquet") as out:
+        out.write({"submit_ns": np.array([5, 6]), "op": np.array([2, 2]), "latency_ns": np.array([3, 3]),
+                   "offset_bytes": np.zeros(2), "length_bytes": np.zeros(2)})
+        out.close({})
+    _, account = exported(open_trace(tmp_path / "f.parquet"), name)
+    assert account.records or account.omitted == {"flush": 2}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_command(name, tmp_path, blkreel):
+    output = tmp_path / "out"
+    write_trace(tmp_path / "t.parquet")
+    result = blkreel("export", tmp_path / "t.parquet", "--format", name, "-o", output, "--json", check=False)
+    document = valid_document("export", result.stdout)
+    assert result.returncode == (3 if document["omitted"] else 0)
+    assert document["file_bytes"] == output.stat().st_size and document["rows"] == 7
+    for reason in [*document["omitted"], *document["not_expressed"]]:
+        assert reason in result.stderr
+    assert output.stat().st_mode & 0o777 == 0o600
+    before = output.read_bytes()
+    assert blkreel("export", SAMPLE, "--format", name, "-o", output, check=False).returncode == 1
+    assert output.read_bytes() == before
+    quiet = blkreel("export", tmp_path / "t.parquet", "--format", name, "-o", output, "--force", "--public", "-q",
+                    check=False)
+    assert quiet.stdout == quiet.stderr == "" and output.stat().st_mode & 0o044
+    assert output.read_bytes() == before
+
+
+def test_refusals(tmp_path, blkreel):
+    result = blkreel("export", SAMPLE, "--format", "fio-iolgo", "-o", tmp_path / "out", check=False)
+    assert result.returncode == 2 and "'fio-iolgo' is not one of 'csv', 'iolog3'" in result.stderr
+    with TraceWriter(tmp_path / "empty.parquet") as out:
+        out.close({})
+    result = blkreel("export", tmp_path / "empty.parquet", "--format", "csv", "-o", tmp_path / "out", check=False)
+    assert result.returncode == 1 and "has no I/O to export" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.parquet"]
+
+
+@pytest.mark.parametrize("name, keys", [
+    ("blktrace", "I/Os in flight or CPUs"), ("blkparse", "I/Os in flight or CPUs"),
+    ("chrome-trace", "threads or I/Os in flight")])
+def test_what_an_export_stores_is_limited(trace, exported, monkeypatch, tmp_path, name, keys):
+    """A million I/Os without an end are 57 KB, and their tracks took 1.5 GB."""
+    monkeypatch.setattr("blkreel.traces.exporters.export_format._BATCH_BYTES", 145 << 20)
+    with pytest.raises(TraceError, match=f"the I/Os have too many {keys}"):
+        exported(trace, name)
+    assert not (tmp_path / f"out.{name}").exists()
+
+
+def test_objects_of_oracle_general_are_limited(trace, exported, monkeypatch):
+    monkeypatch.setattr("blkreel.traces.exporters.oracle_general._GROUP_BYTES", 145 << 20)
+    with pytest.raises(TraceError, match="the I/Os have too many objects"):
+        exported(trace, "oracle-general")
+    monkeypatch.setattr("blkreel.traces.exporters.oracle_general._MOST_GROUP_ROWS", 6)
+    with pytest.raises(TraceError, match=r"a row group of 7 rows \(limit 6\)"):
+        exported(trace, "oracle-general")
+
+
+def test_an_endless_io_is_not_split(tmp_path, exported):
+    """One row of 2^62 bytes was 2 billion lines."""
+    opened = open_trace(write_trace(tmp_path / "t.parquet", length_bytes=[4096, 512, 0, 1 << 62, 1, 64 << 30, 4096]))
+    path, account = exported(opened, "iolog3")
+    assert account.omitted == {"length_bytes above 64 GiB": 1, "write_zeroes": 1}
+    lines = [line.split() for line in path.read_text().splitlines() if " write " in line]
+    assert sum(int(line[4]) for line in lines) == 512 + (64 << 30) and len(lines) == 33
+    assert account.records == 1 + len(lines) + 2
+
+
+def test_names_of_devices_are_unique(tmp_path):
+    opened = open_trace(write_trace(tmp_path / "t.parquet"))
+    opened.metadata["devices"] = [{"name": name} for name in ("a.2", "a", "a", "a")]
+    assert device_names(opened, 4) == ["a.2", "a", "a.2.2", "a.3", "device4"]
+
+
+def test_events_of_a_device_and_cpu_are_numbered(tmp_path):
+    events = BlockEvents(open_trace(write_trace(tmp_path / "t.parquet")), Account())
+    assert events._sequence(np.array([7, 5, 7, 7, 5])).tolist() == [1, 1, 2, 3, 2]
+    assert events._sequence(np.array([9, 5, 7])).tolist() == [1, 3, 4]

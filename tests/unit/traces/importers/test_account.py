@@ -1,0 +1,151 @@
+"""The shared pipeline of imports: account, devices, order, clock, limits and refusals."""
+
+import random
+
+import numpy as np
+import pytest
+from foreign_traces import RECORDINGS
+
+from blkreel.common.errors import TraceError, UsageError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.importers import ImportOptions, import_recording, preview_recording
+
+FIRST = 128166385295514663
+FIRST_NS = (FIRST - 116444736000000000) * 100
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Imports lines of the MSR format: (frame, result)."""
+    def import_lines(*lines, **options):
+        (tmp_path / "t.csv").write_text("".join(f"{line}\n" for line in lines))
+        result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", force=True, format_name="msr",
+                                  options=ImportOptions(**options))
+        return open_trace(result.path).table().to_pandas(), result
+
+    return import_lines
+
+
+def line(number=0, host="hm", disk=0, op="Read", offset=4096, size=512, response=10):
+    return f"{FIRST + number},{host},{disk},{op},{offset},{size},{response}"
+
+
+def test_rows_in_any_order_are_sorted_from_time_0(run):
+    numbers = list(range(0, 5000, 5))
+    random.Random(1).shuffle(numbers)
+    frame, result = run(*(line(number, offset=512 * number) for number in numbers))
+    assert frame.submit_ns.tolist() == [500 * at for at in range(1000)]
+    assert (frame.offset_bytes == frame.submit_ns // 100 * 512).all()
+    assert result.metadata["epoch_ns"] == FIRST_NS
+    assert result.metadata["clock_pairs"] == [{"monotonic_ns": FIRST_NS, "realtime_ns": FIRST_NS}]
+    back = np.diff(numbers) < 0
+    ledger = result.metadata["ledger"]
+    assert ledger["clock_back_steps"] == back.sum()
+    reached = np.maximum.accumulate(numbers)
+    assert ledger["clock_back_largest_ns"] == 100 * max(reached - numbers)
+
+
+def test_a_clock_that_steps_back_far_keeps_all_rows(run):
+    day = 24 * 3600 * 10_000_000
+    frame, result = run(*(line(day + number) for number in range(50)), *(line(number) for number in range(50)))
+    assert len(frame) == 100 and frame.submit_ns.is_monotonic_increasing
+    assert result.metadata["duration_ns"] == (day + 49 + 10) * 100
+
+
+def test_a_clock_that_steps_back_after_many_rows_keeps_all_rows(tmp_path):
+    """So far back that the rows before are written already: the file is read again."""
+    count, late = 240_000, 1000
+    numbers = np.concatenate([np.arange(late, count), np.arange(late)])
+    lines = (f"{FIRST + number},hm,0,Read,{number % 4096 * 4096},512,1" for number in numbers.tolist())
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", format_name="msr")
+    frame = open_trace(result.path).table().to_pandas()
+    assert frame.submit_ns.tolist() == (np.arange(count) * 100).tolist()
+    assert (frame.offset_bytes == np.arange(count) % 4096 * 4096).all()
+    assert result.metadata["ledger"]["records"] == count and result.metadata["ledger"]["clock_back_steps"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.parquet"]
+
+
+def test_each_rejected_record_has_a_reason_and_the_first_a_line(run):
+    good = [line(number) for number in range(1000)]
+    frame, result = run(*good[:500], line(op="Trim"), line(offset=-512), *good[500:], line(size=0), "1,2",
+                        line(op="Trim"), max_rejected=0.01)
+    rejected = result.metadata["ledger"]["rejected"]
+    assert {reason: tally["count"] for reason, tally in rejected.items()} == {
+        "not 7 fields": 1, "the operation is unknown": 2, "the offset is negative or out of range": 1,
+        "the length is 0": 1}
+    assert "line 501" in rejected["the operation is unknown"]["example"]
+    assert "line 1,004: 1,2" in rejected["not 7 fields"]["example"]
+    assert len(frame) == 1000 and len(result.missing) == 4
+    assert result.metadata["ledger"]["records"] == 1005
+
+
+def test_more_rejected_records_than_allowed_are_an_error(run, tmp_path):
+    lines = [*(line(number) for number in range(97)), *["broken"] * 3]
+    with pytest.raises(TraceError, match=r"3\.0% of 100 records .* limit 0\.01.*line 98: broken.*--max-rejected 4%"):
+        run(*lines)
+    assert not list(tmp_path.glob("*.parquet")) and not list(tmp_path.glob(".*"))
+    frame, _ = run(*lines, max_rejected=0.04)
+    assert len(frame) == 97
+
+
+def test_disks_become_devices_and_one_can_be_chosen(run):
+    lines = [line(number, host=("hm", "usr")[number % 2], disk=number % 3) for number in range(60)]
+    frame, result = run(*lines)
+    names = [device["name"] for device in result.metadata["devices"]]
+    assert sorted(names) == ["hm_0", "hm_1", "hm_2", "usr_0", "usr_1", "usr_2"]
+    assert frame.device.value_counts().tolist() == [10] * 6
+    frame, result = run(*lines, devices=("usr_1",))
+    assert [device["name"] for device in result.metadata["devices"]] == ["usr_1"]
+    assert len(frame) == 10 and result.metadata["ledger"]["ignored"]["I/O of another device"]["count"] == 50
+    with pytest.raises(UsageError, match="no I/O of device usr_9"):
+        run(*lines, devices=("usr_9",))
+
+
+def test_more_devices_than_a_trace_holds_are_refused_and_one_of_them_is_imported(run):
+    lines = [line(number, disk=number) for number in range(33_000)]
+    with pytest.raises(TraceError, match="more than 32,768 devices.*--device"):
+        run(*lines)
+    frame, _ = run(*lines, devices=("hm_32999",))
+    assert len(frame) == 1
+
+
+def test_files_are_one_trace_on_one_clock(tmp_path):
+    for disk in range(3):
+        (tmp_path / f"hm_{disk}.csv").write_text(
+            "".join(f"{line(10 * number + disk, disk=disk)}\n" for number in range(2000)))
+    result = import_recording(sorted(tmp_path.glob("*.csv")), tmp_path / "t.parquet")
+    frame = open_trace(result.path).table().to_pandas()
+    assert len(frame) == 6000 and frame.device.value_counts().tolist() == [2000] * 3
+    assert frame.submit_ns.tolist() == sorted(1000 * number + 100 * disk for number in range(2000) for disk in range(3))
+    assert result.metadata["ledger"]["clock_back_steps"] == 0
+
+
+def test_the_resolution_of_the_clock_is_that_of_the_times(run):
+    assert run(*(line(number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
+    coarse = run(*(line(10_000_000 * number) for number in range(200)))[1].metadata
+    assert coarse["clock_resolution_ns"] == 1_000_000_000
+    assert coarse["source_lacks"] == ["thread", "process", "dependencies"]
+
+
+def test_a_preview_is_the_first_rows_and_writes_nothing(tmp_path):
+    (tmp_path / "t.csv").write_bytes(RECORDINGS["msr"])
+    preview = preview_recording([tmp_path / "t.csv"], 10)
+    assert preview.format == "msr" and preview.columns["submit_ns"][0] == FIRST_NS
+    assert all(len(values) == 10 for values in preview.columns.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_an_unknown_file_names_the_formats_and_the_closest(tmp_path):
+    (tmp_path / "t.csv").write_bytes(RECORDINGS["msr"].replace(b",", b";"))
+    with pytest.raises(TraceError, match="unknown format; closest: msr .*known formats: blktrace, msr"):
+        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+    with pytest.raises(UsageError, match="no such format: msrc; did you mean 'msr'"):
+        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", format_name="msrc")
+
+
+def test_an_imported_trace_is_valid(run):
+    _, result = run(*(line(number) for number in range(100)))
+    findings = check(open_trace(result.path))
+    assert findings.errors == [] and findings.warnings == []

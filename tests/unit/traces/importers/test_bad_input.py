@@ -1,0 +1,301 @@
+"""Bad input of every format: an error with its place, or an account of each record; nothing half-written."""
+
+import bz2
+import gzip
+import lzma
+
+import pyarrow as pa
+import pytest
+from foreign_traces import RECORDINGS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OP_NAMES
+from blkreel.traces.importers import FORMATS, ImportOptions, import_recording, text_table
+from blkreel.traces.importers.pipeline import Records
+from blkreel.traces.importers.source_file import HEAD_BYTES, SourceFile, read_head
+
+BY_NAME = {format_.name: format_ for format_ in FORMATS}
+LENIENT = ImportOptions(max_rejected=1.0, block_bytes=512)
+SLOW = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+by_format = pytest.mark.parametrize("name", sorted(RECORDINGS))
+
+
+def imported(tmp_path, name, data, options=LENIENT):
+    """Import bytes: (frame, ledger), or None if they are refused. Checks what holds in either case."""
+    source, output = tmp_path / "recording", tmp_path / "t.parquet"
+    source.write_bytes(data)
+    try:
+        result = import_recording([source], output, force=True, format_name=name, options=options)
+    except BlkreelError as error:
+        assert not output.exists() and not list(tmp_path.glob(".*"))
+        assert str(error) and "bug" not in str(error)
+        return None
+    trace = open_trace(output)
+    assert check(trace).errors == []
+    ledger = result.metadata["ledger"]
+    counted = sum(tally["count"] for kind in ("rejected", "ignored") for tally in ledger[kind].values())
+    assert ledger["records"] == ledger["rows"] + counted and ledger["rows"] == trace.rows
+    frame = trace.table().to_pandas()
+    output.unlink()
+    return frame, ledger
+
+
+def converted(tmp_path, name, data):
+    """Convert bytes to columns without a trace, which takes longer: (rows, account), or None if they are refused."""
+    (tmp_path / "recording").write_bytes(data)
+    records = Records(BY_NAME[name], [tmp_path / "recording"], LENIENT)
+    try:
+        parts = list(records.columns())
+        records.check(records.files)
+    except BlkreelError as error:
+        assert str(error) and "bug" not in str(error)
+        return None
+    account = records.account
+    assert account.records == account.rows + account.rejected_records + account.ignored_records
+    for part in parts:
+        assert (part["offset_bytes"] >= 0).all() and (part["length_bytes"] >= 0).all()
+        assert (part["offset_bytes"] <= (1 << 63) - 1 - part["length_bytes"]).all()
+        assert set(part["op"].tolist()) <= set(OP_NAMES) and (part.get("latency_ns", part["op"]) >= -1).all()
+        assert (abs(part["submit_ns"]) <= 1 << 62).all()
+    return sum(len(part["submit_ns"]) for part in parts), account
+
+
+def is_text(name):
+    return b"\0" not in RECORDINGS[name]
+
+
+def test_each_format_has_a_recording():
+    assert {format_.name for format_ in FORMATS} == set(RECORDINGS)
+
+
+@by_format
+def test_the_format_is_recognized_by_content(tmp_path, name):
+    (tmp_path / "recording").write_bytes(RECORDINGS[name])
+    result = import_recording([tmp_path / "recording"], tmp_path / "t.parquet",
+                              options=ImportOptions(block_bytes=LENIENT.block_bytes))
+    assert result.metadata["source_format"] == name and result.missing == []
+
+
+@by_format
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, pa.Codec("zstd").compress])
+def test_a_compressed_file_gives_the_same_rows(tmp_path, name, compress):
+    plain, _ = imported(tmp_path, name, RECORDINGS[name])
+    frame, _ = imported(tmp_path, name, bytes(compress(RECORDINGS[name])))
+    assert frame.equals(plain)
+
+
+@by_format
+def test_a_cut_file_never_gains_a_row(tmp_path, name):
+    whole, _ = converted(tmp_path, name, RECORDINGS[name])
+
+    @SLOW
+    @given(st.integers(0, len(RECORDINGS[name]) - 1))
+    def cut(length):
+        result = converted(tmp_path, name, RECORDINGS[name][:length])
+        assert result is None or result[0] <= whole
+
+    cut()
+
+
+@by_format
+def test_changed_bytes_give_rows_or_an_error(tmp_path, name):
+    @SLOW
+    @given(st.lists(st.tuples(st.integers(0, len(RECORDINGS[name]) - 1), st.integers(0, 255)), min_size=1, max_size=8))
+    def change(changes):
+        data = bytearray(RECORDINGS[name])
+        for at, value in changes:
+            data[at] = value
+        converted(tmp_path, name, bytes(data))
+
+    change()
+
+
+# No line end, no NUL, which is in no text, and something to see: what is blank is no record.
+_NOISE = st.binary(min_size=1, max_size=60).map(lambda line: line.translate(None, b"\0\r\n")).filter(
+    lambda line: max(line, default=0) > ord(" "))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, content in RECORDINGS.items() if b"\0" not in content
+                                        and name != "xperf"))  # whose lines of a single field are limits of the header
+def test_each_line_is_counted_once(tmp_path, name, monkeypatch):
+    """Lines of any bytes among those of a recording are a record each, also where blocks of a file end inside them."""
+    lines = RECORDINGS[name].splitlines(keepends=True)
+    monkeypatch.setattr(text_table, "BLOCK_BYTES", max(map(len, lines)) + 100)
+    rows, before = converted(tmp_path, name, RECORDINGS[name])
+
+    # The first lines may be titles and options, which are no records.
+    @settings(SLOW, max_examples=15)
+    @given(st.lists(st.tuples(st.integers(len(lines) // 2, len(lines)), _NOISE), max_size=5))
+    def insert(noise):
+        added = list(lines)
+        for at, line in sorted(noise, reverse=True):
+            added.insert(at, line + b"\n")
+        result = converted(tmp_path, name, b"".join(added))
+        assert result is not None and result[1].records == before.records + len(noise)
+        # A quote in a table of WPA may span lines, which are rejected then.
+        assert result[0] == rows or name == "wpa" and any(b'"' in line for _, line in noise)
+
+    insert()
+
+
+@pytest.mark.parametrize("name", ["oracle-general", "vscsi"])
+def test_each_record_of_any_bytes_is_counted_once(tmp_path, name, monkeypatch):
+    """Also a last one that is cut, where batches end, and from a compressed file."""
+    monkeypatch.setattr(f"{type(BY_NAME[name]).__module__}._BATCH_RECORDS", 3)
+    rows, before = converted(tmp_path, name, RECORDINGS[name])
+    record_bytes, rest = divmod(len(RECORDINGS[name]), before.records)
+    assert not rest and rows + before.rejected_records + before.ignored_records == before.records
+
+    @SLOW
+    @given(st.integers(0, before.records), st.binary(max_size=200), st.integers(0, 300), st.booleans())
+    def replace(at, noise, replaced, is_compressed):
+        head = RECORDINGS[name][:max(at, 20) * record_bytes]
+        data = head + noise + RECORDINGS[name][len(head) + replaced:]
+        result = converted(tmp_path, name, gzip.compress(data) if is_compressed else data)
+        assert result is not None and result[1].records == -(-len(data) // record_bytes)
+
+    replace()
+
+
+def btrecord_records(data):
+    """I/Os of complete bunches behind the header of 32 bytes, and one for a rest; None if a bunch is damaged."""
+    at, records = 32, 0
+    while at < len(data):
+        ios = int.from_bytes(data[at:at + 8], "little")
+        if len(data) - at >= 8 and not 1 <= ios <= 512:
+            return None
+        if len(data) - at < 8 or len(data) - at < 16 + 24 * ios:
+            return records + 1
+        at, records = at + 16 + 24 * ios, records + ios
+    return records
+
+
+_BUNCH = st.lists(st.binary(min_size=24, max_size=24), min_size=1, max_size=5).flatmap(lambda ios: st.binary(
+    min_size=8, max_size=8).map(lambda time: len(ios).to_bytes(8, "little") + time + b"".join(ios)))
+
+
+def test_each_io_of_a_btrecord_bunch_of_any_bytes_is_counted_once(tmp_path, monkeypatch):
+    """Bunches differ in length. Reads end inside them, the file as well."""
+    name, content = "btrecord", RECORDINGS["btrecord"]
+    rows, before = converted(tmp_path, name, content)
+    assert before.records == rows == btrecord_records(content)
+
+    @SLOW
+    @given(st.lists(_BUNCH, max_size=6), st.binary(max_size=40), st.just(0) | st.integers(0, 200), st.integers(1, 200),
+           st.booleans())
+    def insert(bunches, noise, tail_bytes, read_bytes, is_compressed):
+        monkeypatch.setattr(f"{type(BY_NAME[name]).__module__}._READ_BYTES", read_bytes)
+        data = content + b"".join(bunches) + noise + content[len(content) - tail_bytes:]
+        records = btrecord_records(data)
+        result = converted(tmp_path, name, gzip.compress(data) if is_compressed else data)
+        assert (result and result[1].records) == records
+
+    insert()
+
+
+@by_format
+def test_numbers_at_the_limits_are_rejected_or_valid(tmp_path, name):
+    """Each number of the last record in turn becomes negative, 2^63, or very long."""
+    if not is_text(name):
+        pytest.skip("a binary format; changed bytes cover it")
+    lines = RECORDINGS[name].decode().splitlines(keepends=True)
+    delimiter = max(",; \t", key=lines[-1].count)
+    fields = lines[-1].rstrip("\n").split(delimiter)
+    for at, text in enumerate(fields):
+        if text.strip().replace(".", "").isdigit():
+            for value in ("-1", str(1 << 63), str(-(1 << 63) - 1), "9" * 40, "1e400", "nan", "0x10", "1_000"):
+                changed = delimiter.join([*fields[:at], value, *fields[at + 1:]]) + "\n"
+                converted(tmp_path, name, "".join([*lines[:-1], changed]).encode())
+
+
+@by_format
+def test_line_ends_and_byte_order_marks_change_nothing(tmp_path, name):
+    if not is_text(name):
+        pytest.skip("a binary format")
+    plain, _ = imported(tmp_path, name, RECORDINGS[name])
+    for data in (b"\xef\xbb\xbf" + RECORDINGS[name], RECORDINGS[name].replace(b"\n", b"\r\n"),
+                 RECORDINGS[name].removesuffix(b"\n"), RECORDINGS[name] + b"\n\n"):
+        frame, ledger = imported(tmp_path, name, data)
+        assert frame.equals(plain) and not ledger["rejected"]
+
+
+@by_format
+@pytest.mark.parametrize("encoding, mark", [("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")])
+def test_utf_16_text_is_read_as_utf_8(tmp_path, name, encoding, mark):
+    """Windows programs export it. Cut inside a character, it loses the last record at most."""
+    if not is_text(name):
+        pytest.skip("a binary format")
+    data = mark + RECORDINGS[name].decode().encode(encoding)
+    plain, before = converted(tmp_path, name, RECORDINGS[name])
+    assert read_head(tmp_path / "recording") == RECORDINGS[name][:HEAD_BYTES]
+    for written in (data, gzip.compress(data)):
+        rows, account = converted(tmp_path, name, written)
+        assert (rows, account.records, account.rejected_records) == (plain, before.records, before.rejected_records)
+        assert read_head(tmp_path / "recording") == RECORDINGS[name][:HEAD_BYTES]
+    rows, account = converted(tmp_path, name, data[:-5])
+    assert plain - 1 <= rows <= plain and account.records <= before.records
+
+
+def test_numbers_that_begin_like_a_byte_order_mark_are_not_text(tmp_path):
+    data = b"\xff\xfe" + bytes(range(256)) * 8
+    (tmp_path / "numbers").write_bytes(data)
+    assert read_head(tmp_path / "numbers") == data
+
+
+def test_characters_beyond_ascii_keep_their_text(tmp_path):
+    text = "Größe;時間;\U0001f600\n" * 300_000
+    (tmp_path / "text").write_bytes(b"\xff\xfe" + ("Init Time (s);Size (B)\n" * 30 + text).encode("utf-16-le"))
+    with SourceFile(tmp_path / "text") as source:
+        parts = list(iter(lambda: source.read(4097), b""))
+    assert b"".join(parts).decode() == "Init Time (s);Size (B)\n" * 30 + text
+
+
+@by_format
+def test_a_gigantic_field_is_one_rejected_record(tmp_path, name):
+    if not is_text(name):
+        pytest.skip("a binary format")
+    plain, before = imported(tmp_path, name, RECORDINGS[name])
+    lines = RECORDINGS[name].splitlines(keepends=True)
+    half = len(lines) // 2
+    frame, ledger = imported(tmp_path, name, b"".join(lines[:half]) + b"x" * (9 << 20) + b"\n" + b"".join(lines[half:]))
+    assert ledger["records"] == before["records"] + 1
+    assert [(reason, tally["count"]) for reason, tally in ledger["rejected"].items()] \
+        == [("a line is longer than 4 MiB", 1)]
+    assert f"line {half + 1:,}" in ledger["rejected"]["a line is longer than 4 MiB"]["example"]
+    assert len(frame) == len(plain)
+
+
+@by_format
+def test_another_delimiter_is_refused(tmp_path, name):
+    if not is_text(name):
+        pytest.skip("a binary format")
+    lines = RECORDINGS[name].splitlines()
+    delimiter = max(b", ", b"; ", b"  ", key=lambda pair: lines[-1].count(pair[:1]))[:1]
+    (tmp_path / "recording").write_bytes(RECORDINGS[name].replace(delimiter, b"|"))
+    with pytest.raises(TraceError):
+        import_recording([tmp_path / "recording"], tmp_path / "t.parquet", format_name=name,
+                         options=ImportOptions(block_bytes=LENIENT.block_bytes))
+    assert not (tmp_path / "t.parquet").exists() and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, pa.Codec("zstd").compress])
+def test_a_cut_compressed_stream_is_an_error(tmp_path, compress):
+    data = bytes(compress(RECORDINGS["msr"] * 200))
+    (tmp_path / "recording").write_bytes(data[:len(data) * 2 // 3])
+    with pytest.raises(TraceError, match="stream is cut or damaged after"):
+        import_recording([tmp_path / "recording"], tmp_path / "t.parquet", format_name="msr")
+    assert not (tmp_path / "t.parquet").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_file_that_grows_is_read_up_to_its_first_length(tmp_path):
+    path = tmp_path / "growing"
+    path.write_bytes(b"a" * 100)
+    with SourceFile(path) as source:
+        first = source.read(10)
+        with open(path, "ab") as file:
+            file.write(b"b" * 100)
+        assert first + source.read(1000) == b"a" * 100 and source.grew

@@ -1,0 +1,243 @@
+"""Events of the Linux block layer as text: blkparse, ftrace, trace-cmd and perf."""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tool_traces import blkparse, ftrace
+from tree import TREE
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.importers import ImportOptions, import_recording
+
+SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
+EVENT = re.compile(r" (\d+)\.(\d{6}): +(?:block:)?(block_rq_issue|block_rq_complete): (\S+) (\w+) .*?(\d+) \+ (\d+) ")
+GOLDEN = TREE / "tests" / "golden" / "foreign"
+IOS = [(number, 5_000_000 + 1000 * number, 40 + 900 * (number % 5), 8 * number, 8 * (1 + number), number % 3 == 0)
+       for number in range(200)]
+COLUMNS = ["submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status",
+           "tid", "device"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Imports a text: (frame, result)."""
+    def import_text(text, format_name=None, **options):
+        path = tmp_path / "events.txt"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        result = import_recording([path], tmp_path / "t.parquet", force=True, format_name=format_name,
+                                  options=ImportOptions(**options))
+        return open_trace(result.path).table().to_pandas(), result
+
+    return import_text
+
+
+def assert_ios(frame, ios):
+    assert frame.submit_ns.tolist() == [1000 * (io[1] - ios[0][1]) for io in ios]
+    assert frame.latency_ns.tolist() == [1000 * io[2] for io in ios]
+    assert frame.offset_bytes.tolist() == [512 * io[3] for io in ios]
+    assert frame.length_bytes.tolist() == [512 * io[4] for io in ios]
+    assert frame.op.tolist() == [OPS["write" if io[5] else "read"] for io in ios]
+    assert frame["flags"].tolist() == [FLAGS["sync"] if io[5] else 0 for io in ios]
+
+
+def test_blkparse_issues_are_rows_of_the_thread_that_entered_the_block_layer(run):
+    frame, result = run(blkparse(IOS))
+    assert result.metadata["source_format"] == "blkparse"
+    assert_ios(frame, IOS)
+    assert set(frame.queue_ns) == {20_000}
+    assert frame.tid.tolist() == [4000 + io[0] % 2 for io in IOS]
+    assert [result.metadata["devices"][number]["name"] for number in frame.device] \
+        == [f"8:{16 * (io[0] % 2)}" for io in IOS]
+    assert result.metadata["threads"]["4000"]["comm"] == "my app"
+    ledger = result.metadata["ledger"]
+    assert ledger["records"] == 800 and ledger["rows"] == 200
+    assert {reason: tally["count"] for reason, tally in ledger["ignored"].items()} \
+        == {"queue events": 200, "get request events": 200, "completion events": 200}
+
+
+@pytest.mark.parametrize("priority", ["", "none,0,0 "])
+def test_ftrace_pairs_issue_and_completion_with_and_without_priority(run, priority):
+    frame, result = run(ftrace(IOS, priority))
+    assert result.metadata["source_format"] == "ftrace"
+    assert_ios(frame, IOS)
+    assert frame.tid.tolist() == [4000 + io[0] % 2 for io in IOS]
+    assert frame.cpu.tolist() == [io[0] % 4 for io in IOS]
+    assert result.metadata["threads"]["4001"]["comm"] == "my app"
+
+
+def test_perf_and_trace_cmd_print_the_same_events_otherwise(run):
+    plain, _ = run(ftrace(IOS))
+    perf, cmd = [], []
+    for line in ftrace(IOS).decode().splitlines()[1:]:
+        task, rest = line.strip().split(" [", 1)
+        name, _, pid = task.strip().rpartition("-")
+        cpu, rest = rest.split("] ", 1)
+        _, time, event, fields = rest.split(None, 3)
+        perf.append(f"{name:>16s} {pid:>5s} [{cpu}] {time:>14s} {'block:' + event:>28s} {fields}")
+        cmd.append(f"{name:>16s}-{pid:<5s} [{cpu}] {time:>14s} {event:<21s} {fields}")
+    for lines in (perf, ["cpus=4", *cmd]):
+        frame, _ = run("\n".join(lines) + "\n")
+        assert frame.equals(plain)
+
+
+def test_the_number_of_the_thread_group_may_stand_before_the_cpu(run):
+    plain, _ = run(ftrace(IOS))
+    for group in ("(   4000)", "(-------)", "(4000)"):
+        frame, _ = run(ftrace(IOS).replace(b"   [", f" {group} [".encode()))
+        assert frame.equals(plain)
+
+
+def test_call_chains_and_other_events_are_no_rows(run):
+    lines = ftrace(IOS).decode().splitlines()
+    other = "     fio-812     [001] d..1.     5.000001: sched_switch: prev_comm=fio prev_pid=812"
+    chain = "\tffffffff8153ad10 blk_mq_start_request+0x1 ([kernel.kallsyms])"
+    frame, result = run("\n".join([*lines[:9], chain, "", *lines[9:], *[other] * 3]) + "\n", max_rejected=0)
+    assert_ios(frame, IOS)
+    assert result.metadata["ledger"]["ignored"]["events of other subsystems"]["count"] == 3
+
+
+def event(time, name, fields, task="fio-812"):
+    return f"     {task}     [001] d..1.  {time:.6f}: {name}: {fields}\n"
+
+
+def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
+    frame, result = run(
+        event(1, "block_rq_issue", "8,0 FF 0 () 18446744073709551615 + 0 none,0,0 [fio]")
+        + event(1.001, "block_rq_complete", "8,0 FF () 18446744073709551615 + 0 none,0,0 [0]")
+        + event(2, "block_rq_issue", "8,0 R 4096 () 80 + 8 none,0,0 [fio]")
+        + event(2.001, "block_rq_requeue", "8,0 R () 80 + 8 none,0,0 [0]")
+        + event(2.002, "block_rq_issue", "8,0 R 4096 () 80 + 8 none,0,0 [fio]")
+        + event(2.003, "block_rq_complete", "8,0 R () 80 + 8 none,0,0 [-5]")
+        + event(3, "block_rq_issue", "8,0 DS 65536 () 800 + 128 none,0,0 [fio]")
+        + event(3.5, "block_rq_complete", "8,0 DS () 800 + 128 none,0,0 [0]")
+        + event(4, "block_rq_issue", "8,0 N 36 (12 00 00 00 24 00 ) 0 + 0 none,0,0 [smartd]"))
+    assert frame[["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "status"]].to_numpy().tolist() == [
+        [0, 1_000_000, 0, 0, OPS["flush"], 0],
+        [1_002_000_000, 1_000_000, 80 * 512, 4096, OPS["read"], -5],
+        [2_000_000_000, 500_000_000, 800 * 512, 65536, OPS["discard"], 0]]
+    ledger = result.metadata["ledger"]
+    assert ledger["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 2
+
+
+def test_a_request_completed_in_parts_is_one_row(run):
+    frame, _ = run(event(1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]")
+                   + event(1.001, "block_rq_complete", "8,0 R () 80 + 8 [0]")
+                   + event(1.003, "block_rq_complete", "8,0 R () 88 + 8 [0]"))
+    assert frame[["latency_ns", "length_bytes"]].to_numpy().tolist() == [[3_000_000, 8192]]
+
+
+def test_a_drive_without_requests_is_recorded_by_bios(run):
+    frame, _ = run(event(1, "block_bio_queue", "253,0 R 80 + 16 [fio]")
+                   + event(1.5, "block_bio_complete", "253,0 R 80 + 16 [0]"))
+    assert frame[["latency_ns", "offset_bytes", "length_bytes", "tid"]].to_numpy().tolist() \
+        == [[500_000_000, 80 * 512, 8192, 812]]
+
+
+def test_entries_by_partition_do_not_become_rows(run):
+    """Newer kernels name the partition in block_bio_queue, and the drive in events of requests."""
+    frame, result = run(event(1, "block_bio_queue", "8,1 R 80 + 16 [fio]")
+                        + event(1.1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]")
+                        + event(1.5, "block_rq_complete", "8,0 R () 80 + 16 [0]"))
+    assert len(frame) == 1 and [device["name"] for device in result.metadata["devices"]] == ["8:0"]
+
+
+def test_missing_events_are_named(run, tmp_path):
+    with pytest.raises(TraceError, match="no block_rq_issue events") as caught:
+        run(event(1, "block_rq_complete", "8,0 R () 80 + 16 [0]") * 3)
+    assert "block:block_rq_issue" in caught.value.remedy and not (tmp_path / "t.parquet").exists()
+    frame, result = run(event(1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]"))
+    assert frame.latency_ns.tolist() == [-1]
+    assert any("no block_rq_complete" in text for text in result.metadata["import_warnings"])
+
+
+def test_lost_events_are_a_warning(run):
+    _, result = run(b"CPU:1 [LOST 17 EVENTS]\n" + ftrace(IOS), "ftrace")
+    assert "17 events were lost during the recording" in result.metadata["import_warnings"]
+
+
+def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
+    with pytest.raises(TraceError, match=r"line 801: time steps back by 7.203 s"):
+        run(blkparse([(*io[:1], io[1] + 2_000_000, *io[2:]) for io in IOS]) + blkparse([(0, 20, 5, 0, 8, False)]))
+
+
+def test_a_custom_format_of_blkparse_is_refused_with_the_command(run):
+    custom = "".join(f"8,0 {action} {1000 * at} R 80 16 fio\n" for at in range(30) for action in "QDC")
+    with pytest.raises(TraceError, match="unknown format"):
+        run(custom)
+    with pytest.raises(TraceError, match="not in the default format of blkparse") as caught:
+        run(custom, "blkparse")
+    assert "without -f" in caught.value.remedy
+
+
+def test_text_and_binary_files_of_blktrace_give_the_same_rows(tmp_path):
+    sample = SAMPLES / "blktrace"
+    if not shutil.which("blkparse") or not sample.is_dir():
+        pytest.skip("needs blkparse and the sample blktrace/")
+    text = tmp_path / "sda.txt"
+    text.write_bytes(subprocess.run(["blkparse", "-q", "-i", "sda", "-D", sample], check=True,
+                                    capture_output=True).stdout)
+    results = [import_recording([source], tmp_path / f"{name}.parquet")
+               for name, source in (("text", text), ("binary", sample / "sda"))]
+    frames = [open_trace(result.path).table().to_pandas() for result in results]
+    for frame in frames:
+        frame.submit_ns -= frame.submit_ns[0]
+    assert len(frames[0]) == 109
+    assert frames[0][COLUMNS].equals(frames[1][COLUMNS])
+
+
+def test_the_blkparse_sample_agrees_with_plain_pairing(tmp_path):
+    sample = SAMPLES / "blkparse" / "apress_blktrace.txt"
+    if not sample.exists():
+        pytest.skip(f"no sample {sample}")
+    result = import_recording([sample], tmp_path / "t.parquet")
+    frame = open_trace(result.path).table().to_pandas()
+    issued, expected = {}, []
+    for line in sample.read_text().splitlines():
+        fields = line.split()
+        time_ns = int(fields[3].replace(".", ""))
+        if fields[5] == "D":
+            op = OPS["write" if "W" in fields[6] else "read"]
+            issued[fields[7]] = (time_ns, int(fields[7]) * 512, int(fields[9]) * 512, op)
+        elif fields[5] == "C" and fields[7] in issued:
+            begin_ns, *extent = issued.pop(fields[7])
+            expected.append([begin_ns, time_ns - begin_ns, *extent])
+    expected += [[begin_ns, -1, *extent] for begin_ns, *extent in issued.values()]
+    first_ns = min(row[0] for row in expected)
+    rows = frame[["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist()
+    assert sorted(rows) == sorted([row[0] - first_ns, *row[1:]] for row in expected)
+    assert result.metadata["ledger"]["records"] == 50_000
+
+
+@pytest.mark.parametrize("name", ["ftrace-6.18.txt.gz", "perf-6.18.txt.gz"])
+def test_recorded_events_agree_with_plain_pairing(tmp_path, name):
+    """Reads, writes, flushes, discards and merges of fio on a loop device of Linux 6.18."""
+    result = import_recording([GOLDEN / name], tmp_path / "t.parquet")
+    assert result.metadata["source_format"] == "ftrace" and not result.metadata["ledger"]["rejected"]
+    frame = open_trace(result.path).table().to_pandas()
+    issued, expected = {}, []
+    for line in gzip.open(GOLDEN / name, "rt"):
+        match = EVENT.search(line)
+        if not match:
+            continue
+        time_ns = int(match[1]) * 10**9 + int(match[2]) * 1000
+        sectors = int(match[7])
+        op = "flush" if match[5][0] == "F" and not sectors else \
+            {"R": "read", "W": "write", "D": "discard", "F": "write"}[match[5][0]]
+        key = match[4], int(match[6]) if sectors else 0, op
+        if match[3] == "block_rq_issue":
+            issued.setdefault(key, []).append((time_ns, key[1] * 512, sectors * 512, OPS[op]))
+        elif issued.get(key):
+            begin_ns, *extent = issued[key].pop(0)
+            expected.append([begin_ns, time_ns - begin_ns, *extent])
+    expected += [[begin_ns, -1, *extent] for left in issued.values() for begin_ns, *extent in left]
+    first_ns = min(row[0] for row in expected)
+    rows = frame[["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist()
+    assert sorted(rows) == sorted([row[0] - first_ns, *row[1:]] for row in expected)
+    assert {OPS["read"], OPS["write"], OPS["flush"]} <= set(frame.op)

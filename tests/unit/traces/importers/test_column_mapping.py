@@ -1,0 +1,109 @@
+"""`--columns`: any CSV or Parquet file, with units, epochs and values of the operation; and its refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from foreign_traces import RECORDINGS
+
+from blkreel.common.errors import TraceError, UsageError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.importers import ImportOptions, import_recording
+
+FRAME = pd.DataFrame({
+    "ts": [1_700_000_000_000_001 + 10 * number for number in range(50)],
+    "type": ["w" if number % 3 else "r" for number in range(50)],
+    "lba": [8 * number for number in range(50)],
+    "pages": [1 + number % 4 for number in range(50)],
+    "rt": [20 + number for number in range(50)],
+    "vol": [f"vol {number % 2}" for number in range(50)],
+    "app": ['say "hi", twice' if number % 2 else "db" for number in range(50)],
+})
+SPEC = "time=ts:us@unix,op=type,offset=lba:sectors,length=pages:pages,latency=rt:100ns,device=vol,process=app"
+
+
+@pytest.fixture
+def rows_of(tmp_path):
+    def run(path, spec, **options):
+        result = import_recording([path], tmp_path / "t.parquet", force=True,
+                                  options=ImportOptions(columns=spec, **options))
+        return open_trace(result.path).table().to_pandas(), result
+
+    return run
+
+
+def write(frame, path, kind):
+    if kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, sep={"comma": ",", "semicolon": ";", "tab": "\t"}[kind], index=False)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["comma", "semicolon", "tab", "parquet"])
+def test_each_column_is_read_with_its_unit(rows_of, tmp_path, kind):
+    rows, result = rows_of(write(FRAME, tmp_path / "in", kind), SPEC)
+    assert result.metadata["epoch_ns"] == int(FRAME.ts[0]) * 1000 and result.metadata["clock"] == "realtime"
+    assert rows.submit_ns.tolist() == [10_000 * number for number in range(50)]
+    assert rows.op.tolist() == [1 if kind == "w" else 0 for kind in FRAME.type]
+    assert rows.offset_bytes.tolist() == (FRAME.lba * 512).tolist()
+    assert rows.length_bytes.tolist() == (FRAME.pages * 4096).tolist()
+    assert rows.latency_ns.tolist() == (FRAME.rt * 100).tolist()
+    assert [result.metadata["devices"][number]["name"] for number in rows.device] == FRAME.vol.tolist()
+    names = {tid: entry["comm"] for tid, entry in result.metadata["threads"].items()}
+    assert [names[str(tid)] for tid in rows.tid] == FRAME.app.tolist()
+    assert result.missing == []
+
+
+def test_numbered_columns_need_no_header_and_values_of_the_operation_are_declared(rows_of, tmp_path):
+    (tmp_path / "in").write_bytes(RECORDINGS["msr"])
+    plain = import_recording([tmp_path / "in"], tmp_path / "msr.parquet")
+    rows, result = rows_of(tmp_path / "in", "time=1:100ns@1601,op=4:Read=read/Write=write,offset=5:bytes,"
+                                            "length=6:bytes,latency=7:100ns,device=3")
+    expected = open_trace(plain.path).table().to_pandas()
+    columns = ["submit_ns", "op", "offset_bytes", "length_bytes", "latency_ns", "device"]
+    assert rows[columns].equals(expected[columns])
+    assert result.metadata["epoch_ns"] == plain.metadata["epoch_ns"]
+    swapped, _ = rows_of(tmp_path / "in",
+                         "time=1:100ns@1601,op=4:Read=discard/Write=read,offset=5:bytes,length=6:bytes")
+    assert set(swapped.op[expected.op == 0]) == {3} and set(swapped.op[expected.op == 1]) == {0}
+
+
+@pytest.mark.parametrize("kind", ["comma", "parquet"])
+def test_fractions_dates_and_missing_latencies(rows_of, tmp_path, kind):
+    frame = pd.DataFrame({"t": pd.to_datetime(["2024-05-01 10:00:00.25", "2024-05-01 10:00:01.5"]),
+                          "o": ["read", "write"], "b": [0, 512], "n": [512, 1024], "ms": [1.25, np.nan]})
+    rows, result = rows_of(write(frame, tmp_path / "in", kind),
+                           "time=t:datetime@unix,op=o,offset=b:bytes,length=n:bytes,latency=ms:ms")
+    assert rows.submit_ns.tolist() == [0, 1_250_000_000] and rows.latency_ns.tolist() == [1_250_000, -1]
+    assert result.metadata["epoch_ns"] == 1714557600_250_000_000
+
+
+@pytest.mark.parametrize("spec, message", [
+    ("time=ts:us", "does not say which column is op and offset and length"),
+    ("tim=ts:us", "did you mean 'time'"),
+    (SPEC.replace(":us", ":hours"), "unknown unit 'hours'"),
+    (SPEC.replace(":us@unix", ""), "time has no unit"),
+    (SPEC.replace("@unix", "@1900"), "unknown epoch '1900'"),
+    (SPEC.replace("op=type", "op=type:w=wrote"), "unknown operation 'wrote'"),
+    (SPEC.replace("=vol", "=volume"), "no column 'volume'"),
+    (SPEC + ",time=rt:us", "names time twice"),
+    ("time=1:us,op=2,offset=3:bytes,length=90:bytes", "has 7 columns, so that length cannot be column 90"),
+])
+def test_a_mapping_that_does_not_fit_is_refused(tmp_path, spec, message):
+    write(FRAME, tmp_path / "in", "comma")
+    with pytest.raises(UsageError, match=message):
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(columns=spec))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_values_that_are_no_operation_are_rejected(tmp_path):
+    write(FRAME.assign(type="x"), tmp_path / "in", "parquet")
+    with pytest.raises(TraceError, match="100.0% of 50 records.*the operation is unknown .first: .*row 1"):
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(columns=SPEC))
+
+
+def test_a_cut_parquet_file_is_an_error(tmp_path):
+    path = write(FRAME, tmp_path / "in", "parquet")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(TraceError, match="is truncated"):
+        import_recording([path], tmp_path / "t.parquet", options=ImportOptions(columns=SPEC))

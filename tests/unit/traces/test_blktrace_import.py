@@ -1,0 +1,426 @@
+"""Binary files of blktrace become rows: events by hand, and a real recording against blkparse's own count."""
+
+import json
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import blktrace_events as events
+import pytest
+from blktrace_events import SDA, SDB, Recording, big_endian
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tree import TREE
+from waiting import wait_until
+
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.importers import import_recording
+from blkreel.traces.importers.blktrace import DECODER
+
+# Recordings made by others lie beside a checkout, where there are any: they are theirs to give away.
+FOREIGN = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
+
+
+@pytest.fixture
+def recorded_by_others():
+    """The common base of the files of a real recording."""
+    if not (FOREIGN / "blktrace" / "sda.blktrace.1").exists():
+        pytest.skip("needs blktrace/sda.blktrace.* of a real drive: name its directory in BLKREEL_FOREIGN_TRACES")
+    return FOREIGN / "blktrace" / "sda"
+
+
+@pytest.fixture
+def rows_of(tmp_path):
+    """Imports recordings, one a CPU: (rows in order of submission, what came out)."""
+    def run(*recordings, names=None):
+        names = names or [f"sda.blktrace.{recording.cpu}" for recording in recordings]
+        files = [recording.write(tmp_path / name) for recording, name in zip(recordings, names, strict=True)]
+        result = import_recording(files, tmp_path / "t.parquet", force=True)
+        return open_trace(result.path).table().to_pandas(), result
+
+    return run
+
+
+@pytest.mark.parametrize("version", [7, 8])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_each_version_and_byte_order_says_the_same(rows_of, version, order):
+    recording = Recording(version, order, cpu=3)
+    recording.add("A", 1_000, 800, kind="write", device=SDB, payload=big_endian(SDA << 32 | SDB, 800))
+    recording.io(800, 1_000, 2_500, 9_000, sectors=16, kind="write", pid=4711, cgroup=99,
+                 category=events.SYNC | events.META)
+    recording.io(1 << 33, 10_000, 10_100, 10_400, pid=4712, category=events.AHEAD, error=-5)
+    rows, result = rows_of(recording)
+    first, second = rows.to_dict("records")
+    assert result.metadata["epoch_ns"] == 1_000
+    assert first | {"submit_ns": 1_500, "latency_ns": 6_500, "queue_ns": 1_500, "offset_bytes": 800 * 512, "op": 1,
+                    "length_bytes": 8192, "tid": 4711, "cpu": 3, "device": 0, "status": 0,
+                    "flags": FLAGS["sync"] | FLAGS["metadata"]} == first
+    assert second | {"submit_ns": 9_100, "latency_ns": 300, "queue_ns": 100, "offset_bytes": 1 << 42, "op": 0,
+                     "length_bytes": 4096, "tid": 4712, "status": -5, "flags": FLAGS["read_ahead"]} == second
+    assert result.warnings == [] and result.missing == []
+    assert [one["major"] for one in result.metadata["devices"]] == [8]
+
+
+def test_events_of_many_cpus_meet_in_order_of_time(rows_of):
+    """An I/O enters on one CPU, is issued on another and completes on a third."""
+    cpus = [Recording(cpu=number) for number in range(3)]
+    for number in range(1000):
+        time_ns = 1_000 * number
+        cpus[0].add("Q", time_ns + 1, sector=8 * number, pid=50)
+        cpus[1].add("D", time_ns + 2, sector=8 * number, pid=7)
+        cpus[2].add("C", time_ns + 500, sector=8 * number, pid=0)
+    rows, result = rows_of(*cpus)
+    assert len(rows) == 1000 and set(rows.latency_ns) == {498} and set(rows.queue_ns) == {1} and set(rows.tid) == {50}
+    assert result.ios["read"] == 1000 and result.missing == []
+
+
+def test_two_at_once_at_one_place_are_two(rows_of):
+    recording = Recording()
+    for time_ns, pid in ((10, 1), (20, 2)):
+        recording.add("Q", time_ns, 64, pid=pid).add("D", time_ns + 1, 64, pid=9)
+    recording.add("C", 100, 64).add("C", 200, 64)
+    rows, _ = rows_of(recording)
+    assert rows.tid.tolist() == [1, 2] and rows.latency_ns.tolist() == [89, 179]
+
+
+def test_merged_bios_are_one_request_of_the_one_who_made_it(rows_of):
+    recording = Recording()
+    recording.add("Q", 10, 108, pid=1, kind="write").add("G", 11, 108, pid=1, kind="write")
+    recording.add("Q", 12, 116, pid=2, kind="write").add("M", 13, 116, pid=2, kind="write")
+    recording.add("Q", 14, 100, pid=3, kind="write").add("F", 15, 100, pid=3, kind="write")
+    recording.add("D", 20, 100, sectors=24, kind="write", pid=9).add("C", 30, 100, sectors=24, kind="write")
+    # What was merged leaves nothing behind that a later I/O at the same place could take for its own entry.
+    recording.add("D", 40, 116, kind="write", pid=5).add("C", 50, 116, kind="write")
+    rows, result = rows_of(recording)
+    assert rows.length_bytes.tolist() == [12288, 4096] and rows.tid.tolist() == [1, 5]
+    assert rows.queue_ns.tolist() == [10, -1]
+    assert result.metadata["ledger"]["merged"] == 2
+
+
+def test_both_parts_of_a_split_are_of_who_asked(rows_of):
+    recording = Recording()
+    recording.add("Q", 10, 0, sectors=2048, pid=77)
+    recording.add("X", 11, 0, sectors=1024, pid=77, payload=big_endian(1024))
+    for sector, time_ns in ((0, 20), (1024, 30)):
+        recording.add("D", time_ns, sector, sectors=1024, pid=9).add("C", time_ns + 100, sector, sectors=1024)
+    rows, _ = rows_of(recording)
+    assert rows.tid.tolist() == [77, 77] and rows.queue_ns.tolist() == [10, 20]
+
+
+def test_a_requeued_request_has_the_time_of_its_last_issue(rows_of):
+    recording = Recording()
+    recording.add("Q", 10, 8, pid=77).add("D", 20, 8, pid=9).add("R", 30, 8, pid=9).add("D", 40, 8, pid=9)
+    recording.add("C", 100, 8)
+    rows, result = rows_of(recording)
+    assert len(rows) == 1
+    assert (rows.submit_ns[0], rows.latency_ns[0], rows.queue_ns[0], rows.tid[0]) == (30, 60, 30, 77)
+    assert result.metadata["ledger"]["requeued"] == 1
+
+
+def test_a_completion_in_parts_is_one_io(rows_of):
+    recording = Recording()
+    recording.add("D", 20, 0, sectors=32).add("C", 50, 0, sectors=8).add("C", 70, 8, sectors=24)
+    rows, _ = rows_of(recording)
+    assert rows.length_bytes.tolist() == [16384] and rows.latency_ns.tolist() == [50]
+
+
+def test_a_write_with_flushes_around_it(rows_of):
+    """The machinery of flushes strips the flags off the request and says twice that the data is written."""
+    recording = Recording()
+    flags = events.WRITE | events.FLUSH | events.FUA | events.SYNC
+    recording.add("Q", 10, 256, kind=flags, pid=42)
+    recording.add("D", 20, 0, sectors=0, kind="flush", pid=9).add("C", 30, 0, sectors=0, kind="flush", pid=0)
+    stripped = events.WRITE | events.SYNC
+    recording.add("D", 31, 256, kind=stripped, pid=9).add("C", 40, 256, kind=stripped, pid=0)
+    recording.add("D", 41, 0, sectors=0, kind="flush", pid=9).add("C", 50, 0, sectors=0, kind="flush", pid=0)
+    recording.add("C", 51, 256, sectors=0, kind=stripped, pid=0)
+    rows, result = rows_of(recording)
+    assert rows.op.tolist() == [2, 1, 2] and rows.tid.tolist() == [42, 42, 9]
+    assert rows["flags"][1] == FLAGS["sync"] | FLAGS["preflush"] | FLAGS["fua"]
+    assert result.metadata["unmatched"] == 0 and result.metadata["in_flight_at_start"] == 0
+
+
+def test_operations_and_what_is_no_io(rows_of):
+    recording = Recording(version=8)
+    recording.io(0, 1, 2, 3, kind="discard", sectors=2048)
+    recording.io(0, 4, 5, 6, kind=events.WRITE | events.WRITE_ZEROES, sectors=64)
+    reset = events.WRITE | events.ZONE_RESET
+    recording.add("D", 7, 0, sectors=0, kind=reset).add("C", 8, 0, sectors=0, kind=reset)
+    recording.add("D", 9, 0, sectors=1, kind="read", category=events.PC).add("C", 10, 0, sectors=1, category=events.PC)
+    rows, result = rows_of(recording)
+    assert rows.op.tolist() == [3, 4]
+    assert result.metadata["ledger"]["other_ops"] == 2
+    assert any("not I/O" in line for line in result.warnings)
+
+
+def test_ios_cut_by_the_ends_are_counted(rows_of):
+    recording = Recording()
+    recording.add("C", 5, 8).io(16, 10, 20, 30).add("Q", 40, 24).add("D", 41, 24)
+    rows, result = rows_of(recording)
+    assert rows.latency_ns.tolist() == [10, -1]
+    assert result.metadata["in_flight_at_start"] == 1 and result.metadata["in_flight_at_end"] == 1
+
+
+def test_missing_numbers_are_lost_events_of_their_cpu(rows_of):
+    recording = Recording(cpu=2).io(8, 10, 20, 30).add("D", 40, 16).add("C", 90, 24, skip=5)
+    recording.add("D", 100, 16).add("C", 110, 16)
+    rows, result = rows_of(recording)
+    lost = result.metadata["lost"]
+    assert lost["total"] == 5 and lost["per_cpu"] == {"2": 5}
+    assert lost["intervals"] == [{"cpu": 2, "first_ns": 30, "last_ns": 80, "count": 5}]
+    assert result.metadata["unmatched"] == 1
+    # The first issue's completion was among them: it must not take that of the second.
+    assert rows.latency_ns.tolist() == [10, -1, 10]
+    assert any("5 events were lost" in line for line in result.missing)
+
+
+def test_losses_in_the_words_of_ftrace(rows_of):
+    recording = Recording().io(8, 10, 20, 30).raw(b"CPU:0 [LOST 12 EVENTS]\n").io(16, 40, 50, 60)
+    rows, result = rows_of(recording)
+    assert len(rows) == 2 and result.metadata["lost"]["total"] == 12
+
+
+def test_notices_name_threads_and_tell_the_time(rows_of):
+    recording = Recording().notice(1, 5, struct.pack("<II", 1_700_000_000, 250))
+    recording.notice(0, 6, b"worker\0" + bytes(9), pid=100).notice(2, 7, b"fio run begins").io(8, 10, 20, 30)
+    _, result = rows_of(recording)
+    trace = open_trace(result.path)
+    assert trace.metadata["threads"]["100"]["comm"] == "worker"
+    assert trace.metadata["clock_pairs"] == [{"monotonic_ns": 5, "realtime_ns": 1_700_000_000_000_000_250}]
+
+
+def test_a_drive_without_requests_goes_from_entry_to_completion(rows_of):
+    recording = Recording()
+    recording.add("Q", 10, 8, pid=5, kind="write").add("C", 40, 8, pid=5, kind="write")
+    rows, result = rows_of(recording)
+    assert rows.latency_ns.tolist() == [30] and rows.tid.tolist() == [5]
+    assert result.metadata["capture_layer"] == "bio"
+
+
+def test_several_drives_are_kept_apart(rows_of):
+    recordings = [Recording(cpu=0).io(8, 10, 20, 30, device=device) for device in (SDA, SDB)]
+    rows, result = rows_of(*recordings, names=["sda.blktrace.0", "sdb.blktrace.0"])
+    assert rows.device.tolist() == [0, 1]
+    assert [one["minor"] for one in result.metadata["devices"]] == [0, 16]
+
+
+def test_what_a_killed_blktrace_leaves_is_taken_up_to_its_end(rows_of):
+    half = Recording().io(8, 10, 20, 30).data[:-20]
+    rows, result = rows_of(Recording(cpu=0).raw(half), Recording(cpu=1).io(64, 11, 21, 31).raw(bytes(100_000)))
+    assert len(rows) == 2
+    assert any(re.search(r"100,028 bytes at the end .* killed", line) for line in result.warnings)
+
+
+@pytest.mark.parametrize("damage, reason", [
+    (lambda data: data[:192] + b"garbage" + data[192:], "byte 192: no blktrace event begins here"),
+    (lambda data: data[:48] + b"\x06tae" + data[52:], "byte 48: a blktrace event of version 6; 7 and 8 are known"),
+    (lambda data: data[:40] + b"\xff\xff\xff\xff" + data[44:], "byte 0: the header of this event contradicts itself"),
+    (lambda data: data + Recording().io(8, 10, 20, 30).data, "time steps back by"),
+])
+def test_garbage_is_refused_with_place_and_reason(tmp_path, damage, reason):
+    data = Recording().io(8, 5_000_000_010, 5_000_000_020, 5_000_000_030).data
+    path = tmp_path / "sda.blktrace.0"
+    path.write_bytes(damage(data))
+    with pytest.raises(TraceError, match=re.escape(reason)) as raised:
+        import_recording([path], tmp_path / "t.parquet")
+    assert str(path) in str(raised.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["sda.blktrace.0"]
+
+
+def test_other_formats_and_empty_files_are_told_apart(tmp_path):
+    (tmp_path / "notes.txt").write_text("8,0 1 1 0.0 100 Q R 8 + 8 [dd]\n")
+    (tmp_path / "empty").write_bytes(b"")
+    trace = tmp_path / "t.parquet"
+    with pytest.raises(TraceError, match="unknown format; closest: blkparse .*known formats: blktrace"):
+        import_recording([tmp_path / "notes.txt"], trace)
+    with pytest.raises(TraceError, match="is empty"):
+        import_recording([tmp_path / "empty"], trace)
+    with pytest.raises(UsageError, match="no such file"):
+        import_recording([tmp_path / "sdz"], trace)
+    with pytest.raises(TraceError, match="holds no I/O"):
+        import_recording([Recording().add("P", 5).write(tmp_path / "p")], trace)
+    assert not trace.exists()
+
+
+def test_an_output_that_exists_is_kept(tmp_path):
+    recording = Recording().io(8, 10, 20, 30).write(tmp_path / "sda.blktrace.0")
+    (tmp_path / "t.parquet").write_text("mine")
+    with pytest.raises(BlkreelError, match="exists"):
+        import_recording([recording], tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").read_text() == "mine"
+
+
+def test_a_part_of_a_recording_says_what_it_leaves_out(tmp_path):
+    for cpu in range(2):
+        Recording(cpu=cpu).io(8 + 8 * cpu, 10, 20, 30).write(tmp_path / f"sda.blktrace.{cpu}")
+    part = import_recording([tmp_path / "sda.blktrace.0"], tmp_path / "t.parquet")
+    assert any("not imported" in line and "sda.blktrace.1" in line for line in part.warnings)
+    whole = import_recording([tmp_path / "sda"], tmp_path / "whole.parquet")
+    assert whole.ios["read"] == 2 and whole.warnings == []
+
+
+def test_memory_does_not_grow_with_ios_that_never_complete(rows_of):
+    recording = Recording()
+    for number in range(300_000):
+        recording.add("D", number, 8 * number)
+    rows, result = rows_of(recording)
+    ledger = result.metadata["ledger"]
+    assert len(rows) == 300_000
+    assert ledger["reused"] + result.metadata["in_flight_at_end"] == 300_000 and ledger["reused"] > 0
+
+
+def test_a_real_recording_agrees_with_blkparse(blkreel, program, recorded_by_others, tmp_path):
+    """Of kernel 3.10: a drive with partitions and LVM above, written by writeback, a journal and a database."""
+    result = blkreel("import", recorded_by_others, "-o", tmp_path / "t.parquet", "--json")
+    document = json.loads(result.stdout)
+    parsed = subprocess.run([program("blkparse", "blktrace"), "-i", recorded_by_others], stdout=subprocess.PIPE,
+                            text=True)
+    issued = [line.split() for line in parsed.stdout.splitlines()
+              if re.match(r" +8,0 +\d+ +\d+ +[\d.]+ +\d+ +D ", line)]
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    assert document["ios"]["write"] == len(rows) == len(issued) == 109
+    assert sorted((rows.offset_bytes // 512).tolist()) == sorted(int(words[7]) for words in issued)
+    assert rows.length_bytes.sum() == sum(int(words[9]) for words in issued) * 512
+    assert (rows.latency_ns > 0).all() and (rows.queue_ns >= 0).all()
+    names = {entry["comm"] for entry in open_trace(tmp_path / "t.parquet").metadata["threads"].values()}
+    assert "xfsaild/dm-0" in names
+    assert blkreel("check", tmp_path / "t.parquet").returncode == 0
+
+
+def test_damaged_recordings_end_in_an_error_or_a_sound_trace(blkreel, recorded_by_others, tmp_path):
+    """A small corpus of the real recording, each with other damage; the decoder itself is fuzzed under ASan."""
+    data = (recorded_by_others.parent / "sda.blktrace.1").read_bytes()
+    for number in range(24):
+        at = (number * 1237) % len(data)
+        damaged = [data[:at], data[:at] + bytes([number * 11 % 256]) + data[at + 1:], data[:at] + data[at + 7:],
+                   data[:at] + b"CPU:1 [LOST 9 EVENTS]\n" + data[at:]][number % 4]
+        (tmp_path / "sda.blktrace.1").write_bytes(damaged)
+        trace = tmp_path / "t.parquet"
+        try:
+            import_recording([tmp_path / "sda.blktrace.1"], trace, force=True)
+        except TraceError as error:
+            assert "sda.blktrace.1" in str(error)
+        else:
+            assert blkreel("check", trace, check=False).returncode in (0, 3)
+
+
+def test_every_device_of_a_large_recording_has_its_rows(rows_of):
+    recording = Recording()
+    for number in range(300):
+        recording.io(8, 100 * number, 100 * number + 10, 100 * number + 20, device=SDA + number)
+    rows, result = rows_of(recording)
+    assert rows.device.tolist() == list(range(300))
+    assert [device["minor"] for device in result.metadata["devices"]] == list(range(300))
+
+
+def test_drives_without_requests_may_be_many(rows_of):
+    recording = Recording()
+    for number in range(300):
+        recording.add("Q", 100 * number, 8, device=SDA + number).add("C", 100 * number + 20, 8, device=SDA + number)
+    rows, _ = rows_of(recording)
+    assert len(rows) == 300 and (rows.latency_ns == 20).all()
+
+
+def test_more_devices_than_a_trace_can_number_are_refused(tmp_path):
+    recording = Recording()
+    for number in range(2**15 + 1):
+        recording.add("D", number, 8, device=number)
+    with pytest.raises(TraceError, match="more than 32768 devices"):
+        import_recording([recording.write(tmp_path / "sda.blktrace.0")], tmp_path / "t.parquet")
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.parametrize("sector, rows_left", [(2**54 - 8, 0), (2**54, 0), (2**64 - 8, 0), (2**54 - 9, 1)])
+def test_an_extent_that_would_wrap_is_left_out_and_counted(rows_of, sector, rows_left):
+    rows, result = rows_of(Recording().io(8, 10, 20, 30).io(sector, 100, 110, 120))
+    assert len(rows) == 1 + rows_left
+    assert ("4 events were left out: their extent ends at 2^63 bytes or later" in result.missing) == (not rows_left)
+
+
+@pytest.mark.parametrize("nbytes", [1, 511])
+def test_a_front_merge_of_less_than_a_sector_ends(rows_of, nbytes):
+    recording = Recording().add("Q", 10, 8).add("F", 20, 8).add("D", 30, 8).add("C", 40, 8)
+    data = bytearray(recording.data)
+    data[48 + 24:48 + 28] = struct.pack("<I", nbytes)  # of the second event
+    rows, _ = rows_of(Recording().raw(bytes(data)))
+    assert len(rows) == 1
+
+
+_EVENTS = st.tuples(
+    st.sampled_from("QMFGRDCPUIXA"), st.integers(0, 5), st.sampled_from([0, 1, 8, 16, 2**54 - 9, 2**54, 2**64 - 1]),
+    st.sampled_from([0, 1, 511, 512, 4096, 8192, 2**32 - 1]), st.sampled_from(["read", "write", "discard", "flush"]),
+    st.sampled_from([SDA, SDB]), st.binary(max_size=9))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(_EVENTS, min_size=1, max_size=60))
+def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, some):
+    """A decoder that reads an event twice, or none, ends in a loop or miscounts."""
+    directory = tmp_path_factory.mktemp("events")
+    recording, time_ns = Recording(), 0
+    for letter, step_ns, sector, nbytes, kind, device, payload in some:
+        time_ns += step_ns
+        start = len(recording.data)
+        recording.add(letter, time_ns, sector, sectors=0, kind=kind, device=device, payload=payload)
+        event = bytearray(recording.data[start:])
+        event[24:28] = struct.pack("<I", nbytes)
+        recording = _with_last(recording, start, bytes(event))
+    path = recording.write(directory / "sda.blktrace.0")
+    with open(directory / "rows", "wb") as rows:
+        done = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--", path], pass_fds=[rows.fileno()],
+                              capture_output=True, timeout=120)
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0 and end["stream"]["events"] == len(some)
+    try:
+        result = import_recording([path], directory / "t.parquet")
+    except TraceError as error:
+        assert "holds no I/O" in str(error)
+        return
+    assert check(open_trace(result.path)).errors == []
+
+
+def _with_last(recording, start, event):
+    """The recording with its last event, which begins at `start`, in other bytes."""
+    recording._parts = [recording.data[:start] + event]
+    return recording
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 336), st.integers(0, 64))
+def test_any_bytes_end_in_an_error_or_in_rows(tmp_path_factory, noise, at, cut):
+    data = Recording().io(8, 10, 20, 30).add("F", 40, 8).add("X", 50, 8, payload=big_endian(8)).data
+    path = tmp_path_factory.mktemp("bytes") / "sda.blktrace.0"
+    path.write_bytes(data[:at] + noise + data[at + cut:])
+    with open(path.with_name("rows"), "wb") as rows:
+        done = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--", path], pass_fds=[rows.fileno()],
+                              capture_output=True, timeout=120)
+    assert done.returncode in (0, 1) and (done.returncode == 0 or done.stderr)
+
+
+def lives(pid):
+    """False for a zombie too: where no init adopts processes, nobody waits for them."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_decoder_ends_with_a_command_that_was_killed(tmp_path):
+    """It would read its files to their end, and write to a trace that nobody finishes."""
+    fifo = tmp_path / "sda.blktrace.0"
+    os.mkfifo(fifo)
+    writer = os.open(fifo, os.O_RDWR)
+    command = subprocess.Popen(["sh", "-c", f"'{DECODER}' --rows-fd 3 -- '{fifo}' 3>'{tmp_path}/rows' & echo $!; wait"],
+                               stdout=subprocess.PIPE, text=True)
+    decoder = int(command.stdout.readline())
+    wait_until(lambda: Path(f"/proc/{decoder}/exe").readlink().name == "blkreel-blktrace"
+               and any(link.readlink() == fifo for link in Path(f"/proc/{decoder}/fd").iterdir()))
+    command.kill()
+    command.wait()
+    wait_until(lambda: not lives(decoder))
+    os.close(writer)

@@ -1,0 +1,153 @@
+"""The traces that ship: whole, small, as their pages say, and what their stories tell."""
+
+import importlib.util
+import json
+from functools import cache
+
+import pyarrow.parquet as pq
+import pytest
+from tree import TREE
+
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.samples import SAMPLES, sample_path
+
+DIRECTORY = TREE / "traces/samples"
+
+
+@cache
+def frame_of(name):
+    """Its rows, with the name of the process that each belongs to."""
+    trace = open_trace(sample_path(name))
+    frame = trace.table().to_pandas()
+    threads = trace.metadata["threads"]
+    frame["process"] = [threads.get(str(tid), {}).get("process", "") for tid in frame.tid]
+    frame["own"] = (frame["flags"] & FLAGS["own"]) != 0
+    return frame
+
+
+def moved_bytes(frame, kind):
+    return frame[frame.op == OPS[kind]].length_bytes.sum()
+
+
+@pytest.fixture(scope="module")
+def describe():
+    spec = importlib.util.spec_from_file_location("describe", DIRECTORY / "make/describe.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_is_whole_and_sound(name, blkreel):
+    checked = blkreel("check", f"sample:{name}", check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_is_small_has_its_script_and_its_story(name):
+    assert (DIRECTORY / f"{name}.parquet").stat().st_size < 1_000_000
+    assert f'make_sample("{name}", make)' in (DIRECTORY / f"make/{name}.py").read_text()
+    assert f"make/{name}.py" in (DIRECTORY / "README.md").read_text()
+    assert f"## `sample:{name}`" in (TREE / "docs/samples.md").read_text()
+
+
+def test_there_are_no_others_and_all_are_installed():
+    assert {path.stem for path in DIRECTORY.glob("*.parquet")} == set(SAMPLES)
+    for name in SAMPLES:
+        assert sample_path(name).read_bytes() == (DIRECTORY / f"{name}.parquet").read_bytes()
+
+
+def test_the_pages_have_the_figures_of_the_files(describe):
+    for page in describe.PAGES:
+        assert describe.on_page(page) == describe.figures(), f"{page.name} is out of date: make samples"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_tells_nothing_of_the_machine_but_its_scratch_drive(name):
+    raw = b"".join(value for value in pq.read_metadata(sample_path(name)).metadata.values()).decode()
+    assert "/home/" not in raw
+    metadata = open_trace(sample_path(name)).metadata
+    for file in metadata.get("files") or []:
+        assert file["path"].startswith("/var/tmp/blkreel-samples/source/"), file
+    devices = metadata["devices"]
+    assert [device["kind"] for device in devices] == ["loop"] and not devices[0]["serial_hash"]
+
+
+def test_a_game_reads():
+    frame = frame_of("game-load")
+    assert moved_bytes(frame, "read") > 200e6
+    assert moved_bytes(frame, "read") > 0.9 * frame.length_bytes.sum()
+    assert moved_bytes(frame[frame.process == "supertuxkart"], "read") > 0.9 * moved_bytes(frame, "read")
+    # Menu, then race: what belongs to the track is read seconds after what every start needs.
+    names = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("game-load")).metadata["files"]}
+    path = frame.inode.map(names).fillna("")
+    menu, race = (frame[path.str.contains(part)] for part in ("/gui/", "/tracks/zengarden/"))
+    assert len(race) > 50 and race.submit_ns.median() > menu.submit_ns.median() + 3e9
+
+
+def test_a_download_writes():
+    frame = frame_of("download")
+    assert moved_bytes(frame, "write") > 500e6
+    assert moved_bytes(frame, "read") < 0.01 * moved_bytes(frame, "write")
+    assert (frame.op == OPS["flush"]).sum() >= 5
+    assert "aria2c" in set(frame.process)
+
+
+def test_the_game_and_the_download_overlap_and_are_told_apart():
+    frame = frame_of("game-download")
+    reads = frame[(frame.op == OPS["read"]) & frame.own]
+    assert moved_bytes(reads, "read") > 200e6 and "supertuxkart" in set(reads.process)
+    writes = frame[(frame.op == OPS["write"]) & ~frame.own]
+    assert moved_bytes(writes, "write") > 100e6 and "aria2c" in set(writes.process)
+    begin, end = reads.submit_ns.quantile([0.05, 0.95])
+    meanwhile = writes[(writes.submit_ns > begin) & (writes.submit_ns < end)]
+    assert moved_bytes(meanwhile, "write") > 20e6
+
+
+def test_an_application_start_reads_libraries():
+    frame = frame_of("app-start")
+    assert moved_bytes(frame, "read") > 0.9 * frame.length_bytes.sum()
+    assert moved_bytes(frame[frame.process == "soffice.bin"], "read") > 50e6
+
+
+def test_an_installation_writes_and_flushes():
+    frame = frame_of("package-install")
+    assert moved_bytes(frame, "write") > 200e6
+    assert (frame.op == OPS["flush"]).sum() > 1000
+    assert {"apt-get", "dpkg"} <= set(frame.process)
+
+
+def test_a_compilation_reads_small_files_by_many_processes():
+    frame = frame_of("compile")
+    compiler = frame[frame.process == "cc1"]
+    assert len(compiler) > 500 and compiler.tid.nunique() > 100
+    assert moved_bytes(frame, "write") > 10e6
+
+
+def test_a_user_finds_them_by_name(blkreel):
+    listed = json.loads(blkreel("samples", "--json").stdout)["samples"]
+    assert [entry["name"] for entry in listed] == [f"sample:{name}" for name in SAMPLES]
+    shown = blkreel("samples").stdout
+    for entry in listed:
+        assert entry["name"] in shown
+        assert entry["rows"] == open_trace(entry["path"]).rows == open_trace(entry["name"]).rows
+
+
+def test_a_name_that_there_is_not(blkreel):
+    result = blkreel("info", "sample:chess", check=False)
+    assert result.returncode == 2
+    assert "unknown sample: 'chess'; samples: game-load, download" in result.stderr
+
+
+def test_a_run_says_which_it_replayed(blkreel, tmp_path):
+    drive = tmp_path / "drive.img"
+    with drive.open("wb") as file:
+        file.truncate(2 << 30)
+    blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--pace", "asap", check=False)
+    assert open_trace(tmp_path / "run").metadata["run"]["source"]["path"] == "sample:app-start"
+
+
+def test_a_page_of_one(blkreel, tmp_path):
+    blkreel("report", "sample:game-load", "-o", tmp_path / "page.html")
+    assert "supertuxkart" in (tmp_path / "page.html").read_text()

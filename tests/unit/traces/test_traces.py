@@ -1,0 +1,370 @@
+"""Writing, spooling and reading traces: order, atomic names, what other tools see."""
+
+import os
+import subprocess
+import sys
+import time
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blkreel.common import safe_files
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.traces.format import writer
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool import reorder
+from blkreel.traces.spool.blocks import BlockWriter
+from blkreel.traces.spool.contents import SpoolContents
+from blkreel.traces.spool.spool import Spool, recover, spool_of
+
+
+def columns(submit_ns, latency_ns=1000, offset_bytes=0):
+    submit_ns = np.asarray(submit_ns, np.int64)
+    fill = np.full(len(submit_ns), 0, np.int64)
+    return {"submit_ns": submit_ns, "latency_ns": fill + latency_ns, "offset_bytes": fill + offset_bytes,
+            "length_bytes": fill + 4096, "op": fill}
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.lists(st.integers(0, 30 * 10**9), min_size=1, max_size=30), min_size=1, max_size=8),
+       st.integers(1, 40))
+def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
+    output = tmp_path_factory.mktemp("spool") / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    number = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reorder, "_SORT_ROWS", sort_rows)
+        for batch in batches:
+            spool.append(columns(batch, offset_bytes=np.arange(number, number + len(batch)) * 4096))
+            spool.flush()
+            number += len(batch)
+        spool.finish({})
+    table = open_trace(output).table().to_pandas()
+    assert table["submit_ns"].is_monotonic_increasing
+    arrived = zip(np.concatenate(batches), np.arange(number) * 4096, strict=True)
+    assert sorted(zip(table["submit_ns"], table["offset_bytes"], strict=True)) == sorted(arrived)
+    assert not spool_of(output).exists()
+
+
+def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
+    monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
+    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
+    for start in range(200):
+        spool.append(columns(start * 10**9 + np.arange(10)))
+        spool.flush()
+    spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
+    spool.flush()
+    tables = list(reorder.in_submit_order(SpoolContents(spool.directory, TRACE_SCHEMA, {}).batches))
+    assert sum(table.num_rows for table in tables) == 2001
+    assert max(table.num_rows for table in tables) < 300
+    assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
+    spool.discard()
+
+
+@pytest.mark.parametrize("order", ["backwards", "days in turn", "any"])
+def test_rows_in_any_order_are_sorted_with_few_in_memory(monkeypatch, tmp_path, order):
+    """Whole files may be stragglers, as recordings of several days or machines one after the other."""
+    for name, rows in (("_SORT_ROWS", 100), ("_RUN_ROWS", 300), ("_PART_ROWS", 7)):
+        monkeypatch.setattr(reorder, name, rows)
+    monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
+    number = 3000
+    times = {"backwards": np.arange(number)[::-1] // 3 * 10**9,
+             "days in turn": np.concatenate([np.arange(1000) * 10**8 - day * 10**12 for day in range(3)]),
+             "any": np.random.default_rng(3).integers(0, 700, number) * 10**9}[order]
+    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
+    for start in range(0, number, 10):
+        spool.append({**columns(times[start:start + 10]), "offset_bytes": np.arange(start, start + 10) * 512})
+        spool.flush()
+    contents = SpoolContents(spool.directory, TRACE_SCHEMA, {})
+    tables = list(reorder.in_submit_order(contents.batches, tmp_path))
+    assert max(table.num_rows for table in tables) < 600
+    rows = pa.concat_tables(tables).to_pandas()
+    assert rows.submit_ns.tolist() == sorted(times)
+    assert sorted(zip(rows.submit_ns, rows.offset_bytes // 512, strict=True)) \
+        == sorted(zip(times, range(number), strict=True))
+    spool.discard()
+
+
+def test_a_trace_reads_in_plain_pandas_and_duckdb(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns(np.arange(1000) * 1000))
+        out.close({"clock": "monotonic", "devices": [{"name": "x"}]})
+    frame = pd.read_parquet(path)
+    assert list(frame.columns) == TRACE_SCHEMA.names
+    assert not frame.isna().any().any()
+    assert (frame["waited_on"] == -1).all()
+    total = duckdb.sql(f"select sum(length_bytes), min(submit_ns), max(submit_ns) from '{path}'").fetchall()
+    assert total == [(4096 * 1000, 0, 999_000)]
+
+
+def test_the_file_is_encoded_as_the_format_says(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path, RUN_SCHEMA) as out:
+        out.write(columns(np.arange(5000) * 1000))
+        out.close({})
+    metadata = pq.ParquetFile(path).metadata
+    for index in range(metadata.num_columns):
+        column = metadata.row_group(0).column(index)
+        assert column.compression == "ZSTD", column.path_in_schema
+        if column.path_in_schema in ("submit_ns", "due_ns", "waited_on", "source_row"):
+            assert "DELTA_BINARY_PACKED" in column.encodings, column.path_in_schema
+        assert pq.ParquetFile(path).schema.column(index).max_definition_level == 0, "columns are required, not nullable"
+    keys = {key.decode() for key in metadata.metadata}
+    assert {"blkreel.schema_version", "blkreel.op_names", "blkreel.flag_names", "blkreel.boundary"} <= keys
+
+
+def test_each_row_group_knows_what_was_outstanding_at_its_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([0, 10, 20, 30, 40, 50, 60], latency_ns=np.array([100, 5, 5, 15, 1, 1, 1])))
+        out.close({})
+    boundary = open_trace(path).metadata["boundary"]
+    assert boundary == [{"row": 0, "outstanding_complete_ns": []},
+                        {"row": 3, "outstanding_complete_ns": [100]},
+                        {"row": 6, "outstanding_complete_ns": [100]}]
+
+
+def test_too_many_outstanding_are_left_out(tmp_path, monkeypatch):
+    """Rows that never end would be in the metadata once for each row group after them."""
+    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
+    monkeypatch.setattr(writer, "_MOST_OUTSTANDING", 5)
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns(range(7), latency_ns=np.full(7, 100)))
+        out.close({"boundary": [{"row": 0, "outstanding_complete_ns": [1]}]})
+    assert "boundary" not in open_trace(path).metadata and open_trace(path).rows == 7
+
+
+def test_nothing_stands_under_the_name_before_close(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([1, 2]))
+        assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_out_of_order_are_refused(tmp_path):
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write(columns([5, 6]))
+        with pytest.raises(TraceError, match="order"):
+            out.write(columns([4]))
+
+
+def test_an_output_that_exists_is_kept(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_text("precious")
+    for make in (lambda: TraceWriter(path), lambda: Spool(path, TRACE_SCHEMA, {})):
+        with pytest.raises(OutputExists, match="--force"):
+            make()
+    assert path.read_text() == "precious"
+
+
+def test_an_output_that_appears_meanwhile_is_kept(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write(columns([1]))
+        path.write_text("precious")
+        with pytest.raises(OutputExists):
+            out.close({})
+    assert path.read_text() == "precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_force_overwrites(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_text("old")
+    with TraceWriter(path, force=True) as out:
+        out.write(columns([1]))
+        out.close({})
+    assert open_trace(path).rows == 1
+
+
+def test_an_empty_trace_is_a_trace(tmp_path):
+    Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {}).finish({})
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.rows == 0 and check(trace).errors == []
+
+
+def test_a_killed_writer_loses_at_most_what_was_not_flushed(tmp_path):
+    output = tmp_path / "t.parquet"
+    script = ("import sys, time, numpy as np\n"
+              "from blkreel.traces.spool.spool import Spool\nfrom blkreel.traces.format.schema import TRACE_SCHEMA\n"
+              "spool = Spool(sys.argv[1], TRACE_SCHEMA, {'command': ['game']})\n"
+              "z = np.zeros(1000, np.int64)\n"
+              "for i in range(100000):\n"
+              "    spool.append(dict(submit_ns=z + i, latency_ns=z, offset_bytes=z, length_bytes=z + 4096, op=z))\n"
+              "    if i == 200: print('on', flush=True)\n"
+              "    time.sleep(0.0005)\n")
+    child = subprocess.Popen([sys.executable, "-c", script, output], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    with pytest.raises(TraceError, match="still being written"):
+        recover(output)
+    child.kill()
+    child.wait()
+    assert not output.exists()
+    with pytest.raises(BlkreelError, match="blkreel recover"):
+        Spool(output, TRACE_SCHEMA, {})
+    trace = open_trace(recover(output))
+    assert trace.rows >= 130_000
+    assert trace.metadata["command"] == ["game"] and trace.metadata["recovered"]
+    assert check(trace).errors == []
+    assert not spool_of(output).exists()
+
+
+def test_a_half_written_batch_does_not_spoil_the_rest(tmp_path):
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    for start in (0, 100, 200):
+        spool.append(columns(start + np.arange(100)))
+        spool.flush()
+    spool.rows_file.close()
+    rows_file = spool.directory / "rows.blocks"
+    os.truncate(rows_file, rows_file.stat().st_size - 50)
+    trace = open_trace(recover(output))
+    assert trace.rows == 200
+    assert "may be missing" in check(trace).warnings[0]
+
+
+def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
+    """As a helper writes them, which is not bound to the order of rows and names."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {"command": ["game"]})
+    layout = [("submit_ns", "i8"), ("latency_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1"),
+              ("tid", "i4"), ("inode", "i8")]
+    writer = BlockWriter(spool.rows_file, "capture", layout, checksums=True)
+    writer.note({"note": "threads", "threads": [[7, 5, "n\u00c3\u00a4h", "main"]]})
+    writer.rows({**columns(np.arange(10)), "tid": np.full(10, 7), "inode": np.arange(10)})
+    writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"]]})
+    writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2})
+    writer.end({"events": 10})
+    spool.rows_file.close()
+    trace = open_trace(recover(output, ended=lambda end, begun: {"ledger": {**end, "of": begun["command"]}}))
+    assert trace.metadata["threads"]["7"] == {"pid": 5, "comm": "cut\ufffd", "process": "main",
+                                              "names": ["n\u00e4h", "cut\ufffd"]}
+    assert list(trace.metadata["threads"]) == ["7", "8"]
+    assert trace.metadata["files"] == [{"inode": 3, "filesystem": "8:1", "path": "/a"}]
+    assert trace.metadata["ledger"] == {"events": 10, "of": ["game"]}
+    assert trace.table(["inode"])["inode"].to_pylist() == list(range(10))
+    assert check(trace).warnings == [], "its writer came to its end: nothing is missing"
+
+
+def test_a_trace_that_has_its_name_and_still_its_spool_is_finished(tmp_path, monkeypatch):
+    """Killed between the two last steps."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    monkeypatch.setattr("blkreel.traces.spool.spool.remove_directory", lambda path, layout: False)
+    spool.finish({})
+    monkeypatch.undo()
+    assert output.exists() and spool_of(output).exists()
+    assert open_trace(recover(output)).rows == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_a_kill_while_the_spool_is_removed(tmp_path, monkeypatch, calls):
+    """After each file of the spool, and before the directory."""
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    spool.flush()
+    removed = []
+
+    class Killed(BaseException):
+        pass
+
+    def dies(function):
+        def call(name, *, dir_fd=None):
+            if len(removed) == calls:
+                raise Killed
+            removed.append(name)
+            function(name, dir_fd=dir_fd)
+        return call
+
+    def remove(path, layout):
+        for name in ("unlink", "rmdir"):
+            monkeypatch.setattr(os, name, dies(getattr(os, name)))
+        return safe_files.remove_directory(path, layout)
+
+    monkeypatch.setattr("blkreel.traces.spool.spool.remove_directory", remove)
+    killed = False
+    try:
+        spool.finish({})
+    except Killed:
+        killed = True
+    monkeypatch.undo()
+    assert output.exists() and killed == spool_of(output).exists()
+    if killed:
+        assert open_trace(recover(output)).rows == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_spool_is_not_taken_for_the_trace_of_somebody_else(tmp_path):
+    output = tmp_path / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(10)))
+    spool.flush()
+    spool.rows_file.close()
+    output.write_text("precious")
+    with pytest.raises(OutputExists):
+        recover(output)
+    assert spool_of(output).exists() and output.read_text() == "precious"
+
+
+@pytest.mark.kernel
+def test_a_full_disk_leaves_the_rows_recoverable(tiny_filesystem, tmp_path):
+    output = tiny_filesystem / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    noise = np.random.default_rng(1)
+    with pytest.raises(BlkreelError, match="no space left .*name another output"):
+        for start in range(100):
+            spool.append(columns(start * 10**6 + np.arange(2000), offset_bytes=noise.integers(0, 2**40, 2000)))
+            time.sleep(0)
+            spool.flush()
+    assert not output.exists()
+    assert spool.directory.is_dir()
+
+
+@pytest.mark.kernel
+def test_a_full_disk_leaves_no_half_trace(tiny_filesystem):
+    path = tiny_filesystem / "t.parquet"
+    noise = np.random.default_rng(1)
+    with pytest.raises(BlkreelError, match="no space left"), TraceWriter(path) as out:
+        for start in range(20):
+            out.write(columns(start * 10**6 + np.arange(20_000), offset_bytes=noise.integers(0, 2**40, 20_000)))
+        out.close({})
+    assert list(tiny_filesystem.iterdir()) == []
+
+
+@pytest.mark.parametrize("public, mode", [(False, 0o600), (True, 0o644)])
+def test_a_recording_is_private_unless_asked_otherwise(tmp_path, public, mode):
+    """It names programs, commands and files. The same after a kill."""
+    previous = os.umask(0o022)
+    try:
+        for name in ("t.parquet", "killed.parquet"):
+            spool = Spool(tmp_path / name, TRACE_SCHEMA, {}, public=public)
+            spool.append(columns([1, 2]))
+            spool.flush()
+            assert spool.directory.stat().st_mode & 0o777 == 0o700
+            copy = spool.save_copy(tmp_path / f"copy-{name}", {})
+            path = spool.finish({}) if name == "t.parquet" else _killed(spool)
+            assert {path.stat().st_mode & 0o777, copy.stat().st_mode & 0o777} == {mode}
+    finally:
+        os.umask(previous)
+
+
+def _killed(spool):
+    spool._close()
+    return recover(spool.output)

@@ -1,0 +1,164 @@
+"""`blkreel anonymize`: no name is left in the file, and everything that a replay or a report needs is."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from transformed import assert_valid, columns_of
+
+import blkreel
+from blkreel.common.errors import TraceError, UsageError
+from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.transform.anonymize import anonymize
+from blkreel.traces.transform.slice import Selection, slice_trace
+
+KEY = bytes(range(32))
+PLANTED = ["Walter-Secretname", "secret-host", "SECRETSERIAL01", "secret-model", "secret_firmware", "/home/secretuser",
+           "secret-title", "secret-program", "secret.slice", "secret-path", "secret-warning", "secret-kernel"]
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A trace with planted names in every place that has text, and ids that are as telling."""
+    rows = blkreel.open("sample:game-load").frame()
+    threads = {str(tid): {"pid": int(tid), "comm": "secret-program", "process": "Walter-Secretname",
+                          "names": ["sh", "secret-program"], "cgroup": "/user/secret.slice/x"}
+               for tid in rows.tid.unique()}
+    threads |= {tid: {**thread, "comm": thread["comm"], "process": "secret-program"} for tid, thread in
+                open_trace("sample:game-load").metadata["threads"].items() if thread["comm"].startswith("kworker")}
+    inode = int(rows.inode.max())
+    return blkreel.write_trace(tmp_path_factory.mktemp("named") / "secret-path.parquet", rows, like="sample:game-load",
+                               metadata={
+        "host": "secret-host", "title": "secret-title", "description": "of secret-title",
+        "kernel": "6.1.0-secret-kernel",
+        "command": ["/home/secretuser/secret-program", "--user", "Walter-Secretname"], "threads": threads,
+        "files": [{"filesystem": "8:1", "inode": inode, "path": "/home/secretuser/secret-path/a"}],
+        "filters": {"cgroup": "secret.slice"}, "import_warnings": ["secret-warning in /home/secretuser"],
+        "an_unknown_key": {"of": "secret-host"}, "clock_pairs": [{"monotonic_ns": 1, "realtime_ns": 1_795_276_800_393}],
+        "devices": [{"name": "secret-path", "path": "/dev/secret-path", "model": "secret-model", "kind": "disk",
+                     "firmware": "secret_firmware", "serial_hash": "SECRETSERIAL01", "size_bytes": 1 << 36,
+                     "backing_file": "/home/secretuser/image", "logical_block_bytes": 512}]})
+
+
+def everything_in(path):
+    """All bytes of a file, and its pages and metadata without compression."""
+    pq.write_table(pq.read_table(path), path.with_suffix(".plain"), compression="none", use_dictionary=True)
+    table = pq.read_table(path)
+    values = b"".join(np.ascontiguousarray(table[name].to_numpy()).tobytes() for name in table.column_names)
+    return path.read_bytes() + path.with_suffix(".plain").read_bytes() + values + repr(pq.read_metadata(path)).encode()
+
+
+def test_numbers_in_order_of_appearance(tmp_path, monkeypatch):
+    """Rows of later batches, which lie between, keep the numbers of the earlier ones."""
+    inodes, cgroups = [70, 0, 70, -1, 30, 50, 30, 90, 70, 10], [5, 5, 5, 5, 0, 5, 5, 2, 5, 9]
+    blkreel.write_trace(tmp_path / "t.parquet", {
+        "submit_ns": np.arange(10), "latency_ns": np.full(10, 1), "op": ["read"] * 10,
+        "offset_bytes": np.zeros(10, int), "length_bytes": np.full(10, 512), "inode": np.array(inodes),
+        "cgroup": np.array(cgroups)}, metadata={
+        "files": [{"filesystem": "8:1", "inode": inode, "path": f"/{inode}"} for inode in (90, 70, 1, 2**63)]})
+    batches = Trace.batches
+    monkeypatch.setattr(Trace, "batches", lambda trace, columns=None, rows=4: batches(trace, columns, 4))
+    anonymize(open_trace(tmp_path / "t.parquet"), tmp_path / "a.parquet", key=KEY)
+    after = columns_of(tmp_path / "a.parquet")
+    assert after["inode"].tolist() == [1, 0, 1, -1, 2, 3, 2, 4, 1, 5]
+    assert after["cgroup"].tolist() == [1, 1, 1, 1, 0, 1, 1, 2, 1, 3]
+    assert [file["inode"] for file in open_trace(tmp_path / "a.parquet").metadata["files"]] == [4, 1]
+    monkeypatch.setattr("blkreel.traces.transform.anonymize._WRITER_BYTES", 145 << 20)
+    with pytest.raises(TraceError, match="the I/Os have too many files or cgroups"):
+        anonymize(open_trace(tmp_path / "t.parquet"), tmp_path / "b.parquet", key=KEY)
+
+
+@pytest.mark.parametrize("region_bytes", [None, 1 << 30])
+def test_no_planted_name_is_left(named, tmp_path, region_bytes):
+    anonymize(open_trace(named), tmp_path / "t.parquet", key=KEY, region_bytes=region_bytes)
+    before, after = everything_in(named), everything_in(tmp_path / "t.parquet")
+    for name in PLANTED:
+        assert name.encode() in before, f"{name} was not planted"
+        assert name.encode() not in after and name.encode().lower() not in after.lower(), name
+    inode = int(columns_of(named)["inode"].max())
+    assert inode not in columns_of(tmp_path / "t.parquet")["inode"]
+    assert open_trace(named).footer.identity.encode() not in after, "a hash of the original is a link to it"
+    assert b"1795276800393" in before and b"1795276800393" not in after, "the date"
+
+
+def test_the_history_of_a_slice_names_nothing(named, tmp_path):
+    slice_trace(open_trace(named), tmp_path / "part.parquet", Selection(processes=("Walter-Secretname",)))
+    assert b"Walter-Secretname" in (tmp_path / "part.parquet").read_bytes()
+    anonymize(open_trace(tmp_path / "part.parquet"), tmp_path / "t.parquet", key=KEY)
+    after = everything_in(tmp_path / "t.parquet")
+    assert not [name for name in PLANTED if name.encode() in after]
+
+
+def test_what_stays(named, tmp_path):
+    anonymize(open_trace(named), tmp_path / "t.parquet", key=KEY)
+    before, after = columns_of(named), assert_valid(tmp_path / "t.parquet")
+    for column in set(before) - {"inode", "cgroup"}:
+        assert (after[column] == before[column]).all(), column
+    for column in ("inode", "cgroup"):
+        pairs = set(zip(before[column].tolist(), after[column].tolist(), strict=True))
+        assert len(pairs) == len(set(before[column].tolist())) == len(set(after[column].tolist())), column
+    metadata = open_trace(tmp_path / "t.parquet").metadata
+    assert metadata["devices"][0]["size_bytes"] == 1 << 36 and metadata["kernel"] == "6.1"
+    names = {thread["comm"] for thread in metadata["threads"].values()}
+    assert any(name.startswith("kworker/") for name in names), "by which a dependent replay recognizes kernel threads"
+    assert len(names) == len({thread["comm"] for thread in open_trace(named).metadata["threads"].values()})
+    assert metadata["history"][-1]["command"] == "anonymize" and metadata["import_warnings"]
+
+
+def test_names_have_one_hash_per_key(named, tmp_path):
+    texts = []
+    for number, key in enumerate((KEY, KEY, KEY[::-1])):
+        anonymize(open_trace(named), tmp_path / f"{number}.parquet", key=key)
+        texts.append(json.dumps(open_trace(tmp_path / f"{number}.parquet").metadata["threads"]))
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("region_bytes", [1 << 20, 1 << 26])
+def test_permuted_regions_keep_each_io_and_each_overlap(tmp_path, region_bytes):
+    anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=region_bytes)
+    before, after = columns_of("sample:compile"), assert_valid(tmp_path / "t.parquet")  # inside the device
+    assert (before["length_bytes"] == after["length_bytes"]).all()
+    assert (before["offset_bytes"] != after["offset_bytes"]).any()
+    assert ((before["offset_bytes"] - after["offset_bytes"]) % 4096 == 0).all()
+
+    def blocks(rows):
+        first, last = rows["offset_bytes"] // 512, (rows["offset_bytes"] + rows["length_bytes"]) // 512
+        moving = rows["op"] != 2
+        return [np.arange(a, b) for a, b in zip(first[moving], last[moving], strict=True)]
+
+    # Blocks are mapped one to one: the same block of the drive before is the same block afterwards.
+    pairs = np.stack([np.concatenate(blocks(before)), np.concatenate(blocks(after))])
+    distinct = np.unique(pairs, axis=1).shape[1]
+    assert distinct == len(np.unique(pairs[0])) == len(np.unique(pairs[1]))
+
+
+def test_a_region_as_large_as_the_drive_moves_nothing_and_says_so(tmp_path):
+    result = anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=1 << 40)
+    assert "no offset changed" in result.notes[0]
+
+
+def test_regions_that_are_no_blocks(tmp_path):
+    with pytest.raises(UsageError, match="give a multiple of 4K"):
+        anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=1000)
+
+
+def test_a_replay_gives_the_same_figures(tmp_path, blkreel):
+    (tmp_path / "key").write_bytes(KEY)
+    blkreel("anonymize", "sample:game-load", "-o", "share.parquet", "--key-file", "key", cwd=tmp_path)
+    figures = []
+    for number, trace in enumerate(("sample:game-load", "share.parquet")):
+        blkreel("replay", trace, "--on", "nil:64GiB,read_latency=80us,read_bandwidth=2GB/s,clock=virtual", "-o",
+                f"run{number}", "--pace", "dependent", cwd=tmp_path)
+        rows = columns_of(tmp_path / f"run{number}")
+        figures.append([rows[name].tolist() for name in ("submit_ns", "latency_ns", "offset_bytes", "source_row")])
+    assert figures[0] == figures[1]
+
+
+def test_a_bad_key(tmp_path, blkreel):
+    (tmp_path / "key").write_bytes(b"short")
+    for name in ("key", "missing"):
+        result = blkreel("anonymize", "sample:compile", "-o", "t.parquet", "--key-file", name, check=False,
+                         cwd=tmp_path)
+        assert result.returncode == 2 and "openssl rand" in result.stderr
+    assert not (tmp_path / "t.parquet").exists()

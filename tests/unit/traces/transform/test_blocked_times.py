@@ -1,0 +1,47 @@
+"""The blocked times of threads in traces made from others."""
+
+import pytest
+
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.transform.concat import concat
+from blkreel.traces.transform.merge import merge
+from blkreel.traces.transform.slice import Selection, slice_trace
+from blkreel.traces.transform.write_trace import write_trace
+
+BLOCKED_NS = [0, -1, 40, 70]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """trace(name, **columns) is an open trace of four reads by one thread."""
+    def make(name, **columns):
+        rows = {"submit_ns": [0, 100, 200, 300], "latency_ns": [50] * 4, "op": [0] * 4, "offset_bytes": [0] * 4,
+                "length_bytes": [4096] * 4, "tid": [7] * 4}
+        write_trace(tmp_path / f"{name}.parquet", rows | columns)
+        return open_trace(tmp_path / f"{name}.parquet")
+
+    return make
+
+
+def blocked_ns(path):
+    return open_trace(path).table(["blocked_ns"])["blocked_ns"].to_pylist()
+
+
+def test_a_part_has_those_of_its_rows(trace, tmp_path):
+    """They count since the first I/O of the capture, so rows that are left out change nothing."""
+    slice_trace(trace("a", blocked_ns=BLOCKED_NS), tmp_path / "part.parquet", Selection(from_ns=150))
+    assert blocked_ns(tmp_path / "part.parquet") == [40, 70]
+
+
+@pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
+def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options):
+    join([trace("a", blocked_ns=BLOCKED_NS), trace("b")], tmp_path / "both.parquet", **options)
+    assert sorted(blocked_ns(tmp_path / "both.parquet")) == sorted(BLOCKED_NS + [-1] * 4)
+    assert not check(open_trace(tmp_path / "both.parquet")).errors
+
+
+def test_less_than_unknown_is_an_error(trace):
+    with pytest.raises(UsageError, match="1 rows: blocked_ns below -1"):
+        trace("a", blocked_ns=[0, -2, 0, 0])

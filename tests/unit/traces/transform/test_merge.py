@@ -1,0 +1,65 @@
+"""`blkreel merge` puts traces on one clock, and keeps dependencies, devices and threads apart."""
+
+import numpy as np
+import pytest
+from transformed import assert_valid, columns_of, of_another_machine
+
+import blkreel
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.transform.merge import merge
+from blkreel.traces.transform.slice import Selection, slice_trace
+
+
+def test_two_slices_by_process_are_the_original_again(tmp_path):
+    """Of one boot, so on one clock: times, devices and threads are the same as before."""
+    whole = columns_of("sample:game-download")
+    trace = open_trace("sample:game-download")
+    slice_trace(trace, tmp_path / "reads.parquet", Selection(ops=("read",)), rebase=True)
+    slice_trace(trace, tmp_path / "rest.parquet", Selection(ops=("write", "flush", "discard")))
+    result = merge([open_trace(tmp_path / f"{name}.parquet") for name in ("reads", "rest")], tmp_path / "t.parquet")
+    rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
+    assert (rows["submit_ns"] + metadata["epoch_ns"] == whole["submit_ns"] + trace.metadata["epoch_ns"]).all()
+    for column in ("offset_bytes", "length_bytes", "op", "device", "tid", "latency_ns"):
+        assert sorted(zip(rows["submit_ns"] + metadata["epoch_ns"], rows[column], strict=True)) == sorted(
+            zip(whole["submit_ns"] + trace.metadata["epoch_ns"], whole[column], strict=True))
+    same_kind = (whole["waited_on"] >= 0) & ((whole["op"] == 0) == (whole["op"][whole["waited_on"]] == 0))
+    assert (rows["waited_on"] >= 0).sum() == same_kind.sum()
+    assert metadata["clock_uncertainty_ns"] == 0 and "one clock" in result.notes[0]
+
+
+def test_traces_of_other_boots_are_aligned_by_their_start(tmp_path):
+    names = ["sample:app-start", of_another_machine("sample:compile", tmp_path / "other.parquet")]
+    merge([open_trace(name) for name in names], tmp_path / "t.parquet", align="start")
+    rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
+    for device, name in enumerate(names):
+        before, part = columns_of(name), rows["device"] == device
+        assert (rows["submit_ns"][part] == before["submit_ns"] - before["submit_ns"][0]).all()
+        assert (rows["waited_on"][part] >= 0).sum() == (before["waited_on"] >= 0).sum()
+        at = np.flatnonzero(part)
+        linked = before["waited_on"] >= 0
+        assert (rows["waited_on"][at[linked]] == at[before["waited_on"][linked]]).all()
+    assert metadata["clock_uncertainty_ns"] is None and len(metadata["devices"]) == 2
+
+
+def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
+    paths = []
+    for number, host in enumerate(("a", "b")):
+        pairs = [{"monotonic_ns": 1000 * number, "realtime_ns": 10**18},
+                 {"monotonic_ns": 10**9, "realtime_ns": 2 * 10**18}]
+        rows = {"submit_ns": [10, 20], "offset_bytes": [0, 0], "length_bytes": [512, 512], "op": [0, 0]}
+        paths.append(blkreel.write_trace(tmp_path / f"{host}.parquet", rows, metadata={
+            "host": host, "epoch_ns": 500, "clock_pairs": pairs, "devices": [{"name": host, "size_bytes": 4096}]}))
+    result = merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    # The second machine's clock showed 1000 ns more at the same wall time, so its I/Os were 1000 ns earlier.
+    assert columns_of(tmp_path / "t.parquet")["submit_ns"].tolist() == [10, 20, 1010, 1020]
+    assert columns_of(tmp_path / "t.parquet")["device"].tolist() == [1, 1, 0, 0]
+    assert open_trace(tmp_path / "t.parquet").metadata["epoch_ns"] == -500
+    assert "synchronization is not known" in result.notes[0]
+
+
+def test_without_a_wall_clock(tmp_path):
+    rows = {"submit_ns": [10], "offset_bytes": [0], "length_bytes": [512], "op": [0]}
+    path = blkreel.write_trace(tmp_path / "a.parquet", rows)
+    with pytest.raises(UsageError, match="no wall clock recorded; .*--align start"):
+        merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet")

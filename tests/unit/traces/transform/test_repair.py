@@ -1,0 +1,201 @@
+"""A trace whose rows another program changed is refused by every command; `blkreel check --repair` makes it valid."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blkreel
+from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.samples import SAMPLES, sample_path
+from blkreel.traces.transform.repair import repair
+
+NAMES = ["submit_ns", "latency_ns", "waited_on", "think_ns", "offset_bytes", "op", "tid"]
+
+
+def columns_of(path, names=NAMES):
+    table = open_trace(path).table(names)
+    return {name: table[name].to_numpy() for name in names}
+
+
+def agrees(path):
+    """Whether each think time is the time from the completion of the row that waited_on names."""
+    rows = columns_of(path)
+    linked = np.flatnonzero(rows["waited_on"] >= 0)
+    complete_ns = rows["submit_ns"] + rows["latency_ns"]
+    return (rows["submit_ns"][linked] - rows["think_ns"][linked] == complete_ns[rows["waited_on"][linked]]).all()
+
+
+def rewritten(path, change, output):
+    pq.write_table(change(pq.read_table(path)), output)
+    return output
+
+
+def without_some(table):
+    return table.filter(pc.not_equal(table["tid"], pc.mode(table["tid"])[0].as_py()["mode"]))
+
+
+def without_checksums(table):
+    metadata = dict(table.schema.metadata)
+    del metadata[b"blkreel.integrity"]
+    return table.replace_schema_metadata(metadata)
+
+
+def swapped(table):
+    order = np.arange(table.num_rows)
+    order[:-1:2], order[1::2] = order[1::2].copy(), order[:-1:2].copy()
+    return table.take(order)
+
+
+def faster(table):
+    index = table.schema.get_field_index("submit_ns")
+    return table.set_column(index, table.schema.field(index), pc.divide(table["submit_ns"], 2))
+
+
+CUTS = {"cut at the start": lambda table: table.slice(100), "cut at the end": lambda table: table.slice(0, 500),
+        "without a thread": without_some, "twice": lambda table: pa.concat_tables([table, table])}
+CHANGES = {"sorted by offset": lambda table: table.sort_by("offset_bytes"), "swapped": swapped, "other times": faster}
+
+
+@pytest.fixture(scope="module")
+def game(tmp_path_factory):
+    """A trace with checksums, of the rows of a sample."""
+    path = tmp_path_factory.mktemp("game") / "game.parquet"
+    return blkreel.write_trace(path, blkreel.open("sample:game-load").frame(), like="sample:game-load")
+
+
+@pytest.mark.parametrize("change", [*CUTS.values(), *CHANGES.values()], ids=[*CUTS, *CHANGES])
+def test_changed_rows_are_refused_with_the_command_that_repairs_them(game, tmp_path, change):
+    path = rewritten(game, change, tmp_path / "changed.parquet")
+    with pytest.raises(TraceError, match=r"changed after it was written.*check --repair .*changed.parquet -o "):
+        open_trace(path)
+
+
+@pytest.mark.parametrize("change", CUTS.values(), ids=CUTS)
+def test_a_cut_of_a_trace_without_checksums_is_refused_by_its_survey(game, tmp_path, change):
+    path = rewritten(game, lambda table: without_checksums(change(table)), tmp_path / "changed.parquet")
+    with pytest.raises(TraceError, match="2,906"):
+        open_trace(path)
+
+
+def test_a_trace_without_checksums_stays_readable(game, tmp_path):
+    trace = open_trace(rewritten(game, without_checksums, tmp_path / "old.parquet"))
+    assert "integrity" not in trace.metadata and trace.rows == 2906
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_cut_sample_is_refused(tmp_path, name):
+    with pytest.raises(TraceError, match="changed after it was written"):
+        open_trace(rewritten(sample_path(name), lambda table: table.slice(1), tmp_path / "cut.parquet"))
+
+
+def test_a_copy_by_another_program_is_accepted(game, tmp_path):
+    """Compression, row groups and offsets of I/Os may change: no dependency rests on them."""
+    table = pq.read_table(game)
+    index = table.schema.get_field_index("offset_bytes")
+    table = table.set_column(index, table.schema.field(index), pc.add(table["offset_bytes"], 4096))
+    pq.write_table(table, tmp_path / "copy.parquet", row_group_size=700, compression="snappy")
+    assert open_trace(tmp_path / "copy.parquet").rows == 2906
+
+
+@pytest.mark.parametrize("words", [
+    ["info"], ["check"], ["report"], ["replay", "--on", "nil:64GiB,clock=virtual", "-o", "r"],
+    ["compare", "sample:game-load"], ["report", "--json"]], ids=" ".join)
+def test_each_command_refuses(game, tmp_path, blkreel, words):
+    rewritten(game, CUTS["cut at the start"], tmp_path / "cut.parquet")
+    result = blkreel(words[0], "cut.parquet", *words[1:], check=False, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "check --repair cut.parquet -o cut-repaired.parquet" in result.stderr + result.stdout
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_cut_at_the_start_loses_only_dependencies_on_rows_that_are_missing(game, tmp_path):
+    cut = rewritten(game, CUTS["cut at the start"], tmp_path / "cut.parquet")
+    done = repair(open_trace(cut, verify=False), tmp_path / "repaired.parquet")
+    before, after = columns_of(game), columns_of(tmp_path / "repaired.parquet")
+    expected = np.where(before["waited_on"][100:] >= 100, before["waited_on"][100:] - 100, -1)
+    assert (after["waited_on"] == expected).all() and agrees(done.path)
+    assert done.dropped == int(((before["waited_on"][100:] >= 0) & (before["waited_on"][100:] < 100)).sum()) > 0
+    assert (after["think_ns"][expected < 0] == 0).all()
+    assert (after["submit_ns"] == before["submit_ns"][100:]).all()
+
+
+def test_shuffled_rows_are_restored(game, tmp_path):
+    for name, change in (("offset", CHANGES["sorted by offset"]), ("swapped", swapped)):
+        path = rewritten(game, change, tmp_path / f"{name}.parquet")
+        done = repair(open_trace(path, verify=False), tmp_path / f"{name}-repaired.parquet")
+        after = columns_of(done.path)
+        for column, values in columns_of(game).items():
+            assert (after[column] == values).all(), column
+        assert done.steps_back > 0 and done.dropped == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_selection_and_order_of_rows_can_be_repaired(game, tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("any")
+    table = pq.read_table(game).slice(0, data.draw(st.integers(1, 400)))
+    rows = data.draw(st.lists(st.integers(0, table.num_rows - 1), min_size=1, max_size=200, unique=True))
+    if data.draw(st.booleans()):
+        rows.sort()
+    path = directory / "changed.parquet"
+    pq.write_table(table.take(rows), path)
+    done = repair(open_trace(path, verify=False), directory / "repaired.parquet")
+    repaired, whole = columns_of(done.path), columns_of(game)
+    assert agrees(done.path) and (np.diff(repaired["submit_ns"]) >= 0).all()
+    # Each dependency between rows that are left is restored.
+    rows.sort()
+    expected = [rows.index(parent) if (parent := int(whole["waited_on"][row])) in rows else -1 for row in rows]
+    assert repaired["waited_on"].tolist() == expected
+
+
+def test_an_ambiguous_dependency_is_dropped(tmp_path):
+    rows = {"submit_ns": [0, 10, 100], "latency_ns": [50, 40, 5], "offset_bytes": [0, 0, 0], "length_bytes": [512] * 3,
+            "op": [0, 0, 0], "waited_on": [-1, -1, 1]}
+    path = blkreel.write_trace(tmp_path / "t.parquet", rows)
+    table = pq.read_table(path)
+    shifted = table.set_column(11, table.schema.field(11), pa.array([-1, -1, 7]))
+    pq.write_table(shifted, tmp_path / "changed.parquet")
+    done = repair(open_trace(tmp_path / "changed.parquet", verify=False), tmp_path / "repaired.parquet")
+    assert (done.dependencies, done.renumbered, done.dropped) == (1, 0, 1)
+
+
+def test_the_command_repairs_and_says_what_was_lost(game, tmp_path, blkreel):
+    rewritten(game, CUTS["cut at the start"], tmp_path / "cut.parquet")
+    result = blkreel("check", "--repair", "cut.parquet", "-o", "whole.parquet", check=False, cwd=tmp_path)
+    assert result.returncode == 3 and "dependencies dropped" in result.stderr
+    assert (tmp_path / "whole.parquet").stat().st_mode & 0o777 == 0o600
+    document = json.loads(blkreel("check", "whole.parquet", "--json", check=False, cwd=tmp_path).stdout)
+    assert document["errors"] == [] and any("2,806 rows" in text for text in document["warnings"])
+    metadata = open_trace(tmp_path / "whole.parquet").metadata
+    assert metadata["history"][-1]["command"] == "check --repair" and "survey" in metadata
+    assert metadata["devices"] == open_trace(game).metadata["devices"]
+    result = blkreel("replay", "whole.parquet", "--on", "nil:64GiB,clock=virtual", "--dry-run", check=False,
+                     cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_repair_needs_an_output(game, blkreel):
+    assert blkreel("check", "--repair", game, check=False).returncode == 2
+    assert blkreel("check", game, "-o", "x.parquet", check=False).returncode == 2
+
+
+def test_a_run_and_impossible_values_are_not_repaired(game, tmp_path, blkreel):
+    blkreel("replay", game, "--on", "nil:64GiB,clock=virtual", "-o", tmp_path / "run", "--pace", "dependent")
+    records = rewritten(tmp_path / "run/records.parquet", CUTS["cut at the start"], tmp_path / "run/cut.parquet")
+    with pytest.raises(BlkreelError, match="replay the trace again"):
+        open_trace(records)
+    with pytest.raises(TraceError, match="records of a run"):
+        repair(open_trace(records, verify=False), tmp_path / "repaired.parquet")
+    table = pq.read_table(game)
+    wrong = table.set_column(5, table.schema.field(5), pa.array(np.full(table.num_rows, 9, np.int8)))
+    pq.write_table(wrong, tmp_path / "op.parquet")
+    with pytest.raises(TraceError, match="cannot be repaired: 2,906 rows: unknown op"):
+        repair(open_trace(tmp_path / "op.parquet", verify=False), tmp_path / "repaired.parquet")
+    assert not (tmp_path / "repaired.parquet").exists()

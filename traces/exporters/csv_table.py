@@ -1,0 +1,48 @@
+"""CSV with one row per I/O. Column names carry the unit, as in a trace; unknown values are -1, as in a trace."""
+
+from collections.abc import Callable
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
+
+from .export_format import Account, ExportFormat, batches, device_names, thread_names
+
+
+def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
+    devices, comms = device_names(trace, -1), thread_names(trace)
+    writer = None
+    for columns in batches(trace, account):
+        arrays = {name: pa.array(values) for name, values in columns.items()}
+        arrays["op"] = _texts(columns["op"], lambda code: OP_NAMES.get(code, str(code)))
+        arrays["flags"] = _texts(columns["flags"], _flag_names)
+        arrays["device"] = _texts(columns["device"],
+                                  lambda number: devices[number] if 0 <= number < len(devices) else str(number))
+        arrays["thread_name"] = _texts(columns["tid"], lambda tid: comms.get(tid, ""))
+        table = pa.table(arrays)
+        if writer is None:
+            file.write((",".join(table.schema.names) + "\n").encode())
+            options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+            writer = pyarrow.csv.CSVWriter(file, table.schema, write_options=options)
+        writer.write_table(table)
+        account.records += table.num_rows
+    if writer is not None:
+        writer.close()
+
+
+def _texts(codes: np.ndarray, text_of: Callable[[int], str]) -> pa.Array:
+    """The text of each code. There are few different ones."""
+    values, at = np.unique(codes, return_inverse=True)
+    texts = pa.array([text_of(int(value)) for value in values], pa.string())
+    return texts.take(pa.array(at))
+
+
+def _flag_names(flags: int) -> str:
+    return "+".join(name for name, bit in FLAGS.items() if flags & bit)
+
+
+FORMAT = ExportFormat("csv", "CSV, with units in the header", ".csv", _write)

@@ -1,0 +1,1 @@
+"""The trace format: schema, reader, writer, footer and checks."""

@@ -1,0 +1,116 @@
+"""Checks a trace: reads every page, and tests every invariant of docs/trace-format.md on the rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .integrity import disagreement
+from .reader import Trace
+from .schema import FLAGS, OP_NAMES, Metadata
+
+# Errors that blkreel check --repair removes: by sorting rows, and by removing dependencies.
+_REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_ns without waited_on",
+               "think_ns is negative")
+_LATEST_NS = 1 << 62  # of a completion: 146 years
+
+
+@dataclass
+class Findings:
+    """errors: the file violates the format. beyond_repair: those of them that blkreel check --repair cannot remove.
+    warnings: it is valid, but its content is incomplete."""
+
+    rows: int = 0
+    errors: list[str] = field(default_factory=list)
+    beyond_repair: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def check(trace: Trace) -> Findings:
+    """Read all of a trace, opened with verify=False. Raises TraceError at a damaged page."""
+    findings = Findings()
+    if changed := disagreement(trace):
+        findings.errors.append(f"changed after it was written: {changed}")
+    problems: dict[str, _Problem] = {}
+    last_submit_ns: int | None = None
+    for batch in trace.batches():
+        columns = {name: batch[name].to_numpy() for name in batch.schema.names}
+        for text, wrong in wrong_rows(columns, trace.metadata, last_submit_ns, findings.rows):
+            if wrong.any():
+                problem = problems.setdefault(text, _Problem(findings.rows + int(np.argmax(wrong))))
+                problem.count += int(wrong.sum())
+        last_submit_ns = columns["submit_ns"][-1]
+        findings.rows += batch.num_rows
+    for text, problem in problems.items():
+        error = f"{problem.count:,} rows: {text} (first at row {problem.first_row:,})"
+        findings.errors.append(error)
+        if text not in _REPAIRABLE:
+            findings.beyond_repair.append(error)
+    findings.warnings += _incompleteness(trace.metadata)
+    return findings
+
+
+@dataclass
+class _Problem:
+    first_row: int
+    count: int = 0
+
+
+def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_ns: int | None,
+               row: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Each invariant, and which rows violate it. row: the number of the first row."""
+    submit_ns = columns["submit_ns"]
+    before = np.concatenate([[submit_ns[0] if last_submit_ns is None else last_submit_ns], submit_ns[:-1]])
+    yield "submit_ns goes back", submit_ns < before
+    latency_ns, offset_bytes, length_bytes = (columns[name] for name in ("latency_ns", "offset_bytes", "length_bytes"))
+    yield "submit_ns is negative", submit_ns < 0
+    yield "latency_ns below -1", latency_ns < -1
+    # Compared without a sum, which would wrap.
+    yield "completion later than 2^62 ns", (submit_ns > _LATEST_NS) | (latency_ns > _LATEST_NS - submit_ns.clip(0))
+    yield "queue_ns below -1", columns["queue_ns"] < -1
+    yield "unknown op", ~np.isin(columns["op"], list(OP_NAMES))
+    yield "unknown flags", (columns["flags"] & ~_known_flags(metadata)) != 0
+    yield "status is positive: it must be 0 or -errno", columns["status"] > 0
+    yield "negative offset or length", (offset_bytes < 0) | (length_bytes < 0)
+    yield "offset_bytes + length_bytes of 2^63 or more", offset_bytes > np.iinfo(np.int64).max - length_bytes.clip(0)
+    rows = np.arange(row, row + len(submit_ns))
+    yield "waited_on is not an earlier row", (columns["waited_on"] < -1) | (columns["waited_on"] >= rows)
+    unrelated = (columns["waited_on"] < 0) & (columns["think_ns"] != 0)
+    yield "think_ns without waited_on", unrelated
+    yield "think_ns is negative", (columns["think_ns"] < 0) & ~unrelated
+    if "blocked_ns" in columns:
+        yield "blocked_ns below -1", columns["blocked_ns"] < -1
+    devices = metadata.get("devices")
+    if devices:
+        known = (columns["device"] >= 0) & (columns["device"] < len(devices))
+        yield "device is not in the device table", ~known
+        sizes = np.array([entry.get("size_bytes") or np.iinfo(np.int64).max for entry in devices])
+        size = sizes[np.where(known, columns["device"], 0)]
+        # A run of a remapped trace stays inside its own target, which is its device.
+        yield "reaches past the end of its device", length_bytes > size - offset_bytes.clip(0)
+
+
+def _known_flags(metadata: Metadata) -> int:
+    """The bits of the format, and those that the trace names itself."""
+    named = metadata.get("flag_names") or {}
+    known = sum(FLAGS.values())
+    for bit in named:
+        known |= int(bit) & np.iinfo(np.int32).max
+    return known
+
+
+def _incompleteness(metadata: Metadata) -> list[str]:
+    warnings = []
+    lost = (metadata.get("lost") or {"total": 0})["total"]
+    if lost is None:
+        warnings.append("the number of lost events is unknown: the source does not count them")
+    elif lost:
+        warnings.append(f"{lost:,} events were lost while capturing")
+    if metadata.get("unmatched"):
+        warnings.append(f"{metadata['unmatched']:,} completions had no matching submission")
+    if metadata.get("import_warnings"):
+        warnings += metadata["import_warnings"]
+    run = metadata.get("run") or {}
+    if run.get("partial"):
+        warnings.append(f"a partial run: {run['partial']}")
+    return warnings

@@ -1,0 +1,225 @@
+"""Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted."""
+
+from typing import Any, Required, TypedDict
+
+from blkreel.common.verdict import Level
+
+
+class Device(TypedDict, total=False):
+    name: str
+    path: str
+    kind: str
+    size_bytes: int
+    logical_block_bytes: int
+    physical_block_bytes: int
+    model: str
+    firmware: str
+    scheduler: str
+    queue_depth: int
+    rotational: bool
+    write_cache: str
+    fua: bool | None
+    backing_file: str
+    read_only: bool
+    serial_hash: str
+    layer: str
+
+
+class Thread(TypedDict, total=False):
+    comm: str
+    pid: int
+    process: str
+
+
+class LostInterval(TypedDict):
+    first_ns: int
+    last_ns: int
+    count: int
+
+
+class Lost(TypedDict, total=False):
+    total: Required[int | None]
+    per_cpu: dict[str, int]
+    intervals: list[LostInterval]
+    unit: str
+
+
+class ClockPair(TypedDict):
+    monotonic_ns: int
+    realtime_ns: int
+
+
+class File(TypedDict):
+    inode: int
+    path: str
+
+
+class Ring(TypedDict):
+    dropped_rows: int
+
+
+class Reason(TypedDict, total=False):
+    code: str
+    level: Required[Level]
+    text: Required[str]
+
+
+class Note(TypedDict, total=False):
+    code: str
+    text: Required[str]
+
+
+class Verdict(TypedDict, total=False):
+    level: Required[Level]
+    reasons: Required[list[Reason]]
+    notes: list[Note]
+    withheld: list[str]
+
+
+class Pace(TypedDict, total=False):
+    name: str
+    depth: int | None
+    factor: float | None
+
+
+class Idle(TypedDict, total=False):
+    name: str
+    cap_ns: int | None
+    removed_ns: int
+
+
+class Source(TypedDict, total=False):
+    path: str | None
+    sha256: str | None
+    rows: int | None
+    device: int | None
+    duration_ns: int | None
+    programs: list[str] | None
+    title: str | None
+    description: str | None
+    command: list[str] | None
+    devices: list[Device] | None
+    lost: Lost | None
+    source_lacks: list[str] | None
+
+
+class Lateness(TypedDict, total=False):
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+    queue_full_ops: int
+
+
+class Power(TypedDict, total=False):
+    meter: str
+    average_w: float
+    energy_j: float
+    gaps: int
+    covered_ns: int
+
+
+class Temperature(TypedDict):
+    start: float
+    max: float
+    end: float
+
+
+class Telemetry(TypedDict, total=False):
+    temperature_c: Temperature | None
+    power: Power | None
+
+
+class Run(TypedDict, total=False):
+    label: str
+    drive: Device
+    drives: list[dict[str, Any]] | None
+    source: Source
+    pace: Pace
+    idle: Idle
+    state: dict[str, Any] | None
+    payload: dict[str, int] | None
+    planned_ops: int
+    issued_ops: int
+    completed_ops: int
+    moved_bytes: int
+    written_bytes: int
+    error_ops: int
+    errors: dict[str, int]
+    altered: dict[str, int]
+    dropped: dict[str, int]
+    hazards: int
+    plan_ns: int | None
+    wall_ns: int
+    own_wall_ns: int | None
+    lateness: Lateness | None
+    telemetry: Telemetry | None
+    latency_log: str | None
+    partial: str | None
+    started_at: str
+    environment: dict[str, Any]
+    verdict: Verdict
+
+
+class Integrity(TypedDict):
+    rows: int
+    row_groups_at: list[int]
+    crc32: dict[str, str]
+
+
+class CutDependencies(TypedDict):
+    row: list[int]
+    waited_on: list[int]
+    inherited: list[int]
+
+
+class PartOf(TypedDict):
+    sha256: str
+    source_rows: int
+    first_row: int
+    rows: int
+    cut: CutDependencies
+
+
+class Step(TypedDict, total=False):
+    command: Required[str]
+    writer: str
+    options: dict[str, Any]
+    sources: list[dict[str, Any]]
+    notes: list[str]
+
+
+class TraceMetadata(TypedDict, total=False):
+    schema_version: int
+    source_format: str
+    writer: str
+    clock: str
+    clock_resolution_ns: int
+    source_lacks: list[str]
+    kernel: str
+    host: str
+    command: list[str] | None
+    title: str | None
+    description: str | None
+    cpu_count: int | None
+    epoch_ns: int | None  # None of a replay that failed before its first I/O
+    duration_ns: int
+    clock_pairs: list[ClockPair]
+    devices: list[Device]
+    threads: dict[str, Thread]
+    files: list[File] | None
+    lost: Lost | None
+    ring: Ring | None
+    ledger: dict[str, Any] | None
+    diskstats: dict[str, Any] | None
+    unmatched: int | None
+    in_flight_at_start: int | None
+    in_flight_at_end: int | None
+    helper_cpu_ns: int | None
+    import_warnings: list[str]
+    flag_names: dict[str, str]
+    op_names: dict[str, str]
+    integrity: Integrity
+    history: list[Step]
+    part_of: PartOf
+    clock_uncertainty_ns: int | None
+    run: Run

@@ -1,0 +1,93 @@
+"""The columns of a trace, version 1: names, types, codes and encodings. docs/trace-format.md is their contract."""
+
+from typing import Any
+
+import pyarrow as pa
+
+# The file-level keys of a trace, decoded. Any key but schema_version may be missing: docs/trace-format.md.
+Metadata = dict[str, Any]
+SCHEMA_VERSION = 1
+KEY_PREFIX = "blkreel."
+
+OPS = {"read": 0, "write": 1, "flush": 2, "discard": 3, "write_zeroes": 4}
+OP_NAMES = {code: name for name, code in OPS.items()}
+FLAGS = {
+    "sync": 1 << 0,
+    "metadata": 1 << 1,
+    "read_ahead": 1 << 2,
+    "fua": 1 << 3,
+    "preflush": 1 << 4,
+    "background": 1 << 5,
+    "idle": 1 << 6,
+    # A write of zeros after which the drive may keep nothing for these blocks.
+    "may_unmap": 1 << 7,
+    "priority_realtime": 1 << 8,
+    "priority_best_effort": 1 << 9,
+    "priority_idle": 1 << 10,
+    # Caused by the captured command and its children, --pid or --cgroup.
+    "own": 1 << 11,
+    # Issued by a kernel thread long after `tid` asked for it, as writeback is.
+    "deferred": 1 << 12,
+    # Another thread waited for `waited_on`, and then woke or started this one.
+    "inherited": 1 << 13,
+    # A run only: late because the drive's queue was full.
+    "queue_full": 1 << 16,
+    # A run only: in flight together with an overlapping I/O; in the source they were not.
+    "hazard": 1 << 17,
+    # A run only: the deadline depended on other I/Os of the run, not on the clock.
+    "anchored": 1 << 18,
+    # A run only: the host was stalled while the I/O was issued or completed.
+    "host_stalled": 1 << 19,
+}
+
+_TRACE_COLUMNS = [
+    ("submit_ns", pa.int64()),
+    ("latency_ns", pa.int64()),
+    ("queue_ns", pa.int64()),
+    ("offset_bytes", pa.int64()),
+    ("length_bytes", pa.int64()),
+    ("op", pa.int8()),
+    ("flags", pa.int32()),
+    ("device", pa.int16()),
+    ("cpu", pa.int16()),
+    ("status", pa.int16()),
+    ("tid", pa.int32()),
+    ("waited_on", pa.int64()),
+    ("think_ns", pa.int64()),
+]
+_RUN_COLUMNS = [
+    ("due_ns", pa.int64()),
+    ("stream", pa.int16()),
+    ("burst", pa.int32()),
+    ("source_row", pa.int64()),
+]
+_COMPRESSED_RUN_COLUMNS = [("idle_removed_ns", pa.int64())]
+_OPTIONAL_COLUMNS = [("blocked_ns", pa.int64()), ("inode", pa.int64()), ("cgroup", pa.int64()), ("stream", pa.int16())]
+
+DICTIONARY_COLUMNS = ["op", "flags", "device", "cpu", "status", "tid", "stream", "burst"]
+# Columns that increase row by row. Packing the differences of durations takes more space than zstd alone.
+DELTA_COLUMNS = ["submit_ns", "waited_on", "due_ns", "source_row", "idle_removed_ns"]
+
+# Values of unknown fields. Columns that are not listed must be given.
+UNKNOWN = {"latency_ns": -1, "queue_ns": -1, "inode": -1, "cgroup": -1, "waited_on": -1, "think_ns": 0, "cpu": -1,
+           "tid": -1, "flags": 0, "device": 0, "status": 0, "due_ns": -1, "stream": 0, "burst": -1, "source_row": -1,
+           "idle_removed_ns": 0, "blocked_ns": -1}
+
+LAYOUT_NAMES = {pa.int8(): "i1", pa.int16(): "i2", pa.int32(): "i4", pa.int64(): "i8"}
+
+
+def _schema(columns: list[tuple[str, pa.DataType]]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+
+
+TRACE_SCHEMA = _schema(_TRACE_COLUMNS)
+RUN_SCHEMA = _schema(_TRACE_COLUMNS + _RUN_COLUMNS)
+# Of a run that removed idle time of its trace.
+COMPRESSED_RUN_SCHEMA = _schema(_TRACE_COLUMNS + _RUN_COLUMNS + _COMPRESSED_RUN_COLUMNS)
+OPTIONAL_COLUMNS = [name for name, _ in _OPTIONAL_COLUMNS]
+COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _COMPRESSED_RUN_COLUMNS + _OPTIONAL_COLUMNS)
+
+
+def layout_of(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The columns of `schema` as blocks.py names them: (name, numpy type without byte order)."""
+    return [(field.name, LAYOUT_NAMES[field.type]) for field in schema]

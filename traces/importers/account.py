@@ -1,0 +1,84 @@
+"""The account of an import: records read = rows + rejected + ignored, by reason."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from blkreel.common.units import format_count
+
+_EXAMPLE_BYTES = 80
+
+
+@dataclass
+class Tally:
+    """Records with one reason. example: `FILE: line 17: text` of the first of them."""
+
+    count: int = 0
+    example: str = ""
+
+    def add(self, count: int, example: str) -> None:
+        self.example = self.example or example
+        self.count += count
+
+
+@dataclass
+class Account:
+    """Counts every record of the source.
+
+    rejected: records that are invalid. ignored: valid records that are not I/O of a chosen device, such as messages.
+    back_steps: records earlier than the record before; back_largest_ns: the largest distance to the latest time before.
+    file: name of the file being read. unit: what a position counts, `line` or `byte`.
+    """
+
+    records: int = 0
+    rows: int = 0
+    rejected: dict[str, Tally] = field(default_factory=dict)
+    ignored: dict[str, Tally] = field(default_factory=dict)
+    back_steps: int = 0
+    back_largest_ns: int = 0
+    warnings: list[str] = field(default_factory=list)
+    file: str = ""
+    unit: str = "line"
+
+    def read(self, count: int) -> None:
+        """Count records that were read, whatever becomes of them."""
+        self.records += count
+
+    def reject(self, reason: str, position: int, text: bytes | str = b"", count: int = 1) -> None:
+        """Count invalid records. position: of the first of them."""
+        self.rejected.setdefault(reason, Tally()).add(count, self.place(position, text))
+
+    def ignore(self, reason: str, position: int, text: bytes | str = b"", count: int = 1) -> None:
+        """Count records that do not become rows. position: of the first of them."""
+        self.ignored.setdefault(reason, Tally()).add(count, self.place(position, text))
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def place(self, position: int, text: bytes | str = b"") -> str:
+        """`FILE: line 17: text`, the text shortened."""
+        shown = text if isinstance(text, str) else text[:_EXAMPLE_BYTES + 1].decode(errors="replace")
+        if len(shown) > _EXAMPLE_BYTES:
+            shown = shown[:_EXAMPLE_BYTES] + "..."
+        return f"{self.file}: {self.unit} {position:,}" + (f": {shown.strip()}" if shown.strip() else "")
+
+    @property
+    def rejected_records(self) -> int:
+        return sum(tally.count for tally in self.rejected.values())
+
+    @property
+    def ignored_records(self) -> int:
+        return sum(tally.count for tally in self.ignored.values())
+
+    def lines(self, tallies: dict[str, Tally], verb: str) -> list[str]:
+        """One line for each reason, most records first."""
+        ordered = sorted(tallies.items(), key=lambda item: -item[1].count)
+        return [f"{format_count(tally.count)} records {verb}: {reason} (first: {tally.example})"
+                for reason, tally in ordered]
+
+    def ledger(self) -> dict[str, Any]:
+        """The metadata key `ledger`."""
+        return {"records": self.records, "rows": self.rows,
+                "rejected": {reason: vars(tally).copy() for reason, tally in self.rejected.items()},
+                "ignored": {reason: vars(tally).copy() for reason, tally in self.ignored.items()},
+                "clock_back_steps": self.back_steps, "clock_back_largest_ns": self.back_largest_ns}

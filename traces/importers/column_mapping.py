@@ -1,0 +1,243 @@
+"""The import of any CSV or Parquet file: `--columns` says which column is what, and in which unit.
+
+time=ts:us@unix,op=type:0=read/1=write,offset=lba:sectors,length=size:bytes,latency=rt:100ns,device=vol,process=app
+
+A column is named as in the header, or numbered from 1 in a file without one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.suggestions import did_you_mean
+from blkreel.traces.format.footer import read_footer
+from blkreel.traces.format.pages import PageCheck, PageError
+from blkreel.traces.format.schema import OPS
+
+from .account import Account
+from .source_file import SourceFile, read_head
+from .source_format import INVALID, UNKNOWN_OP, Batch, ImportOptions, SourceFormat, head_lines, mapped, scaled
+from .text_table import Column, TextTable
+
+EXAMPLE = "time=ts:us@unix,op=type:R=read/W=write,offset=lba:sectors,length=size:bytes,latency=rt:us"
+_TIME_UNITS_NS = {"ns": 1, "100ns": 100, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "datetime": 1}
+_SIZE_UNITS_BYTES = {"bytes": 1, "sectors": 512, "kib": 1024, "pages": 4096, "mib": 1 << 20}
+# From the epoch to 1970, in s: `unix` is 1970, 1601 is that of Windows.
+_EPOCHS_S = {"unix": 0, "1970": 0, "1601": -11_644_473_600}
+_TIMES, _SIZES, _TEXTS = ("time", "latency"), ("offset", "length"), ("op", "device", "process")
+_FIELDS = (*_TIMES, *_SIZES, *_TEXTS, "tid", "cpu")
+_REQUIRED = ("time", "op", "offset", "length")
+_DELIMITERS = (b",", b";", b"\t", b"|", b" ")
+_OPS = {"r": "read", "read": "read", "rs": "read", "ra": "read", "w": "write", "write": "write", "ws": "write",
+        "f": "flush", "flush": "flush", "d": "discard", "discard": "discard", "trim": "discard", "unmap": "discard",
+        "write_zeroes": "write_zeroes"}
+_PARQUET_MAGIC = b"PAR1"
+_BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class _Field:
+    """column: its name, or its number from 1. factor: ns or bytes of a unit. places: decimal places of a unit."""
+
+    column: str
+    unit: str = ""
+    epoch: str | None = None
+
+    @property
+    def factor(self) -> int:
+        return _TIME_UNITS_NS.get(self.unit) or _SIZE_UNITS_BYTES.get(self.unit) or 1
+
+
+@dataclass
+class ColumnMapping(SourceFormat):
+    """A format made from the text of --columns. Raises UsageError for a text that is none."""
+
+    spec: str
+    name = "columns"
+    title = "any CSV or Parquet file, by --columns"
+    _fields: dict[str, _Field] = field(init=False, default_factory=dict)
+    _ops: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in self.spec.split(","):
+            name, _, rest = part.strip().partition("=")
+            if name not in _FIELDS or not rest:
+                raise UsageError(f"--columns: {part.strip()!r} is not FIELD=COLUMN",
+                                 did_you_mean(name, _FIELDS, f"fields are {', '.join(_FIELDS)}; example: {EXAMPLE}"))
+            if name in self._fields:
+                raise UsageError(f"--columns names {name} twice", f"example: {EXAMPLE}")
+            column, _, unit = rest.partition(":")
+            self._fields[name] = self._field(name, column, unit)
+        if absent := [name for name in _REQUIRED if name not in self._fields]:
+            raise UsageError(f"--columns does not say which column is {' and '.join(absent)}", f"example: {EXAMPLE}")
+
+    @property
+    def clock(self) -> str:  # type: ignore[override]
+        return "realtime" if self._fields["time"].epoch else "relative"
+
+    @property
+    def resolution_ns(self) -> int:  # type: ignore[override]
+        time = self._fields["time"]
+        # Only an integer shows its resolution; the times themselves do for others.
+        return time.factor if time.unit in ("ns", "100ns") else 1
+
+    def likeness(self, head: bytes) -> float:
+        return 0.0
+
+    def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
+        if read_head(source.path).startswith(_PARQUET_MAGIC):
+            account.unit = "row"
+            yield from self._of_parquet(source, account)
+        else:
+            yield from self._of_text(source, account)
+
+    def _field(self, name: str, column: str, unit: str) -> _Field:
+        if name == "op":
+            for pair in filter(None, unit.split("/")):
+                value, _, op = pair.partition("=")
+                if op not in OPS:
+                    raise UsageError(f"--columns: unknown operation {op!r} in {pair!r}",
+                                     did_you_mean(op, OPS, f"operations are {', '.join(OPS)}"))
+                self._ops[value.lower()] = OPS[op]
+            return _Field(column)
+        unit, _, epoch = unit.partition("@")
+        units = _TIME_UNITS_NS if name in _TIMES else _SIZE_UNITS_BYTES if name in _SIZES else {}
+        if units and unit.lower() not in units:
+            raise UsageError(f"--columns: {name} has {'no unit' if not unit else f'the unknown unit {unit!r}'}",
+                             f"units are {', '.join(units)}, as in {name}={column}:{next(iter(units))}")
+        if unit and not units or epoch and name != "time":
+            raise UsageError(f"--columns: {name} has no {'epoch' if epoch else 'unit'}", f"example: {EXAMPLE}")
+        if epoch and epoch not in _EPOCHS_S:
+            raise UsageError(f"--columns: unknown epoch {epoch!r}", f"epochs are {', '.join(_EPOCHS_S)}")
+        return _Field(column, unit.lower(), epoch or None)
+
+    def _op(self, text: bytes) -> int:
+        word = text.decode(errors="replace").strip().lower()
+        if self._ops:
+            return self._ops.get(word, UNKNOWN_OP)
+        return OPS.get(_OPS.get(word, ""), UNKNOWN_OP)
+
+    def _shift_units(self) -> int:
+        """What to add to times, in their unit, to count from 1970. Times since 1601 in ns would exceed int64."""
+        time = self._fields["time"]
+        return _EPOCHS_S[time.epoch or "unix"] * 1_000_000_000 // time.factor
+
+    def _of_text(self, source: SourceFile, account: Account) -> Iterator[Batch]:
+        lines = head_lines(read_head(source.path))
+        if not lines:
+            raise TraceError(f"{source.path} is neither a text table nor a Parquet file", "name a CSV or Parquet file")
+        delimiter, header, numbers = self._layout(source, lines[0])
+        by_number = {number: name for name, number in numbers.items()}
+        columns = [self._column(by_number.get(number), number) for number in range(1, max(by_number) + 1)]
+        table = TextTable(columns, delimiter if delimiter != b" " else None, extra_fields=True,
+                          quoted=any(b'"' in line for line in lines), is_header=lambda line: header)
+        for rows in table.rows(source, account):
+            values = {name: self._values(name, rows[name]) for name in self._fields}
+            yield self._batch(values, rows.positions)
+
+    def _layout(self, source: SourceFile, first: bytes) -> tuple[bytes, bool, dict[str, int]]:
+        """The delimiter, whether there is a header, and the number of each field's column, from 1."""
+        names = {name: field.column for name, field in self._fields.items()}
+        if all(column.isdigit() for column in names.values()):
+            counts = {delimiter: first.count(delimiter) for delimiter in _DELIMITERS}
+            delimiter = max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
+            most = counts[delimiter] + 1
+            for name, column in names.items():
+                if not 1 <= int(column) <= most:
+                    raise UsageError(f"{source.path} has {most} columns, so that {name} cannot be column {column}",
+                                     f"its first line: {first[:80].decode(errors='replace')}")
+            return delimiter, False, {name: int(column) for name, column in names.items()}
+        titles: list[str] = []
+        for delimiter in _DELIMITERS:
+            words = first.split(delimiter) if delimiter != b" " else first.split()
+            split = [word.decode(errors="replace").strip().strip('"') for word in words]
+            if set(names.values()) <= set(split):
+                return delimiter, True, {name: split.index(column) + 1 for name, column in names.items()}
+            titles = max(titles, split, key=len)
+        absent = next(column for column in names.values() if column not in titles)
+        raise UsageError(f"{source.path} has no column {absent!r}",
+                         did_you_mean(absent, titles, f"its first line has {', '.join(titles)}"))
+
+    def _column(self, name: str | None, number: int) -> Column:
+        if name is None:
+            return Column(f"column {number}", "skip")
+        unit = self._fields[name].unit
+        if name in _TEXTS:
+            return Column(name, "text")
+        if unit == "datetime":
+            return Column(name, "datetime")
+        empty = -1 if name in ("latency", "tid", "cpu") else None
+        if name == "time" and self._shift_units():
+            return Column(name, "int")
+        if name in _TIMES:
+            # In units of 1 ns, so that a fraction of a unit is not lost.
+            return Column(name, "decimal", len(str(_TIME_UNITS_NS[unit])) - 1, empty)
+        return Column(name, "int", empty=empty)
+
+    def _values(self, name: str, values: np.ndarray) -> np.ndarray | pa.Array:
+        if name in ("offset", "length"):
+            return scaled(values, self._fields[name].factor)
+        if name == "time" and self._shift_units():
+            return scaled(values, self._fields[name].factor, self._shift_units())
+        return values
+
+    def _of_parquet(self, source: SourceFile, account: Account) -> Iterator[Batch]:
+        try:
+            PageCheck(read_footer(source.path)).check_file(source.path)
+            file = pq.ParquetFile(source.path)
+            names = file.schema_arrow.names
+            for name, field_ in self._fields.items():
+                if field_.column not in names:
+                    raise UsageError(f"{source.path} has no column {field_.column!r} for {name}",
+                                     did_you_mean(field_.column, names, f"it has {', '.join(names)}"))
+            row = 1
+            for batch in file.iter_batches(_BATCH_ROWS, columns=[field.column for field in self._fields.values()]):
+                account.read(batch.num_rows)
+                values = {name: self._parquet_values(name, batch[field.column])
+                          for name, field in self._fields.items()}
+                yield self._batch(values, np.arange(row, row + batch.num_rows))
+                row += batch.num_rows
+        except (pa.ArrowException, OSError, PageError) as error:
+            raise TraceError(f"cannot read {source.path}: {error}", "check that the Parquet file is whole") from error
+
+    def _parquet_values(self, name: str, values: pa.Array) -> np.ndarray | pa.Array:
+        if name in _TEXTS:
+            if name == "device" and pa.types.is_integer(values.type):
+                return values.fill_null(-1)
+            return pc.dictionary_encode(values.cast(pa.string()).fill_null("").cast(pa.binary()))
+        shift = self._shift_units() if name == "time" else 0
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+            unit_ns = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}[values.type.unit]
+            plain = scaled(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), unit_ns)
+        elif pa.types.is_integer(values.type):
+            integers = values.fill_null(0).to_numpy(zero_copy_only=False)
+            huge = integers > np.iinfo(np.int64).max
+            plain = scaled(np.where(huge, 0, integers).astype(np.int64), self._fields[name].factor, shift)
+            plain = np.where(huge, INVALID, plain)
+        elif pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+            floats = values.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+            floats = (floats + shift) * self._fields[name].factor
+            inside = np.abs(floats) < float(1 << 62)  # False of NaN
+            plain = np.where(inside, np.round(np.where(inside, floats, 0)).astype(np.int64), INVALID)
+        else:
+            raise UsageError(f"column {self._fields[name].column!r} has the type {values.type}, not numbers",
+                             f"name another column for {name}")
+        return np.where(missing, -1 if name in ("latency", "tid", "cpu") else INVALID, plain)
+
+    def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
+        tid, cpu = values.get("tid"), values.get("cpu")
+        return Batch(values["time"], values["offset"], values["length"],
+                     mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=values.get("latency"),
+                     device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
+                     process=values.get("process"), cpu=None if cpu is None else _within(cpu, np.int16))
+
+
+def _within(values: np.ndarray, kind: type[np.signedinteger]) -> np.ndarray:
+    """-1 for numbers that the column of a trace does not hold."""
+    return np.where((values >= 0) & (values <= np.iinfo(kind).max), values, -1)

@@ -1,0 +1,1 @@
+"""Formats of published traces and of simulators."""

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "merge.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TOLERATED_STEP_NS 1000000000ull
+
+int merge_init(struct merge *merge, struct input *inputs, size_t input_count)
+{
+	*merge = (struct merge){ .inputs = inputs, .input_count = input_count };
+	for (size_t i = 0; i < input_count; i++)
+		inputs[i].fd = -1;
+	merge->heap = calloc(input_count, sizeof(*merge->heap));
+	return merge->heap ? 0 : -ENOMEM;
+}
+
+void merge_deinit(struct merge *merge)
+{
+	for (size_t i = 0; i < merge->input_count; i++)
+		input_deinit(&merge->inputs[i]);
+	free(merge->heap);
+	merge->heap = NULL;
+}
+
+/* 1: input->event is its next; 0: none for now. */
+static int ready(struct merge *merge, struct input *input)
+{
+	for (;;) {
+		int found = input_peek(input);
+
+		if (found < 0)
+			break;
+		if (found || input->live || input->ended)
+			return found;
+		if (input_fill(input))
+			break;
+	}
+	merge->error = input->error;
+	return -1;
+}
+
+static uint64_t time_of(const struct merge *merge, size_t at)
+{
+	return merge->heap[at]->event.time_ns;
+}
+
+/* At equal times the first-named stream is first, so that the same files give the same trace. */
+static bool before(const struct merge *merge, size_t one, size_t other)
+{
+	uint64_t one_ns = time_of(merge, one), other_ns = time_of(merge, other);
+
+	return one_ns < other_ns || (one_ns == other_ns && merge->heap[one] < merge->heap[other]);
+}
+
+static void swap(struct merge *merge, size_t one, size_t other)
+{
+	struct input *kept = merge->heap[one];
+
+	merge->heap[one] = merge->heap[other];
+	merge->heap[other] = kept;
+}
+
+static void sift_up(struct merge *merge, size_t at)
+{
+	while (at && before(merge, at, (at - 1) / 2)) {
+		swap(merge, at, (at - 1) / 2);
+		at = (at - 1) / 2;
+	}
+}
+
+static void sift_down(struct merge *merge, size_t at)
+{
+	for (;;) {
+		size_t least = at, child = 2 * at + 1;
+
+		for (size_t i = child; i < child + 2 && i < merge->heap_count; i++)
+			if (before(merge, i, least))
+				least = i;
+		if (least == at)
+			return;
+		swap(merge, at, least);
+		at = least;
+	}
+}
+
+/* Inputs with has_event are in the heap: between two runs nothing else reads events. */
+static int gather(struct merge *merge)
+{
+	merge->heap_count = 0;
+	for (size_t i = 0; i < merge->input_count; i++) {
+		int found = ready(merge, &merge->inputs[i]);
+
+		if (found < 0)
+			return -1;
+		if (!found)
+			continue;
+		merge->heap[merge->heap_count++] = &merge->inputs[i];
+		sift_up(merge, merge->heap_count - 1);
+	}
+	return 0;
+}
+
+static int check_order(struct merge *merge, const struct input *input)
+{
+	if (input->event.time_ns >= input->last_ns)
+		return 0;
+	merge->backward_steps++;
+	if (input->last_ns - input->event.time_ns <= TOLERATED_STEP_NS)
+		return 0;
+	snprintf(merge->error_text, sizeof(merge->error_text),
+		 "%s, byte %" PRIu64 ": time steps back by %.3f s, so it is not one CPU's stream nor in order; "
+		 "put it in order with: blkparse -q -i %s -d ordered.bin > /dev/null", input->name, input->position,
+		 (double)(input->last_ns - input->event.time_ns) / 1e9, input->name);
+	merge->error = merge->error_text;
+	return -1;
+}
+
+int merge_run(struct merge *merge, uint64_t limit_ns, merge_consumer consume, void *context)
+{
+	if (gather(merge))
+		return -1;
+	while (merge->heap_count && time_of(merge, 0) <= limit_ns) {
+		struct input *input = merge->heap[0];
+		int found, err;
+
+		if (check_order(merge, input))
+			return -1;
+		if (input->event.time_ns > merge->newest_ns)
+			merge->newest_ns = input->event.time_ns;
+		err = consume(context, input);
+		if (err)
+			return err;
+		input_next(input);
+		found = ready(merge, input);
+		if (found < 0)
+			return -1;
+		if (!found)
+			merge->heap[0] = merge->heap[--merge->heap_count];
+		sift_down(merge, 0);
+		if (!found && input->live && !input->drained)
+			return 0;
+	}
+	return 0;
+}

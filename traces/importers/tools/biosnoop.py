@@ -1,0 +1,120 @@
+"""Output of biosnoop, of the BCC tools in Python or of libbpf-tools.
+
+    TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  QUE(ms) LAT(ms)
+    0.000004    supervise      1950    xvda1     W 13092560   4096      0.01    0.74
+
+A line is written at completion: the time of issue is TIME - LAT, and as exact as LAT, which has 10 us in the Python
+version. Its T has only R and W, where requests without data, such as flushes, cannot be distinguished.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.source_file import SourceFile, read_head
+from blkreel.traces.importers.source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, head_lines
+
+from . import block_events
+from .text_lines import Lines, blocks_of_lines
+
+_NEEDED = ("TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "LAT(ms)")
+_SECTOR_BYTES = 512
+_STARTING = b"Tracing block device I/O"
+
+
+class Biosnoop(SourceFormat):
+    name = "biosnoop"
+    title = "biosnoop of BCC"
+    resolution_ns = 10_000
+    stamped_at = "completion"
+
+    def likeness(self, head: bytes) -> float:
+        titles = _titles(head)
+        return sum(title in titles for title in ("TIME(s)", "SECTOR", "BYTES", "LAT(ms)")) / 4
+
+    def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
+        titles = _titles(read_head(source.path))
+        if missing := [title for title in _NEEDED if title not in titles]:
+            raise TraceError(f"{source.path} has no column {missing[0]}",
+                             "record again with: biosnoop-bpfcc > FILE, and keep its first line")
+        # The name may have blanks: fields behind it are counted from the end of the line.
+        columns = {title: at - len(titles) for at, title in enumerate(titles)}
+        for lines in blocks_of_lines(source, account):
+            at = np.flatnonzero(lines.count > 0)
+            is_header = np.array([_is_header(lines.line(line)) for line in at[:3].tolist()], bool)
+            at = np.concatenate([at[:3][~is_header], at[3:]]) if len(at) else at
+            account.read(len(at))
+            yield _batch(lines, at, columns, account)
+
+
+def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Account) -> Batch:
+    def field(title: str) -> tuple[np.ndarray, np.ndarray]:
+        return lines.field(columns[title], at)
+
+    complete_ns, valid = lines.scaled_decimals(*lines.field(0, at), 9)
+    latency_ns, latency_valid = lines.scaled_decimals(*field("LAT(ms)"), 6)
+    queue_ns, queue_valid = lines.scaled_decimals(*field("QUE(ms)"), 6) if "QUE(ms)" in columns else (None, True)
+    pid, pid_valid = lines.integers(*field("PID"))
+    length, length_valid = lines.integers(*field("BYTES"))
+    sector, sector_valid = lines.integers(*field("SECTOR"))
+    category = lines.mapped(*field("T"), block_events.category_of)
+    op = op_of(category)
+    is_flush = op == OPS["flush"]
+    valid &= latency_valid & queue_valid & pid_valid & length_valid & (length < 1 << 63) & (pid < 1 << 31)
+    valid &= is_flush | (length == 0) | sector_valid & (sector < (1 << 63) // _SECTOR_BYTES)
+    valid &= lines.count[at] >= len(columns) - 1
+    bad = np.zeros(len(lines), bool)
+    bad[at[~valid]] = True
+    lines.account_for(bad, account.reject, "a field is not a number, or missing")
+    unnamed = np.zeros(len(lines), bool)
+    empty = valid & (length == 0) & ~is_flush
+    unnamed[at[empty]] = True
+    lines.account_for(unnamed, account.ignore, "requests without data whose operation is not recorded")
+    chosen = valid & ~empty
+    at = at[chosen]
+    name_starts, _ = lines.field(1, at)
+    _, name_ends = lines.field(columns["PID"] - 1, at)
+    has_name = name_ends > name_starts
+    letters = category[chosen]
+    return Batch((complete_ns - latency_ns)[chosen],
+                 np.where(is_flush, np.uint64(0), sector)[chosen].astype(np.int64) * _SECTOR_BYTES,
+                 length[chosen].astype(np.int64), op[chosen], lines.numbers[at], latency_ns=latency_ns[chosen],
+                 queue_ns=None if queue_ns is None else queue_ns[chosen],
+                 device=lines.texts(*lines.field(columns["DISK"], at)), tid=pid[chosen].astype(np.int32),
+                 process=lines.texts(np.where(has_name, name_starts, 0), np.where(has_name, name_ends, 0)),
+                 flags=flags_of(letters))
+
+
+def op_of(category: np.ndarray) -> np.ndarray:
+    """The operation (int8) of each category of block_events.category_of(); UNKNOWN_OP where it is none."""
+    op = np.where(category & block_events.WRITE, OPS["write"], OPS["read"])
+    op = np.where(category & block_events.DISCARD, OPS["discard"], op)
+    op = np.where(category & block_events.WRITE_ZEROES, OPS["write_zeroes"], op)
+    has_data = category & (block_events.READ | block_events.WRITE)
+    op = np.where((category & block_events.FLUSH != 0) & (has_data == 0), OPS["flush"], op)
+    bad = (category < 0) | (category & (block_events.PASSTHROUGH | block_events.ZONE_RESET) != 0)
+    return np.where(bad, UNKNOWN_OP, op).astype(np.int8)
+
+
+def flags_of(category: np.ndarray) -> np.ndarray:
+    """The flags (int32) of each category."""
+    flags = np.zeros(len(category), np.int32)
+    for bit, name in ((block_events.SYNC, "sync"), (block_events.META, "metadata"),
+                      (block_events.AHEAD, "read_ahead"), (block_events.FUA, "fua")):
+        flags |= np.where(category & bit, FLAGS[name], 0).astype(np.int32)
+    return flags
+
+
+def _titles(head: bytes) -> list[str]:
+    """The titles of the header, which may follow a line about the start."""
+    for line in head_lines(head)[:3]:
+        if _is_header(line) and not line.startswith(_STARTING):
+            return line.decode(errors="replace").split()
+    return []
+
+
+def _is_header(line: bytes) -> bool:
+    return line.startswith(_STARTING) or line.split()[:2] == [b"TIME(s)", b"COMM"]

@@ -1,0 +1,347 @@
+"""Events of the Linux block layer as text: pairs issues with completions by the rules of the blktrace importer.
+
+The events are translated to blktrace's binary form, version 8, and given to the decoder of the blktrace importer, so
+that merges, splits, requeues, partial completions and flushes mean the same in all sources of such events.
+"""
+
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, NoReturn, Self, cast
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.blktrace import DECODER
+from blkreel.traces.importers.source_format import Batch
+from blkreel.traces.spool.blocks import BlockReader, End, Rows
+from blkreel.traces.spool.rows_child import error_of
+
+from .text_lines import Lines
+
+# Actions of traces/importers/native/event.h. 0: an event that does not take part in pairing.
+QUEUE, BACK_MERGE, FRONT_MERGE, GET_REQUEST, REQUEUE, ISSUE, COMPLETE, INSERT, SPLIT = 1, 2, 3, 4, 6, 7, 8, 12, 13
+# Of an event that completes a bio, not a request: used for drives without requests.
+BIO_COMPLETE = 100
+INVALID_CATEGORY = -1
+
+READ, WRITE, FLUSH, SYNC, PASSTHROUGH, AHEAD, META, DISCARD, FUA, ZONE_RESET, WRITE_ZEROES = (
+    1 << bit for bit in (0, 1, 2, 3, 9, 11, 12, 13, 15, 17, 22))
+_LETTERS = {"A": AHEAD, "B": FLUSH, "F": FUA, "S": SYNC, "M": META, "U": 0}
+_OPERATIONS = {"WZ": WRITE | WRITE_ZEROES, "DE": WRITE | DISCARD, "R": READ, "W": WRITE, "D": WRITE | DISCARD,
+               "F": FLUSH, "N": PASSTHROUGH, "Z": ZONE_RESET}
+_MAGIC_V8 = 0x65617408
+_CATEGORY_SHIFT = 16
+_EVENT = np.dtype({
+    "names": ["magic", "time_ns", "sector", "bytes", "pid", "action", "device", "cpu", "status", "payload_bytes"],
+    "formats": ["<u4", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", "<u4", "<i2", "<u2"],
+    "offsets": [0, 8, 16, 24, 28, 32, 40, 44, 48, 50], "itemsize": 64})
+_SPLIT_PAYLOAD_BYTES = 8
+_MINOR_BITS = 20
+_MAX_CPUS = 1 << 16
+_MAX_SECTOR = (1 << 63) >> 9
+_TOLERATED_STEP_NS = 1_000_000_000  # as the decoder's
+# The decoder takes time 0 as unknown.
+_SHIFT_NS = 1_000_000_000
+_LAYOUT = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offset_bytes", "i8"),
+           ("length_bytes", "i8"), ("flags", "i4"), ("tid", "i4"), ("device", "i2"), ("cpu", "i2"), ("status", "i2"),
+           ("op", "i1")]
+_OF_SAME_IO = {QUEUE: "queue", GET_REQUEST: "get request", INSERT: "insert", BACK_MERGE: "merge",
+               FRONT_MERGE: "merge", SPLIT: "split", REQUEUE: "requeue", COMPLETE: "completion",
+               BIO_COMPLETE: "bio completion"}
+
+
+@dataclass
+class Events:
+    """Events of a block of text, one per line of `lines` at `at`.
+
+    at: indexes of the lines. action: int64, codes above. category: as category_of() gives it. sector: uint64.
+    length_bytes, pid, cpu, status: int64. device: int64, number as device_number() gives it, -1 if invalid.
+    split_sector: uint64, of splits. name_starts, name_ends: the thread's name, empty where the line has none.
+    valid: which have valid numbers.
+    """
+
+    lines: Lines
+    at: np.ndarray
+    action: np.ndarray
+    category: np.ndarray
+    time_ns: np.ndarray
+    sector: np.ndarray
+    length_bytes: np.ndarray
+    pid: np.ndarray
+    cpu: np.ndarray
+    status: np.ndarray
+    device: np.ndarray
+    split_sector: np.ndarray
+    name_starts: np.ndarray
+    name_ends: np.ndarray
+    valid: np.ndarray
+
+
+def category_of(letters: bytes) -> int:
+    """The category of blktrace for the letters of an operation, as the kernel's blk_fill_rwbs() writes them."""
+    text = letters.decode(errors="replace")
+    category = 0
+    if text[:1] == "F" and text[1:2] and text[1] in "RWDFNZ":
+        category, text = FLUSH, text[1:]
+    for name, code in _OPERATIONS.items():
+        if text.startswith(name):
+            # A flush without an operation, as in FN.
+            category |= code if name != "N" or not category else 0
+            text = text.removeprefix(name)
+            break
+    else:
+        return INVALID_CATEGORY
+    if category & ZONE_RESET:
+        return category
+    for letter in text:
+        if letter not in _LETTERS:
+            return INVALID_CATEGORY
+        category |= _LETTERS[letter]
+    return category
+
+
+def device_number(text: bytes) -> int:
+    """The number of MAJOR,MINOR as the kernel packs it, or -1."""
+    major, comma, minor = text.partition(b",")
+    if not (comma and major.isdigit() and minor.isdigit() and len(text) <= 12):
+        return -1
+    number = int(major) << _MINOR_BITS | int(minor)
+    return number if int(major) < 1 << 12 and int(minor) < 1 << _MINOR_BITS else -1
+
+
+class EventPairing:
+    """The decoder as a child process. take() gives it events; batches() and finish() give the I/Os.
+
+    Drives without requests are recognized by the first events: there, entries into the block layer are the issues.
+    """
+
+    def __init__(self, account: Account):
+        self._account = account
+        self._bio_based: bool | None = None
+        self._origin_ns: int | None = None
+        self._last_ns = 0
+        self._devices: dict[int, None] = {}
+        self._names: dict[int, bytes] = {}
+        self._issues = self._rows = 0
+        self._issue_example = (0, b"")
+        self._arrived: queue.SimpleQueue[Rows] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self._end: End | None = None
+        self._stderr = tempfile.TemporaryFile()
+
+    def __enter__(self) -> Self:
+        read_fd, write_fd = os.pipe()
+        try:
+            self._child = subprocess.Popen([DECODER, "--rows-fd", str(write_fd), "--", "/dev/stdin"],
+                                           pass_fds=[write_fd], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                           stderr=self._stderr, start_new_session=True)
+        except BaseException:
+            os.close(read_fd)
+            raise
+        finally:
+            os.close(write_fd)
+        self._stdin = cast(BinaryIO, self._child.stdin)
+        self._thread = threading.Thread(target=self._receive, args=(os.fdopen(read_fd, "rb"),), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        self._thread.join()
+        self._stdin.close()
+        self._stderr.close()
+
+    def take(self, events: Events) -> None:
+        """Account for the events and pass those on that take part in pairing.
+
+        Raises TraceError if time steps back by more than a second.
+        """
+        lines, numbers = events.lines, events.lines.numbers[events.at]
+        far = events.sector > np.uint64(_MAX_SECTOR) - (events.length_bytes.clip(0) >> 9).astype(np.uint64)
+        tests = [("a field is not a number, or missing", ~events.valid),
+                 ("the device is not MAJOR,MINOR", events.device < 0),
+                 ("the operation is unknown", events.category == INVALID_CATEGORY),
+                 ("the CPU is out of range", events.cpu >= _MAX_CPUS),
+                 ("the time is out of range", events.time_ns > 1 << 61),
+                 ("offset + length is 2^63 or more", far & (events.length_bytes > 0)),
+                 ("the length is 4 GiB or more", events.length_bytes >= 1 << 32)]
+        valid = np.ones(len(events.at), bool)
+        for reason, bad in tests:
+            if (bad := bad & valid).any():
+                first = int(np.argmax(bad))
+                self._account.reject(reason, int(numbers[first]), lines.line(events.at[first]), int(bad.sum()))
+                valid &= ~bad
+        self._check_order(events, valid, numbers)
+        action = self._roles(events.action, valid)
+        self._note_names(events, valid)
+        for code in np.unique(action[valid]).tolist():
+            of_kind = valid & (action == code)
+            first = int(np.argmax(of_kind))
+            example = int(numbers[first]), lines.line(events.at[first])
+            if code == ISSUE:
+                self._issues += int(of_kind.sum())
+                self._issue_example = self._issue_example if self._issue_example[0] else example
+            else:
+                self._account.ignore(f"{_OF_SAME_IO[code]} events", *example, int(of_kind.sum()))
+        self._send(events, valid & (action != BIO_COMPLETE), action)
+
+    def batches(self) -> Iterator[Batch]:
+        """The I/Os that have arrived so far."""
+        while not self._arrived.empty():
+            yield self._batch(self._arrived.get())
+
+    def finish(self) -> Iterator[Batch]:
+        """The I/Os that are left. Accounts for issues that are no I/O."""
+        try:
+            self._stdin.close()
+        except BrokenPipeError:
+            pass
+        self._thread.join()
+        yield from self.batches()
+        if self._origin_ns is None:
+            return
+        if self._end is None:
+            self._fail()
+        extra = self._issues - self._rows
+        if extra > 0:
+            self._account.ignore("issues that were repeated after a requeue, or are no I/O", *self._issue_example,
+                                 extra)
+        elif extra < 0:
+            # The part that was completed before a requeue is a row too.
+            self._account.read(-extra)
+        self._warn(self._end.fields)
+
+    def _warn(self, end: dict[str, Any]) -> None:
+        ledger = end["ledger"]
+        if ledger["unmatched"]:
+            self._account.warn(f"{ledger['unmatched']:,} I/Os completed whose issue is not in the recording")
+        if ledger["in_flight_at_start"]:
+            self._account.warn(f"{ledger['in_flight_at_start']:,} I/Os were in flight when the recording began: "
+                               "they are not in the trace")
+        if end["in_flight_at_end"]:
+            self._account.warn(f"{end['in_flight_at_end']:,} I/Os have no latency: their completion is not in the "
+                               "recording")
+        names = list(self._devices)
+        for drive, number in zip(end["drives"], names, strict=True):
+            if drive["queued"] and drive["completed"] and not drive["issued"]:
+                self._account.warn(f"device {_name(number)} has no issue events: its I/Os are not in the trace; import "
+                                   "its events alone")
+
+    def _check_order(self, events: Events, valid: np.ndarray, numbers: np.ndarray) -> None:
+        times_ns = events.time_ns[valid]
+        if not len(times_ns):
+            return
+        before_ns = np.concatenate([[self._last_ns], times_ns[:-1]])
+        back_ns = before_ns - times_ns
+        if back_ns.max() > _TOLERATED_STEP_NS:
+            worst = int(np.argmax(back_ns))
+            raise TraceError(f"{self._account.place(int(numbers[valid][worst]))}: time steps back by "
+                             f"{back_ns[worst] / 1e9:.3f} s, so the file is not one recording in order",
+                             "export the recording again with its lines in order of time, one file for each recording")
+        self._last_ns = int(times_ns[-1])
+
+    def _roles(self, action: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        """The actions, where entries into the block layer are issues on drives without requests."""
+        if self._bio_based is None and not (action[valid] == ISSUE).any():
+            self._bio_based = bool(np.isin(action[valid], [COMPLETE, BIO_COMPLETE]).any()) or None
+        elif self._bio_based is None:
+            self._bio_based = False
+        if not self._bio_based:
+            return action
+        action = np.where(action == QUEUE, ISSUE, action)
+        return np.where(action == BIO_COMPLETE, COMPLETE, action)
+
+    def _note_names(self, events: Events, valid: np.ndarray) -> None:
+        named = valid & (events.name_ends > events.name_starts) & (events.pid > 0)
+        at = np.flatnonzero(named)
+        if not len(at):
+            return
+        starts, ends = events.name_starts[at], events.name_ends[at]
+        key = events.lines.keys(starts, ends) ^ events.pid[at].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        _, first = np.unique(key, return_index=True)
+        for index in np.sort(first).tolist():
+            self._names[int(events.pid[at[index]])] = events.lines.slice(starts[index], ends[index])
+
+    def _send(self, events: Events, chosen: np.ndarray, action: np.ndarray) -> None:
+        at = np.flatnonzero(chosen)
+        if not len(at):
+            return
+        if self._origin_ns is None:
+            self._origin_ns = int(events.time_ns[at[0]])
+        numbers, first = np.unique(events.device[at], return_index=True)
+        for number in numbers[np.argsort(first)].tolist():
+            self._devices.setdefault(number)
+        records = np.zeros(len(at), _EVENT)
+        records["magic"] = _MAGIC_V8
+        records["time_ns"] = events.time_ns[at] - self._origin_ns + _SHIFT_NS
+        records["sector"] = events.sector[at]
+        records["bytes"] = events.length_bytes[at]
+        records["pid"] = events.pid[at]
+        records["action"] = action[at] | events.category[at] << _CATEGORY_SHIFT
+        records["device"] = events.device[at]
+        records["cpu"] = events.cpu[at]
+        records["status"] = events.status[at]
+        splits = np.flatnonzero(action[at] == SPLIT)
+        records["payload_bytes"][splits] = _SPLIT_PAYLOAD_BYTES
+        begin = 0
+        for split in [*splits.tolist(), len(at) - 1]:
+            self._write(records[begin:split + 1].tobytes())
+            if records["payload_bytes"][split]:
+                self._write(int(events.split_sector[at[split]]).to_bytes(_SPLIT_PAYLOAD_BYTES, "big"))
+            begin = split + 1
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._stdin.write(data)
+        except BrokenPipeError:
+            self._fail()
+
+    def _receive(self, file: BinaryIO) -> None:
+        """Takes the decoder's rows as they come, so that it never waits. Runs in a thread."""
+        try:
+            with file:
+                for block in BlockReader(file, "capture", _LAYOUT):
+                    if isinstance(block, End):
+                        self._end = block
+                    elif isinstance(block, Rows):
+                        self._arrived.put(block)
+        except Exception as error:  # noqa: BLE001 - raised again by _fail(), with the decoder's message
+            self._error = error
+
+    def _fail(self) -> NoReturn:
+        code = self._child.wait()
+        self._stderr.seek(0)
+        message = self._stderr.read().decode(errors="replace")
+        if not message and self._error:
+            raise self._error
+        error = error_of("the decoder", message, code)
+        raise TraceError(error.message, error.remedy) if message else error
+
+    def _batch(self, rows: Rows) -> Batch:
+        columns = rows.columns
+        self._rows += rows.count
+        origin_ns = cast(int, self._origin_ns)
+        tids, codes = np.unique(columns["tid"], return_inverse=True)
+        names = pa.array([self._names.get(tid, b"") for tid in tids.tolist()], pa.binary())
+        devices = pa.array([_name(number).encode() for number in self._devices], pa.binary())
+        return Batch(columns["submit_ns"] + origin_ns, columns["offset_bytes"], columns["length_bytes"], columns["op"],
+                     np.zeros(rows.count, np.int64), latency_ns=columns["latency_ns"], queue_ns=columns["queue_ns"],
+                     device=pa.DictionaryArray.from_arrays(pa.array(columns["device"].astype(np.int32)), devices),
+                     tid=columns["tid"],
+                     process=pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names),
+                     flags=columns["flags"], cpu=columns["cpu"], status=columns["status"])
+
+
+def _name(number: int) -> str:
+    return f"{number >> _MINOR_BITS}:{number & (1 << _MINOR_BITS) - 1}"

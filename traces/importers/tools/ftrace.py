@@ -1,0 +1,206 @@
+"""Events block:* as text: the file `trace` of tracefs, `trace-cmd report` and `perf script`.
+
+    fio-812     [001] d..1.  5124.123456: block_rq_issue: 8,0 R 4096 () 2048 + 8 none,0,0 [fio]
+    fio     812 [001]  5124.123456:       block:block_rq_complete: 8,0 R () 2048 + 8 none,0,0 [0]
+
+Extents are in sectors of 512 bytes; times are seconds of the trace clock. The formats of the events are those of
+include/trace/events/block.h of the kernel; from Linux 6.9 on, the priority stands before the thread or the error.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.source_file import SourceFile
+from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
+
+from . import block_events
+from .block_events import EventPairing, Events
+from .text_lines import Lines, blocks_of_lines
+
+# Actions by the event's name. block_io_start of Linux 6.5 runs in the thread that created the request.
+_ACTIONS = {"block_bio_queue": block_events.QUEUE, "block_getrq": block_events.GET_REQUEST,
+            "block_io_start": block_events.GET_REQUEST, "block_rq_insert": block_events.INSERT,
+            "block_rq_issue": block_events.ISSUE, "block_rq_complete": block_events.COMPLETE,
+            "block_rq_requeue": block_events.REQUEUE, "block_rq_merge": block_events.BACK_MERGE,
+            "block_bio_backmerge": block_events.BACK_MERGE, "block_bio_frontmerge": block_events.FRONT_MERGE,
+            "block_split": block_events.SPLIT, "block_bio_complete": block_events.BIO_COMPLETE}
+# Fields between the operation and the sector: the bytes and the command, the command only, or none.
+_BEFORE_SECTOR = {"block_io_start": 2, "block_rq_insert": 2, "block_rq_issue": 2, "block_rq_merge": 2,
+                  "block_rq_complete": 1, "block_rq_requeue": 1}
+_OTHER_BLOCK_EVENT, _OTHER_EVENT, _NO_EVENT = -1, -2, -3
+_NAMES = list(_ACTIONS)
+_WITH_ERROR = [_NAMES.index(name) for name in ("block_rq_complete", "block_rq_requeue", "block_bio_complete")]
+_CODE_OF = np.array([_ACTIONS[name] for name in _NAMES])
+_OFFSET_OF = np.array([_BEFORE_SECTOR.get(name, 0) for name in _NAMES])
+_MOST_NAME_FIELDS = 6  # of the thread's name and number, before the CPU
+_SECTOR_BYTES = 512
+# A line of any event; the CPU stands in brackets.
+_LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?\[\d+\]\s+(\S{4,6}\s+)?\d+\.\d{6,9}:\s+[\w:]+:.*")
+_BLOCK_EVENT = re.compile(rb"[\s:](block_\w+):")
+_LOST = re.compile(rb"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]")
+_CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+")
+_RECORD_BOTH = "record issue and completion: perf record -a -e block:block_rq_issue -e block:block_rq_complete"
+
+
+class Ftrace(SourceFormat):
+    name = "ftrace"
+    title = "block events of ftrace, trace-cmd report or perf script"
+    # The decoder gives rows in the order of their completion.
+    stamped_at = "completion"
+
+    def likeness(self, head: bytes) -> float:
+        lines = [line for line in head_lines(head)
+                 if not line.startswith(b"#") and not _CALL.fullmatch(line) and not _LOST.match(line)]
+        if not lines:
+            return float(head.startswith(b"# tracer: "))
+        share = sum(_LINE.fullmatch(line) is not None for line in lines) / len(lines)
+        return share if _BLOCK_EVENT.search(head) else share / 2
+
+    def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
+        actions: set[int] = set()
+        with EventPairing(account) as pairing:
+            for lines in blocks_of_lines(source, account):
+                events = _events(lines, account)
+                actions |= set(np.unique(events.action).tolist())
+                pairing.take(events)
+                yield from pairing.batches()
+            yield from pairing.finish()
+        if not actions & {block_events.ISSUE, block_events.BIO_COMPLETE} and account.records:
+            raise TraceError(f"{source.path} has no block_rq_issue events", _RECORD_BOTH)
+        if not actions & {block_events.COMPLETE, block_events.BIO_COMPLETE}:
+            account.warn(f"{source.path} has no block_rq_complete events: no I/O has a latency")
+
+
+def _events(lines: Lines, account: Account) -> Events:
+    """The events that take part in pairing. Accounts for all other lines."""
+    cpu_at = _cpu_field(lines)
+    starts, ends = lines.field(np.where(cpu_at > 0, cpu_at + 1, -1 << 30))
+    has_flags = (cpu_at > 0) & (lines.byte(ends - 1) != ord(":"))
+    time_at = cpu_at + 1 + has_flags
+    starts, ends = lines.field(np.where(cpu_at > 0, time_at + 1, -1 << 30))
+    is_line = (cpu_at > 0) & (ends > starts)
+    name = np.where(is_line, lines.mapped(starts, ends, _name_of), _NO_EVENT)
+    _account_for_others(lines, (name == _NO_EVENT) & (lines.count > 0), account)
+    account.read(int((name != _NO_EVENT).sum()))
+    lines.account_for(name == _OTHER_EVENT, account.ignore, "events of other subsystems")
+    lines.account_for(name == _OTHER_BLOCK_EVENT, account.ignore, "block events without an issue or completion")
+    at = np.flatnonzero(name >= 0)
+    return _fields(lines, at, name[at], cpu_at[at], time_at[at])
+
+
+def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, time_at: np.ndarray) -> Events:
+    starts, ends = lines.field(cpu_at, at)
+    cpu, valid = lines.integers(starts + 1, ends - 1)
+    starts, ends = lines.field(time_at, at)
+    time_ns, time_valid = lines.scaled_decimals(starts, ends - 1, 9)
+    pid, pid_valid = _pid(lines, at, cpu_at)
+    device_at = time_at + 2
+    category = lines.mapped(*lines.field(device_at + 1, at), block_events.category_of)
+    sector_at = device_at + 2 + _OFFSET_OF[name]
+    sign_starts, sign_ends = lines.field(sector_at + 1, at)
+    action = _CODE_OF[name]
+    is_split = action == block_events.SPLIT
+    has_extent = (sign_ends - sign_starts == 1) \
+        & (lines.byte(sign_starts) == np.where(is_split, ord("/"), ord("+")))
+    sector, sector_valid = lines.integers(*lines.field(sector_at, at))
+    count, count_valid = lines.integers(*lines.field(sector_at + 2, at))
+    stated_bytes, bytes_valid = lines.integers(*lines.field(device_at + 2, at))
+    states_bytes = _OFFSET_OF[name] == 2
+    valid &= time_valid & pid_valid & ~(has_extent & ~(sector_valid & count_valid)) & ~(states_bytes & ~bytes_valid)
+    valid &= is_split | (count < 1 << 32)
+    # Only passed-through commands have bytes of a command, so that the extent stands elsewhere.
+    category = np.where(has_extent | (category < 0), category, block_events.PASSTHROUGH)
+    count = np.where(has_extent & valid, count, np.uint64(0))
+    length_bytes = np.where(states_bytes & valid & has_extent, stated_bytes, count * np.uint64(_SECTOR_BYTES))
+    # Flushes have sector 2^64-1 on some kernels.
+    sector = np.where((count > 0) & valid, sector, np.uint64(0))
+    is_error = np.isin(name, _WITH_ERROR)
+    status, status_valid = _status(lines, at, is_error)
+    name_starts, name_ends = _names(lines, at, sector_at, is_error)
+    return Events(lines, at, action, category, time_ns, sector,
+                  np.where(is_split, 0, length_bytes.astype(np.int64)), pid, cpu.astype(np.int64), status,
+                  lines.mapped(*lines.field(device_at, at), block_events.device_number), count,
+                  name_starts, name_ends, valid & status_valid)
+
+
+def _cpu_field(lines: Lines) -> np.ndarray:
+    """The index of the CPU's field, such as [001]; 0 in lines without one."""
+    found = np.zeros(len(lines), np.int64)
+    left = np.flatnonzero(lines.count > 3)
+    for index in range(1, _MOST_NAME_FIELDS + 1):
+        if not len(left):
+            break
+        starts, ends = lines.field(index, left)
+        bracketed = (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]")) & (ends - starts > 2)
+        _, is_number = lines.integers(np.where(bracketed, starts + 1, 0), np.where(bracketed, ends - 1, 0))
+        found[left[bracketed & is_number]] = index
+        left = left[~(bracketed & is_number)]
+    return found
+
+
+def _pid(lines: Lines, at: np.ndarray, cpu_at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The thread's number: the last digits before the CPU, behind the name or alone. A group's number in parentheses
+    may stand between.
+    """
+    starts, ends = lines.field(cpu_at - 1, at)
+    in_parentheses = lines.byte(ends - 1) == ord(")")
+    # "( 812)" is two fields.
+    opens = lines.byte(starts) == ord("(")
+    index = np.where(in_parentheses, np.where(opens, cpu_at - 2, cpu_at - 3), cpu_at - 1)
+    starts, ends = lines.field(np.maximum(index, 0), at)
+    digits = np.zeros(len(at), np.int64)
+    going = ends > starts
+    for _ in range(10):
+        byte = lines.byte(ends - 1 - digits)
+        going &= (byte >= ord("0")) & (byte <= ord("9")) & (digits < ends - starts)
+        if not going.any():
+            break
+        digits += going
+    pid, valid = lines.integers(ends - digits, ends)
+    return pid.astype(np.int64), valid & (pid < 1 << 31)
+
+
+def _status(lines: Lines, at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The error at the end of the line, such as [-5], and where it is valid."""
+    starts, ends = lines.field(-1, at)
+    bracketed = is_error & (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]"))
+    negative = lines.byte(starts + 1) == ord("-")
+    value, valid = lines.integers(np.where(bracketed, starts + 1 + negative, 0), np.where(bracketed, ends - 1, 0))
+    valid &= value < 1 << 15
+    return np.where(bracketed & valid, -value.astype(np.int64), 0), ~is_error | valid
+
+
+def _names(lines: Lines, at: np.ndarray, sector_at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The thread's name in brackets: behind the extent, or behind the priority that follows it."""
+    starts = np.zeros(len(at), np.int64)
+    for behind in (4, 3):
+        begin, _ = lines.field(sector_at + behind, at)
+        starts = np.where(lines.byte(begin) == ord("["), begin + 1, starts)
+    ends = lines.field(-1, at)[1] - 1
+    has = ~is_error & (starts > 0) & (lines.byte(ends) == ord("]")) & (ends > starts)
+    return np.where(has, starts, 0), np.where(has, ends, 0)
+
+
+def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> None:
+    """Comments and call chains are no records; what else is no event is rejected."""
+    for at in np.flatnonzero(others).tolist():
+        line = lines.line(at)
+        if lost := _LOST.match(line):
+            account.warn(f"{int(lost[1] or 1):,} events were lost during the recording")
+        elif not line.startswith(b"#") and not _CALL.fullmatch(line.rstrip()) and not line.startswith(b"version ="):
+            account.read(1)
+            account.reject("not an event of ftrace or perf", int(lines.numbers[at]), line)
+
+
+def _name_of(text: bytes) -> int:
+    name = text.decode(errors="replace")
+    if not name.endswith(":"):
+        return _NO_EVENT
+    name = name[:-1].removeprefix("block:")
+    if name in _NAMES:
+        return _NAMES.index(name)
+    return _OTHER_BLOCK_EVENT if name.startswith("block_") else _OTHER_EVENT

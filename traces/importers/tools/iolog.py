@@ -1,0 +1,103 @@
+"""I/O logs of fio, versions 2 and 3, as write_iolog makes them.
+
+    fio version 3 iolog
+    10752 /dev/sda write 0 4096
+
+Version 3 has microseconds before each action. Version 2 has only `wait` records; fio's documentation calls their time
+relative, but fio itself waits until that many milliseconds after its start, and so does the import. Where the time of
+an action is before that of the action before, fio does not wait.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from blkreel.common.errors import TraceError
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.source_file import SourceFile, read_head
+from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
+
+from .text_lines import blocks_of_lines
+
+_OPS = {b"read": OPS["read"], b"write": OPS["write"], b"trim": OPS["discard"], b"sync": OPS["flush"],
+        b"datasync": OPS["flush"]}
+_WAIT, _FILE_ACTION, _UNKNOWN = -2, -3, -4
+_ACTIONS = {**_OPS, b"wait": _WAIT, b"add": _FILE_ACTION, b"open": _FILE_ACTION, b"close": _FILE_ACTION}
+_HEADER = re.compile(rb"fio version (\d+) iolog\s*")
+_VERSIONS = (2, 3)
+# Nanoseconds of the unit of time, by version.
+_UNIT_NS = {2: 1_000_000, 3: 1_000}
+
+
+class _Iolog(SourceFormat):
+    version: int
+
+    def likeness(self, head: bytes) -> float:
+        lines = head_lines(head)
+        header = _HEADER.fullmatch(lines[0]) if lines else None
+        return float(header is not None and int(header[1]) == self.version)
+
+    def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
+        self._refuse_other_versions(source)
+        reached_ns = 0
+        has_time = False
+        for lines in blocks_of_lines(source, account):
+            at = np.flatnonzero((lines.count > 0) & (lines.numbers > 1))
+            account.read(len(at))
+            before = self.version - 2
+            action = lines.mapped(*lines.field(before + 1, at), lambda text: _ACTIONS.get(text, _UNKNOWN))
+            value, value_valid = lines.integers(*lines.field(before + 2, at))
+            length, length_valid = lines.integers(*lines.field(before + 3, at))
+            is_io = action >= 0
+            if self.version == 2:
+                time, time_valid = np.where(action == _WAIT, value, np.uint64(0)), (action != _WAIT) | value_valid
+            else:
+                time, time_valid = lines.integers(*lines.field(0, at))
+            valid = (action != _UNKNOWN) & time_valid & (time < 1 << 41)
+            # Syncs have no extent in some versions.
+            valid &= ~is_io | (action == OPS["flush"]) | value_valid & length_valid \
+                & (value < 1 << 63) & (length < 1 << 63)
+            bad = np.zeros(len(lines), bool)
+            bad[at[~valid]] = True
+            lines.account_for(bad, account.reject, "not an action with a time and an extent")
+            time_ns = np.maximum.accumulate(np.maximum(
+                np.where(valid, time, np.uint64(0)).astype(np.int64) * _UNIT_NS[self.version], reached_ns))
+            reached_ns = int(time_ns[-1]) if len(at) else reached_ns
+            has_time = has_time or reached_ns > 0
+            for code, reason in ((_WAIT, "waits"), (_FILE_ACTION, "actions on files: add, open, close")):
+                other = np.zeros(len(lines), bool)
+                other[at[valid & (action == code)]] = True
+                lines.account_for(other, account.ignore, reason)
+            chosen = valid & is_io
+            is_flush = action == OPS["flush"]
+            starts, ends = lines.field(before, at[chosen])
+            yield Batch(time_ns[chosen], np.where(is_flush, np.uint64(0), value)[chosen].astype(np.int64),
+                        np.where(is_flush, np.uint64(0), length)[chosen].astype(np.int64),
+                        action[chosen].astype(np.int8), lines.numbers[at[chosen]], device=lines.texts(starts, ends))
+        if not has_time:
+            account.warn(f"{source.path} has no times: all I/Os are at time 0, so a replay in original timing issues "
+                         "them at once")
+
+    def _refuse_other_versions(self, source: SourceFile) -> None:
+        lines = head_lines(read_head(source.path))
+        header = _HEADER.fullmatch(lines[0]) if lines else None
+        if header is None or int(header[1]) != self.version:
+            states = f"is of version {int(header[1])}" if header else "does not begin with `fio version N iolog`"
+            raise TraceError(f"{source.path} {states}, not an I/O log of version {self.version}",
+                             "versions 2 and 3 are supported: --format iolog2 or --format iolog3")
+
+
+class Iolog2(_Iolog):
+    name = "iolog2"
+    title = "fio I/O log, version 2"
+    version = 2
+    resolution_ns = _UNIT_NS[2]
+
+
+class Iolog3(_Iolog):
+    name = "iolog3"
+    title = "fio I/O log, version 3"
+    version = 3
+    resolution_ns = _UNIT_NS[3]

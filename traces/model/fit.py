@@ -1,0 +1,121 @@
+"""Fits a workload model to a trace."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import OP_NAMES, OPS
+
+from .measurement import COLUMNS, LENGTH_CLASSES, Columns, Measurement, measured
+from .placement import sampled_ios
+from .properties import properties
+from .workload_model import GAP_CLASSES, NO_OFFSET, OpModel, WorkloadModel
+
+_LEAST_IOS = 2
+_LIKELY_GAPS, _LIKELY_LATENCIES = 16, 100
+_EXACT_SIZES, _MERGED_SIZES = 48, 16
+_ALIGNED_SHARE = 0.99
+
+
+def modeled_trace(trace: Trace, device: int | None = None,
+                  progress: Callable[[int], None] = lambda rows: None) -> tuple[WorkloadModel, list[str]]:
+    """The model of a trace, or of one of its devices, and what it lacks, as text.
+
+    progress: gets the number of rows read. Raises UsageError for fewer than two I/Os, for I/Os without offsets only,
+    and for several devices of which none is chosen.
+    """
+    check_order(trace)
+    ios, capacity_bytes = _extent(trace, device)
+    measurement = measured(_rows(trace, device, progress), capacity_bytes, ios, sampled_ios(trace.footer.size_bytes))
+    model = fit_model(measurement)
+    notes = []
+    if not model.has_latency():
+        notes.append("the trace has no latencies: the model has none, and no I/Os in flight")
+    return model, notes
+
+
+def fit_model(measurement: Measurement) -> WorkloadModel:
+    """The model of a measured workload."""
+    arrivals, placement = measurement.arrivals, measurement.placement
+    states, transitions, exits, first = arrivals.chain()
+    _, placements = placement.reuse()
+    ops = {}
+    for code in np.flatnonzero(measurement.ios).tolist():
+        name = OP_NAMES[code]
+        op = OpModel(_sizes(measurement.lengths.get((name, False), {})),
+                     _sizes(measurement.lengths.get((name, True), {})), placement.open_ends[code].tolist(),
+                     placement.continued_runs[code].tolist())
+        if code in placements:
+            place = placements[code]
+            op.reuse_share, op.reuse_share_continued = place.reuse_share, place.reuse_share_continued
+            op.reuse_distances = place.distances
+            op.sequential_again_share, op.reused_again_share = place.sequential_again_share, place.reused_again_share
+            op.region_bytes, op.regions = place.region_bytes, place.regions
+        groups = range(code * LENGTH_CLASSES, (code + 1) * LENGTH_CLASSES)
+        op.latencies_ns = [measurement.latencies.equally_likely(group, _LIKELY_LATENCIES) for group in groups]
+        ops[name] = op
+    aligned = {step for step, count in placement.aligned.items() if count >= _ALIGNED_SHARE * placement.random}
+    return WorkloadModel(
+        int(measurement.ios.sum()), measurement.capacity_bytes, max(aligned, default=1),
+        [arrivals.gaps.equally_likely(number, _LIKELY_GAPS) for number in range(GAP_CLASSES)],
+        states, transitions, exits, first, ops,
+        {key: value for key, value in properties(measurement).items() if value is not None})
+
+
+def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
+    """The I/Os, and the end of the highest one."""
+    ios, end_bytes, located = 0, 0, 0
+    devices: set[int] = set()
+    for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device"]):
+        columns = {name: batch[name].to_numpy() for name in batch.schema.names}
+        devices |= set(np.unique(columns["device"]).tolist())
+        rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
+        ios += int(rows.sum())
+        rows &= (columns["length_bytes"] > 0) & ~np.isin(columns["op"], [OPS[op] for op in NO_OFFSET])
+        located += int(rows.sum())
+        end_bytes = max(end_bytes, int((columns["offset_bytes"] + columns["length_bytes"])[rows].max(initial=0)))
+    if device is None and len(devices) > 1:
+        raise UsageError(f"{trace.name} has I/Os of {len(devices)} devices, and a model has one",
+                         f"choose one of {', '.join(map(str, sorted(devices)[:8]))}: --device {min(devices)}")
+    if device is not None and device not in devices:
+        raise UsageError(f"{trace.name} has no I/O of device {device}",
+                         f"it has device {', '.join(map(str, sorted(devices)[:8]))}: blkreel info {trace.name}"
+                         if devices else f"see what the trace has: blkreel info {trace.name}")
+    if ios < _LEAST_IOS:
+        raise UsageError(f"{trace.name} has {ios} I/O{'s' * (ios != 1)}, and a model needs at least {_LEAST_IOS}",
+                         f"see what the trace has: blkreel info {trace.name}")
+    if not located:
+        raise UsageError(f"{trace.name} has no I/O with data: only flushes or I/Os of 0 bytes",
+                         f"see what the trace has: blkreel info {trace.name}")
+    return ios, end_bytes
+
+
+def _rows(trace: Trace, device: int | None, progress: Callable[[int], None]) -> Iterator[Columns]:
+    done = 0
+    for batch in trace.batches([*COLUMNS, "device"]):
+        columns = {name: batch[name].to_numpy() for name in batch.schema.names}
+        if device is not None:
+            rows = columns["device"] == device
+            columns = {name: values[rows] for name, values in columns.items()}
+        if len(columns["op"]):
+            yield columns
+        done += batch.num_rows
+        progress(done)
+
+
+def _sizes(counts: dict[int, int]) -> list[list[int]]:
+    """The most common lengths, and the others merged into groups of equal count with their mean length."""
+    pairs = sorted(counts.items(), key=lambda pair: -pair[1])
+    exact, rest = pairs[:_EXACT_SIZES], sorted(pairs[_EXACT_SIZES:])
+    if len(rest) <= _MERGED_SIZES:
+        return [list(pair) for pair in sorted(pairs)]
+    lengths, number = np.array([pair[0] for pair in rest]), np.array([pair[1] for pair in rest])
+    group = (np.cumsum(number) - number) * _MERGED_SIZES // number.sum()
+    totals = np.bincount(group, number, _MERGED_SIZES)
+    means = np.bincount(group, number * lengths, _MERGED_SIZES) / np.maximum(totals, 1)
+    merged = [(max(512, round(mean / 512) * 512), int(total))
+              for mean, total in zip(means, totals, strict=True) if total]
+    return [list(pair) for pair in sorted([*exact, *merged])]

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Error messages of the helpers. */
+#ifndef BLKREEL_ERROR_H
+#define BLKREEL_ERROR_H
+
+/*
+ * Prints one line on stderr, "message; remedy", which Python shows to the user.
+ * remedy may be NULL. Returns -1, so that a caller can `return report_error(...)`.
+ */
+__attribute__((format(printf, 2, 3))) int report_error(const char *remedy, const char *format, ...);
+
+#endif

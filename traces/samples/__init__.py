@@ -1,0 +1,59 @@
+"""The sample traces that ship with blkreel. Any command accepts `sample:NAME` as a trace."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blkreel.common.errors import UsageError
+from blkreel.common.storage_url import Location, parse_location
+from blkreel.common.suggestions import did_you_mean
+
+PREFIX = "sample:"
+_DIRECTORY = Path(__file__).parent
+SAMPLES = {
+    "game-load": "a game loads from a cold cache: its menu, then a race",
+    "download": "a BitTorrent download of an album of pictures",
+    "game-download": "the same game loads while a torrent downloads to the same drive",
+    "app-start": "an office application starts from a cold cache, with a document",
+    "package-install": "a package and all it needs is installed",
+    "compile": "a program is compiled from a cold cache",
+}
+TITLES = {
+    "game-load": "Game load",
+    "download": "Download",
+    "game-download": "Game load during a download",
+    "app-start": "Application start",
+    "package-install": "Package installation",
+    "compile": "Compilation",
+}
+
+
+def located(trace: str | Location) -> Location:
+    """The path or URL of a trace as a user names it. Raises UsageError for an unknown sample."""
+    text = str(trace)
+    return sample_path(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else parse_location(trace)
+
+
+def called(path: Location) -> str:
+    """The name of a trace in output: a sample by its name, any other by its path."""
+    return f"{PREFIX}{path.stem}" if _is_sample(path) else str(path)
+
+
+def _is_sample(path: Location) -> bool:
+    return path.parent == _DIRECTORY and path.stem in SAMPLES
+
+
+def workload_names(path: Location, metadata: Mapping[str, Any]) -> dict[str, str | None]:
+    """`title` and `description` of the workload of a trace, from its metadata; None without one. Samples have
+    theirs here."""
+    title, description = metadata.get("title"), metadata.get("description")
+    if _is_sample(path):
+        title, description = title or TITLES[path.stem], description or SAMPLES[path.stem]
+    return {"title": title, "description": description}
+
+
+def sample_path(name: str) -> Path:
+    """The path of a sample. Raises UsageError for an unknown name."""
+    if name not in SAMPLES:
+        raise UsageError(f"unknown sample: {name!r}", did_you_mean(name, SAMPLES, f"samples: {', '.join(SAMPLES)}"))
+    return _DIRECTORY / f"{name}.parquet"

@@ -1,0 +1,1 @@
+"""Spools: crash-safe files of row blocks that become a trace."""

@@ -1,0 +1,88 @@
+"""The content of a spool: its rows in the order of a trace, and its notes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, Metadata
+from blkreel.traces.format.writer import TraceWriter, table_of
+
+from .block_file import BlockFile
+from .blocks import END, NOTE
+from .notes import SpoolNotes
+from .reorder import in_submit_order
+from .waits import with_rows_waited_on
+
+ROWS_FILE = "rows.blocks"
+_BATCH_ROWS = 32_768
+
+
+class SpoolContents:
+    """A spool up to its last complete block at this moment. metadata: of the spool.
+
+    Its key `spool_origin_ns` is the time 0 of the trace, for a writer that finds the first submit only at the end.
+
+    schema: of the trace, with the optional columns that the rows have. has_layout: False if the writer died before the
+    first row. end: the writer's totals; None if it did not finish. damaged_bytes: of blocks that were skipped.
+    """
+
+    def __init__(self, directory: Path, schema: pa.Schema, metadata: Metadata):
+        self._path = directory / ROWS_FILE
+        self._directory = directory
+        self._metadata = metadata
+        self._begin_bytes = self._until_bytes = metadata.get("spool_begin_bytes", 0)
+        self._notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
+        self.end: dict[str, Any] | None = None
+        with BlockFile(self._path, self._begin_bytes) as blocks:
+            self.has_layout = blocks.columns is not None
+            self.schema = _with_optional(schema, blocks.columns or [])
+            for block in blocks.blocks():
+                self._until_bytes = block.end_bytes
+                if block.kind == NOTE:
+                    self._notes.take(blocks.json(block))
+                elif block.kind == END:
+                    self.end = blocks.json(block)
+            self.damaged_bytes = blocks.damaged_bytes
+
+    def metadata(self) -> Metadata:
+        """Metadata of the trace: with the notes, without the keys of the spool itself."""
+        public = {key: value for key, value in self._metadata.items() if not key.startswith("spool_")}
+        return {**self._notes.begun, **public, **self._notes.metadata()}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in order of arrival."""
+        gathered: list[dict[str, np.ndarray]] = []
+        count = 0
+        with BlockFile(self._path, self._begin_bytes) as blocks:
+            for columns in blocks.rows(self._until_bytes):
+                gathered.append(columns)
+                count += len(columns["submit_ns"])
+                # An idle capture makes ten small blocks a second, and a batch costs more than its few rows.
+                if count >= _BATCH_ROWS:
+                    yield self._batch(gathered)
+                    gathered, count = [], 0
+        if count:
+            yield self._batch(gathered)
+
+    def write_rows(self, writer: TraceWriter) -> None:
+        """Write the rows in submit order."""
+        for table in with_rows_waited_on(in_submit_order(self.batches, self._directory),
+                                        self._directory):
+            writer.write({name: table[name].to_numpy() for name in table.column_names})
+
+    def _batch(self, blocks: list[dict[str, np.ndarray]]) -> pa.RecordBatch:
+        joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        if origin_ns := self._metadata.get("spool_origin_ns"):
+            joined["submit_ns"] = joined["submit_ns"] - origin_ns
+        return table_of(joined, self.schema).to_batches()[0]
+
+
+def _with_optional(schema: pa.Schema, columns: list[tuple[str, str]]) -> pa.Schema:
+    """The schema with the optional columns of the blocks."""
+    for name, code in columns:
+        if name not in schema.names and name in OPTIONAL_COLUMNS and LAYOUT_NAMES[COLUMN_TYPES[name]] == code:
+            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
+    return schema

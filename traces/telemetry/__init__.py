@@ -1,0 +1,1 @@
+"""Telemetry files of a run."""

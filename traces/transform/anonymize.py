@@ -1,0 +1,157 @@
+"""`blkreel anonymize`: a trace to share, without names of people, programs, files and machines.
+
+Metadata is copied key by key from a list of what names nothing, so a key that a later version adds is left out.
+"""
+
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.kernel_threads import KERNEL_NAME
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import Metadata
+from blkreel.traces.format.state_limit import check_state
+
+from .carry import WRITER
+from .output import Transformed, TransformOutput
+from .regions import RegionPermutation
+from .rows import TRACE_FLAGS, trace_schema
+
+_HASH_DIGITS = 12
+_WRITER_BYTES = 80 << 20  # of the rows that a TransformOutput gathers and encodes
+_KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source", "cpu_count", "clock_resolution_ns",
+         "source_lacks", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
+_DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
+                "rotational", "write_cache", "fua", "read_only", "layer")
+
+
+@dataclass
+class Pseudonyms:
+    """Replaces names by hashes with a key: a name gets the same hash everywhere, and no one without the key can test
+    a guess."""
+
+    key: bytes
+
+    def name(self, text: str) -> str:
+        return hmac.new(self.key, text.encode(errors="surrogateescape"), "sha256").hexdigest()[:_HASH_DIGITS]
+
+    def thread(self, comm: str) -> str:
+        """A kernel thread keeps the beginning by which a dependent replay recognizes it, such as `kworker/`."""
+        kernel = KERNEL_NAME.match(comm)
+        prefix = kernel[0] if kernel else "p-"
+        return f"{prefix}{'' if prefix[-1] in '/-_' else '-'}{self.name(comm)}"
+
+    def path(self, path: str) -> str:
+        """Each directory and the file name by itself, so that files of one directory stay together."""
+        return "/".join(self.name(part) if part else "" for part in path.split("/"))
+
+
+def anonymize(trace: Trace, output: Path, *, key: bytes, region_bytes: int | None = None, force: bool = False,
+              public: bool = False) -> Transformed:
+    """Write the rows without names. Times, lengths, dependencies and thread ids stay, and offsets unless region_bytes.
+
+    key: of the hashes. region_bytes: permute regions of the devices of this size by the key. Inode numbers and cgroup
+    ids become consecutive numbers. Raises UsageError for a region that is not a multiple of 4096.
+    """
+    check_order(trace)
+    if region_bytes is not None and (region_bytes <= 0 or region_bytes % 4096):
+        raise UsageError(f"invalid region size: {region_bytes}", "give a multiple of 4K, such as: 1GiB")
+    permutation = RegionPermutation(trace, region_bytes, key) if region_bytes else None
+    pseudonyms, schema = Pseudonyms(key), trace_schema(trace.schema)
+    numbers = {name: _Numbering() for name in ("inode", "cgroup") if name in schema.names}
+    with TransformOutput(output, schema, {"threads": trace.metadata.get("threads")}, force=force, public=public) as out:
+        for batch in trace.batches(schema.names):
+            columns = {name: batch[name].to_numpy() for name in schema.names}
+            for name, numbering in numbers.items():
+                columns[name] = numbering.renumbered(columns[name])
+            stored_bytes = sum(numbering.peak_bytes for numbering in numbers.values())
+            check_state(_WRITER_BYTES + stored_bytes, trace.footer.size_bytes, "files or cgroups")
+            if permutation:
+                columns["offset_bytes"] = permutation.apply(columns)
+            out.write({**columns, "flags": columns["flags"] & TRACE_FLAGS})
+        notes = ["no offset changed: the drives have too few regions of this size, or I/Os reach across all of them"
+                 ] if permutation and not permutation.moves_any else []
+        return out.finish(_metadata(trace.metadata, pseudonyms, numbers.get("inode") or _Numbering(), region_bytes,
+                                    notes), notes)
+
+
+class _Numbering:
+    """Consecutive numbers of values above 0 in order of appearance; 0 and -1, which name nothing, stay."""
+
+    def __init__(self) -> None:
+        self._values = np.empty(0, np.int64)  # ascending
+        self._numbers = np.empty(0, np.int64)
+
+    @property
+    def peak_bytes(self) -> int:
+        """While values are inserted, both arrays are in memory twice."""
+        return 32 * len(self._values)
+
+    def renumbered(self, values: np.ndarray) -> np.ndarray:
+        """The numbers of values of the next rows. Those that appear first are numbered in ascending order."""
+        distinct, at = np.unique(values, return_inverse=True)
+        named = distinct[distinct > 0]
+        place = np.searchsorted(self._values, named)
+        known = np.append(self._values, -1)[place] == named
+        first = len(self._values) + 1
+        self._numbers = np.insert(self._numbers, place[~known], np.arange(first, first + np.count_nonzero(~known)))
+        self._values = np.insert(self._values, place[~known], named[~known])
+        new = distinct.copy()
+        new[distinct > 0] = self._numbers[np.searchsorted(self._values, named)]
+        return new[at]
+
+    def number_of(self, value: int) -> int | None:
+        """The number of a value; None of one that did not appear."""
+        place = int(np.searchsorted(self._values, value)) if abs(value) < 1 << 63 else len(self._values)
+        return int(self._numbers[place]) if place < len(self._values) and self._values[place] == value else None
+
+
+def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
+              region_bytes: int | None, notes: list[str]) -> Metadata:
+    result: Metadata = {key: metadata[key] for key in _KEYS if key in metadata}
+    result |= {"writer": WRITER, "epoch_ns": 0}
+    if isinstance(metadata.get("kernel"), str) and (version := re.match(r"\d+\.\d+", metadata["kernel"])):
+        result["kernel"] = version[0]
+    result["devices"] = [_device(device, number, pseudonyms)
+                         for number, device in enumerate(metadata.get("devices") or [])]
+    result["threads"] = {tid: _thread(thread, pseudonyms) for tid, thread in (metadata.get("threads") or {}).items()}
+    if metadata.get("files"):
+        result["files"] = [{"inode": number, "path": pseudonyms.path(file["path"])} for file in metadata["files"]
+                           if (number := inodes.number_of(file["inode"])) is not None]
+    lost: Any = metadata.get("lost")
+    if lost:
+        result["lost"] = {"total": lost.get("total"), "per_cpu": lost.get("per_cpu") or {}, "intervals": [
+            {key: interval[key] for key in ("cpu", "first_ns", "last_ns", "count") if key in interval}
+            for interval in lost.get("intervals") or []]}
+    warnings = len(metadata.get("import_warnings") or [])
+    if warnings:
+        result["import_warnings"] = [f"{warnings} warnings about the recording are left out: they may hold names"]
+    options = {"region_bytes": region_bytes} if region_bytes else {}
+    result["history"] = [{"command": "anonymize", "writer": WRITER, "options": options, "sources": [],
+                          "notes": notes}]
+    return result
+
+
+def _device(device: Mapping[str, Any], number: int, pseudonyms: Pseudonyms) -> Metadata:
+    model = {"model": f"model-{pseudonyms.name(device['model'])}"} if device.get("model") else {}
+    return {**{key: device[key] for key in _DEVICE_KEYS if key in device}, **model, "name": f"device{number}",
+            "path": f"/dev/device{number}"}
+
+
+def _thread(thread: Mapping[str, Any], pseudonyms: Pseudonyms) -> Metadata:
+    result: Metadata = {"pid": thread["pid"]} if isinstance(thread.get("pid"), int) else {}
+    for key in ("comm", "process"):
+        if isinstance(thread.get(key), str):
+            result[key] = pseudonyms.thread(thread[key])
+    if isinstance(thread.get("names"), list):
+        result["names"] = [pseudonyms.thread(str(name)) for name in thread["names"]]
+    if isinstance(thread.get("cgroup"), str):
+        result["cgroup"] = pseudonyms.path(thread["cgroup"])
+    return result

@@ -1,0 +1,40 @@
+"""The metadata of a trace that is made from another one: what still holds, and how it was made."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blkreel import __version__
+from blkreel.traces.format.integrity import KEY as INTEGRITY
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import Metadata
+
+WRITER = f"blkreel {__version__}"
+# Of the writer, or of one whole recording: counts that other rows do not have.
+_NOT_CARRIED = {INTEGRITY, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger", "diskstats",
+                "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns", "duration_ns", "run",
+                "history", "part_of"}
+
+
+def carried(metadata: Metadata) -> Metadata:
+    """The keys that hold for any rows of the trace."""
+    return {key: value for key, value in metadata.items() if key not in _NOT_CARRIED}
+
+
+def history(sources: Sequence[Trace], command: str, options: Metadata, notes: Sequence[str] = ()) -> Metadata:
+    """The key `history`: the steps of the first source that has any, and this one.
+
+    options: those that were given. notes: what was lost or assumed, as text.
+    """
+    steps: list[Any] = next((list(each.metadata["history"]) for each in sources if each.metadata.get("history")), [])
+    return {"history": [*steps, {
+        "command": command, "writer": WRITER, "options": {key: value for key, value in options.items() if value},
+        "sources": [{"name": trace.path.name, "rows": trace.rows, "sha256": trace.footer.identity}
+                    for trace in sources],
+        "notes": list(notes)}]}
+
+
+def with_warnings(metadata: Metadata, warnings: Sequence[str]) -> Metadata:
+    """The metadata with further `import_warnings`, which blkreel check shows."""
+    before = metadata.get("import_warnings") or []
+    return {**metadata, "import_warnings": [*before, *warnings]} if before or warnings else metadata
+

@@ -1,0 +1,132 @@
+"""`blkreel merge`: traces at the same time, on one clock."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.common.errors import UsageError
+from blkreel.common.units import format_ns
+from blkreel.traces.format.order import check_order
+from blkreel.traces.format.reader import Trace
+
+from .carry import history
+from .output import Transformed, TransformOutput
+from .row_numbers import RowNumbers
+from .rows import filled, trace_schema
+from .tables import Renumbering, Tables, boot_offset_ns, same_boot
+
+ALIGNMENTS = ("clock", "start")
+_ROWS, _LEAST_BATCH_ROWS = 131_072, 4096  # read of all traces, and of each, at a time
+Columns = dict[str, np.ndarray]
+
+
+def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_one: bool = False, force: bool = False,
+          public: bool = False) -> Transformed:
+    """Write the rows of all traces in order of their time on one clock.
+
+    align: `clock` places each trace at the time of its recording, `start` places the first I/Os of all at one time.
+    Raises UsageError if a trace has no clock to align.
+    """
+    for trace in traces:
+        check_order(trace)
+    schema = trace_schema(*(trace.schema for trace in traces))
+    tables = Tables(onto_one)
+    renumberings = [tables.add(trace) for trace in traces]
+    shifts_ns, notes, uncertainty_ns = _by_start(traces) if align == "start" else _by_clock(traces)
+    with (TransformOutput(output, schema, tables.names(), force=force, public=public) as out, ExitStack() as stack):
+        numbers = [stack.enter_context(closing(RowNumbers(output.parent, trace.rows))) for trace in traces]
+        batch_rows = max(_LEAST_BATCH_ROWS, _ROWS // len(traces))
+        sources = [_Source(_shifted(trace, renumbering, shift_ns, schema, batch_rows))
+                   for trace, renumbering, shift_ns in zip(traces, renumberings, shifts_ns, strict=True)]
+        # A list, not a generator: every source must have its next rows before the earliest are written.
+        while any([source.fill() for source in sources]):
+            out.write(_next_rows(sources, numbers, out.rows))
+        metadata = {**tables.metadata(shifts_ns),
+                    **history(traces, "merge", {"align": align, "onto_one": onto_one}, notes),
+                    "clock_uncertainty_ns": uncertainty_ns}
+        metadata["epoch_ns"] = (metadata.get("epoch_ns") or 0) - shifts_ns[0]
+        return out.finish(metadata, notes)
+
+
+class _Source:
+    """The rows of one trace that were read and not written yet."""
+
+    def __init__(self, batches: Iterator[Columns]):
+        self._batches = batches
+        self.columns: Columns | None = None
+        self.row = 0  # number of the first of them in its trace
+
+    def fill(self) -> bool:
+        """Read rows if there are none; False at the end."""
+        if self.columns is None:
+            self.columns = next(self._batches, None)
+        return self.columns is not None
+
+    def take(self, until_ns: int) -> Columns:
+        """Remove and return the rows up to this time."""
+        assert self.columns is not None
+        count = int(np.searchsorted(self.columns["submit_ns"], until_ns, side="right"))
+        taken = {name: values[:count] for name, values in self.columns.items()}
+        rest = {name: values[count:] for name, values in self.columns.items()}
+        self.columns = rest if len(rest["submit_ns"]) else None
+        self.row += count
+        return taken
+
+
+def _next_rows(sources: list[_Source], numbers: list[RowNumbers], first_row: int) -> Columns:
+    """Rows up to the earliest time up to which all traces were read, in order."""
+    waiting = [(source, number) for source, number in zip(sources, numbers, strict=True) if source.columns is not None]
+    until_ns = min(int(source.columns["submit_ns"][-1]) for source, _ in waiting if source.columns is not None)
+    begins = [source.row for source, _ in waiting]
+    parts = [source.take(until_ns) for source, _ in waiting]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(joined["submit_ns"], kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(first_row, first_row + len(order))
+    ends = np.cumsum([len(part["submit_ns"]) for part in parts])
+    waited_on = []
+    for (_, number), begin, part, rows in zip(waiting, begins, parts, np.split(rank, ends[:-1]), strict=True):
+        number.put(begin, rows)
+        waited_on.append(number.of(part["waited_on"]))
+    joined["waited_on"] = np.concatenate(waited_on)
+    return {name: values[order] for name, values in joined.items()}
+
+
+def _shifted(trace: Trace, renumbering: Renumbering, shift_ns: int, schema: pa.Schema,
+             batch_rows: int) -> Iterator[Columns]:
+    for batch in trace.batches([name for name in schema.names if name in trace.schema.names], batch_rows):
+        if batch.num_rows:
+            columns = filled({name: batch[name].to_numpy() for name in batch.schema.names}, schema)
+            yield renumbering.apply(columns, shift_ns)
+
+
+def _first_ns(trace: Trace) -> int:
+    return next((int(batch["submit_ns"].to_numpy()[0]) for batch in trace.batches(["submit_ns"]) if batch.num_rows), 0)
+
+
+def _by_start(traces: Sequence[Trace]) -> tuple[list[int], list[str], int | None]:
+    return ([-_first_ns(trace) for trace in traces],
+            ["clocks not compared: the first I/Os of all traces are at one time"], None)
+
+
+def _by_clock(traces: Sequence[Trace]) -> tuple[list[int], list[str], int | None]:
+    """Times to add to each trace, how sure they are as text, and their uncertainty; None if it is not known."""
+    epochs_ns, drift_ns, several = [], 0, False
+    for trace in traces:
+        epoch_ns, offset_ns = trace.metadata.get("epoch_ns"), boot_offset_ns(trace)
+        if epoch_ns is None or offset_ns is None:
+            raise UsageError(f"{trace.name}: no wall clock recorded", "place the first I/Os at one time: --align start")
+        same = same_boot(traces[0], trace)
+        several |= not same
+        epochs_ns.append(epoch_ns + (boot_offset_ns(traces[0]) or 0 if same else offset_ns))
+        pairs = trace.metadata["clock_pairs"]
+        drift_ns += 0 if same else abs(pairs[-1]["realtime_ns"] - pairs[-1]["monotonic_ns"] - offset_ns)
+    begin_ns = min(epochs_ns)
+    shifts_ns = [epoch_ns - begin_ns for epoch_ns in epochs_ns]
+    if not several:
+        return shifts_ns, ["one clock: all traces are of one boot of one machine"], 0
+    return shifts_ns, [f"wall clocks of several boots or machines: adjusted by {format_ns(drift_ns)} during the "
+                       "recordings; their synchronization is not known"], None

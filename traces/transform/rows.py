@@ -1,0 +1,57 @@
+"""Columns of rows that move from one trace to another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, OPTIONAL_COLUMNS, TRACE_SCHEMA, UNKNOWN
+
+# Flags above these describe the replay of a run.
+TRACE_FLAGS = sum(bit for bit in FLAGS.values() if bit < FLAGS["queue_full"])
+
+
+@dataclass
+class Span:
+    """Counts rows and the time from the first submission to the last submission or completion."""
+
+    rows: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        submit_ns = columns["submit_ns"]
+        if not len(submit_ns):
+            return
+        if not self.rows:
+            self.first_ns = self.last_ns = int(submit_ns[0])
+        self.rows += len(submit_ns)
+        self.last_ns = max(self.last_ns, int((submit_ns + columns["latency_ns"].clip(0)).max()))
+
+    @property
+    def duration_ns(self) -> int:
+        return self.last_ns - self.first_ns
+
+
+def trace_schema(*schemas: pa.Schema) -> pa.Schema:
+    """The columns of a trace, with the optional ones that any of the schemas has; those of a run are left out."""
+    schema = TRACE_SCHEMA
+    for name in OPTIONAL_COLUMNS:
+        if any(name in each.names for each in schemas):
+            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
+    return schema
+
+
+def filled(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, np.ndarray]:
+    """All columns of the schema; a missing one has the value for unknown."""
+    count = len(columns["submit_ns"])
+    return {field.name: columns[field.name] if field.name in columns
+            else np.full(count, UNKNOWN[field.name], field.type.to_pandas_dtype()) for field in schema}
+
+
+def without_lost_dependencies(waited_on: np.ndarray, think_ns: np.ndarray,
+                              flags: np.ndarray) -> dict[str, np.ndarray]:
+    """The three columns with no think time, and not `inherited`, where waited_on is −1."""
+    known = waited_on >= 0
+    return {"waited_on": waited_on, "think_ns": np.where(known, think_ns, 0),
+            "flags": np.where(known, flags, flags & ~FLAGS["inherited"])}

@@ -1,0 +1,145 @@
+"""One table of devices, threads and files for rows of several traces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.schema import Metadata
+
+from .carry import carried, with_warnings
+from .rows import TRACE_FLAGS
+
+# Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
+_SAME_BOOT_NS = 1_000_000_000
+_NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
+# Keys with a rule of their own; any other key stays if all traces have the same value.
+_MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of"}
+_JOINED = ("source_format", "capture_layer")
+
+
+@dataclass
+class Renumbering:
+    """How the rows of one trace change. add: to ids of threads, files and cgroups. devices: new number of each."""
+
+    add: dict[str, int]
+    devices: np.ndarray
+
+    def apply(self, columns: dict[str, np.ndarray], shift_ns: int) -> dict[str, np.ndarray]:
+        """The columns, but for waited_on, as the new trace has them."""
+        changed = {name: np.where(columns[name] > 0, columns[name] + offset, columns[name])
+                   for name, offset in self.add.items() if offset and name in columns}
+        device = columns["device"]
+        return {**columns, **changed, "submit_ns": columns["submit_ns"] + shift_ns,
+                "device": self.devices[device] if len(self.devices) else device,
+                "flags": columns["flags"] & TRACE_FLAGS}
+
+
+def boot_offset_ns(trace: Trace) -> int | None:
+    """Realtime minus monotonic clock at the start of the recording; None if it was not recorded."""
+    pairs = trace.metadata.get("clock_pairs")
+    return pairs[0]["realtime_ns"] - pairs[0]["monotonic_ns"] if pairs else None
+
+
+def same_boot(one: Trace, other: Trace) -> bool:
+    """Whether both were recorded on one machine since one boot, so that clocks, threads and files are the same."""
+    parts = [trace.metadata.get("part_of") for trace in (one, other)]
+    if parts[0] and parts[1] and parts[0]["sha256"] == parts[1]["sha256"]:
+        return True
+    offsets = [boot_offset_ns(trace) for trace in (one, other)]
+    host = one.metadata.get("host")
+    return (bool(host) and host == other.metadata.get("host") and offsets[0] is not None and offsets[1] is not None
+            and abs(offsets[0] - offsets[1]) < _SAME_BOOT_NS)
+
+
+@dataclass
+class Tables:
+    """Add the traces in order; then metadata() has their tables."""
+
+    onto_one: bool = False
+    devices: list[Any] = field(default_factory=list)
+    threads: dict[str, Any] = field(default_factory=dict)
+    files: list[Any] = field(default_factory=list)
+    _traces: list[Trace] = field(default_factory=list)
+    _renumberings: list[Renumbering] = field(default_factory=list)
+
+    def add(self, trace: Trace) -> Renumbering:
+        """Ids of another boot are moved behind all ids so far. An equal device of the same boot is the same device."""
+        same = next((number for number, each in enumerate(self._traces) if same_boot(each, trace)), None)
+        add = {name: self._first_free(name) if same is None else self._renumberings[same].add[name]
+               for name in _NUMBERED}
+        numbers = []
+        for device in trace.metadata.get("devices") or []:
+            if self.onto_one:
+                self.devices = [max([*self.devices, device], key=lambda entry: entry.get("size_bytes") or 0)]
+                numbers.append(0)
+            elif same is not None and device in self.devices:
+                numbers.append(self.devices.index(device))
+            else:
+                numbers.append(len(self.devices))
+                self.devices.append(device)
+        for tid, thread in (trace.metadata.get("threads") or {}).items():
+            pid = {"pid": thread["pid"] + add["tid"]} if thread.get("pid") else {}
+            self.threads.setdefault(str(int(tid) + add["tid"] if int(tid) > 0 else int(tid)), {**thread, **pid})
+        known = {(file["inode"], file["path"]) for file in self.files}
+        for file in trace.metadata.get("files") or []:
+            file = {**file, "inode": file["inode"] + add["inode"] if file["inode"] > 0 else file["inode"]}
+            if (file["inode"], file["path"]) not in known:
+                self.files.append(file)
+        renumbering = Renumbering(add, np.array(numbers, np.int16))
+        self._traces.append(trace)
+        self._renumberings.append(renumbering)
+        return renumbering
+
+    def names(self) -> Metadata:
+        """Threads and files of all traces, as in metadata()."""
+        return {"threads": self.threads, "files": self.files}
+
+    def metadata(self, shifts_ns: Sequence[int]) -> Metadata:
+        """The metadata of all traces. shifts_ns: of the times of each."""
+        each = [carried(trace.metadata) for trace in self._traces]
+        result = {key: value for key, value in each[0].items()
+                  if key not in _MERGED and all(other.get(key) == value for other in each[1:])}
+        for key in _JOINED:
+            values = list(dict.fromkeys(str(other[key]) for other in each if other.get(key)))
+            if values:
+                several = "mixed" if key == "capture_layer" else ", ".join(values)
+                result[key] = values[0] if len(values) == 1 else several
+        for key in ("epoch_ns", "clock_pairs"):
+            if key in each[0]:
+                result[key] = each[0][key]
+        result |= {key: value for key, value in (("devices", self.devices), ("threads", self.threads),
+                                                 ("files", self.files)) if value}
+        losses = [other.get("lost") for other in each]
+        if any(losses):
+            result["lost"] = _lost(losses, shifts_ns)
+        warnings = dict.fromkeys(text for other in each for text in other.get("import_warnings") or [])
+        return with_warnings(result, list(warnings))
+
+    def _first_free(self, name: str) -> int:
+        """The least number above those of the traces so far; 0 for the first trace."""
+        return max((trace.greatest(name) + before.add[name]
+                    for trace, before in zip(self._traces, self._renumberings, strict=True)), default=-1) + 1
+
+
+def _lost(losses: Sequence[Any], shifts_ns: Sequence[int]) -> Metadata:
+    """The sum of the losses; an interval that two slices of one recording have counts once."""
+    intervals: list[Metadata] = []
+    total: int | None = 0
+    for lost, shift_ns in zip(losses, shifts_ns, strict=True):
+        if lost is None or lost.get("total") is None:
+            total = None
+            continue
+        moved = [{**interval, "first_ns": interval["first_ns"] + shift_ns, "last_ns": interval["last_ns"] + shift_ns}
+                 for interval in lost.get("intervals") or []]
+        new = [interval for interval in moved if interval not in intervals]
+        intervals += new
+        twice = sum(interval["count"] for interval in moved) - sum(interval["count"] for interval in new)
+        total = None if total is None else total + lost["total"] - twice
+    per_cpu: dict[str, int] = {}
+    for interval in intervals:
+        if "cpu" in interval:
+            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) + interval["count"]
+    return {"total": total, "per_cpu": per_cpu, "intervals": intervals}

@@ -1,0 +1,133 @@
+"""`blkreel.write_trace`: a valid trace from rows that a program has in memory."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.common.errors import UsageError
+from blkreel.common.safe_files import caller_of_sudo
+from blkreel.traces.format.check import wrong_rows
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, UNKNOWN, Metadata
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool.spool import PRIVATE_MODE
+
+from .carry import WRITER, carried, history
+from .rows import TRACE_FLAGS, Span, trace_schema, without_lost_dependencies
+
+_RUN_COLUMNS = {"due_ns", "burst", "source_row", "idle_removed_ns"}  # of a run's records; a trace has none of them
+_BATCH_ROWS = 500_000
+
+
+def write_trace(path: str | Path, rows: Any, *, like: str | Path | None = None, metadata: Metadata | None = None,
+                force: bool = False, public: bool = False) -> Path:
+    """Write rows as a trace. See blkreel.write_trace."""
+    columns, labels = _columns_of(rows)
+    source = open_trace(str(like)) if like is not None else None
+    described = {**({**carried(source.metadata), **history([source], "write_trace", {})} if source else
+                    {"writer": WRITER, "source_format": "python"}), **(metadata or {})}
+    columns = _complete(columns, labels)
+    rows = len(columns["submit_ns"])
+    schema = trace_schema(pa.schema([pa.field(name, pa.int64()) for name in columns]))
+    problems = wrong_rows(columns, described, None, 0) if rows else iter(())
+    problem = next(((text, wrong) for text, wrong in problems if wrong.any()), None)
+    if problem:
+        text, wrong = problem
+        raise UsageError(f"{path}: {int(wrong.sum()):,} rows: {text} (first at row {int(np.argmax(wrong)):,})",
+                         "docs/trace-format.md has the values that are valid")
+    span = Span()
+    span.add(columns)
+    with TraceWriter(path, schema, force=force, owner=caller_of_sudo(), mode=None if public else PRIVATE_MODE) as out:
+        for begin in range(0, rows, _BATCH_ROWS):
+            out.write({name: values[begin:begin + _BATCH_ROWS] for name, values in columns.items()})
+        return out.close({"duration_ns": span.duration_ns, **described})
+
+
+def _columns_of(rows: Any) -> tuple[dict[str, Any], np.ndarray | None]:
+    """The columns of rows of any kind, and the labels by which waited_on names rows; None: by their position."""
+    labels = None
+    if isinstance(rows, Mapping):
+        columns = {name: np.asarray(values) for name, values in rows.items()}
+    elif hasattr(rows, "index") and hasattr(rows, "columns"):  # a pandas frame: pandas need not be imported
+        labels = rows.index.to_numpy()
+        columns = {str(name): rows[name].to_numpy() for name in rows.columns}
+    else:
+        try:
+            table = pa.table(rows)
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            raise UsageError(f"rows are a {type(rows).__name__}, not a table",
+                             "give a pandas frame, an Arrow table or stream, or {column: values}") from error
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+    if len({len(values) for values in columns.values()}) > 1:
+        raise UsageError("the columns have different lengths", "give each row a value in each column")
+    return columns, labels
+
+
+def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, np.ndarray]:
+    """All columns with their types, sorted by submission, with dependencies as row numbers."""
+    columns = {name: values for name, values in columns.items() if name not in _RUN_COLUMNS}
+    missing = [name for name in TRACE_SCHEMA.names if name not in columns and name not in UNKNOWN]
+    if missing:
+        raise UsageError(f"the rows lack the column {missing[0]}", "a trace has at least "
+                         + ", ".join(name for name in TRACE_SCHEMA.names if name not in UNKNOWN))
+    schema = trace_schema(pa.schema([pa.field(name, pa.int64()) for name in columns]))
+    if unknown := sorted(set(columns) - set(schema.names)):
+        raise UsageError(f"a trace has no column {unknown[0]}", f"columns: {', '.join(schema.names)}; drop the others")
+    if columns["op"].dtype.kind not in "iu":
+        columns["op"] = _op_codes(columns["op"])
+    count = len(columns["submit_ns"])
+    typed = {field.name: _integers(field, columns[field.name]) if field.name in columns
+             else np.full(count, UNKNOWN[field.name], field.type.to_pandas_dtype()) for field in schema}
+    typed["flags"] = typed["flags"] & np.int32(TRACE_FLAGS)
+    order = np.argsort(typed["submit_ns"], kind="stable")
+    labels = np.arange(count) if labels is None else labels
+    parent = _positions(typed["waited_on"], labels)
+    complete_ns = np.where(typed["latency_ns"] < 0, -1, typed["submit_ns"] + typed["latency_ns"])
+    linked = parent >= 0
+    think_ns = np.where(linked, typed["submit_ns"] - complete_ns[parent], 0)
+    wrong = linked & ((complete_ns[parent] < 0) | (think_ns < 0))
+    if "think_ns" in columns:
+        wrong |= linked & (think_ns != typed["think_ns"])
+    if wrong.any():
+        raise UsageError(f"{int(wrong.sum()):,} rows: think_ns is not the time from the completion of waited_on to "
+                         f"submit_ns (first at row {int(np.argmax(wrong)):,})",
+                         "drop the column think_ns to compute it, or waited_on to write no dependencies")
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    waited_on = np.where(linked, rank[parent], -1) if count else parent
+    typed |= without_lost_dependencies(waited_on, think_ns, typed["flags"])
+    return {name: values[order] for name, values in typed.items()}
+
+
+def _positions(waited_on: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The position of the row that each one waited for; −1 if it is not among the rows."""
+    order = np.argsort(labels, kind="stable")
+    at = np.minimum(np.searchsorted(labels, waited_on, sorter=order), max(0, len(labels) - 1))
+    if not len(labels):
+        return waited_on
+    return np.where((waited_on >= 0) & (labels[order[at]] == waited_on), order[at], -1)
+
+
+def _op_codes(names: np.ndarray) -> np.ndarray:
+    codes = np.array([OPS.get(str(name), -1) for name in names], np.int8)
+    if (codes < 0).any():
+        raise UsageError(f"unknown op: {str(names[int(np.argmax(codes < 0))])!r}", f"operations: {', '.join(OPS)}")
+    return codes
+
+
+def _integers(field: pa.Field, values: np.ndarray) -> np.ndarray:
+    kind = field.type.to_pandas_dtype()
+    try:
+        with np.errstate(invalid="ignore"):
+            typed = np.asarray(values).astype(kind)
+        if values.dtype.kind in "iufb" and (typed == values).all():
+            return typed
+    except (TypeError, ValueError):
+        pass
+    raise UsageError(f"column {field.name} has values that are not {field.type}",
+                     f"round them, and fill missing ones: {UNKNOWN.get(field.name, 'a value is required')}")
+
+
