@@ -115,24 +115,23 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
         assets = rendering.Assets(*(up + names[each] for each in ("styles", "library", "program")))
         jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: render_page(page, assets).encode()}))
 
-    def add_charted(name: str, stem: str, make_page: Callable[[pages.Forms], Page]) -> None:
+    def add_charted(name: str, stem: str, page: Page) -> None:
         """A page, and the chart of its first section as files to embed."""
-        up = "../" * name.count("/")
-        page = make_page([(what, f"{up}{stem}{suffix}") for suffix, what in embed.FORMS.items()])
         add_page(name, page)
-        make = embed.files_of(page, page.sections[0].charts[0])
-        jobs.append(_Job(tuple(stem + suffix for suffix in embed.FORMS), _hash(made_by, page.sections[0], page.brand),
-                         partial(_with_stem, stem, make)))
+        chart = page.sections[0].charts[0]
+        jobs.append(_Job(tuple(stem + suffix for suffix in embed.forms_of(chart)),
+                         _hash(made_by, page.sections[0], page.brand),
+                         partial(_with_stem, stem, embed.files_of(page, chart))))
 
     maker = pages.Maker(content, title, brand)
     if content.columns:
-        add_charted(pages.INDEX, "embed/overview", maker.index)
+        add_charted(pages.INDEX, pages.OVERVIEW_STEM, maker.index())
     else:
         add_page(pages.INDEX, maker.index())
     for drive in content.drives:
         add_page(pages.drive_path(drive), maker.drive(drive))
     for condition in content.conditions:
-        add_charted(pages.condition_path(condition), f"embed/{condition.slug}", partial(maker.condition, condition))
+        add_charted(pages.condition_path(condition), pages.condition_stem(condition), maker.condition(condition))
     for one, other in maker.pairs:
         add_page(pages.pair_path(one, other), maker.pair(one, other))
     feed = feed_of(content, title, url).encode()

@@ -12,16 +12,25 @@ from blkreel.analysis.report.html.static_chart import static_svg, tokens
 
 _MOST_DRIVES = 20  # of the pictures; the tables have all
 # suffix of the file -> what it is
-FORMS = {
+_PICTURE_FORMS = {
     ".html": "page with picture and table, self-contained", ".svg": "picture, SVG", ".png": "picture, PNG",
-    "@2x.png": "picture, PNG at twice the size", ".vl.json": "Vega-Lite specification", ".csv": "table, CSV",
-    ".table.html": "table, HTML", ".txt": "caption and alternative text",
+    "@2x.png": "picture, PNG at twice the size", ".vl.json": "Vega-Lite specification",
+    ".txt": "caption and alternative text",
 }
+_TABLE_FORMS = {".csv": "table, CSV", ".table.html": "table, HTML"}
+
+
+def forms_of(chart: model.Chart) -> dict[str, str]:
+    """Suffix -> what it is. A chart without a picture has only the forms of its table."""
+    return {**_PICTURE_FORMS, **_TABLE_FORMS} if chart.spec else _TABLE_FORMS
 
 
 def files_of(page: model.Page, chart: model.Chart) -> Callable[[], dict[str, bytes]]:
-    """Suffix of FORMS -> content, made when it is called. page: of a site, with this chart."""
+    """Suffix of forms_of -> content, made when it is called. page: of a site, with this chart."""
     def make() -> dict[str, bytes]:
+        table_files = {".csv": as_csv(chart.table).encode(), ".table.html": table_html(chart.table).encode()}
+        if not chart.spec:
+            return table_files
         import vl_convert  # imported late: it takes 0.25 s
 
         best = {row.entry for row in chart.table.rows[:_MOST_DRIVES] if row.entry}
@@ -34,10 +43,11 @@ def files_of(page: model.Page, chart: model.Chart) -> Callable[[], dict[str, byt
         files: dict[str, str | bytes] = {
             ".html": _page(own, drawn, caption), ".svg": svg, ".png": vl_convert.svg_to_png(svg, scale=1.0),
             "@2x.png": vl_convert.svg_to_png(svg, scale=2.0),
-            ".vl.json": json.dumps(standing_alone(own, drawn), indent=1) + "\n", ".csv": as_csv(chart.table),
-            ".table.html": table_html(chart.table), ".txt": f"Caption: {caption}\nAlternative text: {description}\n",
+            ".vl.json": json.dumps(standing_alone(own, drawn), indent=1) + "\n",
+            ".txt": f"Caption: {caption}\nAlternative text: {description}\n",
         }
-        return {suffix: content.encode() if isinstance(content, str) else content for suffix, content in files.items()}
+        return {**table_files, **{suffix: content.encode() if isinstance(content, str) else content
+                                  for suffix, content in files.items()}}
     return make
 
 

@@ -20,13 +20,14 @@ from blkreel.common.numbers import size
 
 from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of
 from .content import Row as Result
+from .embed import forms_of
 
 INDEX = "index.html"
 FEED = "feed.xml"
 MOST_WITH_ALL_PAIRS = 12  # drives; of more, each is paired with the next one and with its relatives
 _CHARTED = 20  # drives of the overview's chart
 _NEWEST = 20
-Forms = Sequence[tuple[str, str]]  # (what it is, link) of a chart as files to embed
+OVERVIEW_STEM = "embed/overview"  # of the overview's chart as files
 _DATE = len("2026-11-01")
 _CHECKSUM_LETTERS = 12
 
@@ -52,6 +53,11 @@ def drive_path(drive: SiteDrive) -> str:
 
 def condition_path(condition: Condition) -> str:
     return f"workloads/{condition.slug}.html"
+
+
+def condition_stem(condition: Condition) -> str:
+    """Of its chart as files."""
+    return f"embed/{condition.slug}"
 
 
 def result_path(id_: str) -> str:
@@ -111,8 +117,7 @@ class Maker:
                 found.setdefault(drive.label, []).append(pair)
         return found
 
-    def index(self, forms: Forms = ()) -> Page:
-        """forms: of the overview's chart."""
+    def index(self) -> Page:
         content = self.content
         ranked = [drive for drive in content.drives if drive.overall]
         counts = " · ".join((counted(len(content.drives), "drive"), counted(len(content.conditions), "workload"),
@@ -122,7 +127,7 @@ class Maker:
         sections += [Section("workloads", "Workloads", (Chart("all-workloads", "Workloads", self._conditions()),)),
                      Section("newest", "Newest results", (Chart("newest-results", "Newest results", self._newest()),))]
         if content.columns:
-            sections += _embed(forms)
+            sections.append(_embed(sections[0].charts[0], OVERVIEW_STEM))
         notices = [f"Left out: {counted(count, 'result')} {why}." for why, count in content.left_out.items()]
         if len(content.currencies) > 1:
             notices.append(f"Prices are left out: they are in several currencies, {', '.join(content.currencies)}.")
@@ -155,15 +160,15 @@ class Maker:
                     brand=self.brand, navigation=self._above(), feed=f"../{FEED}",
                     answer=Answer(sentence, f"{facts}.", figures))
 
-    def condition(self, condition: Condition, forms: Forms = ()) -> Page:
-        """forms: of its chart."""
+    def condition(self, condition: Condition) -> Page:
         drives = {drive.label: drive for drive in self.content.drives}
         runs = sum(len(each.values) for each in condition.standings)
         what = " · ".join(filter(None, (condition.detail, counted(len(condition.standings), "drive"),
                                         counted(runs, "result"))))
-        sections = [Section("drives-of-workload", condition.metric.title, (self.chart(condition),),
-                            source=f"{condition.title} · {what}")]
-        sections += _embed(forms)
+        chart = self.chart(condition)
+        sections = [Section("drives-of-workload", condition.metric.title, (chart,),
+                            source=f"{condition.title} · {what}"),
+                    _embed(chart, f"../{condition_stem(condition)}")]
         return Page("site", condition.title, f"{what}.", tuple(
             replace(self._entry(drives[each.label], f"../{self.links[each.label]}"), place=each.place)
             for each in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
@@ -384,12 +389,12 @@ def _result_row(row: Result, up: str) -> Row:
                path=row["path"], links={"file": f"{up}{result_path(row['id'])}"})
 
 
-def _embed(forms: Forms) -> list[Section]:
-    if not forms:
-        return []
+def _embed(chart: Chart, stem: str) -> Section:
+    """stem: of the chart as files, from the page."""
     table = Table("The chart as files", (Column("form", "Form"), Column("file", "File")), tuple(
-        Row({"form": form, "file": link.rpartition("/")[2]}, links={"file": link}) for form, link in forms))
-    return [Section("embed", "Embed", (Chart("embed-files", "Embed", table),))]
+        Row({"form": form, "file": f"{stem}{suffix}".rpartition("/")[2]}, links={"file": f"{stem}{suffix}"})
+        for suffix, form in forms_of(chart).items()))
+    return Section("embed", "Embed", (Chart("embed-files", "Embed", table),))
 
 
 def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def test_a_test_that_goes_on_has_the_meter_it_was_begun_with(told, tmp_path, mon
         5.0, tmp_path / begun.power_log.path, begun.power_log.offset_s, begun.power_log.columns)
     assert again.power_log.of_several_runs
     other = TelemetryOptions(power_command="meter")
-    assert other.resumed_from(account) is other
+    assert other.resumed_from(account) == other
     assert TelemetryOptions().resumed_from(None) == TelemetryOptions()
     command = TelemetryOptions(power_command="meter --lines")
     assert TelemetryOptions().resumed_from(command.account()) == command

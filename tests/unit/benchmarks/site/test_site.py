@@ -119,6 +119,19 @@ def test_overview_has_the_geometric_mean_and_value_for_money(built):
     assert not any(letter.isdigit() for letter in rows["Fast"][3]) and "to" in rows["Slow"][3]
 
 
+def test_an_overview_without_a_ranked_drive_has_a_table_but_no_picture(tmp_path):
+    """No drive has a result of each workload, so none has an overall performance."""
+    catalog, run = fill(tmp_path, {"A": 1.0, "B": 0.5}, WORKLOADS[:1])
+    for number, label in enumerate("CD", 101):
+        put(catalog, result_of(run, number, label, WORKLOADS[1], 1.0))
+    build(catalog, tmp_path / "site")
+    assert {name for name in names_of(tmp_path / "site") if name.startswith("embed/overview")} == {
+        "embed/overview.csv", "embed/overview.table.html"}
+    html = (tmp_path / "site/index.html").read_text()
+    assert "embed/overview.csv" in html and "embed/overview.svg" not in html
+    assert len(rows_of(html, "drives-by-workloads-table")) == 4
+
+
 def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
     catalog, run, _ = own
     monkeypatch.setattr("blkreel.benchmarks.site.content.MOST_COLUMNS", 1)
