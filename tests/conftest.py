@@ -16,6 +16,7 @@ import pytest
 from command_server import CommandServer
 from held_drive import held_drive as make_held_drive
 from held_drive import restore_request_size
+from loop_device import detach_loop
 from terminal import Terminal
 from waiting import wait_until
 
@@ -64,7 +65,7 @@ def loop_drive(require_root, tmp_path):
             if result.returncode:
                 pytest.skip(f"needs a loop device: {result.stderr.strip()}")
             path = result.stdout.strip()
-            stack.callback(subprocess.run, ["losetup", "--detach", path], check=True)
+            stack.callback(detach_loop, path)
             restore_request_size(path)
             made[path] = image
             return path

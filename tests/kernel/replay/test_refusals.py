@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loop_device import detach_loop
 from waiting import wait_until
 
 from blkreel.replay.drive.claim import held
@@ -202,7 +203,7 @@ def test_an_image_that_was_attached_in_another_mount_namespace(refused, require_
     try:
         refused(image, image, f"{image} is the image of {drive}")
     finally:
-        subprocess.run(["losetup", "--detach", drive], check=True)
+        detach_loop(drive)
 
 
 def test_a_loop_device_without_a_node(loop_drive, tmp_path):
@@ -248,7 +249,7 @@ def test_an_image_of_a_loop_device_that_may_not_be_opened(blkreel, linked, as_no
 def test_two_replays_on_one_image_by_two_names(blkreel, loop_drive, refused, tmp_path, linked):
     """The first goes on for as long as it takes; the second is refused."""
     drive, link = linked
-    subprocess.run(["losetup", "--detach", drive], check=True)
+    detach_loop(drive)
     with TraceWriter(tmp_path / "long.parquet") as out:
         out.write({"submit_ns": np.array([0, 600 * 10**9]), "latency_ns": np.array([1, 1]),
                    "offset_bytes": np.array([0, 0]), "length_bytes": np.array([4096, 4096]), "op": np.array([0, 0])})
@@ -282,7 +283,7 @@ def test_a_drive_that_is_the_image_of_a_loop_device(loop_drive, refused):
     try:
         refused(drive, loop_drive.image_of(drive), f"{drive} is the image of {upper}")
     finally:
-        subprocess.run(["losetup", "--detach", upper], check=True)
+        detach_loop(upper)
 
 
 def test_a_loop_device_over_a_mounted_drive(loop_drive, refused, mounted):
@@ -296,7 +297,7 @@ def test_a_loop_device_over_a_mounted_drive(loop_drive, refused, mounted):
         mounted(drive)
         refused(upper, loop_drive.image_of(drive), f"{drive} is mounted at")
     finally:
-        subprocess.run(["losetup", "--detach", upper], check=True)
+        detach_loop(upper)
 
 
 def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, zram_drive, trace, tmp_path):

@@ -4,6 +4,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
+from loop_device import detach_loop
 from waiting import wait_until
 
 
@@ -58,5 +59,5 @@ def held_drive(below, mount):
         if drive:
             drive.let_go()
             wait_until(lambda: drive.in_flight() == 0)
-            subprocess.run(["losetup", "--detach", drive.path], check=True)
+            detach_loop(drive.path)
         wait_until(lambda: subprocess.run(["umount", mount], stderr=subprocess.DEVNULL).returncode == 0)
