@@ -1,5 +1,6 @@
 """Helper processes of the replay."""
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -14,3 +15,13 @@ def helpers_of(pid):
         if name == "blkreel-replay" and rest.split()[1] == str(pid) and rest[0] != "Z":
             found.append(int(stat.parent.name))
     return found
+
+
+def has_helper(drive):
+    """Whether a helper has the drive open: one writes on for up to half a second after its command is killed."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if (process / "comm").read_text() == "blkreel-replay\n" and any(
+                    str(descriptor.readlink()) == str(drive) for descriptor in (process / "fd").iterdir()):
+                return True
+    return False
