@@ -268,8 +268,8 @@ class EventPairing:
         if not len(at):
             return
         starts, ends = events.name_starts[at], events.name_ends[at]
-        key = events.lines.keys(starts, ends) ^ events.pid[at].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        _, first = np.unique(key, return_index=True)
+        codes, _ = events.lines.codes(starts, ends)
+        _, first = np.unique(events.pid[at] << 32 | codes, return_index=True)
         for index in np.sort(first).tolist():
             self._names[int(events.pid[at[index]])] = events.lines.slice(starts[index], ends[index])
 

@@ -66,6 +66,34 @@ def test_groups_of_thousands_agree_with_python(texts):
 
 
 @settings(max_examples=100, deadline=None)
+@given(FIELDS)
+@example(["18.446.744.073.709.551.615", "18.446.744.073.709.551.616", "1.000.000.000.000.000.000.000"])
+def test_grouped_integers_agree_with_python(texts):
+    lines, starts, ends = columns(texts)
+    values, valid = lines.grouped_integers(starts, ends)
+    assert values.dtype == np.uint64
+    for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
+        number = re.sub(r"\D", "", text) if re.fullmatch(r"[0-9]{1,18}([.,' ][0-9]{3}){0,6}", text) else ""
+        right = bool(number) and int(number) < 1 << 64
+        assert is_valid == right and value == (int(number) if right else 0)
+
+
+def test_quotes_end_with_their_line():
+    lines = TableLines(b'"a;b\nc;"d;e";f\n', 1, b";")
+    assert lines.count.tolist() == [1, 3]
+    assert [lines.slice(*each) for each in zip(*lines.field(1), strict=True)] == [b"", b"d;e"]
+
+
+def test_many_distinct_texts_have_codes_in_the_order_of_their_appearance():
+    texts = [b"%d" % (number * 7919 % 5000) for number in range(20_000)]
+    lines = Lines(b"\n".join(texts) + b"\n", 1)
+    codes, firsts = lines.codes(*lines.field(0))
+    numbers: dict[bytes, int] = {}
+    assert codes.tolist() == [numbers.setdefault(text, len(numbers)) for text in texts]
+    assert [texts[row] for row in firsts] == list(numbers)
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.text("abc []é=\t", max_size=40), max_size=5), max_size=12))
 def test_fields_are_those_of_str_split(rows):
     texts = [" ".join(row) for row in rows]
