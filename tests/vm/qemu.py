@@ -21,6 +21,9 @@ SHARED_BYTES = 64 << 20
 
 # Kernel messages that indicate a fault, for example in a driver or a BPF program.
 KERNEL_TROUBLE = re.compile(r"WARNING: |BUG: |Oops|general protection fault|blocked for more than|Kernel panic")
+# The driver gives up an I/O that the drive neither completes nor aborts. On a busy host the emulation at times stops
+# processing a queue, also after a reset, and each test on the drive would then fail after minutes.
+STALLED_DRIVE = re.compile(r"nvme\d+: .* QID \d+ timeout, reset controller")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
                 break
             if write and now - last_output_at[0] > silent_s:
                 why = f"no output for {silent_s:.0f} s"
+                break
+            if write and (stalled := STALLED_DRIVE.search(_text(job / "console"))):
+                why = f"the emulated drive stalled: {stalled[0]}"
                 break
     finally:
         qemu.kill()
@@ -129,13 +135,16 @@ def _copy_output(stream, write):
         write(decoder.decode(data))
 
 
+def _text(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
 def _outcome(job, why):
     try:
         exit_code = int((job / "exit_code").read_text())
     except (OSError, ValueError):
         exit_code = None
-    messages = job / ("console" if exit_code is None else "dmesg")
-    lines = messages.read_text(errors="replace").splitlines() if messages.exists() else []
+    lines = _text(job / ("console" if exit_code is None else "dmesg")).splitlines()
     trouble = [line for line in lines if KERNEL_TROUBLE.search(line)]
     if exit_code is None:
         return Outcome(None, why, trouble or lines[-10:])

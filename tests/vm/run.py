@@ -106,8 +106,9 @@ def run(options, kernel, image, initramfs, pytest_arguments, write) -> int:
     """Run one guest. Returns the exit code of its command, or a nonzero code if the guest failed.
 
     QEMU's emulation fails or hangs when one thread patches code that another executes, as the kernel does when
-    tracepoints are attached, so one thread emulates all processors (qemu.py). A crashed guest is booted again all the
-    same; a crash caused by blkreel repeats each time. (A guest with one processor stalls its NVMe drive.)
+    tracepoints are attached, so one thread emulates all processors (qemu.py). A crashed guest, and one whose NVMe drive
+    stalled, is booted again all the same; a crash caused by blkreel repeats each time. (A guest with one processor
+    stalls its NVMe drive.)
     """
     attempts = 1 if options.shell or options.command else ATTEMPTS
     for left in reversed(range(attempts)):

@@ -84,6 +84,15 @@ def test_a_guest_without_output_is_stopped_as_crashed(machine, tmp_path):
     assert printed == ["booted\n"]
 
 
+def test_a_guest_with_a_stalled_drive_is_stopped_as_crashed(machine, tmp_path):
+    """As Linux 6.1 and 6.12 print it."""
+    for line in ("nvme nvme0: I/O 768 QID 1 timeout, reset controller",
+                 "nvme nvme0: I/O tag 768 (4300) opcode 0x2 (I/O Cmd) QID 1 timeout, reset controller"):
+        machine(f"echo '[  736.232834] {line}' >$job/console; exec sleep 1000")
+        outcome = import_module("qemu").run_guest(tmp_path / "image", tmp_path / "initramfs", tmp_path, 100, print)
+        assert outcome.crashed and outcome.why == f"the emulated drive stalled: {line.removeprefix('nvme ')}"
+
+
 @pytest.mark.parametrize(("dmesg", "code"), [("nvme0: 2/1/0 queues", 0), ("WARNING: CPU: 0 at a driver", 1)])
 def test_a_kernel_warning_is_a_failure_of_tests_that_pass(machine, tmp_path, dmesg, code):
     runner = machine(f"echo '{dmesg}' >$job/dmesg; echo 0 >$job/exit_code")
