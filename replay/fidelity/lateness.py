@@ -14,7 +14,7 @@ _BINS = LogLinearBins(10)
 _FIRST_BIN = int(_BINS.of(np.array([_EXACT_NS]))[0])
 _BIN_COUNT = int(_BINS.of(np.array([1 << 61]))[0]) - _FIRST_BIN
 
-# Limits of a rate that calibration accepts, and of a late I/O (docs/replay.md, "Who held it up").
+# Limits of a rate that calibration accepts, and of a late I/O (docs/replay.md, "Causes of late I/O").
 HOST_P99_LIMIT_NS = 100_000
 HOST_MAX_LIMIT_NS = 10_000_000
 DRIFT_LIMIT_NS = 1_000_000
