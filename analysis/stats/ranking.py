@@ -79,7 +79,7 @@ def _judged(pair: Pair, p: float | None, family: int) -> Pair:
     elif effect <= EFFECT:
         why = f"under {(EFFECT - 1) * 100:.0f} % apart"
     elif p >= 1 - LEVEL:
-        why = f"so far apart may one of {family} comparisons be by chance (Holm)"
+        why = f"may be chance among {family} comparisons (Holm)"
     return Pair(pair.figure, pair.base, pair.other, pair.value, pair.ratio, p, not why, why)
 
 
