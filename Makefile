@@ -62,8 +62,8 @@ $(STAMPS)/venv: constraints.txt pyproject.toml Makefile | $(STAMPS) $(STAMPS)/ap
 
 $(STAMPS)/venv-dev: $(STAMPS)/venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  aiohttp altair distributed duckdb hypothesis ipykernel jsonschema mypy nbclient nbformat pandas-stubs playwright pytest \
-	  pytest-timeout pytest-xdist ruff
+	  aiohttp altair distributed duckdb hypothesis ipykernel jsonschema mypy nbclient nbformat pandas-stubs perfetto playwright \
+	  protobuf pytest pytest-timeout pytest-xdist ruff
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)

@@ -11,12 +11,12 @@ from blkreel.traces.format.order import check_order
 from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.writer import output_error, refuse_existing
 
-from . import blkparse, blktrace, chrome_trace, csv_table, fio_iolog, oracle_general
+from . import blkparse, blktrace, chrome_trace, csv_table, fio_iolog, oracle_general, perfetto
 from .export_format import Account, ExportFormat
 
 FORMATS: dict[str, ExportFormat] = {format_.name: format_ for format_ in (
-    csv_table.FORMAT, fio_iolog.FORMAT, blktrace.FORMAT, blkparse.FORMAT, chrome_trace.FORMAT,
-    oracle_general.FORMAT)}
+    csv_table.FORMAT, fio_iolog.FORMAT, blktrace.FORMAT, blkparse.FORMAT, perfetto.FORMAT,
+    chrome_trace.FORMAT, oracle_general.FORMAT)}
 
 
 @dataclass(frozen=True)

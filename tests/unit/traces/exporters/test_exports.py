@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from documents import valid_document
+from small_trace import write_trace
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
@@ -23,49 +24,6 @@ from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.importers import ImportOptions, import_recording
 
 SAMPLE = "sample:app-start"
-LONG_BYTES = 5 << 30  # more than 32 bits
-
-
-def write_trace(path, **changes):
-    """One row of each operation, on two devices, with every kind of unknown value; the last two at one place."""
-    columns = {
-        "submit_ns": [1_500, 2_000, 3_000_000_000, 3_000_000_001, 3_000_000_999, 4_000_000_000, 4_000_001_000],
-        "latency_ns": [490, 70_000, 1_000, 2_000, -1, 600, 700],
-        "queue_ns": [100, -1, 5_000, 0, -1, -1, 10],
-        "offset_bytes": [4096, 8192, 0, 1 << 30, 512, 4096, 4096],
-        "length_bytes": [4096, 512, 0, LONG_BYTES, 1 << 20, 8192, 4096],
-        "op": [0, 1, 2, 3, 4, 1, 0],
-        "flags": [FLAGS["read_ahead"], FLAGS["fua"] | FLAGS["sync"], 0, 0, 0, FLAGS["own"] | FLAGS["metadata"], 0],
-        "device": [0, 1, 1, 0, 0, 0, 0],
-        "cpu": [0, 3, -1, 1, 1, 0, 0],
-        "status": [0, 0, 0, 0, 0, -5, 0],
-        "tid": [41, 42, -1, 41, 41, 41, 42],
-        "waited_on": [-1, 0, -1, -1, -1, 3, 5],
-        "think_ns": [0, 7, 0, 0, 0, 9, 11]} | changes
-    with TraceWriter(path) as out:
-        out.write({name: np.array(values) for name, values in columns.items()})
-        out.close({"source_format": "test", "epoch_ns": 10**12, "duration_ns": 4_000_002_000,
-                   "devices": [{"name": "nvme0n1", "path": "/dev/nvme0n1", "major": 259, "minor": 0},
-                               {"name": "disk two", "path": "/dev/sdb"}],
-                   "threads": {"41": {"comm": 'qu"ote, comma', "pid": 40}, "42": {"comm": "writer", "pid": 42}}})
-    return path
-
-
-@pytest.fixture
-def trace(tmp_path):
-    return open_trace(write_trace(tmp_path / "t.parquet"))
-
-
-@pytest.fixture
-def exported(tmp_path):
-    """exported(trace, format): the path of the file, and the account."""
-    def export(opened, name):
-        result = export_trace(opened, tmp_path / f"out.{name}", FORMATS[name])
-        assert result.file_bytes == result.path.stat().st_size
-        assert result.account.rows == opened.rows
-        return result.path, result.account
-
-    return export
 
 
 @pytest.mark.parametrize("source", ["own", SAMPLE])
@@ -410,7 +368,7 @@ def test_refusals(tmp_path, blkreel):
 
 @pytest.mark.parametrize("name, keys", [
     ("blktrace", "I/Os in flight or CPUs"), ("blkparse", "I/Os in flight or CPUs"),
-    ("chrome-trace", "threads or I/Os in flight")])
+    ("chrome-trace", "threads or I/Os in flight"), ("perfetto", "threads or I/Os in flight")])
 def test_what_an_export_stores_is_limited(trace, exported, monkeypatch, tmp_path, name, keys):
     """A million I/Os without an end are 57 KB, and their tracks took 1.5 GB."""
     monkeypatch.setattr("blkreel.traces.exporters.export_format._BATCH_BYTES", 145 << 20)
