@@ -1,6 +1,6 @@
 """Two drives I/O by I/O: runs of one trace joined through `source_row`, without holding either of them.
 
-Each row of a run says of which row of the trace it is. The ratio of each I/O's times on two drives leaves out what sets
+Each row of a run names its row of the trace. The ratio of each I/O's times on two drives leaves out what sets
 I/Os apart from each other, and shows where in the trace one drive loses. It says nothing of another run of the same
 drives: the unit of repetition is a run, so what differs I/O by I/O in single runs is an observation.
 
@@ -8,7 +8,7 @@ Rows come in the order of submission, in which a replay may overtake itself. The
 source rows; a file is through with a window when a whole batch of it lies behind. Rows that come later still are
 counted as `late` and are in no figure.
 
-A change of what is found, or of how it is told, raises VERSION: what was kept of pairs is not believed then.
+A change of the results or of their form raises VERSION: stored pairs of another version are not used.
 tests/unit/analysis/compare/test_second_pass.py pins what this one tells.
 """
 

@@ -98,7 +98,7 @@ def test_without_javascript_tables_can_be_read(reader, made_pages):
     assert not page.get_by_label("Drive under test").is_visible()
     page.locator("#s0-wait-behind > summary").click()
     assert page.locator("#s0-wait-table tbody tr", has_text="Kioxia SN740").is_visible()
-    # What a column is leads to where it is told.
+    # The title of a column links to its definition.
     page.get_by_role("link", name="About Wait time: formula, unit, command").first.click()
     assert "Σ makespans" in page.locator(":target").inner_text()
 

@@ -39,7 +39,7 @@ class Step:
 def carried_out(blkreel, loop_drive, tracing_instance, tmp_path):
     """carried_out("mixed-random", depth=8) carries the test out on a scratch drive: its measuring steps in order.
 
-    ends_after: {parameter: time that ends a step}. Where a step on a machine that is held up ends before it has issued
+    ends_after: {parameter: time that ends a step}. Where a step on a delayed machine ends before it has issued
     `fewest` I/Os, too few to judge, the test is carried out again with times three times as long.
     """
     def carry_out(name, fewest=1, ends_after=None, **sets):
@@ -196,7 +196,7 @@ def test_mixed_burst_of_2016(carried_out):
     assert_random_places(writes, 16 * KIB, 0, 16 * MIB)
     assert_depth(writes, 4, 16 * KIB)
     assert_depth(mixed.seen.of("R"), 2, 64 * KIB)
-    # As many as fit before its reads, due at 300 ms, are done, on a drive that is held up, too.
+    # As many as fit before its reads, due at 300 ms, are done, on a delayed drive too.
     assert assert_bursts(mixed, "W", burst=20 * MIB, block=16 * KIB, every_ns=200 * MS, first_ns=0) >= 2
 
 

@@ -33,7 +33,7 @@ def captured(blkreel, tmp_path):
 
 @pytest.fixture
 def captured_with_latencies(captured):
-    """The same, once more where the kernel kept completions from BPF, which the capture tells."""
+    """Repeats a capture from which the kernel kept completions, which the ledger counts."""
     def run(*words):
         for _ in range(10):
             rows, summary = captured(*words)

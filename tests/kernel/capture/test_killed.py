@@ -142,7 +142,7 @@ def has_begun(output):
 
 
 def recovered(output):
-    """The trace, finished by whoever was left to do it, and alone in its directory."""
+    """The trace, finished by the process that was left, and alone in its directory."""
     if not output.exists():
         recover(output, ended=ledger.ended)
     assert [path.name for path in output.parent.iterdir()] == [output.name]

@@ -47,7 +47,7 @@ def test_what_a_command_prints_stands_above_the_view(on_terminal, busy, tmp_path
     assert terminal.is_sane()
     shown = [line.strip() for line in terminal.text.splitlines()]
     printed = [line for line in shown if re.search(r"^(first|to a|line \d)|done|heard|no end", line)]
-    # What redraws its line is told as it stood in the end; what is typed is echoed by the terminal, not by the view.
+    # A redrawn line is printed in its last form; the terminal echoes the input, not the view.
     # A line that is not whole yet is drawn with the view, and more than once.
     many = [f"line {number} of many" for number in range(1, 3001)]
     assert list(dict.fromkeys(printed)) == ["first line", "to a terminal", *many, "done", "heard you", "no end of line"]

@@ -29,7 +29,7 @@ def rows(path):
 
 @pytest.fixture
 def waiting_shell():
-    """A process that reads a drive when it is told to, by children of its own, and ends."""
+    """A process that reads a drive on request, by children of its own, and ends."""
     shells = []
 
     def start(script, prefix=()):

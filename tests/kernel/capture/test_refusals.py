@@ -1,4 +1,4 @@
-"""A capture that cannot begin says why and what mends it, and leaves nothing behind."""
+"""A capture that cannot start prints the reason and the remedy, and leaves nothing behind."""
 
 import json
 import os

@@ -89,9 +89,8 @@ def test_pauses_are_think_time(blkreel, loop_drive, program, tmp_path):
 @pytest.mark.parametrize("engine", ["io_uring", "libaio"])
 @pytest.mark.parametrize("depth", [1, 8])
 def test_in_a_queue_each_waited_for_one_that_was_done(blkreel, loop_drive, program, tmp_path, engine, depth):
-    """Who asks a queue for events may find some before it has gone to sleep, and then nothing woke it. What is told
-
-    is true all the same: one of the thread's own, which was complete.
+    """A thread may find completions in a queue before it falls asleep, and then nothing wakes it. The recorded
+    dependency is true all the same: an I/O of the thread, which was complete.
     """
     rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet",
                     [f"--ioengine={engine}", "--direct=1", f"--iodepth={depth}"])

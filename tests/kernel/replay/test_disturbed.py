@@ -249,7 +249,7 @@ def test_a_plan_that_comes_slowly(replayed):
 
 
 def slow_once():
-    """Whoever takes the records falls asleep over the first of them."""
+    """The reader of the records stops at the first of them."""
     asleep = []
 
     def take():

@@ -152,7 +152,7 @@ def test_fua_and_preflush_are_issued(loop_drive, a_plan, issue, flags, flushes):
     assert seen["flushes"] == flushes
     assert set(records["flags"] & ~FLAGS["host_stalled"]) == {flags}
     assert len(records["op"]) == 20
-    # A flush that the plan does not hold is told.
+    # A flush that the plan does not have is reported.
     assert totals["altered"] == ({"fua_by_flush": 20} if flags & FLAGS["fua"] else {})
 
 
@@ -296,7 +296,7 @@ def test_a_drive_detached_in_mid_run_does_not_hang(loop_drive, a_plan, issue):
         totals, records = issue(a_plan(random_blocks(1000), due_ns=np.arange(1000) * 10**6), target=drive)
     finally:
         timer.join()
-        # The fixture detaches once more: give it back something to detach.
+        # The fixture detaches the device again: attach the image for it.
         subprocess.run(["losetup", drive, loop_drive.image_of(drive)], check=True)
     assert totals["completed_ops"] == len(records["op"])
     assert totals["stopped"] is None or totals["error_ops"]

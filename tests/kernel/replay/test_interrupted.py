@@ -130,7 +130,7 @@ def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive,
         wait_until(lambda run=run: rows_written(run) > 0, process)
         helper = issuing(process)
         time.sleep(moments.uniform(0, 1.5))
-        # Before, not after: whoever kills may wait for a processor itself, and until then it goes on here or there.
+        # Before the kill, not after it: the test itself may wait for a processor while the run continues.
         killed_ns = time.monotonic_ns()
         os.kill(helper if half == "helper" else process.pid, signal.SIGKILL)
         ended(process)

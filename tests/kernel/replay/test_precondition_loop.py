@@ -326,8 +326,8 @@ def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
     while True:
         process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", state], env=blkreel.environment,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        # From there on; what is done before that is told by counted(). Early enough that three fit in, although it
-        # writes on until the signal has been heard.
+        # Counted from here on. Early enough for three interruptions, although the command writes on until it handles
+        # the signal.
         began, limit = counted(drive)[0], random.uniform(0.02, 0.15) * wanted
         while process.poll() is None and (cuts == 3 or counted(drive)[0] - began < limit):
             time.sleep(0.002)

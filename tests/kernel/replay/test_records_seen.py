@@ -1,6 +1,6 @@
-"""What the kernel's own trace says of each I/O, held against the records: the same I/Os, and times around the kernel's.
+"""The records compared with the kernel's own trace: the same I/Os, and times around those of the kernel.
 
-Whoever stamps from outside stamps earlier on the way in and later on the way out: that holds at any speed.
+A time taken outside of the kernel is earlier at the submission and later at the completion, at any speed.
 """
 
 import os

@@ -95,7 +95,7 @@ def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, 
     time_ns, value = found.series("foreign_ios")
     assert value[0] == 0 and value[-1] == run["foreign_ios"]
     first = found.epoch_ns + time_ns[np.argmax(value > 0)]
-    # It is told once it is beyond what we may have issued ahead of our own stamps, and read at the next sample.
+    # It is reported once it exceeds what the run may have issued before its own times, at the next sample.
     assert before_ns < first < after_ns + 2 * S
 
 

@@ -1,4 +1,4 @@
-"""What `blkreel doctor` says of machines that lack something."""
+"""`blkreel doctor` on machines that lack something."""
 
 import json
 import os
@@ -147,4 +147,4 @@ def test_the_document_and_the_exit_code_agree(blkreel):
     document = json.loads(result.stdout)
     missing = [check for check in document["checks"] if check["status"] == "missing"]
     assert document["ready"] == (not missing) == (result.returncode == 0)
-    assert all(check["remedy"] for check in missing), "each thing missing comes with what mends it"
+    assert all(check["remedy"] for check in missing), "each missing requirement has a remedy"

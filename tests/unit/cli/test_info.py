@@ -1,4 +1,4 @@
-"""`blkreel info`: what a trace says of causes and files, held against sums made by hand."""
+"""`blkreel info`: causes and files of a trace, compared with sums made by hand."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the command says of sensors: before a run in `doctor`, after it in one line."""
+"""Messages about sensors: before a run in `doctor`, after it in one line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Drives of the guest, found by serial number, and what the kernel's own tracing says of them."""
+"""Drives of the guest, found by serial number, and the kernel's own trace of them."""
 
 import os
 import re

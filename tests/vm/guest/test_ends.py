@@ -176,7 +176,7 @@ def test_a_step_of_the_wall_clock_does_not_touch_the_times(rows_of, nvme):
     assert rows.submit_ns.between(0, summary["duration_ns"]).all() and summary["duration_ns"] < 600e9
     assert rows.latency_ns.between(0, 60e9).all()
     first, last = (pair["realtime_ns"] - pair["monotonic_ns"] for pair in metadata["clock_pairs"])
-    assert (last - first) / 1e9 == pytest.approx(one_hour_s, abs=60), "the pairs at both ends tell of the step"
+    assert (last - first) / 1e9 == pytest.approx(one_hour_s, abs=60), "the pairs at both ends show the step"
 
 
 def test_the_kernels_own_counts_agree(rows_of, nvme, tracing, program, tmp_path):

@@ -1,4 +1,4 @@
-"""Erasing by the drive's own commands, with the real nvme-cli: what the drive is told, and what it holds then."""
+"""Erasing by the drive's own commands, with the real nvme-cli: the commands, and the content of the drive then."""
 
 import json
 import mmap
@@ -58,7 +58,7 @@ def test_a_state_begins_with_a_format(blkreel, old_data):
 
 
 def test_what_the_drive_has_not_is_said_before_it_is_touched(blkreel, old_data):
-    """QEMU's drive knows no sanitize."""
+    """QEMU's drive has no sanitize."""
     result = blkreel("precondition", old_data, "--state", "fresh", "--erase", "sanitize", "--destroy", "GUEST001",
                      check=False)
     assert result.returncode == 1

@@ -1,4 +1,4 @@
-"""What the drive is told: the NVMe driver's own trace of each command, and nvme-cli."""
+"""Commands to the drive: the NVMe driver's own trace of each of them, and nvme-cli."""
 
 import json
 import re

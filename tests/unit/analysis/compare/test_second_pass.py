@@ -205,7 +205,7 @@ def test_what_is_kept_is_what_was_found_alone_and_pooled(a, b):
     assert (loaded[0] + loaded[1]).shown() == (a + b).shown()
 
 
-# By version: what interference_file.dump() and paired.paired() tell of the runs below.
+# By version: results of interference_file.dump() and paired.paired() for the runs below.
 PINNED = {
     "interference": {1: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6",
                      2: "5d1e9ef1872fe371b4c350243b26e95849fe12518c55a15a72776b485d26c356",

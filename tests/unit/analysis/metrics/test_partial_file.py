@@ -1,4 +1,4 @@
-"""A partial that was kept is the one that was measured, and damage is told."""
+"""A stored partial equals the measured one, and damage is reported."""
 
 import hashlib
 import zlib

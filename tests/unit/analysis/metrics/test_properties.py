@@ -1,4 +1,4 @@
-"""Identities that hold for every trace, and every figure computed once more in another way."""
+"""Identities that hold for every trace, and every figure computed in a second way."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Charts over runs and I/O by I/O: what the document says of pairs, ties and background writes is what is drawn."""
+"""Charts over runs and I/O by I/O: they draw the pairs, ties and background writes of the document."""
 
 import json
 

@@ -185,7 +185,7 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
 
 
 def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):
-    """A step of 60 ms on a machine that was held up for longer."""
+    """A step of 60 ms on a machine that was delayed for longer."""
     from blkreel.traces.format.schema import RUN_SCHEMA
     from blkreel.traces.format.writer import TraceWriter
     (tmp_path / "run").mkdir()

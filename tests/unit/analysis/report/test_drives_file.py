@@ -1,4 +1,4 @@
-"""drives.toml: what a user tells of drives is found by label or model, and what is wrong is told with its line."""
+"""drives.toml: facts of drives are found by label or model, and errors name their line."""
 
 import pytest
 

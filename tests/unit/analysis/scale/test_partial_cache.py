@@ -62,7 +62,7 @@ def test_a_second_look_decodes_no_row_and_gives_the_same_digits(fleet, decoded):
 
 
 def test_of_a_remote_fleet_only_footers_and_figures_move(fleet):
-    """Somebody kept the figures where the traces are published; whoever reads them there moves no rows."""
+    """The partials are published beside the traces; a reader transfers no rows."""
     first = look(fleet)
     with serving(fleet.parent) as server:
         second = look(f"{server.url}/fleet")

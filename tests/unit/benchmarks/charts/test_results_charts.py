@@ -1,4 +1,4 @@
-"""The pages of tests as data: what they show agrees with the figures, and every chart draws, whoever is left on it."""
+"""The pages of tests as data: they agree with the figures, and every chart is drawn with any of its drives."""
 
 import copy
 import json
@@ -211,7 +211,7 @@ def test_the_page_of_twenty_drives_is_a_small_file(pages):
 
 
 def test_lines_of_many_drives_are_muted_but_for_the_marked_one(pages):
-    """Eight hues are told apart; of more drives, only the marked one and its neighbors have a color and a name."""
+    """Readers distinguish eight hues; of more drives, only the marked one and its neighbors have a color and a name."""
     few = chart(pages["depths", 3], "depth-sweep").spec["layer"][0]["encoding"]
     assert few["color"]["field"] == "entry" and few["strokeDash"]["field"] == "entry"
     many = chart(pages["depths", 20], "depth-sweep")

@@ -1,4 +1,4 @@
-"""The recipes that ship: readable, whole, what the method says of its workloads, and at home on any drive."""
+"""The recipes that ship: readable, complete, as the method describes its workloads, and usable on any drive."""
 
 import re
 import tomllib

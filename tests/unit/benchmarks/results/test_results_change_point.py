@@ -14,7 +14,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def noisy(random, cost_ns, spread):
-    """Log-normal around cost_ns, and one write in five hundred is held up for a hundred times as long."""
+    """Log-normal around cost_ns, and one write in five hundred takes a hundred times as long."""
     drawn = cost_ns * random.lognormal(0, spread, len(cost_ns))
     return np.where(random.random(len(cost_ns)) < 0.002, drawn * 100, drawn).astype(np.int64) + 1
 

@@ -74,7 +74,7 @@ def test_every_step_is_carried_out_and_remembered(a_test, tmp_path):
 
 @pytest.mark.parametrize(("state", "written"), [("full", None), ("client", None), ("fresh", 8 * 4096)])
 def test_what_a_trace_reads_is_written_first_only_if_the_state_does_not_hold_it(a_test, tmp_path, state, written):
-    """Written once more, the blocks of a degraded drive would be like new."""
+    """Another write would make the blocks of a degraded drive like new."""
     trace = write_trace(tmp_path / "reads.parquet", {
         "submit_ns": range(8), "latency_ns": [10] * 8, "op": ["read"] * 8, "length_bytes": [4096] * 8,
         "offset_bytes": [number * MIB for number in range(8)]})

@@ -1,4 +1,4 @@
-"""A test and whoever else uses its drive: nobody does while it rests, and what others wrote meanwhile is no state."""
+"""A test and other users of its drive: none while it rests, and a drive that others wrote to has no known state."""
 
 import fcntl
 import json

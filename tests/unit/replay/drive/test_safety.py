@@ -287,7 +287,7 @@ def test_processes_of_others_are_counted(image):
 
 @pytest.fixture
 def has_open():
-    """Another process that has a file open until it is told to end."""
+    """Another process that has a file open until it is stopped."""
     running = []
 
     def start(path):

@@ -138,7 +138,7 @@ def test_the_survey_of_a_stream_needs_no_pass_over_it():
     ([spec(volume_bytes=8 * MIB), spec(1, read_percent=50)], (None, 0)),
 ])
 def test_what_only_time_bounds_is_remembered_as_without_a_bound(specs, most):
-    """Or whoever is killed under way is taken for others, as soon as it has written more than it was said to."""
+    """Otherwise the writes of a killed run count as those of another program once they exceed its plan."""
     assert plan_of(specs, 10**9, find_target("nil:64MiB")).drives[0].max_bytes == most
 
 

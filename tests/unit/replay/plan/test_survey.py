@@ -36,7 +36,7 @@ def no_survey(monkeypatch):
 
 @pytest.fixture
 def no_pass(monkeypatch):
-    """From here on, whoever reads rows fails."""
+    """From here on, reading rows fails."""
     def forbid():
         def batches(self, columns=None, rows=0):
             raise AssertionError("the rows were read")

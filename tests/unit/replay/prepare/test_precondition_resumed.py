@@ -166,8 +166,8 @@ def test_whatever_happens_the_drive_is_as_if_nothing_had(name, cuts, seed):
         drive, _, state = preparing(Path(directory), patched)(name, cuts, seed)
     assert (drive.blocks == wanted(state)).all()
     again = drive.issued_bytes - sum(step.total_bytes for step in state.steps if not step.erases)
-    # What was outstanding or in the cache is written once more, and after a kill what was done since the last note:
-    # here, where no second passes, all of the step.
+    # Writes that were outstanding or in the cache are repeated, and after a kill all since the last stored progress:
+    # here, where no time passes, the whole step.
     if not any(how == "kill" for _, how in cuts):
         assert again <= len(cuts) * (volatile_bytes(SIZE) * (1 + 1 / 64) + 48 * (128 << 10))
 

@@ -1,4 +1,4 @@
-"""States as a user names them, and as they are told in one line."""
+"""States as a user names them, and as they are printed in one line."""
 
 import pytest
 from click.testing import CliRunner
