@@ -29,7 +29,7 @@ APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils ripgrep
 
 PACKAGES := common traces capture replay analysis benchmarks cli
 SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) tests/native tests/fuzz/native meson.build meson.options \
-             packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null | grep -v '^traces/samples/make/')
+             packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null)
 
 .PHONY: all build install uninstall dist check-dist deb check-deb test test-vm fuzz demo samples bench lint docs clean
 all: build
@@ -127,7 +127,7 @@ lint: $(STAMPS)/venv-dev
 	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
 	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py
 	$(BIN)/mypy -p blkreel
-	MYPYPATH=$(STAMPS)/types:traces/samples/make $(BIN)/mypy --exclude= traces/samples/make/*.py
+	MYPYPATH=$(STAMPS)/types:samples $(BIN)/mypy samples/*.py
 	@for cc in gcc clang; do \
 	  test -d $(STAMPS)/lint-$$cc/meson-info || CC=$$cc PATH="$(abspath $(BIN)):$$PATH" \
 	    meson setup $(STAMPS)/lint-$$cc -Dwerror=true >$(STAMPS)/lint-$$cc.log || { cat $(STAMPS)/lint-$$cc.log; exit 1; }; \
@@ -148,8 +148,8 @@ demo: $(STAMPS)/install $(STAMPS)/apt-demo
 SAMPLES := game-load download game-download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
-	  $(SUDO) $(abspath $(BIN))/python traces/samples/make/$$sample.py || exit 1; done
-	$(BIN)/python traces/samples/make/describe.py
+	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done
+	$(BIN)/python samples/describe.py
 
 # Cost and accuracy of blkreel and comparable tools, as in docs/measurements.md. Takes some minutes.
 bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench

@@ -32,7 +32,7 @@ def moved_bytes(frame, kind):
 
 @pytest.fixture(scope="module")
 def describe():
-    spec = importlib.util.spec_from_file_location("describe", DIRECTORY / "make/describe.py")
+    spec = importlib.util.spec_from_file_location("describe", TREE / "samples/describe.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -47,8 +47,8 @@ def test_it_is_whole_and_sound(name, blkreel):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_it_is_small_has_its_script_and_its_story(name):
     assert (DIRECTORY / f"{name}.parquet").stat().st_size < 1_000_000
-    assert f'make_sample("{name}", make)' in (DIRECTORY / f"make/{name}.py").read_text()
-    assert f"make/{name}.py" in (DIRECTORY / "README.md").read_text()
+    assert f'make_sample("{name}", make)' in (TREE / f"samples/{name}.py").read_text()
+    assert f"samples/{name}.py" in (DIRECTORY / "README.md").read_text()
     assert f"## `sample:{name}`" in (TREE / "docs/samples.md").read_text()
 
 

@@ -9,14 +9,14 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.samples import PREFIX, SAMPLES
 
-_SAMPLES = Path(__file__).resolve().parents[1]
-PAGES = (_SAMPLES / "README.md", _SAMPLES.parents[1] / "docs/samples.md")
+_ROOT = Path(__file__).resolve().parents[1]
+PAGES = (_ROOT / "traces/samples/README.md", _ROOT / "docs/samples.md")
 _BEGIN, _END = "<!-- figures: written by `make samples` -->\n", "<!-- end of figures -->\n"
 _HEAD = ("| trace | I/Os | read | written | flushes | lasts | file | bytes per I/O, columns alone |\n"
          "|---|---:|---:|---:|---:|---:|---:|---:|\n")
 
 
-def figures(directory: Path = _SAMPLES) -> str:
+def figures(directory: Path = _ROOT / "traces/samples") -> str:
     """The table, from the files."""
     return _HEAD + "".join(_line(name, directory / f"{name}.parquet") for name in SAMPLES)
 

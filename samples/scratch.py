@@ -19,7 +19,7 @@ from blkreel.cli.demo.drives import check_room, make_drive, make_file_system, mo
 from blkreel.cli.demo.workspace import Workspace, workspace_below
 from blkreel.common.errors import BlkreelError
 
-SAMPLES = Path(__file__).resolve().parents[1]
+SAMPLES = Path(__file__).resolve().parents[1] / "traces/samples"
 WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
 MIRROR = os.environ.get("SAMPLES_MIRROR", "http://deb.debian.org/debian")
 SUITE = "bookworm"
