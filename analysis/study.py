@@ -29,8 +29,9 @@ from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.reader import RUN_RECORDS, Trace, open_trace
+from blkreel.traces.format.reader import RUN_RECORDS, open_trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from blkreel.traces.exporters import FORMATS, export_trace
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 BATCH_ROWS = 100_000

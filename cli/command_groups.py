@@ -1,75 +1,16 @@
-"""Groups of commands: their tables, and a group that imports a command when it is called."""
+"""A group of commands that imports a command when it is called."""
 
 import sys
 from importlib import import_module
-from keyword import iskeyword
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from blkreel.cli.options.verbosity import add_verbosity
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
 
-# Here, not in the modules: `blkreel --help` must not wait for pandas and the chart library.
-COMMANDS = {
-    "capture": "Record the I/O of a drive into a trace.",
-    "top": "Show current I/O of drives and processes.",
-    "import": "Convert a recording of another tool to a trace.",
-    "export": "Convert a trace to the format of another tool.",
-    "slice": "Extract I/Os from a trace by time, process or range.",
-    "concat": "Join traces into one, end to end.",
-    "merge": "Combine traces that run at the same time.",
-    "anonymize": "Remove names from a trace, to share it.",
-    "model": "Fit a synthetic workload to a trace.",
-    "precondition": "Put a drive into a known state.",
-    "replay": "Replay a trace on a drive.",
-    "test": "Run a published benchmark on a drive.",
-    "power": "Add a power-meter log to a finished run or test.",
-    "report": "Show one trace, run or test as a table and a page.",
-    "compare": "Compare runs of several drives as a table and a page.",
-    "results": "Keep results in a catalog.",
-    "model-drive": "Fit a simulated drive to runs of a real one.",
-    "predict": "Predict load time and read p99 on fitted drives.",
-    "info": "Show a summary of a trace.",
-    "check": "Verify that a trace is complete and valid.",
-    "recover": "Complete a trace after a crash.",
-    "samples": "List the sample traces.",
-    "drives": "List drives, their users and their state.",
-    "doctor": "Check requirements and suggest fixes.",
-    "demo": "Run the whole workflow on scratch drives.",
-}
-GROUPS = {
-    "results": {
-        "add": "Add runs and tests to a catalog.",
-        "list": "List the results of a catalog.",
-        "show": "Show one result of a catalog.",
-        "remove": "Remove results from a catalog.",
-        "history": "Find changes of a metric over dates, firmware or kernels.",
-        "site": "Make a static site of a catalog.",
-        "verify": "Check the files of a catalog and recompute its metrics.",
-    },
-}
-
-
-def all_commands() -> dict[str, str]:
-    """Each command and its summary. A command of a group is named with it: `results add`."""
-    commands: dict[str, str] = {}
-    for name, about in COMMANDS.items():
-        if name in GROUPS:
-            commands |= {f"{name} {own}": text for own, text in GROUPS[name].items()}
-        else:
-            commands[name] = about
-    return commands
-
-
-def find_command(name: str) -> click.Command:
-    """A command of all_commands(), imported, with -q and -v."""
-    folder, _, file = name.replace("-", "_").rpartition(" ")
-    module = ".".join(filter(None, ("blkreel.cli.commands", folder, f"{file}_" if iskeyword(file) else file)))
-    command: click.Command = import_module(module).command
-    return add_verbosity(command)
+from .command_table import COMMANDS, GROUPS, find_command
 
 
 class PipeClosed(Exception):
@@ -119,7 +60,7 @@ class LazyGroup(click.Group):
             group: click.Command = import_module(f"blkreel.cli.commands.{cmd_name}").command
             return group
         if ctx.resilient_parsing:  # completes a line
-            from blkreel.cli.options.completion_table import stored_command
+            from blkreel.cli.options.stored_command import stored_command
 
             return stored_command(self._full_name(cmd_name))
         return find_command(self._full_name(cmd_name))

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from blkreel import __version__
-from blkreel.cli.command_groups import all_commands, find_command
+from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.main import cli, main
 
 _SPECIAL = {"\\": "\\e", "-": "\\-", "`": "\\(ga", "'": "\\(aq", "^": "\\(ha", "~": "\\(ti"}

@@ -18,8 +18,8 @@ import numpy as np
 
 from blkreel.analysis.metrics.distributions import PERCENTILES, ValueCounts, enough
 from blkreel.common.binning import LogLinearBins
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 Document = dict[str, Any]  # as in the JSON document
 

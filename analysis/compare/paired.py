@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from blkreel.analysis.metrics.distributions import enough
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OP_NAMES
+from blkreel.traces.format.trace import Trace
 
 VERSION = 1
 Columns = dict[str, np.ndarray]

@@ -9,7 +9,8 @@ from typing import Any
 from blkreel.common.errors import TraceError
 from blkreel.common.printable import printable_document
 from blkreel.common.storage_url import Location, StorageUrl, parse_location
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace import Trace
 
 from .accumulator import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, MetricsAccumulator, Partial
 from .bursts import DEFAULT_GAP_NS

@@ -13,12 +13,12 @@ from blkreel.analysis.metrics.headline import READ_WAIT, headline_metrics
 from blkreel.analysis.metrics.metric import NS, Metric, pace_names
 from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import smallest_difference
-from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.verdict import LEVELS
 
 from .columns import state_words
-from .verdict import ENOUGH_RUNS, Document
+from .verdict import Document
 
 MOST_FIGURES = 3
 _MOST_NAMES = 4  # of drives in one sentence

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from blkreel.analysis.charts.model import MOST_OPEN, Answer, Chart, Page
 from blkreel.analysis.charts.model import Section as PageSection
-from blkreel.analysis.charts.runs.changes import change_rows
-from blkreel.analysis.charts.runs.ranking import ranked, ranking, rankings
-from blkreel.analysis.charts.runs.slowdown import is_paired, slowdown
-from blkreel.analysis.charts.runs.workload_matrix import workload_matrix
+from blkreel.analysis.report.charts.changes import change_rows
+from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
+from blkreel.analysis.report.charts.slowdown import is_paired, slowdown
+from blkreel.analysis.report.charts.workload_matrix import workload_matrix
 from blkreel.common.verdict import LEVELS, judged
 
 from . import metric_tables, workloads

@@ -29,7 +29,7 @@ from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.registry import METRICS, figures
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.stats.intervals import geometric_mean, interval
-from blkreel.analysis.stats.ranking import pairs, ranked
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.numbers import setting
 from blkreel.common.printable import printable
@@ -183,7 +183,7 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
         if not metric.pooled and len(values) > 1:
             value = geometric_mean(values)
         several = len(known) > 1
-        sure = interval(values) if len(values) >= verdicts.ENOUGH_RUNS else None
+        sure = interval(values) if len(values) >= ENOUGH_RUNS else None
         shown[metric.key] = {
             "value": value, "unit": metric.unit.symbol, "smallest": min(known) if several else None,
             "largest": max(known) if several else None, "low": sure and sure.low, "high": sure and sure.high,

@@ -7,10 +7,11 @@ from typing import Any
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.headline import EXPLAINED
 from blkreel.analysis.metrics.metric import NS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 
 from .columns import idle_words, payload_words
-from .verdict import ENOUGH_RUNS, Document
+from .verdict import Document
 
 # What every `recompute` may use.
 PREAMBLE = """\

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from blkreel.analysis.charts.model import Page, Section
-from blkreel.analysis.charts.runs.tails import lateness_tails
-from blkreel.analysis.charts.runs.workload_profile import workload_profile
+from blkreel.analysis.report.charts.tails import lateness_tails
+from blkreel.analysis.report.charts.workload_profile import workload_profile
 
 from . import metric_tables
 from .answer import answer, source_line

@@ -1,16 +1,16 @@
 """The charts of each section, in display order."""
 
 from blkreel.analysis.charts.model import Chart
-from blkreel.analysis.charts.runs.burst_bars import burst_bars
-from blkreel.analysis.charts.runs.efficiency import efficiency, value
-from blkreel.analysis.charts.runs.endurance import endurance
-from blkreel.analysis.charts.runs.interference import interference
-from blkreel.analysis.charts.runs.iops import iops
-from blkreel.analysis.charts.runs.latency_over_time import latency_over_time
-from blkreel.analysis.charts.runs.paired import paired, ratios
-from blkreel.analysis.charts.runs.tails import latency_tails, lateness_tails
-from blkreel.analysis.charts.runs.timeline import timeline
-from blkreel.analysis.charts.runs.workload_profile import workload_profile
+from blkreel.analysis.report.charts.burst_bars import burst_bars
+from blkreel.analysis.report.charts.efficiency import efficiency, value
+from blkreel.analysis.report.charts.endurance import endurance
+from blkreel.analysis.report.charts.interference import interference
+from blkreel.analysis.report.charts.iops import iops
+from blkreel.analysis.report.charts.latency_over_time import latency_over_time
+from blkreel.analysis.report.charts.paired import paired, ratios
+from blkreel.analysis.report.charts.tails import latency_tails, lateness_tails
+from blkreel.analysis.report.charts.timeline import timeline
+from blkreel.analysis.report.charts.workload_profile import workload_profile
 
 from .document import Section
 from .drives_file import DrivesFile

@@ -12,6 +12,7 @@ from rich.markup import escape
 from blkreel.analysis.metrics.headline import leading_metrics, why_missing
 from blkreel.analysis.metrics.metric import ALL_PACES, Metric, pace_names
 from blkreel.analysis.metrics.registry import CLASS_METRICS, METRICS, value_at
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.console import Detail
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened, wrapped
@@ -19,7 +20,7 @@ from blkreel.common.verdict import LEVELS
 
 from .answer import in_order, reasons, sentence
 from .columns import Column, columns_of, idle_words, remark_of, state_words
-from .verdict import ENOUGH_RUNS, Document
+from .verdict import Document
 from .workloads import percent
 
 CLASSES = ("read", "write", "other")

@@ -5,13 +5,13 @@ from statistics import median
 from typing import Any
 
 from blkreel.analysis.metrics.metric import SHARE
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.numbers import duration
 from blkreel.common.verdict import LEVELS, Level, judged, reason, recorded
 from blkreel.traces.format.source_lacks import lacks
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
 
-ENOUGH_RUNS = 6
 START_APART_C = 3.0  # docs/method.md, "Verdict on a run"
 
 

@@ -7,13 +7,13 @@ from blkreel.analysis.charts.model import Answer, KeyFigure
 from blkreel.analysis.metrics.metric import Metric
 from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean, welch
-from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
 from blkreel.common import numbers
 from blkreel.common.errors import UsageError
 
 from .answer import in_order, metrics_of, names, noun, reasons, usable, workload_title
-from .verdict import ENOUGH_RUNS, Document
+from .verdict import Document
 
 FEWEST_WORKLOADS = 2
 

@@ -14,7 +14,8 @@ from blkreel.analysis.metrics.partial_file import VERSION, dump
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.storage_url import Location, StorageUrl
 from blkreel.traces.format.footer import Footer, read_footer
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ the groups before.
 
 from dataclasses import dataclass, field
 
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
-
 from .intervals import LEVEL, Ratio, geometric_mean, holm, welch
 
+ENOUGH_RUNS = 6  # from which on there is an interval and a rank
 EFFECT = 1.02  # a ratio up to this is no difference in practice
 
 Values = list[float | None]  # one a run; None if unknown

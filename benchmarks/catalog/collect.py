@@ -17,9 +17,10 @@ from blkreel.analysis.metrics.registry import METRICS, figures, value_at
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report import document, drive_facts
 from blkreel.analysis.report.columns import state_words
-from blkreel.analysis.report.verdict import ENOUGH_RUNS, verdict
+from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.analysis.stats.intervals import interval
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.results import is_test, results_of
 from blkreel.benchmarks.test_file import read_test
 from blkreel.common.errors import BlkreelError, UsageError

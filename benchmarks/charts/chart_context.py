@@ -11,8 +11,7 @@ from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
-from blkreel.analysis.stats.ranking import pairs, ranked
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.benchmarks import metric
 
 from .drives import DriveResults, Path, Value

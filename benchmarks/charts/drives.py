@@ -7,8 +7,8 @@ from typing import Any
 from blkreel.analysis.charts.model import Entry
 from blkreel.analysis.report.drive_facts import chosen, interface
 from blkreel.analysis.report.drives_file import DrivesFile
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
 from blkreel.analysis.stats.intervals import geometric_mean, interval
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.verdict import Reason, judged
 

@@ -12,10 +12,9 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Column
 from blkreel.analysis.metrics.metric import COUNT, NS, NUMBER, Better, Unit, Value, column_name
 from blkreel.analysis.metrics.registry import METRICS
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
-from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.common.numbers import digits
 
 from .selection import Row

@@ -17,7 +17,7 @@ from blkreel.benchmarks.step_metrics.stalls import Stalls, find
 from blkreel.benchmarks.step_metrics.steady_time import Steady, steady
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
 from .document import Content, Row, Series, series, table, without

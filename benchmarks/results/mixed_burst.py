@@ -20,8 +20,8 @@ from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
 from .document import (

@@ -9,7 +9,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
 from blkreel.common import numbers
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .depth_sweep import ROLE as SWEEP
 from .depth_sweep import sweep, sweep_series, sweep_tables

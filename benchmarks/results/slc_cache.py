@@ -12,7 +12,7 @@ from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUE
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common import numbers
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
 from .document import Content, Row, Series, by_state, in_state, over_repeats, ratio, series, steps_over_repeats, table

@@ -13,7 +13,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
 from .document import Content, Row, over_repeats, percentile_or_reason, ratio, steps_over_repeats, table

@@ -14,7 +14,7 @@ from blkreel.benchmarks.step_metrics.busy_time import BusyTime
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX
 
 from .directory import Runs, Step, Test

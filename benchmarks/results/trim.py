@@ -10,8 +10,8 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
 from .document import Content, Row, over_repeats, series, table, without

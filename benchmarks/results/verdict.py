@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from blkreel.analysis.report.verdict import ENOUGH_RUNS, verdict
+from blkreel.analysis.report.verdict import verdict
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.verdict import Note, Reason, Verdict, judged, step_reason
 
 from .directory import Runs, Test

@@ -27,12 +27,14 @@ from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import parse_pace
-from blkreel.replay.plan.plan import Plan, TracePlan, plan_trace
+from blkreel.replay.plan.plan import Plan, TracePlan
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.plan.survey import choose_device
 from blkreel.replay.prepare.precondition import Preparation, rest
 from blkreel.replay.prepare.states import State, state_for
 from blkreel.replay.prepare.steady_state import is_steady
-from blkreel.replay.run.baseline import WITHOUT, run_with_baseline
+from blkreel.replay.run.account import WITHOUT
+from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
 from blkreel.replay.streams.workload import plan_workload

@@ -9,7 +9,7 @@ from blkreel.analysis.metrics.accumulator import CLASSES, SECOND_NS, classes_of
 from blkreel.analysis.metrics.energy import Energy, mb_per_joule
 from blkreel.analysis.metrics.formulas import mb_per_s
 from blkreel.benchmarks.step_metrics import Array
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .sensors import NO_POWER, Sensors, sensors_of
 

@@ -7,13 +7,13 @@ import click
 from rich.markup import escape
 
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.report import conditions as fail_if
 from blkreel.analysis.report import present, terminal
 from blkreel.analysis.report.compare_page import Attached
 from blkreel.analysis.report.document import entry
 from blkreel.analysis.report.export import View
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.analysis.scale.partial_cache import PartialCache
-from blkreel.analysis.stats import conditions as fail_if
 from blkreel.benchmarks.results import is_test
 from blkreel.cli.options import catalog as catalog_options
 from blkreel.cli.options import completion, types

@@ -11,7 +11,7 @@ from blkreel.common.command_line import as_typed
 from blkreel.common.console import Console, print_table, warn
 from blkreel.common.json_file import print_json
 from blkreel.common.units import format_ns
-from blkreel.replay.fidelity.calibrate import PATTERNS, Calibration, Step, calibrate, remember
+from blkreel.replay.run.calibrate import PATTERNS, Calibration, Step, calibrate, remember
 
 _STATUS_STYLES = {"ok": "green", "note": "yellow", "missing": "red"}
 _PATTERN_NAMES = {"poisson": "Poisson arrivals", "bursts": "bursts of 64"}

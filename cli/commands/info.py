@@ -18,10 +18,11 @@ from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT
 from blkreel.traces.format.order import check_order
 from blkreel.traces.format.read_ahead import ReadAheadCount
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
 from blkreel.traces.format.state_limit import check_state
+from blkreel.traces.format.trace import Trace
 
 _MAX_ROWS = 12
 _LONG_METADATA = ("boundary", "survey", "threads", "files")

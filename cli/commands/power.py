@@ -12,7 +12,8 @@ from blkreel.cli.ui.test_summary import write_results
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.json_file import print_json
 from blkreel.common.printable import printable
-from blkreel.replay.telemetry.power.log import PowerLog, add_power, parse_power_log
+from blkreel.replay.run.power import add_power
+from blkreel.replay.telemetry.power.log import PowerLog, parse_power_log
 
 
 @click.command()

@@ -23,7 +23,7 @@ from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import Pace
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import STATES, State, about, state_for
 from blkreel.traces.format.reader import open_trace

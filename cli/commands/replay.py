@@ -27,22 +27,23 @@ from blkreel.common.errors import UsageError
 from blkreel.common.json_file import print_json
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.replay.drive import safety
+from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
-from blkreel.replay.fidelity import calibrate
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import parse_paces
-from blkreel.replay.plan.plan import TracePlan, plan_trace
+from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore
-from blkreel.replay.run.account import RunAccount
-from blkreel.replay.run.baseline import WITHOUT, check_writes, run_with_baseline
+from blkreel.replay.run import calibrate
+from blkreel.replay.run.account import WITHOUT, RunAccount
+from blkreel.replay.run.baseline import check_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repetitions
 from blkreel.replay.run.run import Replay
-from blkreel.replay.simulated.state import start_fresh
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.reader import open_trace
 

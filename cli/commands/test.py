@@ -29,11 +29,11 @@ from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.json_file import print_json
 from blkreel.replay.drive import erase as erasing
 from blkreel.replay.drive import safety
+from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.prepare.states import REFERENCE_BYTES
-from blkreel.replay.simulated.state import start_fresh
 from blkreel.replay.telemetry.options import TelemetryOptions
 
 

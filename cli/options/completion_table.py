@@ -6,7 +6,6 @@ imports neither a subcommand nor what its values are read from.
 
 import json
 import os
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from typing import Any
 import click
 
 from blkreel import __version__
-
-from . import completion
 
 Table = dict[str, Any]
 
@@ -36,11 +33,6 @@ def table() -> Table:
     return built
 
 
-def stored_command(name: str) -> click.Command:
-    """A command with the parameters of a subcommand, to complete its line."""
-    return click.Command(name, params=[_parameter(each) for each in table()["commands"][name]])
-
-
 def _path() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blkreel/completion.json"
 
@@ -56,7 +48,7 @@ def _store(path: Path, built: Table) -> None:
 
 
 def _commands() -> Table:
-    from blkreel.cli.command_groups import all_commands, find_command
+    from blkreel.cli.command_table import all_commands, find_command
 
     return {name: [_stored(parameter) for parameter in find_command(name).params
                    if not getattr(parameter, "hidden", False)] for name in all_commands()}
@@ -72,20 +64,6 @@ def _stored(parameter: click.Parameter) -> Table:
             "path": [kind.file_okay, kind.dir_okay] if isinstance(kind, click.Path) else None,
             "option": {"is_flag": parameter.is_flag, "multiple": parameter.multiple, "help": parameter.help}
             if isinstance(parameter, click.Option) else None}
-
-
-def _parameter(stored: Mapping[str, Any]) -> click.Parameter:
-    kind: click.ParamType | None = None  # type: ignore[type-arg]
-    if stored["choices"]:
-        kind = click.Choice(stored["choices"])
-    elif stored["path"]:
-        kind = click.Path(file_okay=stored["path"][0], dir_okay=stored["path"][1])
-    complete = stored["complete"] and getattr(completion, stored["complete"])
-    if stored["option"] is None:
-        return click.Argument([stored["name"]], nargs=stored["nargs"], required=False, type=kind,
-                              shell_complete=complete)
-    return click.Option([*stored["opts"], stored["name"]], type=None if stored["option"]["is_flag"] else kind,
-                        shell_complete=complete, **stored["option"])
 
 
 def _values() -> Table:

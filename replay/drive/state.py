@@ -4,11 +4,11 @@ One JSON file per drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for 
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -18,15 +18,12 @@ from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import unlink
 from blkreel.common.typed_document import field_mismatch, mismatch, parse_json
 from blkreel.common.units import format_bytes
+from blkreel.replay.simulated import state as simulated
 
 from . import external_io
 from .evidence import evidence_of, identity_words, lost_by, power_of
 from .external_io import sum_or_none
 from .target import Target
-
-if TYPE_CHECKING:
-    from blkreel.replay.plan.extents import Extents
-    from blkreel.replay.plan.mapped_blocks import MappedBlocks
 
 # Earlier runs are summed up in one entry.
 _MAX_RUNS = 64
@@ -37,6 +34,23 @@ NOT_ERASED_AS_ASKED = "not erased, as asked"
 # Fields of the first version; others that are missing get their defaults.
 _FIRST = ("name", "prepared_at", "scale", "seed", "idle_ns", "filled_bytes", "written_since_bytes",
           "discarded_since_bytes", "notes")
+
+
+class Ranges(Protocol):
+    """Ranges [start, end) of bytes in ascending order."""
+
+    @property
+    def start(self) -> np.ndarray: ...
+    @property
+    def end(self) -> np.ndarray: ...
+
+
+class Blocks(Protocol):
+    """Blocks of a drive in batches of ranges, up to `limit_bytes`."""
+
+    @property
+    def limit_bytes(self) -> int: ...
+    def batches(self) -> Iterable[Ranges]: ...
 
 
 class RunWrites(TypedDict):
@@ -109,7 +123,7 @@ class DriveState:
         """Whether every byte below the limit was written since the drive was erased."""
         return self._holds_all and limit_bytes <= self.filled_bytes
 
-    def covers_blocks(self, blocks: "Extents | MappedBlocks") -> bool:
+    def covers_blocks(self, blocks: Blocks) -> bool:
         """Whether all these blocks were written since the drive was erased."""
         if not self._holds_all or not self.spans:
             return self.covers(blocks.limit_bytes)
@@ -218,6 +232,14 @@ def forget(target: Target) -> None:
     except OSError as error:
         raise BlkreelError(f"cannot remove the state of {target.path}: {error.strerror}",
                            "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
+
+
+def start_fresh(targets: Iterable[Target]) -> None:
+    """At the start of a command: reset the simulated drives that do not keep their state (`state=keep`)."""
+    for target in targets:
+        if target.simulated is not None and target.simulated.state == "fresh":
+            simulated.erase(target.simulated)
+            forget(target)
 
 
 def write_beside(target: Target, path: Path, document: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from blkreel.replay.drive.target import Target, engine_options
 from blkreel.traces.format.schema import OPS
 
 from .engine import Batch, Engine, EngineOptions, Payload, run_engine
-from .records import error_text
+from .io_errors import error_text
 
 _INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
 _WINDOW_S = 60.0

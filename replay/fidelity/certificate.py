@@ -7,10 +7,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from blkreel.common.units import format_ns
-from blkreel.replay.engine.records import issued_rows
+from blkreel.replay.plan.batch import issued_rows
+from blkreel.replay.telemetry.sensors.host_counters import HostCounters, read_counters
 
 from .gaps import WINDOW_NS, Arrivals, ArrivalsAccount, InSubmitOrder, SubmitTimes
-from .host_counters import HostCounters, read_counters
 from .in_flight import InFlight, InFlightAccount, distance
 
 # The causes that the stall monitor of the issuing threads reports, in words.

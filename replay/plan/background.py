@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.trace import Trace
 
 from . import survey_cache
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from blkreel.replay.engine.engine import Batch
 from blkreel.traces.format.kernel_threads import KERNEL_NAME
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.state_limit import check_state
+from blkreel.traces.format.trace import Trace
 
 from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all
 from .outstanding import Outstanding

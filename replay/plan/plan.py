@@ -4,35 +4,30 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from blkreel.common.errors import UsageError
-from blkreel.common.units import format_ns
-from blkreel.replay.drive import safety
-from blkreel.replay.drive.target import Target, engine_options
-from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, MAX_LANES, OMITTED, Batch, Lane
-from blkreel.replay.streams.rules import plan_batch
-from blkreel.traces.format.order import check_order
+from blkreel.replay.drive.target import Target
+from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
 from blkreel.traces.samples import called, workload_names
 
-from . import dependencies, survey_cache
+from . import dependencies
+from .batch import plan_batch
 from .history import History
 from .idle import IdleCompressor, IdlePolicy
 from .infer import Inferred
 from .mapped_blocks import MappedBlocks
-from .mapping import Mapping, choose_mapping
+from .mapping import Mapping
 from .pace import Pace
-from .shards import SINGLE, Sharding, sharding_of
-from .survey import CHANGING, OnRows, Survey, TraceSurvey, choose_device, read_first_on, source_bytes, survey_trace
+from .sharding import SINGLE, Sharding
+from .survey import CHANGING, Survey, TraceSurvey
 
 # Time from the start to the first I/O, for the engine to get ready.
 LEAD_NS = 1_000_000
@@ -388,87 +383,3 @@ def _divided(time_ns: np.ndarray, factor: float) -> np.ndarray:
 def share(total: int, parts: int, part: int) -> int:
     """The size of one of `parts` nearly equal parts of a total, at least 1."""
     return max(1, total // parts + (part < total % parts))
-
-
-def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace, idle: IdlePolicy,
-               stream_paces: dict[int, Pace] | None = None, map_name: str | None = None, device: int | None = None,
-               prefill: bool = True, threads: int | str = 1, on_rows: OnRows = lambda rows: None,
-               without: tuple[str, ...] = ()) -> TracePlan:
-    """Survey the trace and decide everything about its replay; opens no drive.
-
-    targets: of each device of the trace to replay, or one for the only or the chosen device. threads: number of
-    issuing threads, or `auto`. on_rows: see survey_trace(). without: see TracePlan. Raises TraceError, UsageError, or
-    BlkreelError if the trace does not fit.
-    """
-    _check_order(trace)
-    if isinstance(targets, Target):
-        targets = {choose_device(trace, device): targets}
-    else:
-        for number in targets:
-            choose_device(trace, number)
-    for target in targets.values():
-        if (target.block is None and not target.is_nil and isinstance(trace.path, Path)
-                and target.path.samefile(trace.path)):
-            raise UsageError(f"{target.path} is the trace itself", "name the drive, or a scratch file, to replay on")
-    safety.check_distinct(targets)
-    engine_options(list(targets.values()))
-    stream_paces = dict(stream_paces or {})
-    _check_source(trace, [pace, *stream_paces.values()])
-    _check_streams(trace, stream_paces)
-    block_bytes = {number: target.block_bytes for number, target in targets.items()}
-    survey = survey_trace(trace, list(targets), idle, block_bytes, on_rows, reads_only=bool(without))
-    if len(targets) > 1 and (map_name or "").startswith("tile"):
-        raise UsageError("--map tile needs a single drive", "replay the devices one after the other: --device N")
-    drives = tuple(_drive_plan(trace, target, survey.by_device[number], map_name, prefill, on_rows, bool(without))
-                   for number, target in targets.items())
-    if isinstance(threads, int) and threads + len(stream_paces) > MAX_LANES:
-        raise UsageError(f"{threads} threads and {len(stream_paces)} streams with paces of their own are too many",
-                         f"use at most {MAX_LANES} of both together")
-    dependent = any(pace.dependent for pace in (pace, *stream_paces.values()))
-    observed = dependent and dependencies.is_observed(trace)
-    plan = TracePlan(trace, drives, pace, idle, survey, stream_paces, observed, without=without)
-    return replace(plan, sharding=sharding_of(plan, threads))
-
-
-def _drive_plan(trace: Trace, target: Target, survey: Survey, map_name: str | None, prefill: bool,
-                on_rows: OnRows, reads_only: bool) -> DrivePlan:
-    mapping = choose_mapping(map_name, survey.touched, target, called(trace.path), longest_bytes=survey.longest_bytes,
-                             source_bytes=source_bytes(trace, survey.device))
-    read_first = read_first_on(trace, survey, mapping, on_rows, reads_only=reads_only)
-    none = MappedBlocks()
-    return DrivePlan(target, survey, mapping, *((read_first, none) if prefill else (none, read_first)),
-                     device=survey.device)
-
-
-def _check_order(trace: Trace) -> None:
-    """Raises UsageError if submit times step back."""
-    if survey_cache.load(trace, "order") is None:
-        check_order(trace)
-        survey_cache.store(trace, "order", {}, {})
-
-
-def _check_source(trace: Trace, paces: list[Pace]) -> None:
-    """Raises UsageError for a pace that needs what the source of an imported trace did not record."""
-    resolution_ns = clock_step_ns(trace.metadata)
-    for pace in paces:
-        if not pace.saturating and resolution_ns >= COARSE_CLOCK_NS:
-            raise UsageError(f"--pace {pace}: the submit times of {trace.name} have a resolution of "
-                             f"{format_ns(resolution_ns)}, too coarse to repeat them",
-                             "replay it without its times: --pace depth=32, or --pace asap")
-        if pace.dependent and lacks(trace.metadata, "latency"):
-            raise UsageError(f"--pace dependent: the source of {trace.name} recorded no completion, so that no I/O is "
-                             "known to have waited for another", "replay it at its times: --pace original")
-
-
-def _check_streams(trace: Trace, stream_paces: dict[int, Pace]) -> None:
-    """Raises UsageError for a stream that the trace does not have."""
-    if not stream_paces:
-        return
-    streams: set[int] = set()
-    if "stream" in trace.schema.names:
-        for batch in trace.batches(["stream"]):
-            streams.update(np.unique(batch["stream"].to_numpy()).tolist())
-    missing = sorted(set(stream_paces) - streams)
-    if missing:
-        listing = f"it has: {', '.join(map(str, sorted(streams)))}" if streams else "it has none: give one pace for all"
-        raise UsageError(f"{trace.name} has no stream {missing[0]}", listing)

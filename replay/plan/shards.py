@@ -5,9 +5,6 @@ device and region, and dependent plans between groups of threads that never wait
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +12,8 @@ from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
 from .dependencies import KERNEL, WORKLOAD, Processes, Threads
 from .pace import Pace
-
-if TYPE_CHECKING:
-    from .plan import TracePlan
+from .plan import TracePlan
+from .sharding import SINGLE, Sharding
 
 # I/Os a second for which `auto` adds a thread: half of what one thread issues to a drive in memory.
 AUTO_IOPS = 500_000
@@ -26,27 +22,7 @@ _REGION_SHIFT = 24  # 16 MiB: large compared with an I/O, small compared with a 
 _KNUTH = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
-class Sharding:
-    """threads: how many, numbered as the shards. note: why fewer than requested.
-
-    by_region(target, offset_bytes) or by_thread(tid) gives the shard of each I/O; both None with one thread.
-    """
-
-    threads: int = 1
-    by_region: Callable[[np.ndarray | int, np.ndarray], np.ndarray] | None = None
-    by_thread: Callable[[np.ndarray], np.ndarray] | None = None
-    by: str | None = None
-    note: str | None = None
-
-    def account(self) -> dict[str, Any]:
-        return {"count": self.threads, "by": self.by, "note": self.note}
-
-
-SINGLE = Sharding()
-
-
-def sharding_of(plan: "TracePlan", threads: int | str) -> Sharding:
+def sharding_of(plan: TracePlan, threads: int | str) -> Sharding:
     """The sharding for that many threads, or `auto`: for as many as the peak rate of the plan needs."""
     count = _threads_for(plan) if threads == "auto" else int(threads)
     if count <= 1:
@@ -77,7 +53,7 @@ def _by_region(count: int, drives: int, pace: Pace) -> Sharding:
     return Sharding(count, shard, by="drive" if drives >= count else "place", note=note)
 
 
-def _threads_for(plan: "TracePlan") -> int:
+def _threads_for(plan: TracePlan) -> int:
     """The peak rate of the plan over 10 ms divided by AUTO_IOPS; one CPU is left for the rest.
 
     1 for a plan without due times, and for simulated drives.
@@ -94,7 +70,7 @@ def _threads_for(plan: "TracePlan") -> int:
     return max(1, min(needed, (os.cpu_count() or 1) - 1))
 
 
-def _by_component(plan: "TracePlan", count: int) -> Sharding:
+def _by_component(plan: TracePlan, count: int) -> Sharding:
     """Processes with dependencies on each other's I/O stay in one shard."""
     groups = Groups(plan.trace.metadata.get("threads"))
     for io, source_row, _ in plan.rows(with_threads=True):

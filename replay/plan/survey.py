@@ -11,8 +11,8 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import (
     BLOCK_SIZES,
     COLUMNS,

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from blkreel.common.errors import SafetyError
 from blkreel.common.safe_files import NewFile, unlink
 from blkreel.traces.blocksets.block_set import BlockSet
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 # Shorter traces are read in about a second.
 MIN_ROWS = 1_000_000

@@ -21,11 +21,13 @@ from blkreel.replay.engine.engine import Batch
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE, QueueModel, first_guess, fit
 from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL
-from blkreel.replay.plan.plan import TracePlan, plan_trace
+from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.simulated.spec import MAX_FACTOR, PREFIX, SPREAD_SHARES, SimulatedDrive, parse
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 # Fewer reads have no p99.
 MIN_READS = 100

@@ -18,12 +18,13 @@ from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, Queue
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
 from .fit import MeasuredRun, fit_drive, simulated_latencies

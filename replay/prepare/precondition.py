@@ -260,7 +260,7 @@ def rest(target: Target, duration_ns: int, *, what: str, progress: Progress) -> 
                 task.update(elapsed_s, f"for {format_ns(duration_ns)}")
                 time.sleep(min(_TICK_S, max(0.0, duration_s - elapsed_s)))
         if target.simulated is not None:
-            simulated_state.pass_time(target, duration_ns)
+            simulated_state.pass_time(target.simulated, duration_ns)
             task.update(duration_s, f"for {format_ns(duration_ns)}")
 
 

@@ -9,8 +9,28 @@ from blkreel.replay.fidelity.host_effect import HostEffectAccount
 from blkreel.replay.fidelity.lateness import LatenessAccount
 from blkreel.replay.telemetry.account import TelemetryAccount
 
-from .baseline import BaselineAccount
+from .directory import BASELINE
 from .zero_latency import ZeroLatency
+
+WITHOUT = ("writes",)
+
+
+class Slowdown(TypedDict):
+    """Times of the reads beside the writes over their times in the baseline. load_time: only at dependent pace."""
+
+    load_time: float | None
+    read_wait: float | None
+
+
+class BaselineAccount(TypedDict):
+    """path: relative to the directory of the run. load_time_ns, read_wait_ns: as `reads` of the baseline's account."""
+
+    path: str
+    without: list[str]
+    load_time_ns: int
+    read_wait_ns: int
+    verdict: str
+    slowdown: Slowdown
 
 
 class PrefillAccount(TypedDict, total=False):
@@ -75,3 +95,19 @@ class RunFacts(TypedDict):
 class RunAccount(RunFacts):
     latency_log: NotRequired[str | None]  # a file in the run's directory, of a run that is not valid
     verdict: Verdict
+
+
+def baseline_account(baseline: RunAccount, reads: ReadTimesAccount | None,
+                     is_dependent: bool) -> BaselineAccount | None:
+    """The entry `baseline` of a run. reads: of the run. None if one of them completed no read."""
+    before = baseline["reads"]
+    if before is None or reads is None:
+        return None
+    slowdown: Slowdown = {"load_time": _ratio(reads["load_time_ns"], before["load_time_ns"]) if is_dependent else None,
+                          "read_wait": _ratio(reads["wait_ns"], before["wait_ns"])}
+    return {"path": BASELINE, "without": list(WITHOUT), "load_time_ns": before["load_time_ns"],
+            "read_wait_ns": before["wait_ns"], "verdict": baseline["verdict"]["level"], "slowdown": slowdown}
+
+
+def _ratio(with_writes_ns: int, without_ns: int) -> float | None:
+    return with_writes_ns / without_ns if without_ns else None

@@ -6,9 +6,10 @@ from typing import Any
 from blkreel.common.device import describe
 from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
-from blkreel.replay.engine.records import IoTotals
 from blkreel.replay.plan.plan import DrivePlan
 from blkreel.replay.telemetry.sensors.sysfs import link_of
+
+from .records import IoTotals
 
 
 class RunDrive:

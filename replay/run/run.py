@@ -28,7 +28,6 @@ from blkreel.replay.engine.engine import (
     Payload,
     run_engine,
 )
-from blkreel.replay.engine.records import IoChecksum, PrefixChecksum, RunRecords
 from blkreel.replay.engine.termination import sigterm_as_interrupt
 from blkreel.replay.engine.untimed_io import issue_untimed
 from blkreel.replay.fidelity.certificate import Certificate, certified
@@ -42,11 +41,11 @@ from blkreel.replay.telemetry.recorder import Recorder
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, RUN_SCHEMA
 from blkreel.traces.spool.spool import Spool
 
-from .account import PrefillAccount, RunAccount, RunFacts
-from .baseline import BaselineAccount, baseline_account
+from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, baseline_account
 from .directory import LATENCY_LOG, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
+from .records import IoChecksum, PrefixChecksum, RunRecords
 from .zero_latency import ZeroLatency, zero_latency
 
 _NOTE_EVERY_S = 2.0

@@ -9,22 +9,18 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypedDict, cast
+from typing import IO, Any, TypedDict, cast
 
 from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import directory_at, open_own, unlink
 from blkreel.common.typed_document import mismatch, parse_json
-from blkreel.replay.drive.state import forget
 
 from .spec import SimulatedDrive
-
-if TYPE_CHECKING:
-    from blkreel.replay.drive.target import Target
 
 _NUMBERS = {"clock_ns": int, "ios": int, "throttled": int, "granule_bytes": int, "cache_fill_bytes": float,
             "random_written_bytes": float, "temperature_c": float}
@@ -82,21 +78,13 @@ def save(drive: SimulatedDrive, state: SimulatedState, now_ns: Callable[[], int]
         raise _not_saved(path, error) from error
 
 
-def erase(target: "Target") -> None:
-    """Reset a simulated drive to the state before its first run."""
+def erase(drive: SimulatedDrive) -> None:
+    """Reset the drive to the state before its first run."""
     try:
-        unlink(_file(_drive_of(target)))
+        unlink(_file(drive))
     except OSError as error:
-        raise BlkreelError(f"cannot erase the simulated drive {target.path}: {error.strerror}",
+        raise BlkreelError(f"cannot erase the simulated drive {drive.spec}: {error.strerror}",
                            "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
-
-
-def start_fresh(targets: "Iterable[Target]") -> None:
-    """At the start of a command: reset the simulated drives that do not keep their state (`state=keep`)."""
-    for target in targets:
-        if target.simulated is not None and target.simulated.state == "fresh":
-            erase(target)
-            forget(target)
 
 
 def rested(drive: SimulatedDrive, state: SimulatedState, duration_ns: int) -> SimulatedState:
@@ -110,9 +98,8 @@ def rested(drive: SimulatedDrive, state: SimulatedState, duration_ns: int) -> Si
             "throttled": int(throttled), "cache_fill_bytes": max(0.0, state["cache_fill_bytes"] - drained)}
 
 
-def pass_time(target: "Target", duration_ns: int) -> None:
+def pass_time(drive: SimulatedDrive, duration_ns: int) -> None:
     """Add idle time to a virtual clock, at once; on the real clock the time has passed already."""
-    drive = _drive_of(target)
     state = load(drive)
     save(drive, rested(drive, state, duration_ns) if drive.is_virtual else state)
 
@@ -177,11 +164,6 @@ def _parameter_file(drive: SimulatedDrive, state: Mapping[str, Any]) -> IO[str]:
     file.flush()
     file.seek(0)
     return file
-
-
-def _drive_of(target: "Target") -> SimulatedDrive:
-    assert target.simulated is not None
-    return target.simulated
 
 
 def _not_saved(path: Path, error: OSError) -> BlkreelError:

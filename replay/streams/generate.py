@@ -8,9 +8,10 @@ import numpy as np
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.engine.engine import Batch
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.traces.format.schema import OPS
 
-from .rules import Permutation, plan_batch
+from .rules import Permutation
 from .spec import ACCESSES, Bursts, StreamSpec
 
 # A multiple of MIX_ROWS.

@@ -6,34 +6,19 @@ preparation continues with the same I/Os.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from blkreel.replay.engine.engine import (
-    CAPTURED_COLUMNS,
-    DEPENDENCY_COLUMNS,
-    PLAN_COLUMNS,
-    TARGET_COLUMNS,
     Batch,
 )
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.traces.format.schema import OPS
 
 BATCH_ROWS = 65_536
 _MASK = np.uint64(0xFFFFFFFF)
-_DEFAULTS = {"due_ns": -1, "flags": 0, "stream": 0, "burst": -1, "source_row": -1}
-
-
-def plan_batch(offset_bytes: np.ndarray, length_bytes: np.ndarray | int, op: np.ndarray | int, **columns: Any) -> Batch:
-    """One batch of the plan. columns: further columns of the plan; a single value applies to all rows.
-
-    Missing columns of PLAN_COLUMNS get their defaults: due at once, no burst, no row of a trace.
-    """
-    values = {**_DEFAULTS, "offset_bytes": offset_bytes, "length_bytes": length_bytes, "op": op, **columns}
-    return {name: np.ascontiguousarray(np.broadcast_to(np.asarray(values[name], code), len(offset_bytes)))
-            for name, code in PLAN_COLUMNS + TARGET_COLUMNS + DEPENDENCY_COLUMNS + CAPTURED_COLUMNS if name in values}
 
 
 def ranges(extents: Extents | MappedBlocks, op: str, chunk_bytes: int, first_row: int = 0) -> Iterator[Batch]:

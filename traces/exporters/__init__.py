@@ -8,7 +8,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.progress import ProgressTask
 from blkreel.common.safe_files import NewFile, caller_of_sudo
 from blkreel.traces.format.order import check_order
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import output_error, refuse_existing
 
 from . import blkparse, blktrace, chrome_trace, csv_table, fio_iolog, oracle_general, perfetto

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .blktrace import NAME_BYTES
 from .block_events import COMPLETE, MINOR_BITS, QUEUE, SECTOR_BYTES, BlockEvents, flag

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .block_events import COMPLETE, QUEUE, BlockEvents, flag
 from .export_format import Account, Columns, ExportFormat, is_op, thread_names

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, batches, check_export_state, chosen, is_op
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, TRACE_SCHEMA
+from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, ExportFormat, batches, joined
 from .lanes import NewTrack, Tracks

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
+from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, ExportFormat, batches, device_names, thread_names
 

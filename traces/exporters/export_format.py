@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.progress import ProgressTask
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OPS, OPTIONAL_COLUMNS, RUN_SCHEMA, UNKNOWN
 from blkreel.traces.format.state_limit import check_state
+from blkreel.traces.format.trace import Trace
 
 Columns = Mapping[str, np.ndarray]
 BATCH_ROWS = 32_768  # a row takes up to 2 KB as text and its parts

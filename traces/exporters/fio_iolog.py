@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, ExportFormat, batches, chosen, device_names, is_op, joined
 

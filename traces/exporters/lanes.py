@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 from .export_format import Columns, check_export_state, device_names
 

@@ -12,8 +12,8 @@ from typing import IO
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, TRACE_SCHEMA, UNKNOWN
+from blkreel.traces.format.trace import Trace
 
 from . import wire_format as wire
 from .export_format import Account, Columns, ExportFormat, batches

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .integrity import disagreement
-from .reader import Trace
 from .schema import FLAGS, OP_NAMES, Metadata
+from .trace import Trace
 
 # Errors that blkreel check --repair removes: by sorting rows, and by removing dependencies.
 _REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_ns without waited_on",

@@ -6,15 +6,13 @@ rows often copies the metadata, which then describes other rows.
 
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .schema import Metadata
-
-if TYPE_CHECKING:
-    from .reader import Trace
+from .trace import Trace
 
 KEY = "integrity"
 # The columns on which dependencies and boundary states rest. A change of any other column makes only the survey
@@ -46,7 +44,7 @@ class RowChecksums:
         return {KEY: {"rows": self.rows, "row_groups_at": row_groups_at, "crc32": self.hexadecimal()}}
 
 
-def disagreement(trace: "Trace") -> str | None:
+def disagreement(trace: Trace) -> str | None:
     """How the rows differ from those that the metadata describes; None if they do not, or if it does not tell.
 
     Reads only the footer of a file that blkreel wrote: its row groups are where the metadata has them. The rows of a

@@ -5,7 +5,8 @@ import numpy as np
 from blkreel.common.errors import UsageError
 
 from .integrity import KEY
-from .reader import Trace, how_to_repair
+from .reader import how_to_repair
+from .trace import Trace
 from .trace_survey import survey_in
 
 

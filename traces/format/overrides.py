@@ -5,7 +5,6 @@ Its keys replace those of the metadata key `run`. The records themselves do not 
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.json_file import write_json
@@ -14,15 +13,13 @@ from blkreel.common.typed_document import mismatch, parse_json
 
 from .metadata_types import Run
 from .schema import Metadata
-
-if TYPE_CHECKING:
-    from .reader import Trace
+from .trace import Trace
 
 FILE = "amended.json"
 VERSION = 1
 
 
-def amend(trace: "Trace", changes: Metadata, why: str) -> None:
+def amend(trace: Trace, changes: Metadata, why: str) -> None:
     """Write new values of keys of `run`. Raises BlkreelError if the file cannot be written."""
     path = Path(str(trace.path)).with_name(FILE)
     document = {"version": VERSION, "epoch_ns": trace.metadata["epoch_ns"], "why": why,

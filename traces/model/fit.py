@@ -6,8 +6,8 @@ import numpy as np
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.order import check_order
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import OP_NAMES, OPS
+from blkreel.traces.format.trace import Trace
 
 from .measurement import COLUMNS, LENGTH_CLASSES, Columns, Measurement, measured
 from .placement import sampled_ios

@@ -5,8 +5,8 @@ from typing import Any
 
 from blkreel import __version__
 from blkreel.traces.format.integrity import KEY as INTEGRITY
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import Metadata
+from blkreel.traces.format.trace import Trace
 
 WRITER = f"blkreel {__version__}"
 # Of the writer, or of one whole recording: counts that other rows do not have.

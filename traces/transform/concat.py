@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from blkreel.traces.format.order import check_order
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, Metadata
+from blkreel.traces.format.trace import Trace
 
 from .carry import history
 from .completions import Completions

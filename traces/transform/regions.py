@@ -4,7 +4,7 @@ import hmac
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 _MOST_REGIONS = 1 << 24
 

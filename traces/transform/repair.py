@@ -12,7 +12,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.safe_files import caller_of_sudo
 from blkreel.traces.format.check import check
 from blkreel.traces.format.integrity import disagreement
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.reorder import in_submit_order
 from blkreel.traces.spool.spool import PRIVATE_MODE

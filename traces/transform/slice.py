@@ -11,8 +11,8 @@ from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.order import check_order
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
+from blkreel.traces.format.trace import Trace
 
 from .carry import carried, history
 from .output import Transformed, TransformOutput

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import Metadata
+from blkreel.traces.format.trace import Trace
 
 from .carry import carried, with_warnings
 from .rows import TRACE_FLAGS

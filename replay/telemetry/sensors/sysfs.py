@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from blkreel.common.system import read_kernel_text
-from blkreel.replay.fidelity.host_counters import throttled
 from blkreel.replay.telemetry.source import MissingSensor, Sensor, SensorSet
+
+from .host_counters import throttled
 
 _CPU_NAME = "throttle_events.cpu"
 

@@ -19,7 +19,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL, Pace
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
 from blkreel.traces.format.reader import open_trace

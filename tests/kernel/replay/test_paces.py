@@ -10,10 +10,10 @@ import pytest
 from quiet import progress
 
 from blkreel.replay.drive.target import find_target
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
-from blkreel.replay.streams.rules import plan_batch
 from blkreel.replay.streams.workload import Stream, plan_workload
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA

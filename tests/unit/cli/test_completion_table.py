@@ -8,8 +8,9 @@ import sys
 import click
 import pytest
 
-from blkreel.cli.command_groups import all_commands, find_command
+from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.options import completion_table
+from blkreel.cli.options.stored_command import stored_command
 
 HEAVY = ("numpy", "pandas", "pyarrow", "rich", "blkreel.analysis", "blkreel.replay", "blkreel.traces")
 PROGRAM = f"""
@@ -64,7 +65,7 @@ def table(monkeypatch, tmp_path):
 def test_the_table_has_all_that_subcommands_declare(table):
     for name in all_commands():
         declared = [each for each in find_command(name).params if not getattr(each, "hidden", False)]
-        stored = completion_table.stored_command(name).params
+        stored = stored_command(name).params
         assert len(declared) == len(stored) and len(declared) > 2
         for own, other in zip(declared, stored, strict=True):
             assert (own.name, own.opts, own.secondary_opts, own.nargs) == (

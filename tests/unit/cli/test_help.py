@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from blkreel.cli import main as entry
-from blkreel.cli.command_groups import COMMANDS, all_commands
+from blkreel.cli.command_table import COMMANDS, all_commands
 from blkreel.cli.main import cli
 
 

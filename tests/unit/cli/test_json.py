@@ -10,7 +10,7 @@ from blktrace_events import Recording
 from documents import SCHEMAS, valid_document
 from tree import TREE
 
-from blkreel.cli.command_groups import all_commands
+from blkreel.cli.command_table import all_commands
 from blkreel.common.json_file import finite
 
 RECIPE = """

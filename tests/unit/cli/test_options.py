@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from terminal import Terminal
 
-from blkreel.cli.command_groups import all_commands, find_command
+from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.writer import TraceWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blkreel.cli.command_groups import COMMANDS
+from blkreel.cli.command_table import COMMANDS
 from blkreel.common import command_line
 from blkreel.common.command_line import AS_ROOT, as_typed
 

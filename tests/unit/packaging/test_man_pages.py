@@ -8,7 +8,7 @@ import click
 import pytest
 from tree import TREE
 
-from blkreel.cli.command_groups import all_commands, find_command
+from blkreel.cli.command_table import all_commands, find_command
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, Trace
 from blkreel.common.json_file import write_json
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.fidelity import calibrate
+from blkreel.replay.run import calibrate
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import parse

@@ -12,8 +12,8 @@ from blkreel.analysis.compare import second_pass
 from blkreel.analysis.compare.paired import paired
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document as documents
-from blkreel.traces.format.reader import Trace
 from blkreel.traces.format.schema import RUN_SCHEMA
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 MS = 1_000_000

@@ -20,8 +20,9 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document, present
 from blkreel.analysis.scale import ReadOptions, partial_cache
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 MS = 1_000_000

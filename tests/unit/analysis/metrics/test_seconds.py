@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blkreel.analysis.charts.runs.iops import iops_rows
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
 from blkreel.analysis.metrics.boundary_state import Carry
 from blkreel.analysis.metrics.partial_file import dump, load
 from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.metrics.seconds import LISTED, Bins
+from blkreel.analysis.report.charts.iops import iops_rows
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from synthetic_runs import MS, SECOND, write_run
 
-from blkreel.analysis.charts.runs.burst_bars import burst_bars
 from blkreel.analysis.charts.spec import inline_data
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document
+from blkreel.analysis.report.charts.burst_bars import burst_bars
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import vl_convert
 from synthetic_runs import SECOND, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
-from blkreel.analysis.charts.runs.endurance import endurance
-from blkreel.analysis.charts.runs.timeline import rebin, steps
 from blkreel.analysis.charts.spec import SCHEMA, inline_data, without
 from blkreel.analysis.charts.theme import THEMES
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import compare_page, document, drives_file, figure, report_page
+from blkreel.analysis.report.charts.endurance import endurance
+from blkreel.analysis.report.charts.timeline import rebin, steps
 from blkreel.analysis.report.html.static_chart import static_svg
 from blkreel.common import numbers
 from blkreel.common.errors import UsageError

@@ -7,8 +7,7 @@ import blkreel
 from blkreel.analysis.metrics.headline import HEADLINE, usable_keys
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.metric import ALL_PACES
-from blkreel.analysis.report import document, figure, present
-from blkreel.analysis.stats import conditions
+from blkreel.analysis.report import conditions, document, figure, present
 from blkreel.common.errors import BlkreelError, UsageError
 
 KEYS = ("load_time", "added_by_drive", "read_wait", "read_throughput", "read_response_p99", "read_service_time",

@@ -8,8 +8,8 @@ import pytest
 from synthetic_pages import made
 
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
-from blkreel.analysis.charts.runs import paired
 from blkreel.analysis.metrics.headline import READ_RESPONSE_P99
+from blkreel.analysis.report.charts import paired
 from blkreel.analysis.report.columns import missing
 from blkreel.analysis.report.html import cells, rendering
 from blkreel.analysis.report.html.page import render_page, write_page

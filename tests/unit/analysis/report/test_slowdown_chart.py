@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.analysis.charts.runs.slowdown import is_paired, slowdown
+from blkreel.analysis.report.charts.slowdown import is_paired, slowdown
 
 
 def entry(label, paired=None, met=None):

@@ -3,8 +3,8 @@
 import pytest
 from synthetic_sections import entry, figures_of_run, ratio, section
 
-from blkreel.analysis.charts.runs.workload_matrix import workload_matrix
 from blkreel.analysis.report import workloads
+from blkreel.analysis.report.charts.workload_matrix import workload_matrix
 
 
 def runs_of(shown):

@@ -15,7 +15,8 @@ from synthetic_runs import write_run, write_trace
 from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, dump, load
 from blkreel.analysis.scale import ReadOptions, measure_fleet, partial_cache
 from blkreel.analysis.scale import fleet as scale_fleet
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace import Trace
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from synthetic_runs import write_run, write_trace
 from synthetic_tests import MadeTest, closed_loop
 
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import document
-from blkreel.analysis.stats import conditions
+from blkreel.analysis.report import conditions, document
 from blkreel.common.errors import UsageError
 
 MS = 1_000_000

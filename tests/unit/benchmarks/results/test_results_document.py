@@ -15,7 +15,7 @@ from blkreel.benchmarks.results import REPORTS, results_of
 from blkreel.common import verdict as common_verdict
 from blkreel.common.errors import TraceError
 from blkreel.common.verdict import step_reason
-from blkreel.traces.format.reader import Trace
+from blkreel.traces.format.trace import Trace
 
 ROLES = {"mixed-burst": [("mixed", {"repeat": 1}), ("baseline", {"repeat": 1})],
          "mixes": [("mix", {"state": "full", "mix": 50})], "consistency": [("consistency", {"state": "full"})],

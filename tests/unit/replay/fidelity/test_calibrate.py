@@ -8,9 +8,9 @@ import pytest
 
 from blkreel.cli.commands.doctor import calibration_sentence
 from blkreel.common.errors import BlkreelError
-from blkreel.replay.fidelity import calibrate
-from blkreel.replay.fidelity.calibrate import LEVELS, PATTERNS, RATES_IOPS, plan_of
-from blkreel.replay.fidelity.host_counters import OtherWork, read_other_work
+from blkreel.replay.run import calibrate
+from blkreel.replay.run.calibrate import LEVELS, PATTERNS, RATES_IOPS, plan_of
+from blkreel.replay.telemetry.sensors.host_counters import OtherWork, read_other_work
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from blkreel.replay.fidelity import gaps as arrivals
 from blkreel.replay.fidelity import in_flight
 from blkreel.replay.fidelity.certificate import Certificate, causes_text, certificate_lines
 from blkreel.replay.fidelity.gaps import Arrivals, Gaps, InSubmitOrder
-from blkreel.replay.fidelity.host_counters import read_counters
 from blkreel.replay.fidelity.in_flight import InFlight
+from blkreel.replay.telemetry.sensors.host_counters import read_counters
 
 IOS = st.lists(st.tuples(st.integers(0, 1000), st.integers(-1, 300)), min_size=1, max_size=60)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from blkreel.common.verdict import CODES
 from blkreel.replay.drive.external_io import DiskCount, foreign_ios
-from blkreel.replay.engine.records import IoChecksum
 from blkreel.replay.fidelity.host_effect import EffectLimits
 from blkreel.replay.fidelity.lateness import Histogram, Lateness
 from blkreel.replay.fidelity.verdict import judge
+from blkreel.replay.run.records import IoChecksum
 from blkreel.traces.format.schema import FLAGS
 
 GOOD = {

@@ -13,11 +13,13 @@ from blkreel.replay.plan import shards
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, parse_paces, scaled
-from blkreel.replay.plan.plan import LEAD_NS, plan_trace
+from blkreel.replay.plan.plan import LEAD_NS
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.samples import SAMPLES
 

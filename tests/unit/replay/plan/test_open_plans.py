@@ -10,10 +10,10 @@ from blkreel.benchmarks.recipe.run_stream import stream_of, survey_of
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
-from blkreel.replay.engine.records import IoChecksum, PrefixChecksum
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.records import IoChecksum, PrefixChecksum
 from blkreel.replay.run.run import Replay
-from blkreel.replay.streams.rules import plan_batch
 from blkreel.replay.streams.spec import Bursts, StreamSpec
 from blkreel.replay.streams.workload import plan_workload
 from blkreel.traces.format.reader import open_trace

@@ -10,9 +10,11 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import ORIGINAL, Pace, parse_pace
-from blkreel.replay.plan.plan import LEAD_NS, plan_trace
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.replay.plan.plan import LEAD_NS
+from blkreel.replay.plan.planner import plan_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 READ, WRITE, FLUSH, DISCARD = (OPS[name] for name in ("read", "write", "flush", "discard"))

@@ -12,8 +12,9 @@ from blkreel.replay.plan.idle import ORIGINAL, parse_idle
 from blkreel.replay.plan.mapping import choose_mapping
 from blkreel.replay.plan.survey import choose_device, device_ios, read_first_on, survey_trace
 from blkreel.traces.format import trace_survey
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 READ, WRITE, FLUSH = (OPS[name] for name in ("read", "write", "flush"))

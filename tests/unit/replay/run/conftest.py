@@ -6,7 +6,7 @@ import pytest
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.writer import TraceWriter
 

@@ -11,6 +11,7 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import present
 from blkreel.analysis.scale import ReadOptions, partial_cache
 from blkreel.common.errors import UsageError
+from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.engine.untimed_io import Interrupted
@@ -19,12 +20,12 @@ from blkreel.replay.plan.background import has_background_writes
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
-from blkreel.replay.plan.plan import plan_trace
-from blkreel.replay.run.baseline import WITHOUT, run_with_baseline
+from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run.account import WITHOUT
+from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
 from blkreel.replay.run.zero_latency import zero_latency
-from blkreel.replay.simulated.state import start_fresh
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter

@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report.method import PREAMBLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import parse_pace
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.writer import TraceWriter
 

@@ -14,7 +14,7 @@ from blkreel.replay.drive.state import DriveState
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL
-from blkreel.replay.plan.plan import plan_trace
+from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
 from blkreel.replay.run.directory import RunDirectory

@@ -180,10 +180,10 @@ def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(a_plan):
     for seconds, fast in ((10, 10), (30, 30), (3600, 64)):
         rest(target, seconds * S, what="resting", progress=progress)
         assert fast_bytes(SLC, a_plan) == fast * MIB, f"after {seconds} s"
-    simulated.erase(target)
+    simulated.erase(target.simulated)
     assert fast_bytes(SLC, a_plan) == 64 * MIB
-    simulated.erase(target)
-    simulated.erase(target)
+    simulated.erase(target.simulated)
+    simulated.erase(target.simulated)
 
 
 def test_a_discard_of_all_empties_the_cache(a_plan):

@@ -24,7 +24,7 @@ def on_drive(tmp_path, monkeypatch):
     def run(spec, plan, depth=1, fresh=True, **options):
         target = find_target(spec)
         if fresh:
-            state.erase(target)
+            state.erase(target.simulated)
         parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
         totals = run_engine(EngineOptions(**engine_options([target]), depth=depth, may_write=True, **options),
                             plan if isinstance(plan, list) else [plan],

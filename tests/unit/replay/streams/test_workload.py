@@ -5,9 +5,9 @@ import pytest
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import find_target
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.pace import ORIGINAL, Pace, scaled
 from blkreel.replay.plan.plan import LEAD_NS
-from blkreel.replay.streams.rules import plan_batch
 from blkreel.replay.streams.workload import Stream, plan_workload
 from blkreel.traces.format.schema import OPS
 

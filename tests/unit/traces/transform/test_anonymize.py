@@ -9,7 +9,8 @@ from transformed import assert_valid, columns_of
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.traces.format.reader import Trace, open_trace
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.transform.anonymize import anonymize
 from blkreel.traces.transform.slice import Selection, slice_trace
 

@@ -7,7 +7,7 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
 from blkreel.analysis.report.answer import Change, apart, changes, noun, one_a_question, span, two_drives
 from blkreel.analysis.report.columns import headline_of
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 
 _ROW_STEP = 30  # pixels
 _TEXT_ROOM = 210  # pixels at the right for the change in words

@@ -1,30 +1,21 @@
 """Records of the engine during a replay: written to the run's file and summed up."""
 
-import errno
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from blkreel.replay.engine.engine import Batch
+from blkreel.replay.engine.io_errors import error_kind, error_text
+from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.fidelity.lateness import Lateness
+from blkreel.replay.plan.batch import issued_rows
 from blkreel.traces.format.schema import OP_NAMES, OPS
 from blkreel.traces.spool.spool import Spool
-
-from .engine import OMITTED, Batch
-from .spans import ReadTimes, RunSpan
 
 _PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
 _RECORDED = ("due_ns", "submit_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status", "stream", "burst",
              "source_row", "tid")
-
-
-def issued_rows(columns: Batch) -> Batch:
-    """The rows of a plan that are issued: all but those with the flag OMITTED."""
-    if "flags" not in columns:
-        return columns
-    mask = columns["flags"] & OMITTED == 0
-    return columns if mask.all() else {name: column[mask] for name, column in columns.items()}
 
 
 class IoChecksum:
@@ -171,15 +162,3 @@ class RunRecords:
     @property
     def bytes(self) -> dict[str, int]:
         return {name: sum(totals.bytes[name] for totals in self._by_target.values()) for name in OPS}
-
-
-def error_kind(op: int, status: int) -> str:
-    """`write EIO`."""
-    return f"{OP_NAMES[op]} {errno.errorcode.get(-status, -status)}"
-
-
-def error_text(rows: Batch, index: int) -> str:
-    """`write of 4,096 bytes at 1,048,576: Input/output error (EIO)`."""
-    code = -int(rows["status"][index])
-    return (f"{OP_NAMES[int(rows['op'][index])]} of {int(rows['length_bytes'][index]):,} bytes at "
-            f"{int(rows['offset_bytes'][index]):,}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")

@@ -17,12 +17,18 @@ from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
-from blkreel.replay.run.environment import cpu_model
-from blkreel.replay.streams.rules import plan_batch
+from blkreel.replay.fidelity.certificate import CAUSES, StallCause
+from blkreel.replay.fidelity.lateness import (
+    DRIFT_LIMIT_NS,
+    HOST_MAX_LIMIT_NS,
+    HOST_P99_LIMIT_NS,
+    Lateness,
+    LatenessAccount,
+)
+from blkreel.replay.plan.batch import plan_batch
+from blkreel.replay.telemetry.sensors.host_counters import OtherWork, read_other_work
 
-from .certificate import CAUSES, StallCause
-from .host_counters import OtherWork, read_other_work
-from .lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS, Lateness, LatenessAccount
+from .environment import cpu_model
 
 RATES_IOPS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)
 PATTERNS = {"poisson": 1, "bursts": 64}  # I/Os due at one time

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.headline import READ_THROUGHPUT, leading_metrics
 from blkreel.analysis.metrics.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of
 from blkreel.analysis.report.commands import column_of, path_of
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 
 
 def rankings(section: Datum) -> list[tuple[str, Metric]]:

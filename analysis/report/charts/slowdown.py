@@ -11,7 +11,7 @@ from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.metrics.headline import LOAD_TIME, READ_WAIT
 from blkreel.analysis.report.answer import noun
 from blkreel.analysis.report.commands import path_of
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 
 _PAIRED = ("with the background writes / without them: the same reads on the same drive in the same state, replayed "

@@ -18,15 +18,15 @@ from typing import Any
 from blkreel.analysis.metrics.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
 from blkreel.analysis.metrics.metric import Metric, pace_names
 from blkreel.analysis.metrics.registry import METRICS, find
-from blkreel.analysis.report.figure import paths
-from blkreel.analysis.report.verdict import ENOUGH_RUNS
-from blkreel.analysis.report.workloads import FEWEST_WORKLOADS, Score, overview
+from blkreel.analysis.stats.intervals import geometric_mean, welch
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
-from .intervals import geometric_mean, welch
+from .figure import paths
+from .workloads import FEWEST_WORKLOADS, Score, overview
 
 MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
 EXIT_MET, EXIT_UNKNOWN = 4, 3
