@@ -163,7 +163,7 @@ def engine_options(targets: Sequence[Target]) -> dict[str, Any]:
 
 
 def _nil_target(name: str) -> Target:
-    if "," in name or name.endswith(".toml"):
+    if "," in name or name.endswith(".toml") or spec.is_typical(name):
         return _simulated_target(spec.parse(name))
     size_bytes = parse_size_bytes(name.removeprefix(_NIL)) // _SECTOR_BYTES * _SECTOR_BYTES
     if not size_bytes:
@@ -176,5 +176,5 @@ def _nil_target(name: str) -> Target:
 def _simulated_target(simulated: SimulatedDrive) -> Target:
     drive = Drive(name=simulated.spec, path=simulated.spec, kind="nil", major=0, minor=0,
                   size_bytes=simulated.size_bytes, logical_block_bytes=_SECTOR_BYTES, physical_block_bytes=4096,
-                  model=spec.MODEL)
+                  model=simulated.model)
     return Target(Path(simulated.spec), drive, simulated.size_bytes, _SECTOR_BYTES, simulated=simulated)

@@ -1,4 +1,4 @@
-"""A simulated drive as a user describes it: `nil:64GiB,cache=8GiB,write_bandwidth=500MB/s,clock=virtual`.
+"""A simulated drive as a user describes it: `nil:64GiB,cache=8GiB,clock=virtual`, or `nil:sata-tlc`.
 
 docs/replay.md, "Simulated drive", describes the effect of each key; KEYS has the types and defaults.
 """
@@ -8,6 +8,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +17,8 @@ from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 PREFIX = "nil:"
-MODEL = "simulated drive"
+_MODEL = "simulated drive"
+_TYPICAL = Path(__file__).with_name("typical_drives.toml")
 MAX_GRANULES = 65_536  # DRIVE_MAX_GRANULES of the helper
 _SECTOR_BYTES = 512
 _MIN_GRANULE_BYTES = 4096
@@ -56,6 +58,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _yes_or_no(text: str) -> int:
+    if text not in ("yes", "no"):
+        raise UsageError(f"neither yes nor no: {text!r}", "write yes or no")
+    return int(text == "yes")
+
+
 @dataclass(frozen=True)
 class Key:
     """parse: converts the text to the base unit. default: as text; None if it depends on another key, or is off.
@@ -83,6 +91,12 @@ KEYS = {
     "random_write_bandwidth": Key(_rate, None, "random_write_bandwidth", 1),
     "random_write_decline": Key(parse_size_bytes, None, "random_write_decline_bytes", 1),
     "read_slowdown": Key(_unit(), "1", "read_slowdown", 1, 1e6),
+    "link": Key(_rate, None, "link_bandwidth", 1),
+    "commands": Key(_whole, None, "commands", 1, 1024),
+    "flush_blocks": Key(_yes_or_no, "no", "flush_blocks", 0, 1),
+    "program": Key(parse_time_ns, None, "program_ns", 1, 10e9),
+    "cache_program": Key(parse_time_ns, None, "cache_program_ns", 1, 10e9),
+    "cache_fold": Key(_rate, "0/s", "cache_fold", 0),
     "stall_every": Key(parse_time_ns, None, "stall_every_ns", 1),
     "stall_for": Key(parse_time_ns, None, "stall_for_ns", 1),
     "ambient": Key(_unit("C"), "25C", "ambient_c", -273, 1000),
@@ -116,7 +130,8 @@ class SimulatedDrive:
 
     clock: `real`, or `virtual`, whose time passes without waiting. name: distinguishes drives of one description.
     state: `fresh`: each command starts with a drive that was never used; `keep`: with the state that the last command
-    left; `none`: each run of the engine starts fresh, and nothing is saved.
+    left; `none`: each run of the engine starts fresh, and nothing is saved. typical: name of the typical drive whose
+    keys the words replace, or empty.
     """
 
     size_bytes: int
@@ -125,6 +140,7 @@ class SimulatedDrive:
     clock: str = "real"
     name: str = ""
     state: str = "fresh"
+    typical: str = ""
 
     @property
     def is_virtual(self) -> bool:
@@ -133,7 +149,11 @@ class SimulatedDrive:
     @property
     def spec(self) -> str:
         """The description in one word, as find_target() takes it."""
-        return ",".join([f"{PREFIX}{self.size_bytes}", *(f"{key}={word}" for key, word in self.words)])
+        return ",".join([f"{PREFIX}{self.typical or self.size_bytes}", *(f"{key}={word}" for key, word in self.words)])
+
+    @property
+    def model(self) -> str:
+        return f"typical {typical_drives()[self.typical]['title']} ({_MODEL})" if self.typical else _MODEL
 
     @property
     def identity(self) -> str:
@@ -154,7 +174,10 @@ class SimulatedDrive:
 
 
 def parse(name: str) -> SimulatedDrive:
-    """`nil:SIZE,key=value,...` or `nil:FILE.toml`. Raises UsageError for an invalid key or value."""
+    """`nil:SIZE,key=value,...`, `nil:NAME,key=value,...` or `nil:FILE.toml`. Raises UsageError for an invalid value.
+
+    NAME: one of typical_drives(), of which the given keys replace values; `size` may be one of them.
+    """
     if name.endswith(".toml"):
         path = name.removeprefix(PREFIX)
         size, given = _from_file(path)
@@ -163,11 +186,31 @@ def parse(name: str) -> SimulatedDrive:
         except UsageError as error:
             raise UsageError(error.message if path in error.message else f"{path}: {error.message}",
                              error.remedy) from None
-    size, _, rest = name.removeprefix(PREFIX).partition(",")
-    return _drive(name, size, _from_words(name, rest))
+    size, comma, rest = name.removeprefix(PREFIX).partition(",")
+    given = _from_words(name, rest) if comma else {}
+    if not is_typical(name):
+        return _drive(name, size, given)
+    return _drive(name, given.get("size") or typical_drives()[size]["size"], given, typical=size)
 
 
-def _drive(name: str, size: str, given: dict[str, str]) -> SimulatedDrive:
+@cache
+def typical_drives() -> dict[str, dict[str, str]]:
+    """The keys and values of each typical drive by its name, with `title` and `size`."""
+    return tomllib.loads(_TYPICAL.read_text())
+
+
+def is_typical(name: str) -> bool:
+    """Whether `nil:NAME` or `nil:NAME,key=value` names a typical drive. Raises UsageError for an unknown NAME."""
+    word = name.removeprefix(PREFIX).partition(",")[0].strip()
+    if word[:1].isalpha() and word not in typical_drives():
+        raise UsageError(f"{name}: no typical drive {word!r}",
+                         did_you_mean(word, typical_drives(), f"use one of: {', '.join(typical_drives())}"))
+    return word in typical_drives()
+
+
+def _drive(name: str, size: str, words: dict[str, str], typical: str = "") -> SimulatedDrive:
+    base = {"clock": "virtual", **typical_drives()[typical]} if typical else {}
+    given = {key: word for key, word in {**base, **words}.items() if not typical or key not in ("size", "title")}
     size_bytes = parse_size_bytes(size) // _SECTOR_BYTES * _SECTOR_BYTES
     if not size_bytes:
         raise UsageError(f"{name}: no size", "give one: nil:64GiB,clock=virtual")
@@ -183,8 +226,8 @@ def _drive(name: str, size: str, given: dict[str, str]) -> SimulatedDrive:
         raise UsageError(f"invalid state: {state!r}", "use state=fresh or state=keep")
     values = {key: _value(key, given) for key in KEYS}
     spreads = {key: _spread(key, given[key]) for key in _SPREADS if key in given}
-    return SimulatedDrive(size_bytes, tuple(sorted(given.items())), _parameters(size_bytes, values, spreads), clock,
-                          given.get("name", ""), state)
+    return SimulatedDrive(size_bytes, tuple(sorted(words.items())), _parameters(size_bytes, values, spreads), clock,
+                          given.get("name", ""), state, typical)
 
 
 def _spread(key: str, text: str) -> tuple[float, ...]:
@@ -264,6 +307,7 @@ def _parameters(size_bytes: int, values: Mapping[str, float | None],
                          "give both: write_bandwidth=1GB/s,random_write_bandwidth=200MB/s")
     defaults = {
         "cache_drain": sequential, "random_write_bandwidth": sequential, "random_write_decline": size_bytes,
+        "link": 0, "commands": 0, "program": 0, "cache_program": 0,
         "stall_every": 0, "stall_for": 0, "throttle_at": _NEVER_C,
         "throttle_until": _NEVER_C if throttle_at is None else throttle_at - _THROTTLE_SPAN_C}
     whole = {key: defaults[key] if value is None else value for key, value in values.items()}

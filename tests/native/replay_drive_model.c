@@ -30,6 +30,7 @@ static void make(const char *changes)
 		 "random_write_decline_bytes 1000000\nread_slowdown 1\nstall_every_ns 0\nstall_for_ns 0\nambient_c 20\n"
 		 "heating_c_per_w 10\nthermal_time_ns 1e10\nthrottle_at_c 1e9\nthrottle_until_c 1e9\n"
 		 "throttle_factor 0.5\nidle_w 0\nread_w 5\nwrite_w 8\njitter 0\nseed 0\n"
+		 "link_bandwidth 0\ncommands 0\nflush_blocks 0\nprogram_ns 0\ncache_program_ns 0\ncache_fold 0\n"
 		 "granule_bytes 16384\ntemperature_c 20\n"
 		 "read_spread_0 1\nread_spread_1 1\nread_spread_2 1\nread_spread_3 1\nread_spread_4 1\nread_spread_5 1\n"
 		 "read_spread_6 1\nwrite_spread_0 1\nwrite_spread_1 1\nwrite_spread_2 1\nwrite_spread_3 1\n"
@@ -144,6 +145,64 @@ static void flush_waits_for_earlier_writes(void)
 	CHECK_EQUAL(drive_submit(&drive, 0, OP_WRITE, FLAG_FUA, 80000, 10000), 210 * US);
 	/* After a flush: 210 us, 100 us of it, 20 us, and the bus that was free at 110 us. */
 	CHECK_EQUAL(drive_submit(&drive, 0, OP_WRITE, FLAG_PREFLUSH, 90000, 10000), 340 * US);
+}
+
+static void both_directions_share_the_link(void)
+{
+	make("link_bandwidth 1e9\n");
+	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 180 * US);
+	CHECK_EQUAL(submit(0, OP_WRITE, 0, 100000), 300 * US); /* link 180 to 280, channel 20 us, bus 100 us */
+	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 380 * US);
+	/* Alone, a write overlaps link and bus. */
+	make("link_bandwidth 1e9\n");
+	CHECK_EQUAL(submit(0, OP_WRITE, 0, 100000), 120 * US);
+}
+
+static void read_waits_for_the_program_on_its_die(void)
+{
+	/* Four dies at 1 GB/s together: a program of 100 us has 25,000 bytes. */
+	make("program_ns 100000\n");
+	CHECK_EQUAL(alone(0, OP_WRITE, 0, 50000), 70 * US);
+	/* Dies 0 and 1 are busy from 70 to 170 us, dies 2 and 3 idle. */
+	CHECK_EQUAL(alone(100 * US, OP_READ, 0, 4000), 170 * US + 81 * US);
+	make("program_ns 100000\n");
+	alone(0, OP_WRITE, 0, 50000);
+	CHECK_EQUAL(alone(100 * US, OP_READ, 2 * 16384, 4000), 181 * US);
+	CHECK_EQUAL(submit(181 * US, OP_READ, 16384, 4000), 262 * US);
+	/* Three programs on each die: a read waits for the one that runs. */
+	make("program_ns 100000\n");
+	CHECK_EQUAL(alone(0, OP_WRITE, 0, 300000), 320 * US);
+	CHECK_EQUAL(submit(450 * US, OP_READ, 0, 4000), 520 * US + 81 * US);
+}
+
+static void folding_takes_dies_under_load_only(void)
+{
+	make("cache_bytes 1e6\ncache_drain 0\ncache_fold 1e8\nprogram_ns 100000\n");
+	alone(0, OP_WRITE, 0, 500000);
+	CHECK_NEAR(drive.cache_fill_bytes, 500000 - 100.0 * 270);
+	submit(10 * MS, OP_READ, 0, 4000);
+	CHECK_NEAR(drive.cache_fill_bytes, 500000 - 100.0 * 270);
+	submit(11 * MS, OP_READ, 0, 4000);
+	CHECK_NEAR(drive.cache_fill_bytes, 400000 - 100.0 * 270);
+	CHECK(drive.programs_end[0] > 11 * MS);
+}
+
+static void flush_runs_alone_where_the_drive_cannot_queue_it(void)
+{
+	make("flush_blocks 1\n");
+	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 81 * US);
+	CHECK_EQUAL(submit(0, OP_FLUSH, 0, 0), 181 * US);
+	CHECK_EQUAL(submit(10 * US, OP_READ, 0, 4000), 262 * US);
+	CHECK_EQUAL(drive_submit(&drive, 262 * US, OP_WRITE, FLAG_FUA, 0, 1000), 262 * US + 21 * US + 100 * US);
+	CHECK_EQUAL(submit(270 * US, OP_READ, 0, 4000), 383 * US + 81 * US);
+}
+
+static void commands_limit_what_the_drive_does_at_once(void)
+{
+	make("commands 1\n");
+	CHECK_EQUAL(submit(0, OP_WRITE, 0, 80000), 100 * US);
+	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 181 * US);
+	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 262 * US);
 }
 
 static void random_write_bandwidth_declines(void)
@@ -320,6 +379,11 @@ int main(void)
 	reads_are_slower_during_writes();
 	discard_delays_later_io();
 	flush_waits_for_earlier_writes();
+	both_directions_share_the_link();
+	read_waits_for_the_program_on_its_die();
+	folding_takes_dies_under_load_only();
+	flush_runs_alone_where_the_drive_cannot_queue_it();
+	commands_limit_what_the_drive_does_at_once();
 	random_write_bandwidth_declines();
 	discard_reduces_cache_fill_and_decline();
 	temperature_approaches_equilibrium();

@@ -22,7 +22,9 @@ static const struct {
 	PARAMETER(heating_c_per_w),	   PARAMETER(thermal_time_ns),	     PARAMETER(throttle_at_c),
 	PARAMETER(throttle_until_c),	   PARAMETER(throttle_factor),	     PARAMETER(idle_w),
 	PARAMETER(read_w),		   PARAMETER(write_w),		     PARAMETER(jitter),
-	PARAMETER(seed),
+	PARAMETER(seed),		   PARAMETER(link_bandwidth),	     PARAMETER(commands),
+	PARAMETER(flush_blocks),	   PARAMETER(program_ns),	     PARAMETER(cache_program_ns),
+	PARAMETER(cache_fold),
 #undef PARAMETER
 #define SPREAD(name) \
 	{ #name "_0", offsetof(struct drive, parameters.name[0]) }, \
@@ -92,6 +94,11 @@ static bool read_value(struct drive *drive, uint64_t *seen, const char *name, co
 	return end != text && !*end;
 }
 
+static bool is_program_time(double ns)
+{
+	return ns == 0 || (ns >= 1 && ns <= DRIVE_MAX_PROGRAM_NS);
+}
+
 static const char *check(struct drive *drive, uint64_t seen)
 {
 	const struct drive_parameters *p = &drive->parameters;
@@ -103,6 +110,10 @@ static const char *check(struct drive *drive, uint64_t seen)
 		return "it has no size";
 	if (p->channels < 1 || p->channels > DRIVE_MAX_CHANNELS)
 		return "channels out of range";
+	if (!(p->commands >= 0 && p->commands <= DRIVE_MAX_CHANNELS))
+		return "commands out of range";
+	if (!is_program_time(p->program_ns) || !is_program_time(p->cache_program_ns))
+		return "program times out of range";
 	if (p->stall_every_ns > 0 && p->stall_for_ns >= p->stall_every_ns)
 		return "stall_for_ns must be less than stall_every_ns";
 	granules = ((int64_t)p->capacity_bytes + drive->granule_bytes - 1) / drive->granule_bytes;

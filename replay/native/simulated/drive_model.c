@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_PROGRAMS 1e6 /* of one I/O on one die */
+
 static int64_t rounded(double ns)
 {
 	return (int64_t)floor(ns + 0.5);
@@ -170,6 +172,76 @@ static void unmap_range(struct drive *drive, int64_t offset_bytes, int64_t lengt
 	drive->random_written_bytes *= share;
 }
 
+/* ---- programs and the cache ---- */
+
+/*
+ * Data that reached the drive's buffer at `at` is programmed: each program takes a die for its whole time. Dies take
+ * turns. `bandwidth` is that of all dies together, which gives the bytes of a program.
+ */
+static void program(struct drive *drive, int64_t at, double bytes, double bandwidth, bool cached)
+{
+	const struct drive_parameters *p = &drive->parameters;
+	double length_ns = cached ? p->cache_program_ns : p->program_ns, count;
+	unsigned dies = (unsigned)p->channels;
+	int64_t rounds;
+	unsigned rest;
+
+	if (length_ns == 0)
+		return;
+	drive->programs_due[cached] += bytes * 1e9 * p->channels / (bandwidth * length_ns);
+	/* The bound keeps the times of a drive described with absurd values within 64 bits. */
+	count = fmin(floor(drive->programs_due[cached]), MOST_PROGRAMS * p->channels);
+	drive->programs_due[cached] = fmax(0, drive->programs_due[cached] - count);
+	rounds = (int64_t)(count / p->channels);
+	rest = (unsigned)(count - (double)rounds * p->channels);
+	for (unsigned i = 0; i < dies && (rounds || i < rest); i++) {
+		unsigned die = (drive->next_die + i) % dies;
+
+		drive->program_length[die] = rounded(length_ns);
+		if (drive->programs_end[die] - at < 1ll << 60)
+			drive->programs_end[die] = later(at, drive->programs_end[die]) +
+						   (rounds + (i < rest)) * drive->program_length[die];
+	}
+	drive->next_die = (drive->next_die + rest) % dies;
+}
+
+/* When no die that a read needs programs any more. A read goes before programs that have not begun. */
+static int64_t after_program(const struct drive *drive, int64_t start, int64_t offset_bytes, int64_t length_bytes)
+{
+	int64_t first = offset_bytes / DRIVE_STRIPE_BYTES;
+	int64_t stripes = (offset_bytes + length_bytes - 1) / DRIVE_STRIPE_BYTES - first + 1, wait_ns = 0;
+	int64_t dies = (int64_t)drive->parameters.channels;
+
+	if (drive->parameters.program_ns == 0 && drive->parameters.cache_program_ns == 0)
+		return start;
+	for (int64_t stripe = first; stripe < first + (stripes < dies ? stripes : dies); stripe++) {
+		int64_t ahead_ns = drive->programs_end[stripe % dies] - start;
+
+		if (ahead_ns > 0)
+			wait_ns = later(wait_ns, ahead_ns % drive->program_length[stripe % dies]);
+	}
+	return start + wait_ns;
+}
+
+static bool is_idle(const struct drive *drive)
+{
+	return !drive->reads && !drive->writes && !drive->others;
+}
+
+/* The cache drains since the last I/O was submitted or completed. Beside I/O, folding takes the dies. */
+static void settle_cache(struct drive *drive, int64_t now_ns)
+{
+	const struct drive_parameters *p = &drive->parameters;
+	bool idle = is_idle(drive);
+	double drained = (idle ? p->cache_drain : p->cache_fold) * (double)(now_ns - drive->cache_at_ns) / 1e9;
+
+	drained = drained < drive->cache_fill_bytes ? drained : drive->cache_fill_bytes;
+	drive->cache_fill_bytes -= drained;
+	drive->cache_at_ns = now_ns;
+	if (!idle && drained > 0)
+		program(drive, work_time(drive, drive->clock_ns + now_ns), drained, p->write_bandwidth, false);
+}
+
 /* ---- I/O ---- */
 
 /* A write is sequential if it begins at the end of one of the last write streams. */
@@ -199,22 +271,29 @@ static double write_bandwidth(const struct drive *drive, bool sequential)
 	return p->write_bandwidth - (p->write_bandwidth - p->random_write_bandwidth) * declined;
 }
 
-static double write_transfer_ns(struct drive *drive, int64_t offset_bytes, int64_t length_bytes)
+/* What a write takes on its bus, and what of it goes to the cache. */
+struct write_data {
+	double took_ns, cached, direct, bandwidth;
+};
+
+static struct write_data take_write(struct drive *drive, int64_t offset_bytes, int64_t length_bytes)
 {
 	bool sequential = is_sequential(drive, offset_bytes, length_bytes);
 	double room = drive->parameters.cache_bytes - drive->cache_fill_bytes;
 	double cached = room <= 0 ? 0 : room < (double)length_bytes ? room : (double)length_bytes;
-	double took_ns = 0, direct = (double)length_bytes - cached;
+	struct write_data data = {
+		.cached = cached, .direct = (double)length_bytes - cached, .bandwidth = write_bandwidth(drive, sequential),
+	};
 
 	if (cached > 0)
-		took_ns += cached * 1e9 / drive->parameters.cache_bandwidth;
-	if (direct > 0)
-		took_ns += direct * 1e9 / write_bandwidth(drive, sequential);
+		data.took_ns += cached * 1e9 / drive->parameters.cache_bandwidth;
+	if (data.direct > 0)
+		data.took_ns += data.direct * 1e9 / data.bandwidth;
 	drive->cache_fill_bytes += cached;
 	if (!sequential)
 		drive->random_written_bytes += (double)length_bytes;
 	map_range(drive, offset_bytes, length_bytes);
-	return took_ns;
+	return data;
 }
 
 /* A uniform number in [0, 1) by the number of the I/O: splitmix64. Streams are independent. */
@@ -251,43 +330,95 @@ static double spread(const struct drive *drive, const double factors[DRIVE_SPREA
 	return factors[i - 1] + (factors[i] - factors[i - 1]) * (share - shares[i - 1]) / (shares[i] - shares[i - 1]);
 }
 
-/*
- * Occupies the channel that is free first, then a bus. Returns the completion in work time. `factor` changes only the
- * completion: a drive that is slow with one I/O goes on with the others.
- */
-static int64_t transfer(struct drive *drive, int64_t start, double latency_ns, double factor, double transfer_ns,
-			int64_t *bus_free)
+/* Occupies the one of `count` units that is free first: returns it, to be set to its new end. */
+static int64_t *first_free(int64_t *units, double count)
 {
-	int64_t *first = &drive->channel_free[0];
+	int64_t *first = units;
 
-	for (unsigned i = 1; i < (unsigned)drive->parameters.channels; i++)
-		if (drive->channel_free[i] < *first)
-			first = &drive->channel_free[i];
-	*first = later(start, *first) + rounded(latency_ns);
-	*bus_free = later(*first, *bus_free) + rounded(transfer_ns);
-	return *bus_free + rounded(latency_ns * (factor - 1));
+	for (unsigned i = 1; i < (unsigned)count; i++)
+		if (units[i] < *first)
+			first = &units[i];
+	return first;
 }
 
-static int64_t execute_write(struct drive *drive, int64_t start, int32_t flags, double latency_ns, double transfer_ns,
-			   double slower)
+static int64_t occupy_channel(struct drive *drive, int64_t start, double latency_ns)
 {
-	int64_t flush_ns = rounded(drive->parameters.flush_latency_ns * slower), done;
+	int64_t *channel = first_free(drive->channel_free, drive->parameters.channels);
+
+	return *channel = later(start, *channel) + rounded(latency_ns);
+}
+
+/* Occupies the link, which both directions share. Returns when the transfer begins. */
+static int64_t occupy_link(struct drive *drive, int64_t start, int64_t length_bytes)
+{
+	double bandwidth = drive->parameters.link_bandwidth;
+
+	if (bandwidth == 0)
+		return start;
+	start = later(start, drive->link_free);
+	drive->link_free = start + rounded((double)length_bytes * 1e9 / bandwidth);
+	return start;
+}
+
+/*
+ * Channel, then bus and link together. Returns the completion in work time. `factor` changes only the completion: a
+ * drive that is slow with one I/O goes on with the others.
+ */
+static int64_t execute_read(struct drive *drive, int64_t start, double latency_ns, double factor, double transfer_ns,
+			    int64_t offset_bytes, int64_t length_bytes)
+{
+	int64_t flash = occupy_channel(drive, after_program(drive, start, offset_bytes, length_bytes), latency_ns);
+	int64_t begin = occupy_link(drive, later(flash, drive->read_bus_free), length_bytes), done;
+
+	drive->read_bus_free = begin + rounded(transfer_ns);
+	done = drive->parameters.link_bandwidth == 0 ? drive->read_bus_free :
+						       later(drive->read_bus_free, drive->link_free);
+	return done + rounded(latency_ns * (factor - 1));
+}
+
+/* A flush before or after a write: what it waits for, and what it holds up. */
+static int64_t flush(struct drive *drive, int64_t start, int64_t flush_ns)
+{
+	bool alone = drive->parameters.flush_blocks != 0;
+	int64_t done = later(start, alone ? drive->ios_done : drive->writes_done) + flush_ns;
+
+	if (alone)
+		drive->blocked_until = later(drive->blocked_until, done);
+	return done;
+}
+
+/* The link, and while it transfers, channel and bus. data: of which the transfer takes `slower` times as long. */
+static int64_t execute_write(struct drive *drive, int64_t start, int32_t flags, double latency_ns,
+			     const struct write_data *data, double slower)
+{
+	int64_t flush_ns = rounded(drive->parameters.flush_latency_ns * slower), begin, done;
 
 	if (flags & FLAG_PREFLUSH)
-		start = later(start, drive->writes_done) + flush_ns;
-	done = transfer(drive, start, latency_ns, spread(drive, drive->parameters.write_spread), transfer_ns,
-			&drive->write_bus_free);
-	if (flags & FLAG_FUA)
+		start = flush(drive, start, flush_ns);
+	begin = occupy_link(drive, start, (int64_t)(data->cached + data->direct));
+	drive->write_bus_free = later(occupy_channel(drive, begin, latency_ns), drive->write_bus_free) +
+				rounded(data->took_ns * slower);
+	done = drive->write_bus_free;
+	if (drive->parameters.link_bandwidth != 0)
+		done = later(done, drive->link_free);
+	program(drive, done, data->cached, drive->parameters.cache_bandwidth, true);
+	program(drive, done, data->direct, data->bandwidth, false);
+	done += rounded(latency_ns * (spread(drive, drive->parameters.write_spread) - 1));
+	if (flags & FLAG_FUA) {
 		done += flush_ns;
+		if (drive->parameters.flush_blocks != 0)
+			drive->blocked_until = later(drive->blocked_until, done);
+	}
 	drive->writes_done = later(drive->writes_done, done);
 	return done;
 }
 
 static int64_t execute(struct drive *drive, int64_t start, enum trace_op op, int32_t flags, int64_t offset_bytes,
-			 int64_t length_bytes, double slower)
+		       int64_t length_bytes, double slower)
 {
 	const struct drive_parameters *p = &drive->parameters;
 	double varied = slower * jitter(drive);
+	struct write_data data = { .bandwidth = 1 };
 
 	switch (op) {
 	case OP_READ:
@@ -295,30 +426,38 @@ static int64_t execute(struct drive *drive, int64_t start, enum trace_op op, int
 			slower *= p->read_slowdown;
 			varied *= p->read_slowdown;
 		}
-		return transfer(drive, start, p->read_latency_ns * varied, spread(drive, p->read_spread),
-			     (double)length_bytes * 1e9 / p->read_bandwidth * slower, &drive->read_bus_free);
+		return execute_read(drive, start, p->read_latency_ns * varied, spread(drive, p->read_spread),
+				    (double)length_bytes * 1e9 / p->read_bandwidth * slower, offset_bytes, length_bytes);
 	case OP_WRITE:
-		return execute_write(drive, start, flags, p->write_latency_ns * varied,
-				   write_transfer_ns(drive, offset_bytes, length_bytes) * slower, slower);
+		data = take_write(drive, offset_bytes, length_bytes);
+		return execute_write(drive, start, flags, p->write_latency_ns * varied, &data, slower);
 	case OP_WRITE_ZEROES:
 		map_range(drive, offset_bytes, length_bytes);
-		return execute_write(drive, start, flags, p->write_latency_ns * varied, 0, slower);
+		return execute_write(drive, start, flags, p->write_latency_ns * varied, &data, slower);
 	case OP_DISCARD:
 		unmap_range(drive, offset_bytes, length_bytes);
 		drive->blocked_until = start + rounded((p->discard_latency_ns + p->discard_ns_per_gb *
 							(double)length_bytes / 1e9) * slower);
 		return drive->blocked_until;
 	default:
-		return later(start, drive->writes_done) + rounded(p->flush_latency_ns * slower);
+		return flush(drive, start, rounded(p->flush_latency_ns * slower));
 	}
 }
 
-static void drain(struct drive *drive, int64_t now_ns)
+/* The completion in work time of an I/O that the drive takes when it has room for another command. */
+static int64_t take(struct drive *drive, int64_t start, enum trace_op op, int32_t flags, int64_t offset_bytes,
+		    int64_t length_bytes, double slower)
 {
-	double drained = drive->parameters.cache_drain * (double)(now_ns - drive->idle_since_ns) / 1e9;
+	double commands = drive->parameters.commands;
+	int64_t *command = commands == 0 ? NULL : first_free(drive->command_free, commands), done;
 
-	drive->cache_fill_bytes = drained < drive->cache_fill_bytes ? drive->cache_fill_bytes - drained : 0;
-	drive->idle_since_ns = now_ns;
+	if (command)
+		start = later(start, *command);
+	done = execute(drive, start, op, flags, offset_bytes, length_bytes, slower);
+	if (command)
+		*command = done;
+	drive->ios_done = later(drive->ios_done, done);
+	return done;
 }
 
 static unsigned *counter(struct drive *drive, enum trace_op op)
@@ -334,10 +473,9 @@ int64_t drive_submit(struct drive *drive, int64_t now_ns, enum trace_op op, int3
 
 	advance(drive, now_ns);
 	slower = drive->throttled ? 1 / drive->parameters.throttle_factor : 1;
-	if (!drive->reads && !drive->writes && !drive->others)
-		drain(drive, now_ns);
-	done = execute(drive, later(work_time(drive, drive->clock_ns + now_ns), drive->blocked_until), op, flags,
-			 offset_bytes, length_bytes, slower);
+	settle_cache(drive, now_ns);
+	done = take(drive, later(work_time(drive, drive->clock_ns + now_ns), drive->blocked_until), op, flags,
+		    offset_bytes, length_bytes, slower);
 	++*counter(drive, op);
 	drive->ios++;
 	return later(now_ns, clock_of_work(drive, done) - drive->clock_ns);
@@ -346,8 +484,8 @@ int64_t drive_submit(struct drive *drive, int64_t now_ns, enum trace_op op, int3
 void drive_complete(struct drive *drive, int64_t now_ns, enum trace_op op)
 {
 	advance(drive, now_ns);
+	settle_cache(drive, now_ns);
 	--*counter(drive, op);
-	drive->idle_since_ns = now_ns;
 }
 
 int drive_init(struct drive *drive)
@@ -358,8 +496,9 @@ int drive_init(struct drive *drive)
 	if (!drive->samples)
 		return -ENOMEM;
 	for (unsigned i = 0; i < DRIVE_MAX_CHANNELS; i++)
-		drive->channel_free[i] = work_ns;
-	drive->read_bus_free = drive->write_bus_free = drive->blocked_until = drive->writes_done = work_ns;
+		drive->channel_free[i] = drive->command_free[i] = drive->programs_end[i] = work_ns;
+	drive->read_bus_free = drive->write_bus_free = drive->link_free = work_ns;
+	drive->blocked_until = drive->writes_done = drive->ios_done = work_ns;
 	for (unsigned i = 0; i < DRIVE_WRITE_HEADS; i++)
 		drive->write_heads[i] = -1;
 	drive->next_tick_ns = DRIVE_TICK_NS;
@@ -384,8 +523,7 @@ void drive_end(struct drive *drive, int64_t now_ns)
 	rest_ns = now_ns - (drive->next_tick_ns - DRIVE_TICK_NS);
 	if (rest_ns > 0)
 		warm(drive, drive->tick_energy / (double)rest_ns, exp(-(double)rest_ns / drive->parameters.thermal_time_ns));
-	if (!drive->reads && !drive->writes && !drive->others)
-		drain(drive, now_ns);
+	settle_cache(drive, now_ns);
 	/* The last sample covers the time since the last full second. */
 	if (now_ns > drive->sampled_ns)
 		add_sample(drive, now_ns);

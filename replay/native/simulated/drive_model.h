@@ -15,6 +15,8 @@
 
 #define DRIVE_MAX_CHANNELS 1024
 #define DRIVE_MAX_GRANULES 65536u /* of the map of written ranges */
+#define DRIVE_STRIPE_BYTES 16384 /* consecutive stripes are on consecutive dies */
+#define DRIVE_MAX_PROGRAM_NS (10 * NS_PER_S)
 #define DRIVE_WRITE_HEADS 8       /* sequential write streams that are detected */
 #define DRIVE_TICK_NS (100 * NS_PER_MS) /* of the temperature */
 #define DRIVE_SAMPLES 100000u
@@ -29,6 +31,11 @@ struct drive_parameters {
 	double cache_bytes, cache_bandwidth, cache_drain;
 	double random_write_bandwidth, random_write_decline_bytes;
 	double read_slowdown;
+	double link_bandwidth; /* of both directions together; 0: no limit */
+	double commands;       /* that the drive works on at once; 0: no limit */
+	double flush_blocks;   /* 1: a flush runs alone */
+	double program_ns, cache_program_ns; /* of one program on a die; 0: reads never wait for one */
+	double cache_fold;     /* rate at which the cache drains while I/O is in flight */
 	double stall_every_ns, stall_for_ns; /* 0: never */
 	double ambient_c, heating_c_per_w, thermal_time_ns;
 	double throttle_at_c, throttle_until_c, throttle_factor;
@@ -61,13 +68,19 @@ struct drive {
 
 	/* State of a run. The times at which parts are free are in work time: the drive's clock without its stalls. */
 	int64_t channel_free[DRIVE_MAX_CHANNELS];
-	int64_t read_bus_free, write_bus_free;
-	int64_t blocked_until; /* by a discard */
+	int64_t command_free[DRIVE_MAX_CHANNELS];
+	int64_t read_bus_free, write_bus_free, link_free;
+	/* The dies, as many as channels: end of the programs that each has to do, and the length of the last. */
+	int64_t programs_end[DRIVE_MAX_CHANNELS], program_length[DRIVE_MAX_CHANNELS];
+	double programs_due[2]; /* direct, cached: fraction of a program not yet given to a die */
+	unsigned next_die;
+	int64_t blocked_until; /* by a discard, or by a flush that runs alone */
 	int64_t writes_done;   /* completion of the last write */
+	int64_t ios_done;      /* completion of the last I/O */
 	int64_t write_heads[DRIVE_WRITE_HEADS];
 	unsigned next_head;
 	unsigned reads, writes, others; /* in flight */
-	int64_t idle_since_ns;
+	int64_t cache_at_ns; /* up to which the cache has drained */
 
 	int64_t at_ns;        /* up to which the energy is summed */
 	int64_t next_tick_ns;

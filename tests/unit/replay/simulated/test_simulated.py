@@ -22,7 +22,7 @@ from blkreel.replay.drive.target import engine_options, find_target
 from blkreel.replay.engine.engine import EngineOptions, run_engine
 from blkreel.replay.prepare.precondition import rest
 from blkreel.replay.simulated import state as simulated
-from blkreel.replay.simulated.spec import KEYS, OTHER_KEYS
+from blkreel.replay.simulated.spec import KEYS, OTHER_KEYS, typical_drives
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.spool.spool import spool_of
 
@@ -84,6 +84,28 @@ def test_every_key_and_its_default_is_documented():
                                strict=False))
     assert documented.keys() == KEYS.keys() | set(OTHER_KEYS)
     assert all(documented[name] == key.default for name, key in KEYS.items() if key.default is not None)
+
+
+def test_a_typical_drive_takes_the_given_keys():
+    target = find_target("nil:sata-qlc,cache=0,size=2TB,clock=real")
+    assert target.simulated["cache_bytes"] == 0 and target.simulated["program_ns"] == 5e6
+    assert target.size_bytes == 2 * 10**12 and target.simulated.clock == "real"
+    assert target.drive.name == "nil:sata-qlc,cache=0,clock=real,size=2TB"
+    assert find_target(target.drive.name).simulated == target.simulated
+    assert target.drive.model == "typical SATA QLC (simulated drive)"
+
+
+@pytest.mark.parametrize("name", typical_drives())
+def test_a_typical_drive_is_documented_and_needs_no_time(name):
+    target = find_target(f"nil:{name}")
+    assert f"`{name}`" in (TREE / "docs/replay.md").read_text()
+    assert target.simulated.is_virtual and target.size_bytes >= 10**11
+
+
+def test_a_wrong_name_suggests_one():
+    with pytest.raises(UsageError, match="no typical drive 'sata-tcl'") as error:
+        find_target("nil:sata-tcl")
+    assert "sata-tlc" in error.value.remedy
 
 
 def test_a_file_describes_the_same_drive(tmp_path):

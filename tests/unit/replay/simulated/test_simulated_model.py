@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from blkreel.replay.drive.target import engine_options, find_target
 from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, Lane, run_engine
 from blkreel.replay.simulated import state
+from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.schema import OPS
 
 S, MS, US = 10**9, 10**6, 10**3
@@ -100,6 +101,39 @@ def test_reads_beside_writes_are_slower(on_drive, a_plan):
     assert (latencies(rows)[~during & (np.arange(40) != 10) & (np.arange(40) != 20)] == alone).all()
 
 
+def test_no_drive_reads_and_writes_together_faster_than_its_link(on_drive, a_plan):
+    spec = "nil:64GiB,clock=virtual,link=550MB/s,read_bandwidth=550MB/s,write_bandwidth=520MB/s"
+    count = 4000
+    plan = a_plan(np.arange(count) * 131072, op=np.where(np.arange(count) % 2, OPS["write"], 0), length_bytes=131072)
+    totals, _ = on_drive(spec, plan, depth=16)
+    assert count * 131072 / totals["wall_ns"] * S == pytest.approx(550e6, rel=0.01)
+
+
+def slowdown(on_drive, a_plan, drive):
+    """Time of reads of 2 GiB in pieces of 512 KiB, two at a time, beside writes at 110 MB/s over their time alone.
+
+    The writes have been going on for ten seconds, and are within 2 GiB elsewhere."""
+    lead_ns, reads, writes = 10 * S, 4096, 60_000
+    read = a_plan(np.arange(reads) * (512 << 10), length_bytes=512 << 10, due_ns=lead_ns)
+    written = a_plan((8 << 30) + np.arange(writes) % 16384 * 131072, op=OPS["write"], length_bytes=131072,
+                     due_ns=np.round(np.arange(writes) * 131072 / 110e6 * S).astype("i8"), stream=1)
+    times = []
+    for lanes in ([Lane([read], 2)], [Lane([read], 2), Lane([written], 32, background=True)]):
+        _, rows = on_drive(drive, lanes)
+        times.append(rows["complete_ns"][rows["stream"] == 0].max() - lead_ns)
+    return times[1] / times[0]
+
+
+def test_background_writes_slow_each_typical_drive_by_its_kind(on_drive, a_plan):
+    """The order of magnitude of published measurements of drives in use (docs/replay.md, "Simulated drive")."""
+    ratios = {name: slowdown(on_drive, a_plan, f"nil:{name}") for name in typical_drives()}
+    for name in ("optane", "enterprise", "nvme-high", "nvme-mid"):
+        assert 0.99 <= ratios[name] < 1.3, ratios
+    assert 1.1 < ratios["sata-tlc"] < 2, ratios
+    assert 2 < ratios["sata-qlc"] < 10 and 2 < ratios["nvme-dramless"] < 10, ratios
+    assert ratios["usb"] > 3, ratios
+
+
 def test_a_discard_holds_up_others_by_its_size(on_drive, a_plan):
     """1,000 reads a second beside discards: what they wait grows with the discard by its seconds per GB."""
     added = []
@@ -167,6 +201,9 @@ def drives():
         "write_bandwidth": st.sampled_from(["10MB/s", "1GB/s"]), "channels": st.sampled_from(["1", "3", "32"]),
         "cache": st.sampled_from(["10K", "50000", "1MiB"]), "cache_bandwidth": st.sampled_from(["50MB/s", "7GB/s"]),
         "cache_drain": st.sampled_from(["0/s", "1MB/s", "1GB/s"]), "random_write_bandwidth": st.just("3MB/s"),
+        "link": st.sampled_from(["20MB/s", "4GB/s"]), "commands": st.sampled_from(["1", "2", "32"]),
+        "flush_blocks": st.just("yes"), "program": st.sampled_from(["2us", "700us", "3ms"]),
+        "cache_program": st.sampled_from(["1us", "200us"]), "cache_fold": st.sampled_from(["1MB/s", "1GB/s"]),
         "random_write_decline": st.sampled_from(["10K", "1MiB"]), "read_slowdown": st.sampled_from(["1", "2", "3.7"]),
         "stall": st.sampled_from(["stall_every=1ms,stall_for=200us", "stall_every=100us,stall_for=99us"])})
 
