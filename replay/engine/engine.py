@@ -117,20 +117,21 @@ class EngineOptions:
     target: a block device or a regular file, or several; the plan's column `target` is an index into them.
     claims: of the targets, in the same order. With claims the helper opens the claimed descriptors, without it opens
     and claims the names.
-    depth: maximum outstanding rows of a run with one lane. may_write: without it the targets are opened read-only, and
-    a plan with other operations than reads is refused. exclusive: claim block devices with O_EXCL. spin_ns: time
-    before a deadline from which the engine polls the clock instead of sleeping. max_errors: consecutive failed rows
-    that end the run, 0 for no limit. nil_bytes, nil_targets: no drive, but so many targets of that size that complete
-    each I/O at once, to measure the engine itself. nil_fail: (source row, errno); nil I/Os fail from that row on.
-    plain: do without recent kernel features. polled: poll the drive for completions. stop_ns: issue no row later than
-    this after the start; outstanding rows are waited for. simulated: the simulated drive of each nil target; its state
-    is loaded before the run and saved after it. One thread issues to simulated drives.
+    depth: maximum outstanding rows of a run with one lane. may_write: of all targets, or of each; without it a target
+    is opened read-only, and a plan with other operations than reads and flushes is refused. exclusive: claim block
+    devices with O_EXCL. spin_ns: time before a deadline from which the engine polls the clock instead of sleeping.
+    max_errors: consecutive failed rows that end the run, 0 for no limit. nil_bytes, nil_targets: no drive, but so many
+    targets of that size that complete each I/O at once, to measure the engine itself. nil_fail: (source row, errno);
+    nil I/Os fail from that row on. plain: do without recent kernel features. polled: poll the drive for completions.
+    stop_ns: issue no row later than this after the start; outstanding rows are waited for. simulated: the simulated
+    drive of each nil target; its state is loaded before the run and saved after it. One thread issues to simulated
+    drives.
     """
 
     target: Path | Sequence[Path] | None = None
     claims: Sequence[Claim] = ()
     depth: int = 1024
-    may_write: bool = False
+    may_write: bool | Sequence[bool] = False
     direct: bool = True
     seed: int = 0
     payload: Payload = Payload()
@@ -158,9 +159,12 @@ class EngineOptions:
                  f"--compressible={self.payload.compressible_percent}",
                  f"--duplicates={self.payload.duplicates_percent}",
                  f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
-        words += [word for word, given in [("--may-write", self.may_write), ("--buffered", not self.direct),
-                                           ("--shared", not self.exclusive), ("--realtime", self.realtime),
-                                           ("--plain", self.plain), ("--polled", self.polled)] if given]
+        words += [word for word, given in [("--buffered", not self.direct), ("--shared", not self.exclusive),
+                                           ("--realtime", self.realtime), ("--plain", self.plain),
+                                           ("--polled", self.polled)] if given]
+        count = self.nil_targets if self.nil_bytes is not None else len(self.targets)
+        writable = [self.may_write] * count if isinstance(self.may_write, bool) else self.may_write
+        words += [f"--may-write={index}" for index, is_writable in enumerate(writable) if is_writable]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
         if self.stop_ns is not None:

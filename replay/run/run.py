@@ -174,7 +174,8 @@ class Replay:
         # the kernel's threads on its CPU.
         options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
-                                may_write=plan.changes_a_drive, payload=self.payload, polled=self.polled)
+                                may_write=[drive.survey.changes_drive() for drive in plan.drives],
+                                payload=self.payload, polled=self.polled)
         noted_at, elapsed_ns = time.monotonic(), 0
         self._note(spool)
         with self.progress("replaying", total) as task:

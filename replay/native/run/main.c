@@ -24,7 +24,8 @@ static struct stop stop;
 
 struct options {
 	struct run_options run;
-	struct target_options target; /* the same for all targets */
+	struct target_options target; /* the same for all targets, except for the path and these two */
+	bool may_write[MAX_TARGETS];
 	struct claimed claimed[MAX_TARGETS];
 	unsigned claimed_count;
 	unsigned depth;
@@ -40,7 +41,7 @@ static const char usage[] =
 	"  --lane FD,DEPTH,THREAD[,background]  read a plan from FD, issue it at its own depth; once for each plan.\n"
 	"                    A background lane ends when all others have, and shares its thread with another lane\n"
 	"  --stop-ns N       issue nothing later than N after the start\n"
-	"  --may-write       open targets for writing; without it only reads are issued\n"
+	"  --may-write INDEX  open that target (from 0) for writing; the others get only reads and flushes\n"
 	"  --buffered        use the page cache instead of direct I/O\n"
 	"  --shared          do not claim block devices with O_EXCL\n"
 	"  --claimed FD,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
@@ -89,6 +90,17 @@ static int add_claimed(void *context, const char *text)
 		   &claimed.inode, &claimed.node, &claimed.diskseq, &end) != 5 || text[end] || claimed.fd < 0)
 		return EXIT_WRONG_USAGE;
 	options->claimed[options->claimed_count++] = claimed;
+	return 0;
+}
+
+static int add_may_write(void *context, const char *text)
+{
+	struct options *options = context;
+	int64_t index;
+
+	if (!parse_number(text, 0, MAX_TARGETS - 1, &index))
+		return EXIT_WRONG_USAGE;
+	options->may_write[index] = true;
 	return 0;
 }
 
@@ -174,7 +186,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		NUMBER_OPTION("depth", options->depth, 1, MAX_DEPTH),
 		CALL_OPTION("lane", add_lane, run),
 		NUMBER_OPTION("stop-ns", run->stop_ns, 0, INT64_MAX),
-		FLAG_OPTION("may-write", options->target.may_write),
+		CALL_OPTION("may-write", add_may_write, options),
 		CLEARING_OPTION("buffered", options->target.direct),
 		CLEARING_OPTION("shared", options->target.exclusive),
 		CALL_OPTION("claimed", add_claimed, options),
@@ -248,6 +260,7 @@ static int open_targets(struct target *targets, unsigned *opened, const struct o
 		int code;
 
 		target_options.path = options->run.nil_targets ? NULL : paths[i];
+		target_options.may_write = options->may_write[i];
 		target_options.claimed = options->claimed_count ? &options->claimed[i] : NULL;
 		code = target_open(&targets[i], &target_options);
 		if (code)

@@ -87,6 +87,16 @@ def trace(make_trace):
                       length_bytes=4096, op=np.where(np.arange(count) % 2, OPS["read"], OPS["write"]))
 
 
+def test_reads_and_flushes_without_a_write_are_replayed(blkreel, image, make_trace, tmp_path):
+    """A flush changes no data: the drive of such a trace is not written to after the prefill."""
+    trace = make_trace(submit_ns=np.arange(20) * MS, offset_bytes=np.arange(20) * 4096, length_bytes=4096,
+                       op=np.where(np.arange(20) % 2, OPS["read"], OPS["flush"]))
+    for name, options in (("prefilled", ()), ("not prefilled", ("--no-prefill",))):
+        result = blkreel("replay", trace, "--on", image, "-o", tmp_path / name, *options, check=False)
+        assert result.returncode in (0, 3), result.stderr
+        assert account(tmp_path / name)["completed_ops"] == 20 and account(tmp_path / name)["error_ops"] == 0
+
+
 def account(run):
     return open_trace(run).metadata["run"]
 

@@ -197,6 +197,19 @@ def test_rows_go_to_the_target_they_name(a_plan, tmp_path, issue):
         assert written.tolist() == list(range(which, 100, 2))
 
 
+def test_a_target_that_only_gets_reads_and_flushes_is_opened_read_only(a_plan, tmp_path, issue):
+    images = [tmp_path / "written", tmp_path / "read"]
+    for image in images:
+        image.write_bytes(bytes(1 << 20))
+    ops = np.array([OPS["read"], OPS["flush"], OPS["read"], OPS["write"]])
+    plan = {**a_plan(np.arange(4) * 4096, op=ops), "target": np.array([1, 1, 1, 0])}
+    totals, records = issue(plan, target=images, may_write=(True, False))
+    assert totals["error_ops"] == 0 and len(records["op"]) == 4 and any(images[0].read_bytes())
+    with pytest.raises(SafetyError, match="row 3 of the plan is a write, and the target is open for reading only"):
+        issue({**plan, "target": np.array([0, 0, 0, 1])}, target=images, may_write=(True, False))
+    assert not any(images[1].read_bytes())
+
+
 def test_a_row_for_a_target_that_is_not_there_is_refused(a_plan, issue):
     with pytest.raises(SafetyError, match="target 2 of 2"):
         issue({**a_plan([0, 0]), "target": np.array([1, 2])}, nil_bytes=GIB, nil_targets=2)
