@@ -1,6 +1,6 @@
 """Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted."""
 
-from typing import Any, Required, TypedDict
+from typing import Any, NotRequired, Required, TypedDict
 
 from blkreel.common.verdict import Level
 
@@ -177,6 +177,7 @@ class PartOf(TypedDict):
     source_rows: int
     first_row: int
     rows: int
+    rebased_ns: NotRequired[int]  # subtracted from the times of the source
     cut: CutDependencies
 
 

@@ -39,6 +39,8 @@ FLAGS = {
     # A run only: the host was stalled while the I/O was issued or completed.
     "host_stalled": 1 << 19,
 }
+# An I/O with the flag `queue_full` counts as waiting for at most this long before its submission.
+QUEUED_LIMIT_NS = 60 * 10**9
 
 _TRACE_COLUMNS = [
     ("submit_ns", pa.int64()),

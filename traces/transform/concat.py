@@ -118,9 +118,17 @@ def _chains(traces: Sequence[Trace]) -> list[list[int]]:
 def _shift_ns(traces: Sequence[Trace], chain: list[int], shifts_ns: list[int], out: TransformOutput,
               columns: dict[str, np.ndarray], pause_ns: int) -> int:
     if len(chain) > 1:
-        epochs = [traces[number].metadata.get("epoch_ns") or 0 for number in chain[-2:]]
-        return shifts_ns[-1] + epochs[1] - epochs[0]
+        return shifts_ns[-1] + _rebased_ns(*(traces[number].metadata for number in chain[-2:]))
     return out.last_ns + pause_ns - int(columns["submit_ns"][0]) if out.rows else 0
+
+
+def _rebased_ns(before: Metadata, part: Metadata) -> int:
+    """How much more the second of two slices of one trace subtracts from its times than the first."""
+    rebased_ns = [each["part_of"].get("rebased_ns") for each in (before, part)]
+    if None in rebased_ns:
+        # Slices of earlier versions move their epoch only, if their source has one.
+        rebased_ns = [each.get("epoch_ns") or 0 for each in (before, part)]
+    return int(rebased_ns[1] - rebased_ns[0])
 
 
 def _notes(chains: list[list[int]], pause_ns: int, restored: int, cut: int) -> list[str]:

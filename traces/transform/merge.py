@@ -47,7 +47,8 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
         metadata = {**tables.metadata(shifts_ns),
                     **history(traces, "merge", {"align": align, "onto_one": onto_one}, notes),
                     "clock_uncertainty_ns": uncertainty_ns}
-        metadata["epoch_ns"] = (metadata.get("epoch_ns") or 0) - shifts_ns[0]
+        if metadata.get("epoch_ns") is not None:
+            metadata["epoch_ns"] -= shifts_ns[0]
         return out.finish(metadata, notes)
 
 

@@ -110,7 +110,8 @@ def slice_trace(trace: Trace, output: Path, selection: Selection, *, rebase: boo
         metadata = {**_metadata(trace, selection, shift_ns), **history([trace], "slice", options, notes)}
         if selection.by_time_only and cut.count <= _MOST_CUT:
             metadata["part_of"] = {"sha256": trace.footer.identity, "source_rows": trace.rows,
-                                   "first_row": first_selected, "rows": out.rows, "cut": cut.metadata()}
+                                   "first_row": first_selected, "rows": out.rows, "rebased_ns": shift_ns,
+                                   "cut": cut.metadata()}
         return out.finish(metadata, notes, cut_dependencies=cut.count)
 
 

@@ -63,3 +63,5 @@ def test_without_a_wall_clock(tmp_path):
     path = blkreel.write_trace(tmp_path / "a.parquet", rows)
     with pytest.raises(UsageError, match="no wall clock recorded; .*--align start"):
         merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet")
+    merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet", align="start")
+    assert "epoch_ns" not in open_trace(tmp_path / "t.parquet").metadata, "an unknown epoch stays unknown"

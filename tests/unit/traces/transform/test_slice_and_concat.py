@@ -148,6 +148,19 @@ def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
     assert "part_of" not in metadata
 
 
+def test_rebased_slices_of_a_trace_without_an_epoch_keep_their_distance(tmp_path):
+    """Imported and generated traces may have no epoch_ns; an unknown epoch is not 0."""
+    rows = {"submit_ns": [5, 1000, 5000, 9000], "offset_bytes": [0] * 4, "length_bytes": [512] * 4, "op": [0] * 4}
+    trace = open_trace(blkreel.write_trace(tmp_path / "t.parquet", rows))
+    assert "epoch_ns" not in trace.metadata
+    for number, times in enumerate([(0, 2000), (2000, 6000), (6000, None)]):
+        slice_trace(trace, tmp_path / f"{number}.parquet", Selection(*times), rebase=True)
+    slices = [open_trace(tmp_path / f"{number}.parquet") for number in range(3)]
+    concat(slices[:2], tmp_path / "head.parquet")
+    concat([open_trace(tmp_path / "head.parquet"), slices[2]], tmp_path / "whole.parquet")
+    assert assert_valid(tmp_path / "whole.parquet")["submit_ns"].tolist() == [0, 995, 4995, 8995]
+
+
 def test_other_traces_follow_each_other(tmp_path):
     names = ["sample:app-start", of_another_machine("sample:compile", tmp_path / "other.parquet")]
     result = concat([open_trace(name) for name in names], tmp_path / "t.parquet", pause_ns=10**9)
