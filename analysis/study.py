@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from glob import glob
@@ -30,7 +31,7 @@ from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OP_NAMES, OPS
 from blkreel.traces.format.trace import Trace
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ Paths = str | PathLike[str] | Iterable[str | PathLike[str]] | Mapping[Any, str |
 DISTRIBUTIONS = ("latency", "response", "queue")
 _WHOLE = ("_ns", "ops", "bytes", "_n", "_count", "_seconds")  # columns of integers, missing or not
 _MAGIC = frozenset("*?[")
+_LEAST_PERCENT = Decimal("1e-9")
 _LABELS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -271,14 +273,16 @@ class Study:
         return self._concat(frames)
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name.
+        """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name (missing if unknown).
 
         columns: those wanted, as docs/trace-format.md lists them; None: all. Raises UsageError for one that is not
         there.
         """
         frame: pd.DataFrame = self.stream(columns).read_all().to_pandas()
         if "op" in frame:
-            frame["op"] = self._pandas.Categorical.from_codes(frame["op"].to_numpy(), list(OPS))
+            codes = frame["op"].to_numpy()
+            frame["op"] = self._pandas.Categorical.from_codes(np.where(np.isin(codes, list(OP_NAMES)), codes, -1),
+                                                              list(OPS))
         return frame
 
     def stream(self, columns: Sequence[str] | None = None, batch_rows: int = 131_072) -> pa.RecordBatchReader:
@@ -398,12 +402,14 @@ def _tail(values: Distribution, points: int | None) -> list[tuple[int, int]]:
 
 def _fraction(percent: float | str) -> tuple[int, int]:
     try:
-        share = Fraction(str(percent)) / 100
-    except ValueError:
-        raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, as 99 or 99.9") from None
-    if not 0 < share <= 1:
-        raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, above 0 and up to 100")
-    return share.numerator, share.denominator
+        number = Decimal(str(percent))
+        # Also bounds the digits: 1e-999999999 takes minutes as a fraction.
+        if _LEAST_PERCENT <= number <= 100:
+            share = Fraction(number) / 100
+            return share.numerator, share.denominator
+    except ArithmeticError:  # no number, or NaN
+        pass
+    raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, above 0 and up to 100: 99 or 99.9")
 
 
 def _flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from synthetic_runs import write_run
 from synthetic_tests import MS, closed_loop, write_step
 
 import blkreel
+from blkreel.common.errors import UsageError
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.samples import located
@@ -72,6 +73,22 @@ def test_percentiles_are_by_nearest_rank_and_only_where_enough_lie_beyond(tmp_pa
     else:
         assert value is pd.NA
     assert found.max_ns.loc["read"] == latency.max() and found.n.loc["read"] == count
+
+
+@pytest.mark.parametrize("percent", ["1/0", "1/3", "nan", "sNaN", "inf", "0", "1e-999999999", "101", ""])
+def test_a_percentile_must_be_a_number_of_percent(percent):
+    with pytest.raises(UsageError, match="invalid percentile"):
+        blkreel.open("sample:app-start").percentiles(at=[percent])
+
+
+def test_an_unknown_operation_is_missing_in_the_frame(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path, TRACE_SCHEMA) as writer:
+        writer.write({"submit_ns": np.arange(3), "latency_ns": np.ones(3), "length_bytes": np.full(3, 512),
+                      "offset_bytes": np.zeros(3), "op": np.array([1, 99, -3])})
+        writer.close({})
+    frame = blkreel.open(path).frame()
+    assert frame.op.isna().tolist() == [False, True, True] and frame.op[0] == "write"
 
 
 def test_bursts_seconds_and_timeline_add_up_to_the_rows(runs):
