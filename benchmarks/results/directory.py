@@ -113,6 +113,8 @@ class Runs:
             if number is not None and not isinstance(step.labels.get(number), int):
                 raise TraceError(f"its label {number!r} is not an integer, which this report needs")
             trace = open_trace(step.directory)
+            if not trace.is_run:
+                raise TraceError("its records are a captured trace, not those of a replay")
             use(step.directory, trace)
             self.metadata[step.id] = trace.metadata
         except BlkreelError as error:

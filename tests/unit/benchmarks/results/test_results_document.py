@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_trace import write_trace
 from synthetic_tests import MS, MadeTest, closed_loop, rows_of
 
 from blkreel.benchmarks.results import REPORTS, results_of
@@ -174,6 +175,17 @@ def test_a_run_that_is_damaged_leaves_the_others(tmp_path):
     document = results_of(test.path)
     assert list(document["figures"]["states"][""]["depths"]) == ["1"]
     assert document["missing"][0]["step"] == damaged and "truncated" in document["missing"][0]["why"]
+    assert document["verdict"]["level"] == "invalid"
+
+
+def test_a_step_with_a_captured_trace_in_place_of_its_run_leaves_the_others(tmp_path):
+    test = sweep(tmp_path)
+    run, captured = (test.step("depth", {"depth": depth}, closed_loop(100, MS, depth)) for depth in (1, 2))
+    (test.path / "steps" / captured / "records.parquet").unlink()
+    write_trace(test.path / "steps" / captured / "records.parquet")
+    document = results_of(test.path)
+    assert list(document["figures"]["states"][""]["depths"]) == ["1"]
+    assert document["missing"][0]["step"] == captured and "a captured trace" in document["missing"][0]["why"]
     assert document["verdict"]["level"] == "invalid"
 
 
