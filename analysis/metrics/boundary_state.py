@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
 
 CLASSES = ("read", "write", "other")
 COLUMNS = ["submit_ns", "latency_ns", "op"]
 QUEUE_COLUMNS = ["due_ns", "flags"]  # of a run
-QUEUED_LIMIT_NS = 60 * 10**9  # an I/O counts as waiting for a full queue for at most this long
 
 # As native/metrics.c has them.
 _LIMIT_NS, _LATENCY_LIMIT_NS = 1 << 61, 1 << 60

@@ -4,7 +4,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
 
 from .engine import Batch
 
@@ -54,7 +54,7 @@ class RunSpan:
 class ReadTimes:
     """Of the completed reads, in any order. wait_ns is the length of the union of [start, complete) over reads.
 
-    start: due where the drive's queue was full, else submit.
+    start: due where the drive's queue was full, at most QUEUED_LIMIT_NS before submit; else submit.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,9 @@ class ReadTimes:
         reads = {name: rows[name][mask] for name in ("submit_ns", "complete_ns", "due_ns", "flags")}
         self._span.add(reads)
         queue_full = (reads["flags"] & FLAGS["queue_full"]) != 0
-        self._pending.append((np.where(queue_full, reads["due_ns"], reads["submit_ns"]), reads["complete_ns"]))
+        submit_ns = reads["submit_ns"]
+        due_ns = np.clip(reads["due_ns"], submit_ns - QUEUED_LIMIT_NS, submit_ns)
+        self._pending.append((np.where(queue_full, due_ns, submit_ns), reads["complete_ns"]))
         self._pending_rows += len(reads["flags"])
         if self._pending_rows > max(_MERGE_ROWS, len(self._starts_ns)):
             latest_ns = int(self._pending[-1][0].min())

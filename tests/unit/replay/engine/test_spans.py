@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic_tests import write_step
 
+import blkreel
 from blkreel.replay.engine import spans
 from blkreel.replay.engine.spans import ReadTimes
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -45,6 +47,18 @@ def test_read_times_are_those_of_the_rows_in_any_order(seed, count, parts, merge
             assert times.account() == expected(rows)
         else:
             assert times.account() is None
+
+
+def test_an_io_waits_for_a_full_queue_for_at_most_as_long_as_in_the_report(tmp_path):
+    """A run far behind its plan: the account and the report give the same wait."""
+    times = ReadTimes()
+    rows = {"submit_ns": np.array([200 * S]), "complete_ns": np.array([201 * S]), "due_ns": np.array([S]),
+            "op": np.array([OPS["read"]]), "flags": np.array([FLAGS["queue_full"]])}
+    times.add(rows)
+    columns = {**{name: rows[name] for name in ("submit_ns", "due_ns", "op", "flags")}, "latency_ns": np.array([S]),
+               "length_bytes": np.array([4096]), "offset_bytes": np.array([0])}
+    path = write_step(tmp_path / "run", columns)
+    assert times.account()["wait_ns"] == blkreel.open(path).figures["read"]["wait_ns"] == 61 * S
 
 
 def test_settled_time_is_counted_and_needs_no_memory(monkeypatch):
