@@ -2,11 +2,12 @@
 
     python tests/run.py                        # lint, native, unit, kernel
     python tests/run.py lint unit              # only these
-    python tests/run.py --all --lanes 2        # also the guest beside the kernel tests
+    python tests/run.py --all                  # also the guest
+    python tests/run.py --lanes 1              # one part after the other
 
-With two lanes, lint runs beside native, and kernel, which mostly waits for drives, beside the guest, which emulates on
-one processor. Each line of output then begins with the name of its part. The output ends with the failed tests of all
-parts.
+Two lanes run side by side: lint and unit; native, kernel and the guest. The kernel tests mostly wait for drives, and
+the guest emulates on one processor. Each line of output then begins with the name of its part. The output ends with the
+failed tests of all parts.
 """
 
 import argparse
@@ -36,21 +37,21 @@ COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Part:
-    """One command of the test suite. stage: with two lanes, the parts of a stage run side by side."""
+    """One command of the test suite. The parts of a lane run one after the other."""
 
     name: str
     argv: Sequence[str]
-    stage: int
+    lane: int
     by_default: bool = True
 
 
 PARTS = (
-    Part("lint", [*MAKE, "lint"], stage=0),
-    Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], stage=0),
-    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "loadfile"],
-         stage=1),
-    Part("kernel", [*PYTEST, "tests/kernel"], stage=2),
-    Part("vm", [*MAKE, "test-vm"], stage=2, by_default=False),
+    Part("lint", [*MAKE, "lint"], lane=0),
+    Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
+    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
+         lane=0),
+    Part("kernel", [*PYTEST, "tests/kernel"], lane=1),
+    Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
 )
 
 
@@ -97,33 +98,35 @@ def run_part(part: Part, prefixed: bool) -> Result:
     return Result(part, exit_code, time.monotonic() - begin, "".join(pieces))
 
 
-def run_stage(parts: Sequence[Part]) -> list[Result]:
-    """Run parts side by side, and return their results in the order of `parts`."""
-    def run_beside(part: Part) -> Result:
-        result = run_part(part, prefixed=len(parts) > 1)
-        if len(parts) > 1:
-            print(result.line(), flush=True)
-        return result
+def run_lanes(lanes: Sequence[Sequence[Part]]) -> list[Result]:
+    """Run the lanes side by side, and return the results of all parts, lane by lane."""
+    def run_lane(parts: Sequence[Part]) -> list[Result]:
+        results = []
+        for part in parts:
+            results.append(run_part(part, prefixed=len(lanes) > 1))
+            if len(lanes) > 1:
+                print(results[-1].line(), flush=True)
+        return results
 
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(run_beside, parts))
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        return [result for results in pool.map(run_lane, lanes) for result in results]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the parts of the tests and print a summary.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in PARTS))
     parser.add_argument("--all", action="store_true", help="also the parts that are not run by default")
-    parser.add_argument("--lanes", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--lanes", type=int, choices=(1, 2), default=2)
     options = parser.parse_args(argv)
     unknown = set(options.parts) - {part.name for part in PARTS}
     if unknown:
         parser.error(f"unknown part: {', '.join(sorted(unknown))}; parts: {', '.join(part.name for part in PARTS)}")
     chosen = [part for part in PARTS if (part.name in options.parts if options.parts else
                                          part.by_default or options.all)]
-    stages = [[part] for part in chosen] if options.lanes == 1 else [
-        [part for part in chosen if part.stage == stage] for stage in sorted({part.stage for part in chosen})]
+    lanes = [chosen] if options.lanes == 1 else [
+        [part for part in chosen if part.lane == lane] for lane in sorted({part.lane for part in chosen})]
     begin = time.monotonic()
-    results = [result for stage in stages for result in run_stage(stage)]
+    results = sorted(run_lanes(lanes), key=lambda result: chosen.index(result.part))
     minutes, seconds = divmod(round(time.monotonic() - begin), 60)
     for result in results:
         if result.exit_code:

@@ -14,9 +14,9 @@ def runner(monkeypatch):
     monkeypatch.setitem(sys.modules, "run_parts", module)  # dataclasses look the module up
     spec.loader.exec_module(module)
 
-    def part(name, code, stage, by_default=True, printed=""):
+    def part(name, code, lane, by_default=True, printed=""):
         script = f"print('line of {name}'); print({printed!r}); raise SystemExit({code})"
-        return module.Part(name, [sys.executable, "-c", script], stage, by_default)
+        return module.Part(name, [sys.executable, "-c", script], lane, by_default)
 
     monkeypatch.setattr(module, "PARTS", (
         part("first", 3, 0, printed="E   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2"),
@@ -39,30 +39,36 @@ def test_a_failure_does_not_stop_later_parts(runner, capfd, lanes):
 def test_the_output_ends_with_what_failed(runner, capfd, lanes):
     runner.main(["--lanes", lanes])
     output = capfd.readouterr().out
-    _, end = output.rsplit("line of drives", 1)
-    assert "\nfirst:\nE   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2\n" in end
-    assert "at last" not in end and "line of first" not in end
+    _, end = output.split("\nfirst:\n")
+    assert end.startswith("E   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2\n")
+    assert "at last" not in end and "line of" not in end
 
 
 def test_lines_of_a_part_that_failed_without_a_test(runner, monkeypatch, capfd):
     script = "for line in range(100): print(f'line {line}.')\nraise SystemExit(1)"
     monkeypatch.setattr(runner, "PARTS", (runner.Part("lint", [sys.executable, "-c", script], 0),
                                           runner.Part("unit", [sys.executable, "-c", "print('last')"], 1)))
-    assert runner.main([]) == 1
+    assert runner.main(["--lanes", "1"]) == 1
     _, after_the_last_part = capfd.readouterr().out.rsplit("last\n", 1)
     assert "line 99." in after_the_last_part and "line 75." in after_the_last_part
     assert "line 10." not in after_the_last_part
 
 
-def test_two_lanes_run_the_parts_of_a_stage_side_by_side(runner, monkeypatch, tmp_path):
-    """Each waits for the file of the other."""
+def test_two_lanes_run_side_by_side_and_the_parts_of_a_lane_in_order(runner, monkeypatch, tmp_path, capfd):
+    """The first parts wait for the file of each other."""
     script = ("import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\nend = time.monotonic() + 30\n"
               "while not pathlib.Path(sys.argv[2]).exists() and time.monotonic() < end: time.sleep(0.01)\n"
               "raise SystemExit(not pathlib.Path(sys.argv[2]).exists())")
     files = [str(tmp_path / "a"), str(tmp_path / "b")]
-    monkeypatch.setattr(runner, "PARTS", (runner.Part("a", [sys.executable, "-c", script, *files], 0),
-                                          runner.Part("b", [sys.executable, "-c", script, *reversed(files)], 0)))
-    assert runner.main(["--lanes", "2"]) == 0
+    monkeypatch.setattr(runner, "PARTS", (
+        runner.Part("a", [sys.executable, "-c", script, *files], 0),
+        runner.Part("b", [sys.executable, "-c", script, *reversed(files)], 1),
+        runner.Part("after-b", [sys.executable, "-c", "print('the last')"], 1)))
+    assert runner.main([]) == 0
+    output = capfd.readouterr().out
+    assert output.index("b        passed") < output.index("after-b| the last")
+    summary = output[output.index("\npart "):]
+    assert summary.index("\na ") < summary.index("\nb ") < summary.index("\nafter-b ")
 
 
 def test_the_exit_code_is_0_if_all_parts_pass(runner, capfd):
