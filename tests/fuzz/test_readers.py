@@ -13,7 +13,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from cases import cases, is_fuzzing
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, load
@@ -31,7 +32,6 @@ from blkreel.traces.spool.blocks import BlockReader, Rows
 
 TREE = Path(__file__).parents[2]
 CORPUS = TREE / "tests/fuzz/corpus"
-LONG = settings.get_current_profile_name() == "random"
 PARTIALS = [(TREE / f"tests/golden/{name}-v{VERSION}.bin").read_bytes() for name in ("partial", "partial-binned")]
 TRACE = (TREE / "tests/golden/trace-v1.parquet").read_bytes()
 DRIVES = b"""[[drive]]
@@ -48,10 +48,6 @@ NUMBERS = [0, 1, -1, 255, 2**31, 2**62, 2**63 - 1, -2**63]
 # Bytes and words to put in place of others.
 part = st.one_of(st.binary(max_size=8), st.sampled_from([struct.pack("<q", number) for number in NUMBERS]),
                  st.sampled_from([b"null", b"{}", b"[]", b"-1", b"1e999", b'""', b"9" * 40, b"[" * 5000, b"true"]))
-
-
-def cases(count):
-    return settings(max_examples=count * (50 if LONG else 1))
 
 
 def changed(data, changes):
@@ -149,7 +145,7 @@ print("opened", opened)
 def test_no_flipped_bit_of_a_footer_ends_the_process(tmp_path):
     """pyarrow aborts the process at a column chunk of another type than its column."""
     (tmp_path / "t.parquet").write_bytes(TRACE)
-    seed, count = (random.randrange(2**32), 5000) if LONG else (1, 300)
+    seed, count = (random.randrange(2**32), 5000) if is_fuzzing() else (1, 300)
     flips = subprocess.run([sys.executable, "-c", FLIPS_IN_FOOTER, tmp_path / "t.parquet", tmp_path / "flipped.parquet",
                             str(seed), str(count)], capture_output=True, text=True)
     assert flips.returncode == 0, f"seed {seed}: {flips.stdout[-20:]} {flips.stderr[-2000:]}"

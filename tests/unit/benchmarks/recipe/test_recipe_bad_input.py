@@ -5,7 +5,8 @@ import json
 import tomllib
 
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.benchmarks.recipe.recipe import RECIPES, load_recipe, parse_recipe, recipe_names
@@ -63,7 +64,7 @@ def test_what_is_written_as_toml_here_is_what_was_read():
         assert tomllib.loads(whole(told).decode()) == told, name
 
 
-@settings(max_examples=150)
+@cases(60)
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK), st.booleans(), st.sampled_from([10**12, 64 << 20]))
 def test_a_recipe_with_something_wrong_anywhere(place, junk, quick, size_bytes):
     name, at = place
@@ -83,21 +84,34 @@ def test_a_recipe_with_something_wrong_anywhere(place, junk, quick, size_bytes):
         assert "\0" in str(junk) or junk == 10**30
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_any_parameter_set_to_anything(name):
+PARAMETERS = [(name, key) for name in recipe_names() for key in load_recipe(name).parameters]
+# A parameter of each kind: the kind refuses most values, whatever the parameter.
+OF_EACH_KIND = {load_recipe(name).parameters[key].kind: (name, key) for name, key in PARAMETERS}
+
+
+def assert_refused_or_with_something_to_do(name, parameter, words):
     """Refused in one line, or a test in which every measuring step has something to do."""
-    recipe = load_recipe(name)
-    for parameter in recipe.parameters:
-        for words in WORDS:
-            try:
-                found = follow(recipe, {parameter: words})
-            except UsageError as error:
-                assert_one_line(error)
-                continue
-            assert any(step.measures for step in found), f"{parameter}={words} measures nothing"
-            for step in found[:4]:
-                for stream in step.streams:
-                    assert generate.row_count(stream, step.time_ns) != 0, f"{parameter}={words}: {step.title} is empty"
+    try:
+        found = follow(load_recipe(name), {parameter: words})
+    except UsageError as error:
+        assert_one_line(error)
+        return
+    assert any(step.measures for step in found), f"{parameter}={words} measures nothing"
+    for step in found[:4]:
+        for stream in step.streams:
+            assert generate.row_count(stream, step.time_ns) != 0, f"{parameter}={words}: {step.title} is empty"
+
+
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+def test_a_parameter_of_each_kind_set_to_anything(kind):
+    for words in WORDS:
+        assert_refused_or_with_something_to_do(*OF_EACH_KIND[kind], words)
+
+
+@cases(60)
+@given(st.sampled_from(PARAMETERS), st.sampled_from(WORDS))
+def test_any_parameter_set_to_anything(parameter, words):
+    assert_refused_or_with_something_to_do(*parameter, words)
 
 
 @pytest.mark.parametrize(("name", "words", "said"), [
