@@ -133,7 +133,7 @@ class Study:
     @cached_property
     def figures(self) -> Any:
         """All metrics, in the tree of `blkreel report --json`; of several {label: tree}."""
-        return self._each({label: figures(measured.partial, RunTimes.of(measured.run))
+        return self._each({label: figures(measured.partial, RunTimes.of(measured.metadata))
                            for label, measured in self._measured.items()})
 
     @cached_property
@@ -143,7 +143,7 @@ class Study:
         The index is the label. Times are in ns, rates in MB/s. What has no meaning at the pace is missing, and so is
         what cannot be given.
         """
-        lines = {label: headline(figures(measured.partial, RunTimes.of(measured.run)),
+        lines = {label: headline(figures(measured.partial, RunTimes.of(measured.metadata)),
                                  pace_names((measured.run.get("pace") or {}) if measured.run else None))
                  for label, measured in self._measured.items()}
         frame: pd.DataFrame = self._pandas.DataFrame.from_dict(lines, orient="index")
@@ -178,7 +178,7 @@ class Study:
         """
         lines = []
         for label, measured in self._measured.items():
-            tree = figures(measured.partial, RunTimes.of(measured.run))
+            tree = figures(measured.partial, RunTimes.of(measured.metadata))
             for name in ("all", *measured.partial.classes()):
                 if tree[name]["ops"] or tree[name]["unseen_ops"] or name == "all":
                     lines.append({**self._label(label), "class": name, **_flat(tree[name])})

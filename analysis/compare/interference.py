@@ -8,7 +8,6 @@ I/Os without completion are left out, reads as writes: whether the drive carried
   plan decides that, not the drive: of two drives under one plan it is a cause.
 - in flight: writes with submit ≤ s < complete. A drive that stalls keeps writes and delays the read: this goes along
   with latency, and is partly its result. It is no cause.
-- met a write: one in flight, or one submitted in the shortest window before it; by classes of length.
 """
 
 from dataclasses import dataclass, field
@@ -85,34 +84,6 @@ class Against:
         return float(covered / scale) if scale else None
 
 
-@dataclass
-class MetReads:
-    """Latencies of reads by class of length (a power of two up to the next) and whether they met a write."""
-
-    values: dict[tuple[int, bool], ValueCounts] = field(default_factory=dict)
-    totals_ns: dict[tuple[int, bool], int] = field(default_factory=dict)
-
-    def add(self, length_bytes: np.ndarray, met: np.ndarray, latency_ns: np.ndarray) -> None:
-        sizes, middles = np.frexp(np.maximum(length_bytes, 1).astype(float))[1] - 1, _classes_of(latency_ns)
-        for size in np.unique(sizes).tolist():
-            for has_met in (False, True):
-                mask = (sizes == size) & (met == has_met)
-                if mask.any():
-                    values = ValueCounts()
-                    values.add(middles[mask])
-                    self._add((size, has_met), values, int(latency_ns[mask].sum()))
-
-    def _add(self, key: tuple[int, bool], values: ValueCounts, total_ns: int) -> None:
-        self.values[key] = self.values.get(key, ValueCounts()) + values
-        self.totals_ns[key] = self.totals_ns.get(key, 0) + total_ns
-
-    def __add__(self, other: "MetReads") -> "MetReads":
-        both = MetReads(dict(self.values), dict(self.totals_ns))
-        for key, values in other.values.items():
-            both._add(key, values, other.totals_ns[key])
-        return both
-
-
 class Interference:
     """Fed the batches of one run in order of submit_ns. What it keeps of them is the writes of the longest window."""
 
@@ -121,7 +92,6 @@ class Interference:
         self.reads = self.writes = 0
         self.windows = [Against() for _ in self.windows_ns]
         self.in_flight = Against()
-        self.met = MetReads()
         self._written_ns, self._written_bytes = np.empty(0, np.int64), np.empty(0, np.int64)
         self._outstanding_ns = np.empty(0, np.int64)
 
@@ -140,16 +110,12 @@ class Interference:
             read_ns, taken_ns = submit_ns[is_read], latency_ns[is_read]
             before = len(self._written_ns) + np.cumsum(is_write)[is_read]
             sums = np.concatenate([[0], np.cumsum(written_bytes)])
-            recent_bytes = []
             for window_ns, against in zip(self.windows_ns, self.windows, strict=True):
                 begin = np.searchsorted(written_ns, read_ns - window_ns, side="right")
-                recent_bytes.append(sums[before] - sums[np.minimum(begin, before)])
-                against.add(recent_bytes[-1], taken_ns)
+                against.add(sums[before] - sums[np.minimum(begin, before)], taken_ns)
             issued = len(self._outstanding_ns) + np.cumsum(completes)[is_read]
             done = np.searchsorted(np.sort(outstanding), read_ns, side="right")
             self.in_flight.add(issued - done, taken_ns)
-            self.met.add(columns["length_bytes"][is_read],
-                         (issued > done) | (recent_bytes[int(np.argmin(self.windows_ns))] > 0), taken_ns)
         last_ns = int(submit_ns[-1])
         self.reads, self.writes = self.reads + int(is_read.sum()), self.writes + int(is_write.sum())
         near = written_ns > last_ns - max(self.windows_ns)
@@ -162,7 +128,6 @@ class Interference:
         both.reads, both.writes = self.reads + other.reads, self.writes + other.writes
         both.windows = [a + b for a, b in zip(self.windows, other.windows, strict=True)]
         both.in_flight = self.in_flight + other.in_flight
-        both.met = self.met + other.met
         return both
 
     def shown(self) -> Document:

@@ -14,15 +14,13 @@ from blkreel.analysis.metrics.partial_file import decompressed
 
 from .interference import Against, Document, Interference
 
-VERSION = 3
+VERSION = 4
 
 
 def dump(result: Interference) -> bytes:
     """Of one whole run. What is outstanding at its end is left out: nothing follows."""
     document = {"windows_ns": result.windows_ns, "reads": result.reads, "writes": result.writes,
-            "windows": [_document(each) for each in result.windows], "in_flight": _document(result.in_flight),
-            "met": [[size, has_met, result.met.totals_ns[size, has_met], *(each.tolist() for each in values.items())]
-                    for (size, has_met), values in sorted(result.met.values.items())]}
+            "windows": [_document(each) for each in result.windows], "in_flight": _document(result.in_flight)}
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
@@ -32,9 +30,6 @@ def load(data: bytes) -> Interference:
     result = Interference(tuple(document["windows_ns"]))
     result.reads, result.writes = document["reads"], document["writes"]
     result.windows, result.in_flight = [_against(each) for each in document["windows"]], _against(document["in_flight"])
-    for size, has_met, total_ns, values, counts in document["met"]:
-        result.met.totals_ns[size, has_met] = total_ns
-        result.met.values[size, has_met] = ValueCounts.of(np.array(values, np.int64), np.array(counts, np.int64))
     return result
 
 

@@ -121,7 +121,7 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
         why = _why_not(runs, pairs, known, compared, bool(read_options.cluster), most_rows)
     for entry in entries:
         entry.shown["interference"] = _interference(entry, known, why, cache)
-        entry.shown["slowdown_by_writes"] = _slowdown(entry, known, why, cache)
+        entry.shown["slowdown_by_writes"] = _slowdown(entry, why, cache)
     for base, other in pairs:
         if not why and id(other) not in compared:
             compared[id(other)] = _paired(base.measured, other.measured, cache)
@@ -189,15 +189,14 @@ def _interference(entry: DriveRuns, known: dict[int, Interference], why: str, ca
     return pooled.shown()
 
 
-def _slowdown(entry: DriveRuns, known: dict[int, Interference], why: str, cache: PartialCache) -> dict[str, Any]:
+def _slowdown(entry: DriveRuns, why: str, cache: PartialCache) -> dict[str, Any]:
     """SlowdownByWrites as a document. why: why rows are not read; then reads are not compared one by one."""
     def compare(alone: Measured, run: Measured) -> Pair:
         key = _pair_key_of([alone], [run])
         pair = cache.get(run.records, run.rows, key) if key and run.records else None
         return _paired([alone], [run], cache) if pair is None else pair
 
-    interferences = [known[id(run)] for run in entry.measured if id(run) in known]
-    return asdict(slowdown_by_writes(entry.measured, interferences, None if why else compare))
+    return asdict(slowdown_by_writes(entry.measured, None if why else compare))
 
 
 def _read(run: Measured, cache: PartialCache) -> Interference:

@@ -1,27 +1,21 @@
-"""What background writes cost the reads of a drive: from a baseline without the writes, or from the reads of one run.
+"""What background writes cost the reads of a drive: the run with them over the baseline run without them.
 
-A baseline (docs/replay.md, "Without the writes") has the same reads on the same drive in the same state. So its ratios
-are the effect of the writes. Without one, reads that met a write are compared with those that did not, within size
-classes. That is a weaker statement: the reads differ in more than the writes, such as their place in the trace.
+A baseline (docs/replay.md) has the same reads on the same drive in the same state. So its ratios are the effect of the
+writes. Reads of one run that met a write are not compared with its other reads: they differ in more than the writes.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 
-from .interference import Interference, MetReads
 from .paired import Document, paired
-
-FEWEST_READS = 10  # of each kind in a size class; below that the class is left out
-WEAKER = ("reads of the same runs: those that met a write against those that did not; not an effect of the writes "
-          "alone (replay with --baseline)")
 
 
 @dataclass(frozen=True)
@@ -44,57 +38,31 @@ class PairedSlowdown:
 
 
 @dataclass(frozen=True)
-class SizeClass:
-    """Reads of from_bytes up to to_bytes, exclusive. Means of latency; p50 within 1/256."""
-
-    from_bytes: int
-    to_bytes: int
-    met: int
-    met_mean_ns: float
-    met_p50_ns: int
-    unmet: int
-    unmet_mean_ns: float
-    unmet_p50_ns: int
-
-
-@dataclass(frozen=True)
-class MetSlowdown:
-    """From reads that met a write: in flight at their submission, or submitted at most 10 ms before.
-
-    latency: total latency of the reads that met a write over what the others of their size classes took on average.
-    """
-
-    latency: Slowdown
-    met: int
-    reads: int
-    by_size: tuple[SizeClass, ...]
-    note: str = WEAKER
-
-
-@dataclass(frozen=True)
 class SlowdownByWrites:
-    """Of the runs of one drive on one trace at one pace. why: why there is neither."""
+    """Of the runs of one drive on one trace at one pace. why: why there is none."""
 
     paired: PairedSlowdown | None = None
-    met: MetSlowdown | None = None
     why: str = ""
 
 
-def slowdown_by_writes(runs: Sequence[Measured], interferences: Sequence[Interference],
+def slowdown_by_writes(runs: Sequence[Measured],
                        compare: Callable[[Measured, Measured], Document] | None = paired) -> SlowdownByWrites:
-    """Paired if all runs have a baseline, else by the reads that met a write.
+    """From the baselines, if all runs have one and the exposure of each allows it.
 
-    interferences: of the runs, in their order. compare: joins the baseline of the first run with the run, read by read,
-    as paired() does; None to leave that out. Raises TraceError for a damaged file of a run.
+    compare: joins the baseline of the first run with the run, read by read, as paired() does; None to leave that out.
+    Raises TraceError for a damaged file of a run.
     """
     baselines = [baseline for run in runs if (baseline := (run.run or {}).get("baseline"))]
-    if baselines and len(baselines) == len(runs):
-        read_wait = _over_runs([each["slowdown"]["read_wait"] for each in baselines])
-        if read_wait is not None:
-            reads = _read_by_read(runs[0], str(baselines[0]["path"]), compare) if compare else {"why": "left out"}
-            load_time = _over_runs([each["slowdown"]["load_time"] for each in baselines])
-            return SlowdownByWrites(PairedSlowdown(load_time, read_wait, reads))
-    return _by_met(interferences)
+    if not baselines or len(baselines) < len(runs):
+        return SlowdownByWrites(why="no baseline without the writes: replay with --baseline")
+    if why := next((why for run in runs if (why := why_no_slowdown(run.metadata))), ""):
+        return SlowdownByWrites(why=why)
+    read_wait = _over_runs([each["slowdown"]["read_wait"] for each in baselines])
+    if read_wait is None:
+        return SlowdownByWrites(why="a run or its baseline completed no read")
+    reads = _read_by_read(runs[0], str(baselines[0]["path"]), compare) if compare else {"why": "left out"}
+    load_time = _over_runs([each["slowdown"]["load_time"] for each in baselines])
+    return SlowdownByWrites(PairedSlowdown(load_time, read_wait, reads))
 
 
 def _read_by_read(run: Measured, name: str, compare: Callable[[Measured, Measured], Document]) -> Document:
@@ -119,38 +87,3 @@ def _over_runs(values: Sequence[float | None]) -> Slowdown | None:
     if value is None or len(known) < len(values):
         return None
     return Slowdown(value, interval(known), tuple(known))
-
-
-def _by_met(interferences: Sequence[Interference]) -> SlowdownByWrites:
-    pooled = sum((each.met for each in interferences), MetReads())
-    classes = tuple(_classes(pooled))
-    if not classes:
-        return SlowdownByWrites(why=f"no baseline, and fewer than {FEWEST_READS} reads of one size that met a write or "
-                                    "that did not")
-    latency = _over_runs([_ratio(list(_classes(each.met))) for each in interferences])
-    if latency is None:
-        # A class may be large enough in all runs together only.
-        value = _ratio(classes)
-        assert value is not None
-        latency = Slowdown(value, None, ())
-    return SlowdownByWrites(met=MetSlowdown(latency, sum(each.met for each in classes),
-                                            sum(values.count for values in pooled.values.values()), classes))
-
-
-def _classes(met: MetReads) -> Iterator[SizeClass]:
-    """Size classes with enough reads of both kinds."""
-    for size in sorted({size for size, _ in met.values}):
-        sides = [met.values.get((size, has_met)) for has_met in (True, False)]
-        if any(side is None or side.count < FEWEST_READS for side in sides):
-            continue
-        numbers: list[Any] = []
-        for has_met, side in zip((True, False), sides, strict=True):
-            assert side is not None
-            numbers += [side.count, met.totals_ns[size, has_met] / side.count, side.percentile((1, 2))]
-        yield SizeClass(1 << size, 2 << size, *numbers)
-
-
-def _ratio(classes: Sequence[SizeClass]) -> float | None:
-    """Total latency of the reads that met a write / what as many others of their classes took on average."""
-    expected_ns = sum(each.met * each.unmet_mean_ns for each in classes)
-    return sum(each.met * each.met_mean_ns for each in classes) / expected_ns if expected_ns else None

@@ -4,17 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from blkreel.traces.format.exposure import Exposure
+
 from .write_amplification import WriteCounts
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """From `run` of the metadata of a run. `+` pools runs: times add up. None: unknown, also if it is of one of them.
+    """From the metadata of a run. `+` pools runs: times add up. None: unknown, also if it is of one of them.
 
     load_ns: from the first submit of workload I/O (of all I/O if none is marked) to its last completion, at dependent
     pace. zero_latency_ns: the same of the plan on a drive without latency. read_load_ns: from
     the first submit of the workload's reads to their last completion, at dependent pace. without_writes_load_ns,
-    without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out. load_ios: that the load
+    without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out; None where the exposure
+    does not allow a statement on slowdown. load_ios: that the load
     time covers, read_ahead_ios: those of them that are read-ahead. captured_ns: duration of the replayed trace. writes:
     by the drive's own counters.
     """
@@ -30,11 +33,14 @@ class RunTimes:
     writes: WriteCounts | None = None
 
     @classmethod
-    def of(cls, run: Mapping[str, Any] | None) -> Self:
-        """run: the account of a replay; None of a captured trace."""
+    def of(cls, metadata: Mapping[str, Any]) -> Self:
+        """metadata: of a run, or of a captured trace, which has no `run`."""
+        run = metadata.get("run")
         if not run:
             return cls()
         zero_latency, baseline = run.get("zero_latency") or {}, run.get("baseline") or {}
+        if why_no_slowdown(metadata):
+            baseline = {}
         read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
         is_dependent = (run.get("pace") or {}).get("name") == "dependent"
         own_wall_ns = run.get("own_wall_ns")
@@ -50,3 +56,10 @@ class RunTimes:
             return None if a is None or b is None else a + b
 
         return type(self)(*(total(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)))
+
+
+def why_no_slowdown(metadata: Mapping[str, Any]) -> str:
+    """Why a slowdown by writes is not stated of a run or trace; empty if it is, or if the exposure was not recorded."""
+    exposure = Exposure.of_metadata(metadata)
+    is_looped = bool((metadata.get("run") or {}).get("background"))
+    return exposure.why_withheld(is_looped) if exposure else ""

@@ -137,3 +137,15 @@ def idle_words(idle: Document | None) -> str:
     if idle["name"] == "cap":
         return f"capped at {numbers.setting(idle.get('cap_ns') or 0)}, {removed} removed"
     return f"removed ({removed})"
+
+
+def exposure_words(entry: Document) -> str:
+    """The exposure of a run with a baseline or a background, or of a trace with background writes, or why it has no
+    slowdown; empty for others."""
+    exposure, account = entry.get("exposure"), entry["runs"][0]["run"] or {}
+    if not exposure or exposure["written_until_ns"] is None or not exposure["read_bytes"]:
+        return ""
+    if account and not account.get("baseline") and not account.get("background"):
+        return ""
+    words: str = exposure["why"] or exposure["words"]
+    return words

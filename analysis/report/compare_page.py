@@ -7,7 +7,7 @@ from blkreel.analysis.charts.model import MOST_OPEN, Answer, Chart, Page
 from blkreel.analysis.charts.model import Section as PageSection
 from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
-from blkreel.analysis.report.charts.slowdown import is_paired, slowdown
+from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
 from blkreel.common.verdict import LEVELS, judged
 
@@ -133,7 +133,7 @@ def _charts(section: Section, prefix: str, order: list[str], drives_file: Drives
     charts = [chart for chart in [*two, *ranked_charts, by_writes, *others] if chart]
     lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
     if by_writes:
-        lead.insert(0 if is_paired(shown["entries"]) else 1, by_writes.id)
+        lead.insert(0, by_writes.id)
     if two:  # two versions of a drive or firmware: single slow I/Os come first
         lead.append(f"{prefix}latency-over-time")
     wanted = [*lead, *(prefix + name for name in _OPEN)]

@@ -27,12 +27,13 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.metric import pace_names
 from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.registry import METRICS, figures
-from blkreel.analysis.metrics.run_times import RunTimes
+from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.numbers import setting
 from blkreel.common.printable import printable
+from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
 
@@ -128,10 +129,10 @@ def report(measured: Measured) -> tuple[Document, Section]:
 
 def entry(runs: list[Measured]) -> Entry:
     """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
-    partial, times = pooled_partial(runs), RunTimes.of(runs[0].run)
+    partial, times = pooled_partial(runs), RunTimes.of(runs[0].metadata)
     for each in runs[1:]:
-        times = times + RunTimes.of(each.run)
-    per_run = [figures(each.partial, RunTimes.of(each.run)) for each in runs]
+        times = times + RunTimes.of(each.metadata)
+    per_run = [figures(each.partial, RunTimes.of(each.metadata)) for each in runs]
     pooled = figures(partial, times) if len(runs) > 1 else per_run[0]
     judged = [verdicts.verdict(each.metadata, numbers) for each, numbers in zip(runs, per_run, strict=True)]
     first = runs[0]
@@ -152,11 +153,25 @@ def entry(runs: list[Measured]) -> Entry:
         "headline": _headlines(_usable(headline(pooled, paces), withheld),
                                 [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
         "interference": None,
+        "exposure": exposure_document(runs),
         "figures": pooled,
         "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
                  for each, one, numbers in zip(runs, judged, per_run, strict=True)],
     }
     return Entry(shown, runs, partial)
+
+
+def exposure_document(runs: Sequence[Measured]) -> Document | None:
+    """The exposure of all runs together, and why no slowdown by writes is stated (`why`, empty if one is); None if one
+    of them does not record it."""
+    known = [exposure for each in runs if (exposure := Exposure.of_metadata(each.metadata))]
+    if len(known) < len(runs):
+        return None
+    pooled = known[0]
+    for each in known[1:]:
+        pooled += each
+    why = next((why for each in runs if (why := why_no_slowdown(each.metadata))), "")
+    return {**pooled.document(), "words": pooled.words(), "why": why}
 
 
 def pooled_partial(runs: list[Measured]) -> Partial:

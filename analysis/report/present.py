@@ -1,14 +1,19 @@
 """From traces and runs to a document and its page: what `blkreel report`, `blkreel compare` and the demo call."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from blkreel import __version__
-from blkreel.analysis.compare.second_pass import read_again
+from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
 from blkreel.common.storage_url import StorageUrl
+from blkreel.traces.format.exposure import KEY, exposure_of
+from blkreel.traces.format.exposure import VERSION as EXPOSURE_VERSION
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.source_lacks import lacks
 
 from . import compare_page, document, report_page
@@ -102,7 +107,7 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
     if len(fleet.measured) > 1:
         raise UsageError(f"{path} holds {len(fleet.measured)} traces, and a report is of one",
                          f"show them side by side: blkreel compare {path}")
-    built, section = document.report(fleet.measured[0])
+    built, section = document.report(_with_exposure(fleet.measured[0]))
     _add_notes(built, fleet)
     view.check_drives(models_of([section.shown]))
     built = {"answer": answer_document(answer(section.shown)), **built}
@@ -110,6 +115,14 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
         read_again([section], read_options)
     view.write(built, lambda: report_page.page_of(built, section, view.drives_file), output, force)
     return built
+
+
+def _with_exposure(measured: Measured) -> Measured:
+    """Add the exposure of a trace whose file does not hold it, which takes a pass over the rows."""
+    if KEY in measured.metadata or not isinstance(measured.records, Path) or measured.rows > MOST_ROWS:
+        return measured
+    sums = asdict(exposure_of(open_trace(measured.records)))
+    return replace(measured, metadata={**measured.metadata, KEY: {"version": EXPOSURE_VERSION, "sums": sums}})
 
 
 def _check_service_times(fleet: Fleet) -> None:

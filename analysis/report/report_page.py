@@ -8,7 +8,7 @@ from blkreel.analysis.report.charts.workload_profile import workload_profile
 
 from . import metric_tables
 from .answer import answer, source_line
-from .columns import drive_words, idle_words, state_words
+from .columns import drive_words, exposure_words, idle_words, state_words
 from .commands import with_gap
 from .document import Section as DocumentSection
 from .drive_facts import entries_of
@@ -37,6 +37,8 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     lead = title + shown["title"]
     if run:
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
+    if words := exposure_words(entry):
+        lead += f"; {words}"
     return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None, drives_file),
                 with_gap([replace(part, source=source_line(shown)) for part in parts if part.charts],
                          document), **method_of(document, [shown]), answer=answer(shown))

@@ -31,7 +31,8 @@ from blkreel.traces.format.reader import open_trace
 from .result import FORMAT, VERSION, DriveFacts, MetricValue, Result, canonical, checksum_of, id_of
 
 # What reports and verdicts read of the metadata of a run; its threads are in the partial.
-_METADATA = ("devices", "lost", "run", "kernel", "writer", "source_format", "source_lacks", "epoch_ns", "clock_pairs")
+_METADATA = ("devices", "lost", "run", "kernel", "writer", "source_format", "source_lacks", "epoch_ns", "clock_pairs",
+             "exposure")
 Step = Callable[[int, int], None]
 
 
@@ -63,7 +64,7 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
     partial = dump_partial(measured.partial)
     source, drive = document.source(measured), document.drive(measured)
     name = (source["path"] or "").rpartition("/")[2]
-    numbers = figures(measured.partial, RunTimes.of(run))
+    numbers = figures(measured.partial, RunTimes.of(measured.metadata))
     state = run.get("state")
     paces = pace_names(run.get("pace"))
     metrics = metrics_of(numbers, paces)

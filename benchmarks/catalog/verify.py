@@ -93,8 +93,9 @@ def _partial_problems(catalog: Catalog, path: Path, result: Result) -> Iterator[
     except CatalogError as error:
         yield Problem(str(catalog.partial_path(result)), error.message.partition(" ")[2], error.remedy or add)
         return
-    run = (result["metadata"] or {}).get("run") or {}
-    recomputed = metrics_of(figures(partial, RunTimes.of(run)), pace_names(run.get("pace")))
+    metadata = result["metadata"] or {}
+    paces = pace_names((metadata.get("run") or {}).get("pace"))
+    recomputed = metrics_of(figures(partial, RunTimes.of(metadata)), paces)
     if differing := _differing(result["metrics"], recomputed):
         yield Problem(str(path), f"{differing} not those of its partial: it was edited, or added by a version with "
                       f"other formulas ({result['added_by']})", add)

@@ -9,10 +9,12 @@ from blkreel.analysis.metrics.accumulator import MetricsAccumulator, Partial
 from blkreel.analysis.metrics.distributions import Distribution
 from blkreel.analysis.metrics.measure import run_columns_of
 from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
+from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
@@ -25,29 +27,31 @@ P99 = (99, 100)
 Slowdown = Mapping[str, float | None]  # as replay.run.baseline.Slowdown; empty without a baseline
 
 
-def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Mapping[str, Any], str | None, Slowdown]:
+def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Mapping[str, Any], str | None, Slowdown,
+                                                     Exposure]:
     stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
     for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
         stats.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
     run = trace.metadata.get("run") or {}
     return (stats, metrics.finish(), run.get("idle") or {}, (run.get("source") or {}).get("sha256"),
-            (run.get("baseline") or {}).get("slowdown") or {})
+            {} if why_no_slowdown(trace.metadata) else (run.get("baseline") or {}).get("slowdown") or {},
+            exposure_of(trace))
 
 
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
     groups: dict[str, list[tuple[StepStats, Partial]]] = {}
-    slowdowns: dict[str, list[Slowdown]] = {}
+    slowdowns: dict[str, list[tuple[Slowdown, Exposure]]] = {}
     idles: dict[str, Mapping[str, Any]] = {}
     sources: dict[object, set[str]] = {}
     everything = []
-    for step, (stats, partial, idle, sha256, slowdown) in runs.measured(ROLE, _measure):
+    for step, (stats, partial, idle, sha256, slowdown, exposure) in runs.measured(ROLE, _measure):
         others = tuple((name, value) for name, value in step.labels.items() if name not in ("state", "repeat"))
         sources.setdefault(others, set()).update({sha256} if sha256 else ())
         state = str(step.labels.get("state", ""))
         groups.setdefault(state, []).append((stats, partial))
-        slowdowns.setdefault(state, []).append(slowdown)
+        slowdowns.setdefault(state, []).append((slowdown, exposure))
         idles.setdefault(state, idle)
         everything.append(stats)
     content = Content(method=[*METHOD, energy_note(everything)])
@@ -92,9 +96,11 @@ def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Row:
         "writes": _latency(pooled.write.latency)}
 
 
-def _slowdown(repeats: list[Slowdown]) -> Row:
-    return {**over_repeats("slowdown_of_read_wait", [each.get("read_wait") for each in repeats]),
-            **over_repeats("slowdown_of_load_time", [each.get("load_time") for each in repeats])}
+def _slowdown(repeats: list[tuple[Slowdown, Exposure]]) -> Row:
+    exposure = sum((each for _, each in repeats[1:]), repeats[0][1])
+    return {**over_repeats("slowdown_of_read_wait", [each.get("read_wait") for each, _ in repeats]),
+            **over_repeats("slowdown_of_load_time", [each.get("load_time") for each, _ in repeats]),
+            "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
 
 
 def _latency(values: Distribution) -> Row:
@@ -134,7 +140,10 @@ _LATENCY = [metric.STATE, metric.text("operation", "Operation"), *LATENCIES]
 _RATIOS = [metric.text("of", "States"), *RATIOS]
 _SLOWDOWN = [metric.STATE, *metric.with_spread([
     metric.number("slowdown_of_read_wait", "Read wait, with / without writes", better="lower"),
-    metric.number("slowdown_of_load_time", "Load time", better="lower")]), metric.REPEATS]
+    metric.number("slowdown_of_load_time", "Load time", better="lower")]),
+    metric.share("read_beside_writes", "Read beside writes", "share of the bytes read while background writes were "
+                 "going on", ""),
+    metric.share("read_with_a_write_outstanding", "with one outstanding", better=""), metric.REPEATS]
 
 METHOD = [
     ("Average data rate", "bytes read and written / busy time, the time with at least one I/O outstanding; also the "
@@ -142,6 +151,7 @@ METHOD = [
     ("Latency", "complete − submit: of reads, of writes, and of both together (all). p99 is the nearest rank, shown "
      "only where at least 10 I/Os lie beyond it; repeats are pooled I/O by I/O."),
     ("Slowdown by background writes", "the same reads replayed with and without the writes, each from the state on: "
-     "the ratio of the time with at least one read outstanding, and at dependent pace of the load time."),
+     "the ratio of the time with at least one read outstanding, and at dependent pace of the load time. Not given if "
+     "less than 20 % of the bytes were read beside writes, or if the writes ended before the reads."),
     ("Repeats", "Rates and energies are geometric means over the repeats, with the smallest and the largest."),
 ]

@@ -16,6 +16,7 @@ from blkreel.common.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT
+from blkreel.traces.format.exposure import exposure_of
 from blkreel.traces.format.order import check_order
 from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
@@ -25,7 +26,7 @@ from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 _MAX_ROWS = 12
-_LONG_METADATA = ("boundary", "survey", "threads", "files")
+_LONG_METADATA = ("boundary", "exposure", "survey", "threads", "files")
 _THREAD_BYTES, _FILE_BYTES = 120, 600  # of memory for each, at its peak; threads without a name are summed up
 
 Total = dict[str, int]  # ios, bytes
@@ -44,8 +45,11 @@ def command(trace: str, as_json: bool) -> None:
     opened = open_trace(trace)
     check_order(opened)
     totals = _Totals(opened)
+    exposure = exposure_of(opened)
+    is_looped = bool((opened.metadata.get("run") or {}).get("background"))
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
+                "exposure": {**exposure.document(), "words": exposure.words(), "why": exposure.why_withheld(is_looped)},
                 "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG_METADATA}}
     if as_json:
         print_json(document)
@@ -186,6 +190,11 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     workload = document["own"]
     if workload["ios"]:
         yield "workload", f"{format_count(workload['ios'])} I/Os, {format_bytes(workload['bytes'])}"
+    exposure = document["exposure"]
+    if exposure["written_until_ns"] is not None and exposure["read_bytes"]:
+        yield "exposure", exposure["words"]
+        if exposure["why"]:
+            yield "limits", exposure["why"]
     read_ahead = document["read_ahead"]
     if read_ahead["blocked_unknown_ios"] > READ_AHEAD_LIMIT * read_ahead["ios"]:
         of_workload = "workload " if workload["ios"] else ""

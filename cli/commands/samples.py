@@ -7,7 +7,8 @@ import click
 from blkreel.cli.options.types import as_json
 from blkreel.common.console import print_table
 from blkreel.common.json_file import print_json
-from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.units import format_bytes, format_ns
+from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.samples import PREFIX, SAMPLES, sample_path
@@ -27,10 +28,11 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json({"version": 1, "samples": entries})
         return
-    print_table({"trace": "fixed", "I/Os": "right", "read": "right", "written": "right", "duration": "right",
-                 "workload": "left"},
-                [(entry["name"], format_count(entry["rows"]), format_bytes(entry["read_bytes"]),
-                  format_bytes(entry["written_bytes"]), format_ns(entry["duration_ns"]), entry["shows"])
+    print_table({"trace": "fixed", "read": "right", "written": "right",
+                 "beside writes": "right", "duration": "right", "workload": "left"},
+                [(entry["name"], format_bytes(entry["read_bytes"]),
+                  format_bytes(entry["written_bytes"]), _share(entry["exposure"]["beside_share"]),
+                  format_ns(entry["duration_ns"]), entry["shows"])
                  for entry in entries])
 
 
@@ -41,4 +43,9 @@ def _entry(name: str, description: str) -> dict[str, Any]:
     moved = {kind: int(length_bytes[op == OPS[kind]].sum()) for kind in ("read", "write")}
     return {"name": f"{PREFIX}{name}", "shows": description, "path": str(trace.path), "rows": trace.rows,
             "read_bytes": moved["read"], "written_bytes": moved["write"],
-            "duration_ns": int(submit_ns[-1] - submit_ns[0])}
+            "exposure": exposure_of(trace).document(), "duration_ns": int(submit_ns[-1] - submit_ns[0])}
+
+
+def _share(share: float | None) -> str:
+    """Of the bytes read that were read beside background writes."""
+    return "" if share is None else percent(share)

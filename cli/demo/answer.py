@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.common.units import format_ns
 from blkreel.replay.run.account import RunAccount
 from blkreel.traces.format.reader import open_trace
@@ -11,8 +12,10 @@ Accounts = Mapping[str, RunAccount]  # by drive
 
 
 def account_of(run: Path) -> RunAccount:
-    account: RunAccount = open_trace(run).metadata["run"]
-    return account
+    """The account of a run. Its baseline is left out where the exposure allows no statement on slowdown."""
+    metadata = open_trace(run).metadata
+    account: RunAccount = metadata["run"]
+    return account if not why_no_slowdown(metadata) else {**account, "baseline": None}
 
 
 def answer_lines(load: Accounts, application: Accounts, download: Accounts) -> Iterator[str]:
@@ -40,4 +43,4 @@ def _load_words(account: RunAccount) -> str:
 def _slowdown_words(account: RunAccount) -> str:
     baseline = account["baseline"]
     slowdown = baseline["slowdown"]["read_wait"] if baseline else None
-    return f"{slowdown:.2f}x" if slowdown is not None else "unknown"
+    return f"{slowdown:.2f}x" if slowdown is not None else "not measured (few reads beside writes)"

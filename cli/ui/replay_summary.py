@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from blkreel.analysis.metrics.metric import Metric
-from blkreel.analysis.report.columns import headline_of
+from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
 from blkreel.common.json_file import print_json
 from blkreel.common.text_table import shortened, wrapped
@@ -107,8 +107,8 @@ def _show_drive(drive: Mapping[str, Any]) -> None:
 
 
 def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
-    """A run or trace from its report document: size, leading metrics, lateness, verdict. At most seven lines without
-    causes and reasons: of metrics and lateness as much as fits one line each."""
+    """A run or trace from its report document: size, leading metrics, exposure to writes, lateness, verdict. At most
+    eight lines without causes and reasons: of metrics, exposure and lateness as much as fits one line each."""
     entry = document["entry"]
     run, total = entry["runs"][0], entry["figures"]["all"]
     account = run["run"] or {}
@@ -125,7 +125,10 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     if not total["ops"] and not account:
         size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
     lines = wrapped(f"{run['path']}: {label}, {size}", width)
-    lines += _in_one_line("  ", metric_words(entry), width) + _in_one_line("  ", _lateness_words(account, entry), width)
+    lines += _in_one_line("  ", metric_words(entry), width)
+    if words := exposure_words(entry):
+        lines.append(shortened(f"  {words}", width))
+    lines += _in_one_line("  ", _lateness_words(account, entry), width)
     if detail.verbose and account:
         lines += [f"  {line}" for line in _cause_lines(account)]
     return lines + verdict_lines(_of_one_run(entry["verdict"]), detail, width)

@@ -30,6 +30,8 @@ FLAGS = {
     "deferred": 1 << 12,
     # Another thread waited for `waited_on`, and then woke or started this one.
     "inherited": 1 << 13,
+    # In the background of other I/O of the trace, whatever its source: `replay --background`, `merge --role`.
+    "role_background": 1 << 14,
     # A run only: late because the drive's queue was full.
     "queue_full": 1 << 16,
     # A run only: in flight together with an overlapping I/O; in the source they were not.

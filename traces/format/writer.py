@@ -15,6 +15,9 @@ import pyarrow.parquet as pq
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
 from blkreel.common.safe_files import NewFile, directory_at
 
+from .exposure import COLUMNS as EXPOSURE_COLUMNS
+from .exposure import KEY as EXPOSURE
+from .exposure import ExposureScan
 from .integrity import COLUMNS as CHECKED_COLUMNS
 from .integrity import KEY as INTEGRITY
 from .integrity import RowChecksums
@@ -36,6 +39,8 @@ ROWS_PER_GROUP = 500_000  # which stay in memory until the group is written
 _ROWS_PER_PAGE = 200_000
 _PAGE_BYTES = 8 << 20
 _PART_ROWS = 131_072
+# Keys that the writer computes from the rows.
+_OF_THE_ROWS = ("survey", "boundary", EXPOSURE, INTEGRITY)
 _MOST_OUTSTANDING = 200_000  # in the key `boundary`; drives have a few thousand at a time
 
 
@@ -65,6 +70,7 @@ class TraceWriter:
         self._gathered = {field.name: np.empty(self._rows_per_group, field.type.to_pandas_dtype()) for field in schema}
         # A run is rarely replayed, so its end should not take longer for a survey.
         self._survey = None if "due_ns" in schema.names else SurveyBuilder()
+        self._exposure = ExposureScan()
         self._checksums = RowChecksums()
         self._groups_at: list[int] = []
         refuse_existing(self.path, force)
@@ -118,9 +124,10 @@ class TraceWriter:
                 "schema_version": SCHEMA_VERSION,
                 "op_names": {str(code): name for code, name in OP_NAMES.items()},
                 "flag_names": {str(bit): name for name, bit in FLAGS.items()},
-                **{key: value for key, value in metadata.items() if key not in ("survey", "boundary", INTEGRITY)},
+                **{key: value for key, value in metadata.items() if key not in _OF_THE_ROWS},
                 **({"boundary": self._boundary} if self._boundary is not None else {}),
                 **self._checksums.metadata(groups_at),
+                **self._exposure.metadata(groups_at),
                 **(self._survey.metadata(groups_at) if self._survey else {}),
             }))
             self._parquet.close()
@@ -146,6 +153,7 @@ class TraceWriter:
             self._checksums.add({name: part[name].chunks for name in CHECKED_COLUMNS})
             self._note_outstanding(part["submit_ns"].to_numpy(), part["latency_ns"].to_numpy(),
                                    is_group_start=not begin)
+            self._exposure.add({name: part[name].to_numpy() for name in EXPOSURE_COLUMNS})
             if self._survey:
                 self._survey.add({name: part[name].to_numpy() for name in SURVEY_COLUMNS})
         self.rows += count

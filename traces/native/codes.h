@@ -30,6 +30,7 @@ enum trace_flag {
 	FLAG_OWN = 1 << 11,
 	FLAG_DEFERRED = 1 << 12,
 	FLAG_INHERITED = 1 << 13,
+	FLAG_ROLE_BACKGROUND = 1 << 14,
 	/* Of a run. */
 	FLAG_QUEUE_FULL = 1 << 16,
 	FLAG_HAZARD = 1 << 17,

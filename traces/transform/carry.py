@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from blkreel import __version__
+from blkreel.traces.format.exposure import KEY as EXPOSURE
 from blkreel.traces.format.integrity import KEY as INTEGRITY
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
 WRITER = f"blkreel {__version__}"
 # Of the writer, or of one whole recording: counts that other rows do not have.
-_NOT_CARRIED = {INTEGRITY, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger", "diskstats",
-                "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns", "duration_ns", "run",
-                "history", "part_of"}
+_NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger",
+                "diskstats", "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns",
+                "duration_ns", "run", "history", "part_of"}
 
 
 def carried(metadata: Metadata) -> Metadata:

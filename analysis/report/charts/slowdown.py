@@ -14,51 +14,36 @@ from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 
-_PAIRED = ("with the background writes / without them: the same reads on the same drive in the same state, replayed "
-           "twice")
-_MEASURES = {LOAD_TIME.key: noun(LOAD_TIME), READ_WAIT.key: noun(READ_WAIT), "latency": "read latency"}
+_FORMULA = ("with the background writes / without them: the same reads on the same drive in the same state, replayed "
+            "twice")
+_MEASURES = {LOAD_TIME.key: noun(LOAD_TIME), READ_WAIT.key: noun(READ_WAIT)}
 
 
 def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
-    """entries: of a document, with `slowdown_by_writes` (analysis/compare/slowdown.py). None where none has a value.
-
-    From baselines where any drive has one, else from the reads that met a write, which is a weaker statement.
-    """
-    kind = next((kind for kind in ("paired", "met") if any(_of(entry, kind) for entry in entries)), None)
-    if kind is None:
+    """entries: of a document, with `slowdown_by_writes` (analysis/compare/slowdown.py). None where none has a value."""
+    known = [(entry, own) for entry in entries if (own := _paired(entry))]
+    if not known:
         return None
-    known = [(entry, own) for entry in entries if (own := _of(entry, kind))]
-    measure = _measure([own for _, own in known], kind)
+    measure = LOAD_TIME.key if all(own.get(LOAD_TIME.key) for _, own in known) else READ_WAIT.key
     ordered = sorted(((entry, own[measure]) for entry, own in known if own.get(measure)),
                      key=lambda pair: float(pair[1]["value"]))
     what = _MEASURES[measure]
     bars = [_bar(entry, ratio, place) for place, (entry, ratio) in enumerate(ordered)]
     style = SeriesStyle.of_entries([entry for entry, _ in ordered], [entry["label"] for entry, _ in ordered])
-    title = "Slowdown by background writes" if kind == "paired" else "Reads that met a write"
-    notes: tuple[str, ...] = () if kind == "paired" else (f"A weaker statement: {known[0][1]['note']}.",)
-    absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
-    if absent:
-        notes += (f"Without a value: {', '.join(absent)}.",)
-    text = f"{what[:1].upper()}{what[1:]} {_PAIRED}." if kind == "paired" else (
-        "Latency of the reads that met a write / latency of the other reads of their size.")
-    return Chart(id_, title, _table(known, kind, title), bar_rows(f"{title} by drive, the least first", bars, style,
-                                                                  Axis(f"{what}, with / without", "×", "auto")),
-                 "lower", text, notes)
+    title = "Slowdown by background writes"
+    notes = tuple(f"Without a value: {entry['label']}: {_why(entry)}." for entry in entries
+                  if entry["label"] not in {bar.entry for bar in bars})
+    return Chart(id_, title, _table(known, title), bar_rows(f"{title} by drive, the least first", bars, style,
+                                                            Axis(f"{what}, with / without", "×", "auto")),
+                 "lower", f"{what[:1].upper()}{what[1:]} {_FORMULA}.", notes)
 
 
-def is_paired(entries: Sequence[Datum]) -> bool:
-    """Whether any drive has a baseline without the writes."""
-    return any(_of(entry, "paired") for entry in entries)
+def _paired(entry: Datum) -> dict[str, Any]:
+    return (entry.get("slowdown_by_writes") or {}).get("paired") or {}
 
 
-def _of(entry: Datum, kind: str) -> dict[str, Any]:
-    return (entry.get("slowdown_by_writes") or {}).get(kind) or {}
-
-
-def _measure(slowdowns: Sequence[dict[str, Any]], kind: str) -> str:
-    if kind == "met":
-        return "latency"
-    return "load_time" if all(own.get("load_time") for own in slowdowns) else "read_wait"
+def _why(entry: Datum) -> str:
+    return (entry.get("slowdown_by_writes") or {}).get("why") or "no baseline"
 
 
 def _bar(entry: Datum, ratio: dict[str, Any], place: int) -> Bar:
@@ -77,18 +62,17 @@ def _times(ratio: float) -> str:
     return f"{numbers.digits(ratio)}x"
 
 
-def _table(known: Sequence[tuple[Datum, dict[str, Any]]], kind: str, title: str) -> Table:
+def _table(known: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Table:
     measures = [name for name in _MEASURES if any(own.get(name) for _, own in known)]
-    formula = _PAIRED if kind == "paired" else "reads that met a write / the other reads of their size"
     columns = (Column("drive", "Drive"), *(
         column for name in measures for column in (
-            Column(f"{name}_slowdown", _MEASURES[name].capitalize(), "number", "×", formula, better="lower"),
+            Column(f"{name}_slowdown", _MEASURES[name].capitalize(), "number", "×", _FORMULA, better="lower"),
             Column(f"{name}_low", "Interval, low", "number", "×"),
             Column(f"{name}_high", "Interval, high", "number", "×"))),
-        Column("runs", "Runs", "count"))
+        *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
     rows = []
     for entry, own in known:
-        values: dict[str, Any] = {"drive": entry["label"], "runs": entry["n"]}
+        values: dict[str, Any] = {"drive": entry["label"], **exposure_values(entry), "runs": entry["n"]}
         why = {}
         for name in measures:
             ratio = own.get(name) or {}
@@ -99,5 +83,24 @@ def _table(known: Sequence[tuple[Datum, dict[str, Any]]], kind: str, title: str)
                 why[f"{name}_slowdown"] = "not at this pace"
             if not sure:
                 why |= dict.fromkeys((f"{name}_low", f"{name}_high"), f"n={entry['n']}: too few runs")
+        if not entry.get("exposure"):
+            why |= dict.fromkeys((column.key for column in EXPOSURE_COLUMNS), "not recorded by that version")
         rows.append(Row(values, entry["label"], why, path=path_of(entry)))
     return Table(title, columns, tuple(rows))
+
+
+EXPOSURE_COLUMNS = (
+    Column("beside_share", "Read beside writes", "share", "%",
+           "share of the bytes read that were submitted while background writes were going on: outstanding, or 5 MB/s "
+           "and more of them completed within the second around"),
+    Column("met_share", "Read with a write outstanding", "share", "%",
+           "share of the bytes read that were submitted while a background write was outstanding"),
+    Column("background_rate", "Rate of the writes", "rate", "MB/s", "mean rate of these writes during these reads"))
+
+
+def exposure_values(entry: Datum) -> dict[str, Any]:
+    """Values of EXPOSURE_COLUMNS from `exposure` of an entry."""
+    exposure = entry.get("exposure") or {}
+    rate = exposure.get("write_bytes_s")
+    return {"beside_share": exposure.get("beside_share"), "met_share": exposure.get("met_share"),
+            "background_rate": None if rate is None else rate / 1e6}

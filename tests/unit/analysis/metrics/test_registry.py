@@ -117,16 +117,16 @@ def test_metrics_of_the_run_need_its_account(four_ios):
            "baseline": {"load_time_ns": 40_000, "read_wait_ns": 15_000}, "source": {"duration_ns": 86_400 * 10**9},
            "telemetry": {"smart": {"writes": {"unit": "B", "host": 1000, "media": 2500, "host_step": 1,
                                               "media_step": 1}}}}
-    tree = registry.figures(four_ios, RunTimes.of(run))["run"]
+    tree = registry.figures(four_ios, RunTimes.of({"run": run}))["run"]
     # Idle for longer than the gap of 5 us: from 20 to 30 us.
     assert tree == {"load_time_ns": 50_000, "added_by_drive_ns": 40_000, "compute_share": 0.2, "largest_speedup": 5,
                     "read_share": 1, "read_ahead_share": 0.25, "slowdown_by_writes": 1.25, "write_amplification": 2.5,
                     "media_writes_per_day_bytes": 2.5 * four_ios.write.bytes}
-    pooled = registry.figures(four_ios + four_ios, RunTimes.of(run) + RunTimes.of(run))["run"]
+    pooled = registry.figures(four_ios + four_ios, RunTimes.of({"run": run}) + RunTimes.of({"run": run}))["run"]
     assert pooled == {**tree, "load_time_ns": 100_000, "added_by_drive_ns": 80_000}
-    open_loop = registry.figures(four_ios, RunTimes.of({**run, "pace": {"name": "original"}}))["run"]
+    open_loop = registry.figures(four_ios, RunTimes.of({"run": {**run, "pace": {"name": "original"}}}))["run"]
     assert open_loop["slowdown_by_writes"] == 2 and open_loop["load_time_ns"] is None
-    none = registry.figures(four_ios, RunTimes.of({**run, "zero_latency": None}))
+    none = registry.figures(four_ios, RunTimes.of({"run": {**run, "zero_latency": None}}))
     assert none["run"]["added_by_drive_ns"] is None
     assert "without latency" in headline.why_missing(none, headline.ADDED_BY_DRIVE, ("dependent",))
 

@@ -1,13 +1,13 @@
-"""The chart of the slowdown by background writes: from baselines, or as a weaker statement."""
+"""The chart of the slowdown by background writes, from baselines."""
 
 import pytest
 
-from blkreel.analysis.report.charts.slowdown import is_paired, slowdown
+from blkreel.analysis.report.charts.slowdown import slowdown
 
 
-def entry(label, paired=None, met=None):
+def entry(label, paired=None):
     return {"label": label, "n": 6, "verdict": {"level": "valid"}, "runs": [{"path": f"runs/{label}"}],
-            "slowdown_by_writes": {"paired": paired, "met": met, "why": ""}}
+            "slowdown_by_writes": {"paired": paired, "why": ""}}
 
 
 def ratio(value, low=None, high=None):
@@ -25,7 +25,7 @@ def test_baselines_give_the_slowdown_of_the_read_wait_the_least_first():
     rows = chart.spec["data"]["values"]
     assert [(row["entry"], row["text"]) for row in rows] == [("fast", "1.50x"), ("slow", "20.4x")]
     assert rows[0]["low"] == pytest.approx(1.35) and rows[0]["thick"] > 2
-    assert is_paired(entries) and "Without a value: none." in chart.notes
+    assert chart.notes == ("Without a value: none: no baseline.",)
     assert [row.values["read_wait_slowdown"] for row in chart.table.rows] == [20.4, 1.5]
 
 
@@ -35,11 +35,14 @@ def test_at_dependent_pace_the_load_time_leads():
     assert {"load_time_slowdown", "read_wait_slowdown"} <= {column.key for column in chart.table.columns}
 
 
-def test_without_baselines_the_statement_is_weaker_and_says_so():
-    met = {"latency": ratio(4.0), "met": 100, "reads": 200, "by_size": [], "note": "not an effect of the writes alone"}
-    chart = slowdown([entry("a", met=met)], "slowdown")
-    assert not is_paired([entry("a", met=met)])
-    assert any("weaker" in note and "not an effect of the writes alone" in note for note in chart.notes)
+def test_the_exposure_stands_beside_the_slowdown_and_the_reason_beside_a_missing_one():
+    exposed = {**entry("a", paired(2)), "exposure": {"beside_share": 0.9, "met_share": 0.1, "write_bytes_s": 110e6}}
+    unexposed = entry("b")
+    unexposed["slowdown_by_writes"]["why"] = "writes beside 0.2 % of the reads"
+    chart = slowdown([exposed, unexposed], "slowdown")
+    (row,) = chart.table.rows
+    assert (row.values["beside_share"], row.values["met_share"], row.values["background_rate"]) == (0.9, 0.1, 110)
+    assert chart.notes == ("Without a value: b: writes beside 0.2 % of the reads.",)
 
 
 def test_without_any_value_there_is_no_chart():

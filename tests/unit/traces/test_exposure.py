@@ -1,0 +1,116 @@
+"""The exposure of reads to background writes: against a plain count over all pairs, and what withholds a slowdown."""
+
+import numpy as np
+import pytest
+
+from blkreel.traces.format.exposure import COLUMNS, Exposure, ExposureScan, exposure_of
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.writer import TraceWriter
+
+MS, S = 10**6, 10**9
+READ, WRITE = OPS["read"], OPS["write"]
+OWN, ROLE = FLAGS["own"], FLAGS["role_background"]
+
+
+def rows(*parts):
+    """parts: (submit_ns, latency_ns, length_bytes, op, flags), each of single values or arrays."""
+    arrays = [np.broadcast_arrays(*map(np.atleast_1d, part)) for part in parts]
+    columns = {name: np.concatenate([part[i] for part in arrays]) for i, name in enumerate(COLUMNS)}
+    order = np.argsort(columns["submit_ns"], kind="stable")
+    return {name: values[order] for name, values in columns.items()}
+
+
+def scanned(columns, batch_rows=10**9):
+    scan = ExposureScan()
+    for begin in range(0, len(columns["op"]), batch_rows):
+        scan.add({name: values[begin:begin + batch_rows] for name, values in columns.items()})
+    return scan.result()
+
+
+def plain(columns, is_read, is_write):
+    """(read, met, beside) bytes by comparing each read with each write."""
+    submit, length = columns["submit_ns"], columns["length_bytes"]
+    complete = submit + columns["latency_ns"]
+    is_write = is_write & (columns["latency_ns"] >= 0)
+    met_bytes = beside_bytes = 0
+    for at, size in zip(submit[is_read], length[is_read], strict=True):
+        met = bool(((submit[is_write] <= at) & (complete[is_write] > at)).any())
+        near = (complete[is_write] > at - S // 2) & (complete[is_write] <= at + S // 2)
+        met_bytes += size * met
+        beside_bytes += size * (met or length[is_write][near].sum() >= 5_000_000)
+    return int(length[is_read].sum()), int(met_bytes), int(beside_bytes)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 37, 10**9])
+def test_the_shares_are_those_of_a_plain_count_in_any_batches(batch_rows):
+    random = np.random.default_rng(3)
+    count = 800
+    columns = {"submit_ns": np.sort(random.integers(0, 20 * S, count)),
+               "latency_ns": random.choice([-1, 0, MS, 300 * MS, 3 * S], count, p=[0.05, 0.05, 0.7, 0.15, 0.05]),
+               "length_bytes": random.choice([4096, 1 << 20], count), "op": random.integers(0, 3, count),
+               "flags": random.choice([0, OWN, ROLE], count)}
+    flags, op = columns["flags"], columns["op"]
+    exposure = scanned(columns, batch_rows)
+    expected = plain(columns, (op == READ) & (flags == OWN), (op == WRITE) & (flags != OWN))
+    assert (exposure.read_bytes, exposure.met_bytes, exposure.beside_bytes) == expected
+    assert 0 < exposure.met_bytes < exposure.beside_bytes < exposure.read_bytes
+    columns["flags"] = np.where(flags == OWN, 0, flags)
+    exposure = scanned(columns, batch_rows)
+    expected = plain(columns, (op == READ) & (columns["flags"] == 0), (op == WRITE) & (columns["flags"] == ROLE))
+    assert (exposure.read_bytes, exposure.met_bytes, exposure.beside_bytes) == expected
+
+
+def test_a_steady_writer_is_beside_all_reads_and_gives_its_rate():
+    """A write of 1 MB each 10 ms, in flight for 1 ms, and a read 5 ms after each: none meets a write."""
+    writes = np.arange(1000) * 10 * MS
+    exposure = scanned(rows((writes, MS, 1_000_000, WRITE, 0), (writes[100:900] + 5 * MS, MS, 4096, READ, 0)))
+    assert exposure.beside_share == 1 and exposure.met_share == 0
+    assert exposure.write_bytes_s == pytest.approx(100e6)
+    assert exposure.why_withheld() == ""
+    assert exposure.words() == "100 % of the bytes read beside writes at 100 MB/s, 0 % while one was outstanding"
+
+
+def test_reads_that_hardly_met_writes_show_no_slowdown():
+    reads = np.arange(2000) * 10 * MS
+    exposure = scanned(rows((reads, MS, 4096, READ, 0), (10 * S, 30 * MS, 6_000_000, WRITE, 0)))
+    assert exposure.beside_share == pytest.approx(0.0505, rel=0.05)
+    assert exposure.why_withheld() == ("writes beside 5 % of the reads: no slowdown can be measured; "
+                                       "use --background")
+
+
+def test_writes_that_end_before_the_reads_withhold_the_slowdown():
+    """A capture of both, replayed on a slower drive: 3 s of writes, and reads for 10 s. A looped background does not
+    end: what is missing at its end is a pause."""
+    reads, writes = np.arange(1000) * 10 * MS, np.arange(300) * 10 * MS
+    exposure = scanned(rows((reads, 10 * MS, 4096, READ, 0), (writes, MS, 1_000_000, WRITE, 0)))
+    assert exposure.beside_share == pytest.approx(0.35, rel=0.02)
+    assert exposure.why_withheld() == ("the writes ended after 2.99 s of 10.0 s of reads: the slowdown would be too "
+                                       "small; use --background")
+    assert exposure.why_withheld(is_looped=True) == ""
+
+
+def test_a_pause_of_a_bursty_writer_is_no_end():
+    """40 MB every 2 s, as in the mixed burst: the last burst may end 2 s before the reads."""
+    bursts = (np.arange(5)[:, None] * 2 * S + np.arange(40) * 10 * MS).ravel()
+    reads = np.arange(1000) * 10 * MS
+    exposure = scanned(rows((reads, MS, 4096, READ, 0), (bursts, MS, 1_000_000, WRITE, 0)))
+    assert exposure.why_withheld() == ""
+
+
+def test_the_writer_stores_it_and_a_trace_without_it_is_read(tmp_path, monkeypatch):
+    columns = rows((np.arange(100) * MS, MS, 4096, READ, OWN), (np.arange(100) * MS, 2 * MS, 1 << 20, WRITE, 0))
+    with TraceWriter(tmp_path / "a.parquet") as out:
+        out.write({**columns, "offset_bytes": np.zeros(200, np.int64)})
+        out.close({})
+    trace = open_trace(tmp_path / "a.parquet")
+    stored = Exposure.of_metadata(trace.metadata)
+    assert stored == scanned(columns) and stored.met_share == 1
+    monkeypatch.setattr(type(trace), "batches", lambda *args: pytest.fail("the rows were read"))
+    assert exposure_of(trace) == stored
+    monkeypatch.undo()
+    trace.metadata["exposure"]["row_groups_at"] = [0]
+    trace.metadata["exposure"]["sums"]["met_bytes"] = 1
+    assert exposure_of(trace) == stored, "the key of another file is not used"
+    trace.metadata["exposure"] = {"version": 1, "sums": {"met_bytes": "x"}}
+    assert Exposure.of_metadata(trace.metadata) is None

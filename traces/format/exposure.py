@@ -1,0 +1,242 @@
+"""Exposure: how much of the reads that a user waits for ran beside background writes.
+
+A slowdown by writes can be measured only where reads and writes ran together. The writer of a trace or run computes
+the exposure from its rows and stores it in the metadata (key `exposure`); exposure_of() reads it, or the rows.
+
+Foreground reads are those of the workload, and background writes the writes of others. A trace that marks no workload
+I/O has a foreground and a background if rows have the role `background`; else all reads and all writes count.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from blkreel.common.units import format_count, format_ns
+
+from .schema import FLAGS, OPS, Metadata
+from .trace import Trace
+
+KEY = "exposure"
+VERSION = 1
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "flags"]
+# Writes are going on around a read if at least this rate of them completes in the second around its submission.
+GOING_ON_BYTES_S = 5_000_000
+WINDOW_NS = 10**9
+# Below this share of bytes read beside writes, a slowdown is not stated.
+LEAST_BESIDE = 0.2
+# Writes that end earlier than this share of the reads' time before its end did not last for all of it.
+_LATE_SHARE = 0.1
+_ADVICE = "use --background"
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Sums over the foreground reads.
+
+    read_bytes: of all. met_bytes: submitted while a background write was outstanding. beside_bytes: submitted while
+    background writes were going on: outstanding, or GOING_ON_BYTES_S completed within the second around. weighted:
+    sum of read bytes x bytes written in that second, over the reads beside writes. reads_ns: from the first submission
+    of a read to the last completion. written_until_ns: last completion of a write, from the same start; None without
+    writes. longest_pause_ns: between two writes.
+    """
+
+    read_bytes: int = 0
+    met_bytes: int = 0
+    beside_bytes: int = 0
+    weighted: int = 0
+    reads_ns: int = 0
+    written_until_ns: int | None = None
+    longest_pause_ns: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        """Of two runs: sums add up; times are those of the longer reads."""
+        longer = max(self, other, key=lambda each: each.reads_ns)
+        return replace(longer, read_bytes=self.read_bytes + other.read_bytes,
+                       met_bytes=self.met_bytes + other.met_bytes,
+                       beside_bytes=self.beside_bytes + other.beside_bytes, weighted=self.weighted + other.weighted)
+
+    @property
+    def met_share(self) -> float | None:
+        return self.met_bytes / self.read_bytes if self.read_bytes else None
+
+    @property
+    def beside_share(self) -> float | None:
+        return self.beside_bytes / self.read_bytes if self.read_bytes else None
+
+    @property
+    def write_bytes_s(self) -> float | None:
+        """Mean rate of the background writes during the reads beside them, weighted by bytes read."""
+        return self.weighted * 10**9 / WINDOW_NS / self.beside_bytes if self.beside_bytes else None
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the writes ended before the reads did."""
+        if self.written_until_ns is None:
+            return False
+        return self.reads_ns - self.written_until_ns > max(_LATE_SHARE * self.reads_ns, self.longest_pause_ns)
+
+    def why_withheld(self, is_looped: bool = False) -> str:
+        """Why a slowdown by writes cannot be stated; empty if it can. is_looped: the writes lasted until the end."""
+        share = self.beside_share
+        if share is None:
+            return "no reads: no slowdown by writes"
+        if share < LEAST_BESIDE:
+            return f"writes beside {percent(share)} of the reads: no slowdown can be measured; {_ADVICE}"
+        if not is_looped and self.ended_early:
+            return (f"the writes ended after {format_ns(max(0, self.written_until_ns or 0))} of "
+                    f"{format_ns(self.reads_ns)} of reads: the slowdown would be too small; {_ADVICE}")
+        return ""
+
+    def words(self) -> str:
+        """`94 % of the bytes read beside writes at 110 MB/s, 12 % while one was outstanding`."""
+        share, met, rate = self.beside_share, self.met_share, self.write_bytes_s
+        if share is None or met is None:
+            return "no reads"
+        at = f" at {format_count(round(rate / 1e6)) if rate >= 9.95e6 else f'{rate / 1e6:.1f}'} MB/s" if rate else ""
+        return f"{percent(share)} of the bytes read beside writes{at}, {percent(met)} while one was outstanding"
+
+    def document(self) -> dict[str, Any]:
+        """For JSON documents: shares of the bytes read, and the rate of the writes in bytes/s."""
+        return {"read_bytes": self.read_bytes, "met_share": self.met_share, "beside_share": self.beside_share,
+                "write_bytes_s": self.write_bytes_s, "reads_ns": self.reads_ns,
+                "written_until_ns": self.written_until_ns}
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[str, Any]) -> Self | None:
+        """As the writer stored it; None if the file has none."""
+        stored = metadata.get(KEY)
+        try:
+            if not stored or stored["version"] != VERSION:
+                return None
+            exposure = cls(**stored["sums"])
+            numbers = [value for name, value in asdict(exposure).items()
+                       if name != "written_until_ns" or value is not None]
+        except (KeyError, TypeError):
+            return None
+        return exposure if all(type(number) is int for number in numbers) else None
+
+
+def exposure_of(trace: Trace) -> Exposure:
+    """Of an open trace or run, from its metadata, or from one pass over its rows. Raises TraceError."""
+    stored = trace.metadata.get(KEY)
+    if isinstance(stored, dict) and stored.get("row_groups_at") == trace.row_groups_at:
+        exposure = Exposure.of_metadata(trace.metadata)
+        if exposure is not None:
+            return exposure
+    scan = ExposureScan()
+    for batch in trace.batches(COLUMNS):
+        scan.add({name: batch[name].to_numpy() for name in COLUMNS})
+    return scan.result()
+
+
+def percent(share: float) -> str:
+    """`0.2 %`, `34 %`: rounded down, so that a share below a limit does not read as the limit."""
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{int(share * 1000) / 10:g} %" if share < 0.1 else f"{int(share * 100 + 1e-9)} %"
+
+
+class ExposureScan:
+    """Takes the rows of a trace in order of submit_ns. Holds the rows of about WINDOW_NS, and outstanding writes."""
+
+    def __init__(self) -> None:
+        self._marked, self._by_role, self._all = _Scan(), _Scan(), _Scan()
+        self._has_workload = self._has_role = False
+
+    def add(self, columns: Mapping[str, np.ndarray]) -> None:
+        """The next rows, with COLUMNS."""
+        flags, op = columns["flags"], columns["op"]
+        if not len(op):
+            return
+        is_read, is_write = op == OPS["read"], op == OPS["write"]
+        is_workload, has_role = (flags & FLAGS["own"]) != 0, (flags & FLAGS["role_background"]) != 0
+        self._has_workload |= bool(is_workload.any())
+        self._has_role |= bool(has_role.any())
+        self._marked.add(columns, is_read & is_workload, is_write & ~is_workload)
+        if not self._has_workload:
+            self._by_role.add(columns, is_read & ~has_role, is_write & has_role)
+            self._all.add(columns, is_read, is_write)
+
+    def result(self) -> Exposure:
+        """Of the rows so far. More may follow."""
+        scan = self._marked if self._has_workload else self._by_role if self._has_role else self._all
+        return scan.result()
+
+    def metadata(self, row_groups_at: list[int]) -> Metadata:
+        """The key `exposure` and its value. row_groups_at: file offsets of the row groups, as in `survey`."""
+        return {KEY: {"version": VERSION, "row_groups_at": row_groups_at, "sums": asdict(self.result())}}
+
+
+class _Scan:
+    """Exposure of some reads to some writes."""
+
+    def __init__(self) -> None:
+        self._sums = Exposure()
+        self._first_ns: int | None = None
+        self._read_until_ns = 0
+        self._written_until_ns: int | None = None
+        self._longest_pause_ns = 0
+        # Reads that may have writes completing within the second around them in later rows, and the writes near them.
+        self._read_ns = self._read_bytes = np.empty(0, np.int64)
+        self._submit_ns = self._complete_ns = self._written_bytes = np.empty(0, np.int64)
+
+    def add(self, columns: Mapping[str, np.ndarray], reads: np.ndarray, writes: np.ndarray) -> None:
+        submit_ns, latency_ns = columns["submit_ns"], columns["latency_ns"]
+        complete_ns = submit_ns + np.maximum(latency_ns, 0)
+        writes = writes & (latency_ns >= 0)
+        if reads.any():
+            if self._first_ns is None:
+                self._first_ns = int(submit_ns[reads][0])
+            self._read_until_ns = max(self._read_until_ns, int(complete_ns[reads].max()))
+            self._read_ns = np.concatenate([self._read_ns, submit_ns[reads]])
+            self._read_bytes = np.concatenate([self._read_bytes, columns["length_bytes"][reads].astype(np.int64)])
+        if writes.any():
+            self._note_pauses(submit_ns[writes], complete_ns[writes])
+            self._submit_ns = np.concatenate([self._submit_ns, submit_ns[writes]])
+            self._complete_ns = np.concatenate([self._complete_ns, complete_ns[writes]])
+            self._written_bytes = np.concatenate([self._written_bytes,
+                                                  columns["length_bytes"][writes].astype(np.int64)])
+        self._settle(int(submit_ns[-1]) - WINDOW_NS // 2)
+
+    def result(self) -> Exposure:
+        sums = self._counted(len(self._read_ns))
+        if self._first_ns is None:
+            return sums
+        return Exposure(sums.read_bytes, sums.met_bytes, sums.beside_bytes, sums.weighted,
+                        self._read_until_ns - self._first_ns,
+                        None if self._written_until_ns is None else self._written_until_ns - self._first_ns,
+                        self._longest_pause_ns)
+
+    def _note_pauses(self, submit_ns: np.ndarray, complete_ns: np.ndarray) -> None:
+        before = int(submit_ns[0]) if self._written_until_ns is None else self._written_until_ns
+        reach_ns = np.maximum.accumulate(np.concatenate([[before], complete_ns]))
+        self._longest_pause_ns = max(self._longest_pause_ns, int((submit_ns - reach_ns[:-1]).max()))
+        self._written_until_ns = int(reach_ns[-1])
+
+    def _settle(self, before_ns: int) -> None:
+        """Count the reads submitted before this time, and drop them and the writes that no later read meets."""
+        count = int(np.searchsorted(self._read_ns, before_ns))
+        if count:
+            self._sums = self._counted(count)
+            self._read_ns, self._read_bytes = self._read_ns[count:], self._read_bytes[count:]
+        near = self._complete_ns > min([before_ns, *self._read_ns[:1].tolist()]) - WINDOW_NS // 2
+        if not near.all():
+            self._submit_ns, self._complete_ns = self._submit_ns[near], self._complete_ns[near]
+            self._written_bytes = self._written_bytes[near]
+
+    def _counted(self, count: int) -> Exposure:
+        """The sums with the first `count` waiting reads."""
+        sums, read_ns, length = self._sums, self._read_ns[:count], self._read_bytes[:count]
+        order = np.argsort(self._complete_ns, kind="stable")
+        complete_ns = self._complete_ns[order]
+        written = np.concatenate([[0], np.cumsum(self._written_bytes[order])])
+        around = (written[np.searchsorted(complete_ns, read_ns + WINDOW_NS // 2, "right")]
+                  - written[np.searchsorted(complete_ns, read_ns - WINDOW_NS // 2, "right")])
+        # A write of latency 0 is never outstanding: it counts as submitted and as complete.
+        met = (np.searchsorted(self._submit_ns, read_ns, "right") - np.searchsorted(complete_ns, read_ns, "right")) > 0
+        beside = met | (around * 10**9 >= GOING_ON_BYTES_S * WINDOW_NS)
+        weighted = sum(a * b for a, b in zip(around[beside].tolist(), length[beside].tolist(), strict=True))
+        return Exposure(sums.read_bytes + int(length.sum()), sums.met_bytes + int(length[met].sum()),
+                        sums.beside_bytes + int(length[beside].sum()), sums.weighted + weighted)
