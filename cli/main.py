@@ -28,7 +28,7 @@ def main() -> None:
     """Run the command.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is true, 5 refused for
-    safety, 130 interrupted, 141 the reader of stdout has exited.
+    safety, 6 ended with writes in flight, 130 interrupted, 141 the reader of stdout has exited.
     """
     keep_out_pandas()
     for stream in (sys.stdout, sys.stderr):

@@ -31,6 +31,11 @@ def command_line(*arguments: object) -> str:
     return as_typed(shlex.join([PROGRAM, *map(str, arguments)]))
 
 
+def running_command() -> str:
+    """`replay`, without its arguments; of a program that uses the package, its name."""
+    return next((word for word in sys.argv[1:2] if word in COMMANDS), Path(sys.argv[0]).name)
+
+
 def as_typed(text: str, argv: Sequence[str] | None = None) -> str:
     """A message with its commands as the user would type them. argv: of this process.
 

@@ -10,6 +10,7 @@ from blkreel.common.console import print_table
 from blkreel.common.device import Drive, block_directory, list_drives
 from blkreel.common.json_file import print_json
 from blkreel.common.units import format_bytes
+from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.safety import confirmation, endangered_drive
 from blkreel.replay.drive.target import Target
@@ -46,5 +47,6 @@ def _entry(drive: Drive, kernel: Kernel) -> dict[str, Any]:
     return {"path": drive.path, "kind": drive.kind, "model": drive.model, "size_bytes": drive.size_bytes,
             "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
             "read_only": drive.read_only, "uses": [str(use) for use in uses_of(target, kernel)],
+            "writing": late_writes.late_writer(target),
             "state": {**state.account(), "by_others_bytes": drive_state.written_by_others(target, state)},
             "state_words": state_words(target)}

@@ -41,7 +41,7 @@ class LiveTask(ProgressTask):
         self._view = LiveView(console, reserved_lines=2 + bool(heading) + bool(pending))
         self._counter = RunCounter()
         self._began = self._drawn_at = self._taken_at = time.monotonic()
-        self._done, self._detail = 0.0, ""
+        self._done, self._detail, self._waiting = 0.0, "", ""
         self._outstanding: int | None = None
         self._first: tuple[float, float] | None = None  # what was done at the first update, and its time
         self._console = console
@@ -82,6 +82,9 @@ class LiveTask(ProgressTask):
         self._guarded(lambda: self._counter.add(dict(rows)))
 
     def take_note(self, note: Mapping[str, Any]) -> None:
+        self._waiting = note.get("waiting", "")
+        if self._fallback:
+            self._fallback.take_note(note)
         self._guarded(lambda: self._take_note(note))
 
     def take_telemetry(self, values: Mapping[str, float]) -> None:
@@ -128,6 +131,8 @@ class LiveTask(ProgressTask):
 
     def _headline(self) -> str:
         now = time.monotonic()
+        if self._waiting:
+            return f"{self._waiting}, {format_clock(now - self._began)}"
         parts = [f"{self.step}, {format_clock(now - self._began)}"]
         if self.total:
             parts.append(f"{min(100, 100 * self._done / self.total):.0f} %")
@@ -145,7 +150,8 @@ class LiveTask(ProgressTask):
         except Exception as error:  # noqa: BLE001 - no error of the view may end the capture or replay
             _raise_interrupt_behind(error)
             on_purpose = isinstance(error, _ViewEnds)
-            self._fallback = Task(lambda done, detail: None) if on_purpose else line_task(self.step, self.total)
+            self._fallback = (Task(lambda done, detail: None, lambda text: None) if on_purpose else
+                              line_task(self.step, self.total))
             self._stop()
             reason = error if on_purpose else f"{type(error).__name__}: {error}"
             with suppress(OSError, ValueError):  # the terminal may be gone

@@ -1,9 +1,11 @@
 """Progress on stderr: a live line on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import rich.progress
 from rich.console import Console
@@ -17,13 +19,20 @@ _LINE_EVERY_S = 5.0
 
 
 class Task(ProgressTask):
-    """Progress of one step, passed to a function. `update` is cheap enough to be called for every block of rows."""
+    """Progress of one step, passed to functions. `update` is cheap enough to be called for every block of rows.
 
-    def __init__(self, show: Callable[[float, str], None]):
-        self._show = show
+    show_waiting: gets the text of a step that waits for its last writes.
+    """
+
+    def __init__(self, show: Callable[[float, str], None], show_waiting: Callable[[str], None]):
+        self._show, self._show_waiting = show, show_waiting
 
     def update(self, done: float, detail: str = "") -> None:
         self._show(done, detail)
+
+    def take_note(self, note: Mapping[str, Any]) -> None:
+        if waiting := note.get("waiting"):
+            self._show_waiting(waiting)
 
 
 @contextmanager
@@ -54,7 +63,7 @@ def progress(step: str, total: float | None = None) -> Iterator[Task]:
           rich.progress.Progress(*columns, TextColumn("{task.fields[detail]}"), console=console,
                                  transient=True) as bar):
         handle = bar.add_task(step, total=total, detail="")
-        yield Task(show)
+        yield Task(show, lambda text: bar.update(handle, description=text, total=None, detail=""))
         if suspend_requests:
             suspend_bar()
 
@@ -62,6 +71,7 @@ def progress(step: str, total: float | None = None) -> Iterator[Task]:
 def line_task(step: str, total: float | None) -> Task:
     """Print a line every 5 s, for a file or a log."""
     started = last = time.monotonic()
+    waiting_shown = -math.inf
     done_at_start: float | None = None
 
     def show(done: float, detail: str) -> None:
@@ -78,7 +88,17 @@ def line_task(step: str, total: float | None) -> Task:
             parts.append(f"{min(100, 100 * done / total):.0f} %")
             if done > done_at_start:
                 parts.append(f"{(now - started) * max(0, total - done) / (done - done_at_start):.0f} s left")
-        with suppress(OSError, ValueError):  # a closed stderr must not end the step
-            print(f"{step}: {', '.join(parts + [detail] * bool(detail))}", file=sys.stderr)
+        _print_line(f"{step}: {', '.join(parts + [detail] * bool(detail))}")
 
-    return Task(show)
+    def show_waiting(text: str) -> None:
+        nonlocal waiting_shown
+        if time.monotonic() - waiting_shown >= _LINE_EVERY_S:
+            waiting_shown = time.monotonic()
+            _print_line(f"blkreel: {text}")
+
+    return Task(show, show_waiting)
+
+
+def _print_line(line: str) -> None:
+    with suppress(OSError, ValueError):  # a closed stderr must not end the step
+        print(line, file=sys.stderr)

@@ -8,15 +8,15 @@ open it again through /proc/self/fd if they need other flags.
 import errno
 import fcntl
 import os
-import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, SafetyError
 
+from . import late_writes
 from .file_identity import identity_of
 from .target import Identity, Target
 from .usage import Kernel, backing_of, refuse_opened, refuse_used, uses_of
@@ -24,21 +24,20 @@ from .usage import Kernel, backing_of, refuse_opened, refuse_used, uses_of
 _LOCK_WAIT_S = 10.0
 _RELEASE_WAIT_S = 3.0
 _POLL_S = 0.01
-# struct flock: type, whence, start, length, pid. The helper locks the first byte of the target.
-_FLOCK = struct.Struct("hhqqi4x")
+_REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
 class Claim:
     """descriptor: of the target, read-only. exclusive: of the whole drive, or of the file.
 
-    The claim and the lock belong to the open file of `exclusive`, and end with the last process that has it open: a
-    helper that inherits it excludes others until it ends, even if this process is killed.
+    The claim and the lock belong to the open file of `exclusive`. A helper that inherits it excludes others until it
+    ends, and the kernel until the last I/O of the helper is done, even if both processes are killed.
     """
 
     descriptor: int
     exclusive: int
-    identity: Identity
+    target: Target
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -49,22 +48,28 @@ class Claim:
         """Another descriptor of the same device or file, with other flags."""
         return os.open(f"/proc/self/fd/{self.descriptor}", flags | os.O_CLOEXEC)
 
-    def wait_released(self) -> None:
-        """Wait, for a limited time, until the kernel has closed the helper's files.
+    @property
+    def is_released(self) -> bool:
+        """Whether the kernel has closed the helper's files, after the last I/O."""
+        return not late_writes.is_locked(self.descriptor)
 
-        A process that used io_uring ends some milliseconds before that. udev then probes the drive, which must not
-        disturb the next step, and `losetup -d` or `dmsetup remove` fails until then.
-        """
-        deadline = time.monotonic() + _RELEASE_WAIT_S
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        while time.monotonic() < deadline:
-            try:
-                answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, asked)
-            except OSError:
-                return  # a file system without locks
-            if _FLOCK.unpack(answer)[0] == fcntl.F_UNLCK:
-                return
-            time.sleep(_POLL_S)
+
+def wait_released(claims: Sequence[Claim], report: Callable[[Sequence[Claim]], None] | None) -> None:
+    """Wait until the kernel has closed the helper's files.
+
+    report: called now and then with the claims that are not released, while writes may be in flight. None: all writes
+    are done. Then the wait is limited: a process that used io_uring ends some milliseconds before its files are closed.
+    udev then probes the drive, which must not disturb the next step, and `losetup -d` or `dmsetup remove` fails.
+    """
+    begun = reported = time.monotonic()
+    while waiting := [claim for claim in claims if not claim.is_released]:
+        now = time.monotonic()
+        if report is None and now - begun > _RELEASE_WAIT_S:
+            return
+        if report and now - reported > _REPORT_EVERY_S:
+            report(waiting)
+            reported = now
+        time.sleep(_POLL_S)
 
 
 _claims: dict[Identity, Claim] = {}
@@ -87,13 +92,16 @@ def held(target: Target) -> Iterator[Claim | None]:
     users again: of two replays that reach one image by different names at once, at least one finds the other's open
     file or loop device.
 
-    Raises SafetyError if the name refers to something else than was checked, or if others hold it.
+    Raises SafetyError if the name refers to something else than was checked, if others hold it, or if writes of a
+    command that has ended are in flight.
     """
     if target.is_nil or is_held(target):
         yield _claims.get(target.identity)
         return
+    late_writes.refuse(target)
     with ExitStack() as stack:
         claim = _claim(target, stack)
+        _refuse_locked(claim)
         _lock_backing(target, stack)
         kernel = Kernel()
         refuse_used(target, uses_of(target, kernel))
@@ -107,14 +115,22 @@ def _claim(target: Target, stack: ExitStack) -> Claim:
     if target.block is None:
         exclusive = _opened(target.path, target.identity, os.O_RDONLY, stack)
         _lock(exclusive, target.path)
-        return Claim(exclusive, exclusive, target.identity)
+        return Claim(exclusive, exclusive, target)
     node = Path(target.drive.path)
     whole = replace(target.identity, node=os.makedev(target.drive.major, target.drive.minor))
     # The whole drive also for a partition: its other partitions must not be mounted during the run.
     exclusive = _opened(node, whole, os.O_RDONLY | os.O_EXCL, stack)
     _lock(exclusive, node)
     descriptor = _opened(target.path, target.identity, os.O_RDONLY, stack) if target.partition else exclusive
-    return Claim(descriptor, exclusive, target.identity)
+    return Claim(descriptor, exclusive, target)
+
+
+def _refuse_locked(claim: Claim) -> None:
+    """Of a kernel that did not register the descriptors of the claim, the lock is left after the claim has ended."""
+    wait_released([claim], None)
+    if not claim.is_released:
+        raise SafetyError(f"I/O of an earlier command is in flight on {claim.target.path}",
+                          "wait until it is done, then run the same command again")
 
 
 def _lock_backing(target: Target, stack: ExitStack) -> None:

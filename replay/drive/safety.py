@@ -13,6 +13,7 @@ from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.units import format_bytes
 
+from . import late_writes
 from .claim import held_by_others, is_held, open_exclusively
 from .file_identity import Identity, identity_of
 from .target import Target
@@ -28,6 +29,8 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     """
     if target.is_nil:
         return []
+    if not is_held(target):
+        late_writes.refuse(target)
     kernel = kernel or Kernel()
     refuse_used(target, uses_of(target, kernel))
     unseen = refuse_opened(target, kernel)

@@ -200,7 +200,7 @@ def load(target: Target) -> DriveState:
 def _stored(target: Target) -> tuple[DriveState, dict[str, Any] | None]:
     """The state as it was saved, with the evidence of that time."""
     try:
-        document = parse_json(_file(target).read_text())
+        document = parse_json(file_of(target).read_text())
         stored, evidence = document["state"], document.get("evidence")
         if wrong := field_mismatch(stored, DriveState) or mismatch(evidence, dict[str, Any] | None, "evidence"):
             raise ValueError(wrong)
@@ -219,7 +219,7 @@ def _stored(target: Target) -> tuple[DriveState, dict[str, Any] | None]:
 
 def save(target: Target, state: DriveState, *, is_written: bool = False) -> None:
     """Save it. is_written: blkreel writes to the drive from now on. Raises BlkreelError if it cannot be saved."""
-    write_beside(target, _file(target), {"drive": target.drive.name, "model": target.drive.model,
+    write_beside(target, file_of(target), {"drive": target.drive.name, "model": target.drive.model,
                                          "state": asdict(state),
                                          "evidence": evidence_of(target, is_written=is_written)})
 
@@ -227,7 +227,7 @@ def save(target: Target, state: DriveState, *, is_written: bool = False) -> None
 def forget(target: Target) -> None:
     """Remove the saved state and an unfinished preparation. Raises BlkreelError if that fails."""
     try:
-        for path in (_file(target), progress_file(target)):
+        for path in (file_of(target), progress_file(target)):
             unlink(path)
     except OSError as error:
         raise BlkreelError(f"cannot remove the state of {target.path}: {error.strerror}",
@@ -331,8 +331,8 @@ def written_since(target: Target, then: KernelCount | None) -> int | None:
 
 def progress_file(target: Target) -> Path:
     """The file of an unfinished preparation, beside the state."""
-    return _file(target).with_suffix(".preparing")
+    return file_of(target).with_suffix(".preparing")
 
 
-def _file(target: Target) -> Path:
+def file_of(target: Target) -> Path:
     return state_directory() / (hashlib.sha256(identity_words(target).encode()).hexdigest()[:24] + ".json")

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,10 @@ from typing import IO, Any, TypedDict, cast
 import numpy as np
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
-from blkreel.replay.drive.claim import Claim
+from blkreel.replay.drive import late_writes
+from blkreel.replay.drive.claim import Claim, wait_released
+from blkreel.replay.drive.late_writes import WritesInFlight
+from blkreel.replay.drive.target import Target
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import SimulatedDrive
 from blkreel.traces.spool.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
@@ -62,7 +66,8 @@ DEPENDENCY_REACH = 1 << 18  # largest distance of a dependency, in rows
 AHEAD_ROWS = 1 << 16  # rows with dependencies that the engine reads ahead
 
 _PIPE_BYTES = 1 << 20
-_END_TIMEOUT_S = 45  # the helper waits up to 30 s for outstanding I/O
+_END_TIMEOUT_S = 45  # the helper waits up to 30 s for outstanding reads
+_REPORT_EVERY_S = 0.5
 _ERRORS = {2: UsageError, 5: SafetyError}
 
 
@@ -103,11 +108,18 @@ class EngineTotals(TypedDict, total=False):
 
 
 class EngineNote(TypedDict, total=False):
-    """Progress of the helper, about twice a second."""
+    """Progress of the helper, about twice a second.
+
+    draining: nothing more is issued. changing_ops: outstanding writes and discards of each target. waiting: present
+    while the run waits for the last of them, as text for the user.
+    """
 
     start_monotonic_ns: int
     elapsed_ns: int
     outstanding: int
+    draining: bool
+    changing_ops: list[int]
+    waiting: str
 
 
 @dataclass(frozen=True)
@@ -175,8 +187,8 @@ class EngineOptions:
             words += ["--virtual-clock"] * any(drive.is_virtual for drive in self.simulated)
             return [*words, f"--nil={self.nil_bytes}", f"--nil-targets={self.nil_targets}"]
         for claim in self.claims:
-            identity = claim.identity
-            words.append(f"--claimed={claim.descriptor},{identity.device},{identity.inode},{identity.node},"
+            identity = claim.target.identity
+            words.append(f"--claimed={claim.descriptor},{claim.exclusive},{identity.device},{identity.inode},{identity.node},"
                          f"{identity.diskseq}")
         return [*words, "--", *map(str, self.targets)]
 
@@ -208,24 +220,36 @@ def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batc
     endless if stop_ns or a lane in the foreground ends the run.
     on_rows gets completed rows (RECORD_COLUMNS) in no particular order, on_note the progress about twice a second. Both
     run in the caller's thread. Ctrl-C ends the run: outstanding rows are waited for and passed on, and
-    totals["stopped"] gives the reason. A second Ctrl-C raises KeyboardInterrupt.
+    totals["stopped"] gives the reason. A second Ctrl-C raises KeyboardInterrupt, or WritesInFlight.
 
     Raises SafetyError if the target is in use or the plan does not fit it, BlkreelError if the helper failed, and any
-    error of `plan` or on_rows. The helper has ended when this returns or raises.
+    error of `plan` or on_rows. Unless it raises WritesInFlight, the helper has ended and no write is in flight when
+    this returns or raises.
     """
-    with simulated.Running(options.simulated) as drives, tempfile.TemporaryFile() as stderr:
-        helper, feeders = _start(options, plan, stderr, drives)
-        totals = None
-        try:
-            with _interrupt_ends(helper) as interrupts:
-                for feeder in feeders:
-                    feeder.start()
-                totals = _collect(helper, on_rows, on_note)
-                exit_code: int | None = helper.wait(_END_TIMEOUT_S)
-        except BlockStreamError:
-            exit_code, totals = _exit_code(helper), None
-        finally:
-            _end(helper, feeders)
+    with simulated.Running(options.simulated) as drives, tempfile.TemporaryFile() as stderr, _writing(options):
+        has_lanes = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
+        lanes = cast(list[Lane], plan) if has_lanes else [Lane(cast(Iterable[Batch], plan), options.depth)]
+        helper, feeders = _start(options, lanes, has_lanes, stderr, drives)
+        ending = _Ending(helper, feeders, options, sum(lane.depth for lane in lanes), on_note)
+        totals = exit_code = None
+        with _interrupt_ends(helper) as interrupts:
+            try:
+                try:
+                    for feeder in feeders:
+                        feeder.start()
+                    totals = ending.collect(on_rows)
+                    exit_code = helper.wait(_END_TIMEOUT_S)
+                except BlockStreamError:
+                    exit_code, totals = ending.exit_code(), None
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:
+                    ending.wait(all_done=False)
+                    raise
+                ending.wait(all_done=totals is not None and exit_code == 0)
+            except KeyboardInterrupt:
+                ending.leave()
+                raise
         stderr.seek(0)
         errors = stderr.read().decode(errors="replace").strip()
         if totals is not None:
@@ -282,10 +306,8 @@ def plan_columns(batch: Batch) -> ColumnTypes:
     return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
 
 
-def _start(options: EngineOptions, plan: EnginePlan, stderr: IO[bytes],
+def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stderr: IO[bytes],
            drives: simulated.Running) -> tuple[subprocess.Popen[bytes], list[_Feeder]]:
-    has_lanes = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
-    lanes = cast(list[Lane], plan) if has_lanes else [Lane(cast(Iterable[Batch], plan), options.depth)]
     pipes = [os.pipe() for _ in lanes]
     words = options.command()
     if has_lanes:
@@ -322,18 +344,6 @@ def _output(helper: subprocess.Popen[bytes]) -> IO[bytes]:
     return helper.stdout
 
 
-def _collect(helper: subprocess.Popen[bytes], on_rows: Callable[[Batch], None],
-             on_note: Callable[[EngineNote], None]) -> EngineTotals:
-    for block in BlockReader(cast(Any, _output(helper)), "records", RECORD_COLUMNS):
-        if isinstance(block, Rows):
-            on_rows(block.columns)
-        elif isinstance(block, Note):
-            on_note(cast(EngineNote, block.fields))
-        elif isinstance(block, End):
-            return cast(EngineTotals, block.fields)
-    raise AssertionError("BlockReader ends with End or raises")
-
-
 @contextmanager
 def _interrupt_ends(helper: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """Forward the first Ctrl-C to the helper as SIGTERM, while its records are still read to the end.
@@ -359,26 +369,143 @@ def _interrupt_ends(helper: subprocess.Popen[bytes]) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _exit_code(helper: subprocess.Popen[bytes]) -> int | None:
+@contextmanager
+def _writing(options: EngineOptions) -> Iterator[None]:
+    """Note on each target that this command writes to it, until no write is in flight."""
+    targets = [claim.target for claim in options.claims] if options.may_write else []
+    for target in targets:
+        late_writes.begin(target)
     try:
-        return helper.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+        yield
+    except WritesInFlight:
+        raise
+    except BaseException:
+        _forget_writes(targets)
+        raise
+    _forget_writes(targets)
+
+
+def _forget_writes(targets: Sequence[Target]) -> None:
+    for target in targets:
+        late_writes.end(target)
+
+
+class _Ending:
+    """Reads what the helper sends, and waits until it has ended and no write of it is in flight."""
+
+    def __init__(self, helper: subprocess.Popen[bytes], feeders: list[_Feeder], options: EngineOptions, depth: int,
+                 on_note: Callable[[EngineNote], None]):
+        self._helper, self._feeders, self._options, self._on_note = helper, feeders, options, on_note
+        self._depth = depth  # of all lanes
+        self._blocks = iter(BlockReader(cast(Any, _output(helper)), "records", RECORD_COLUMNS))
+        self._note: EngineNote = {}
+        self._all_done = False
+
+    def collect(self, on_rows: Callable[[Batch], None]) -> EngineTotals:
+        """The totals. Raises BlockStreamError if the helper ended without them."""
+        for block in self._blocks:
+            if isinstance(block, Rows):
+                on_rows(block.columns)
+            elif isinstance(block, Note):
+                self._take(cast(EngineNote, block.fields))
+                self._on_note(self._note)
+            elif isinstance(block, End):
+                return cast(EngineTotals, block.fields)
+        raise AssertionError("BlockReader ends with End or raises")
+
+    def exit_code(self) -> int | None:
+        """Of a helper whose output has ended; None if it does not end."""
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        while self._may_write_late or time.monotonic() < deadline:
+            try:
+                return self._helper.wait(_REPORT_EVERY_S)
+            except subprocess.TimeoutExpired:
+                if self._may_write_late:
+                    self._report([])
         return None
 
+    def wait(self, *, all_done: bool) -> None:
+        """End the helper and the threads that feed it, and wait for the writes in flight.
 
-def _end(helper: subprocess.Popen[bytes], feeders: list[_Feeder]) -> None:
-    """End the helper and the threads that feed it."""
-    if helper.poll() is None:
-        helper.terminate()
-    _output(helper).close()  # a helper that still writes gets EPIPE
-    try:
-        helper.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        helper.kill()
-    # A feeder that is iterating the plan ends at its next write.
-    for feeder in feeders:
-        if feeder.ident is not None:
-            feeder.join(timeout=5)
+        all_done: the helper said that there are none.
+        """
+        self._all_done = all_done
+        if self._helper.poll() is None:
+            self._helper.terminate()
+            self._read_notes()
+        _output(self._helper).close()
+        if self.exit_code() is None:
+            self._helper.kill()
+        self._join_feeders(timeout_s=5)
+        wait_released(self._options.claims, self._report if self._may_write_late else None)
+
+    def leave(self) -> None:
+        """After a second Ctrl-C: raise WritesInFlight if there are any. The helper then ends after the last of them."""
+        if self._helper.poll() is None and not self._may_write_late:
+            self._helper.terminate()
+            _output(self._helper).close()
+            if self.exit_code() is None:
+                self._helper.kill()
+        self._join_feeders(timeout_s=0)
+        waiting = [claim for claim in self._options.claims if not claim.is_released]
+        if self._may_write_late and (waiting or self._helper.poll() is None):
+            raise WritesInFlight(self._in_flight(waiting), " and ".join(self._names(waiting))) from None
+
+    @property
+    def _may_write_late(self) -> bool:
+        """Whether writes may be in flight after the helper has ended, or if it does not end."""
+        is_known = self._note.get("draining") and self._helper.returncode is None
+        return self._options.may_write and not self._all_done and not (is_known and not self._changing_ops)
+
+    @property
+    def _changing_ops(self) -> int:
+        return sum(self._note.get("changing_ops", ()))
+
+    def _take(self, note: EngineNote) -> None:
+        self._note = note
+        if note.get("draining") and self._changing_ops:
+            note["waiting"] = self._waiting([])
+
+    def _read_notes(self) -> None:
+        """Until the helper has ended. Its other output is of no use after an error."""
+        with suppress(BlockStreamError):
+            for block in self._blocks:
+                if isinstance(block, Note):
+                    self._take(cast(EngineNote, block.fields))
+                    if self._changing_ops:
+                        self._report([])
+                elif isinstance(block, End):
+                    self._all_done = True
+
+    def _report(self, claims: Sequence[Claim]) -> None:
+        # The error that ended the run is of more use than one that follows from it.
+        with suppress(Exception):
+            self._on_note({**self._note, "waiting": self._waiting(claims)})
+
+    def _waiting(self, claims: Sequence[Claim]) -> str:
+        drives = "drive" if len(self._names(claims)) == 1 else "drives"
+        return f"{self._in_flight(claims)}; the {drives} must not be used until they are done"
+
+    def _in_flight(self, claims: Sequence[Claim]) -> str:
+        """`18 writes in flight on /dev/loop7`. claims: those that are not released; empty: any may be.
+
+        The counts are known while the helper runs and issues nothing; else the depth limits them.
+        """
+        counts = dict(zip(map(str, self._options.targets), self._note.get("changing_ops", ()), strict=False))
+        if self._note.get("draining") and self._helper.returncode is None:
+            parts = [f"{count} {'write' if count == 1 else 'writes'} in flight on {name}"
+                     for name, count in counts.items() if count]
+            return " and ".join(parts)
+        return f"up to {self._depth} writes in flight on {' and '.join(self._names(claims))}"
+
+    def _names(self, claims: Sequence[Claim]) -> list[str]:
+        return [str(claim.target.path) for claim in claims] or [str(path) for path in self._options.targets]
+
+    def _join_feeders(self, timeout_s: float) -> None:
+        """A feeder that is iterating the plan ends at its next write."""
+        for feeder in self._feeders:
+            if feeder.ident is not None:
+                feeder.join(timeout_s)
 
 
 def _error(exit_code: int | None, errors: str) -> BlkreelError:

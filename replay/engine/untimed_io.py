@@ -103,8 +103,6 @@ def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_byt
             options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), depth=depth,
                                     may_write=True, seed=seed, payload=payload)
             totals = engine(options, plan, on_rows, task.take_note)
-            if claim:
-                claim.wait_released()
     stopped = totals.get("stopped")
     # Ctrl-C after the last I/O was issued still cancels the following steps.
     if stopped == _INTERRUPTED or totals.get("asked_to_stop"):

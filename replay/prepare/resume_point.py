@@ -17,6 +17,7 @@ import numpy as np
 
 from blkreel.common.safe_files import unlink
 from blkreel.common.typed_document import field_mismatch, parse_json
+from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.evidence import power_of
 from blkreel.replay.drive.target import Target
@@ -222,7 +223,9 @@ def describe(record: Record) -> str:
 
 
 def state_words(target: Target) -> str:
-    """`client, prepared 2 h ago, 3.1 GB written since`, or the progress of an unfinished preparation."""
+    """`client, prepared 2 h ago, 3.1 GB written since`, or an unfinished preparation, or writes in flight."""
+    if writer := late_writes.late_writer(target):
+        return late_writes.words(writer)
     state = drive_state.load(target)
     unfinished = None if state.name else load(target)
     if unfinished:

@@ -186,7 +186,8 @@ class Replay:
                 elapsed_ns = note.get("elapsed_ns", 0)  # it advances while an idle trace has no rows
                 task.take_telemetry(self._recorder.latest)
                 task.take_note(note)
-                self._update(task, elapsed_ns)
+                if "waiting" not in note:
+                    self._update(task, elapsed_ns)
 
             def on_rows(rows: Batch) -> None:
                 nonlocal noted_at
@@ -209,8 +210,6 @@ class Replay:
                 self._host_effect.end(dict(self._totals))
                 for drive in self._drives:
                     drive.end()
-            for claim in claims:
-                claim.wait_released()
             for target in plan.targets:
                 if target.block is not None and not target.block.exists():
                     raise BlkreelError(f"{target.path} is gone", "read the kernel log: dmesg")

@@ -18,7 +18,7 @@
 #define REGAINS_REALTIME_NS (REVIEW_NS / 4)
 /* Longer than any run. */
 #define FAR_NS (INT64_MAX / 4)
-/* How long the end of a run waits for outstanding I/O. */
+/* How long the end of a run waits for outstanding I/O that changes no data. */
 #define DRAIN_NS (30 * NS_PER_S)
 
 int engine_init(struct engine *engine)
@@ -61,6 +61,19 @@ void engine_deinit(struct engine *engine)
 static int64_t run_time_ns(const struct engine *engine)
 {
 	return run_clock_ns(&engine->clock);
+}
+
+static bool changes_data(const struct io *io)
+{
+	return io->op != OP_READ && io->op != OP_FLUSH;
+}
+
+static bool any_changing(const struct engine *engine)
+{
+	for (unsigned i = 0; i < MAX_TARGETS; i++)
+		if (engine->changing[i])
+			return true;
+	return false;
 }
 
 /* Ends a row that is not issued. Rows that depend on it go on. */
@@ -108,6 +121,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 		io->flags |= FLAG_HAZARD;
 		engine->totals.hazards++;
 	}
+	engine->changing[io->target] += changes_data(io);
 	engine->issuer->queue(engine->issuer, io, slot);
 	engine->batch[engine->batch_count++] = slot;
 }
@@ -264,6 +278,7 @@ static bool take_completions(struct engine *engine)
 		if (engine->counts_hazards)
 			hazard_remove(&engine->hazard, slots[i]);
 		engine->select.requests[io->target] -= io->requests;
+		engine->changing[io->target] -= changes_data(io);
 		lane_completed(&engine->select.lanes[io->lane], io, now_ns, stall_ns);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}
@@ -283,6 +298,8 @@ static void publish(struct engine *engine, int64_t now_ns)
 	progress_set(&progress->errors, engine->totals.errors);
 	progress_set(&progress->outstanding, engine_outstanding(engine));
 	progress_set(&progress->max_lateness_ns, late_ns == INT64_MIN ? 0 : late_ns);
+	for (unsigned i = 0; i < engine->records->target_count; i++)
+		progress_set(&progress->changing[i], engine->changing[i]);
 }
 
 /* Announces a sleep of wait_ns to the stall monitor; 0: the loop spins until the next deadline. */
@@ -406,16 +423,26 @@ static void issue_lanes(struct engine *engine)
 	}
 }
 
-/* Waits for outstanding I/O, but no longer than DRAIN_NS: a dead drive must not block the end of the run. */
+/*
+ * Waits for outstanding I/O. A drive that answers no read must not block the end of the run. But a write that arrives
+ * after it would destroy what the next user of the drive wrote: for writes it waits as long as they take.
+ */
 static void drain(struct engine *engine)
 {
 	int64_t until_ns = monotonic_ns() + DRAIN_NS;
 
+	progress_set(&engine->records->progress.draining, 1);
 	if (engine->batch_count)
 		submit_batch(engine, run_time_ns(engine), 0);
-	while (engine_outstanding(engine) > engine->batch_count && monotonic_ns() < until_ns)
-		if (!take_completions(engine) && !engine->records_full)
-			submit_batch(engine, run_time_ns(engine), IDLE_MAX_NS);
+	while (engine_outstanding(engine) > engine->batch_count &&
+	       (any_changing(engine) || monotonic_ns() < until_ns)) {
+		publish(engine, run_time_ns(engine));
+		if (take_completions(engine) || engine->records_full)
+			continue;
+		submit_batch(engine, run_time_ns(engine), IDLE_MAX_NS);
+		if (stop_requested(engine->stop) == STOP_FAILED)
+			sleep_ns(RETRY_NS);
+	}
 	engine->totals.abandoned = engine_outstanding(engine);
 	publish(engine, run_time_ns(engine));
 }

@@ -28,6 +28,7 @@ struct engine {
 	struct io *ios;
 	uint32_t *free_slots;
 	uint32_t free_count;
+	int64_t changing[MAX_TARGETS]; /* outstanding rows that write or discard, of each target */
 	uint32_t batch[BATCH_ROWS]; /* slots that are prepared and not yet submitted */
 	unsigned batch_count;
 	struct hazard hazard;

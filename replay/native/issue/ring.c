@@ -54,13 +54,17 @@ void ring_deinit(struct ring *ring)
 	ring->initialized = false;
 }
 
-void ring_register(struct ring *ring, const int *fds, unsigned fd_count, const struct iovec *buffers,
-		   unsigned buffer_count)
+void ring_register_files(struct ring *ring, const int *fds, unsigned count)
+{
+	ring->registered_files = !io_uring_register_files(&ring->uring, fds, count);
+}
+
+void ring_use_registered(struct ring *ring, const struct iovec *buffers, unsigned count)
 {
 	ring->ring_fd = io_uring_register_ring_fd(&ring->uring) == 1;
-	ring->fixed_files = !io_uring_register_files(&ring->uring, fds, fd_count);
+	ring->fixed_files = ring->registered_files;
 	/* A low limit of locked memory refuses this; then the kernel maps the pages of each I/O. */
-	ring->fixed_buffers = !io_uring_register_buffers(&ring->uring, buffers, buffer_count);
+	ring->fixed_buffers = !io_uring_register_buffers(&ring->uring, buffers, count);
 }
 
 void ring_avoid_cpu(struct ring *ring, int cpu)
@@ -155,6 +159,6 @@ bool ring_poll(struct ring *ring)
 
 void ring_release(struct ring *ring)
 {
-	if (ring->fixed_files)
+	if (ring->registered_files)
 		io_uring_unregister_files(&ring->uring);
 }

@@ -15,6 +15,7 @@ struct ring {
 	bool deferred;     /* completions need io_uring_get_events; a flag in the SQ ring signals them */
 	bool single_issuer;
 	bool ring_fd;
+	bool registered_files;
 	bool fixed_files;  /* targets go by their index instead of their descriptor */
 	bool fixed_buffers;
 };
@@ -24,9 +25,14 @@ int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled);
 
 void ring_deinit(struct ring *ring);
 
-/* Registers files and buffers, so that the kernel does not look them up for each I/O. */
-void ring_register(struct ring *ring, const int *fds, unsigned fd_count, const struct iovec *buffers,
-		   unsigned buffer_count);
+/*
+ * Registers files. They stay open until the last I/O of the ring is done, also if the process is killed before: with
+ * the descriptors that claim the targets, nobody else gets a drive that is still written to.
+ */
+void ring_register_files(struct ring *ring, const int *fds, unsigned count);
+
+/* Lets I/Os use the registered files and these buffers, so that the kernel does not look them up for each I/O. */
+void ring_use_registered(struct ring *ring, const struct iovec *buffers, unsigned count);
 
 /* Keeps io_uring workers off a CPU; -1: off none. */
 void ring_avoid_cpu(struct ring *ring, int cpu);

@@ -148,7 +148,8 @@ static void uring_release(struct issuer *issuer)
 static int init_ring(struct uring *uring, struct ring *ring, const struct issuer_options *options, bool polled)
 {
 	struct payload *payload = uring->payload;
-	int fds[MAX_TARGETS], err;
+	int fds[2 * MAX_TARGETS], err;
+	unsigned fd_count = uring->target_count;
 	struct iovec buffers[] = {
 		[SINK_BUFFER] = { payload->sink, payload->sink_bytes },
 		[POOL_BUFFER] = { payload->pool, payload->pool_bytes },
@@ -159,8 +160,12 @@ static int init_ring(struct uring *uring, struct ring *ring, const struct issuer
 		return err;
 	for (unsigned i = 0; i < uring->target_count; i++)
 		fds[i] = uring->targets[i].fd;
+	for (unsigned i = 0; i < uring->target_count; i++)
+		if (uring->targets[i].exclusive_fd >= 0)
+			fds[fd_count++] = uring->targets[i].exclusive_fd;
+	ring_register_files(ring, fds, fd_count);
 	if (!options->plain)
-		ring_register(ring, fds, uring->target_count, buffers, payload->pool ? 2 : 1);
+		ring_use_registered(ring, buffers, payload->pool ? 2 : 1);
 	ring_avoid_cpu(ring, options->avoid_cpu);
 	return ring_enable(ring);
 }

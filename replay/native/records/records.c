@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "blocks.h"
+#include "cleanup.h"
 #include "run/clock.h"
 #include "run/confine.h"
 #include "run/memory.h"
+#include "text.h"
 
 #define HAND_OVER_NS (500 * NS_PER_MS)
 #define NOTE_EVERY_NS (500 * NS_PER_MS)
@@ -31,10 +33,24 @@ static int write_block(struct record_writer *writer, const struct record_block *
 	return block_write_rows(writer->fd, &record_layout, block->rows, columns, false);
 }
 
+/* A JSON list: of each target, the outstanding rows that write or discard. */
+static void write_changing(const struct record_writer *writer, FILE *out)
+{
+	for (unsigned i = 0; i < writer->of_threads[0].target_count; i++) {
+		long long sum = 0;
+
+		for (unsigned t = 0; t < writer->thread_count; t++)
+			sum += atomic_load(&writer->of_threads[t].progress.changing[i]);
+		fprintf(out, "%s%lld", i ? ", " : "", sum);
+	}
+}
+
 static int write_note(struct record_writer *writer)
 {
 	long long start_ns = 0, elapsed_ns = 0, submitted = 0, completed = 0, errors = 0, outstanding = 0, late_ns = 0;
-	char json[320];
+	bool draining = true;
+	TEXT(json) = { 0 };
+	char *text CLEANUP_FREE = NULL;
 
 	for (unsigned i = 0; i < writer->thread_count; i++) {
 		struct progress *p = &writer->of_threads[i].progress;
@@ -48,12 +64,19 @@ static int write_note(struct record_writer *writer)
 		completed += atomic_load(&p->completed);
 		errors += atomic_load(&p->errors);
 		outstanding += atomic_load(&p->outstanding);
+		draining &= atomic_load(&p->draining) != 0;
 	}
-	snprintf(json, sizeof(json),
-		 "{\"note\": \"progress\", \"elapsed_ns\": %lld, \"submitted\": %lld, \"completed\": %lld, "
-		 "\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld, \"start_monotonic_ns\": %lld}",
-		 elapsed_ns, submitted, completed, errors, outstanding, late_ns, start_ns);
-	return block_write_json(writer->fd, BLOCK_NOTE, json, false);
+	if (text_init(&json))
+		return -ENOMEM;
+	fprintf(json.file,
+		"{\"note\": \"progress\", \"elapsed_ns\": %lld, \"submitted\": %lld, \"completed\": %lld, "
+		"\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld, \"start_monotonic_ns\": %lld, "
+		"\"draining\": %s, \"changing_ops\": [",
+		elapsed_ns, submitted, completed, errors, outstanding, late_ns, start_ns, draining ? "true" : "false");
+	write_changing(writer, json.file);
+	fputs("]}", json.file);
+	text = text_finish(&json);
+	return text ? block_write_json(writer->fd, BLOCK_NOTE, text, false) : -ENOMEM;
 }
 
 /* Writes the next block of one thread. Returns whether there was one. */
@@ -98,9 +121,10 @@ static void *write_records(void *argument)
 	}
 }
 
-int records_init(struct records *records)
+int records_init(struct records *records, unsigned target_count)
 {
 	memset(records, 0, sizeof(*records));
+	records->target_count = target_count;
 	records->blocks = alloc_touched(RECORD_BLOCKS, sizeof(*records->blocks));
 	if (!records->blocks)
 		return -ENOMEM;

@@ -13,6 +13,7 @@
 
 #include "plan/spsc.h"
 #include "run/stop.h"
+#include "target/target.h"
 
 #define RECORD_BLOCK_ROWS 32768u
 #define RECORD_BLOCKS 16u
@@ -32,6 +33,8 @@ struct progress {
 	atomic_llong errors;
 	atomic_llong outstanding;
 	atomic_llong max_lateness_ns;
+	atomic_llong draining; /* whether the thread issues nothing more */
+	atomic_llong changing[MAX_TARGETS]; /* outstanding rows that write or discard */
 };
 
 static inline void progress_set(atomic_llong *value, int64_t to)
@@ -53,6 +56,7 @@ struct records {
 	struct record_block *blocks;
 	struct record_block *current; /* in use by the issuing thread; NULL: none was free */
 	int64_t handed_over_ns;
+	unsigned target_count;
 	struct progress progress;
 };
 
@@ -65,7 +69,7 @@ struct record_writer {
 	int fd;
 };
 
-int records_init(struct records *records);
+int records_init(struct records *records, unsigned target_count);
 void records_deinit(struct records *records);
 
 int record_writer_start(struct record_writer *writer, struct records *of_threads, unsigned thread_count, int fd,

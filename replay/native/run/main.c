@@ -44,8 +44,8 @@ static const char usage[] =
 	"  --may-write INDEX  open that target (from 0) for writing; the others get only reads and flushes\n"
 	"  --buffered        use the page cache instead of direct I/O\n"
 	"  --shared          do not claim block devices with O_EXCL\n"
-	"  --claimed FD,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
-	"                    once for each target\n"
+	"  --claimed FD,EXCLUSIVE,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
+	"                    the descriptor EXCLUSIVE claims it until its last I/O is done; once for each target\n"
 	"  --seed N          seed of written data (0)\n"
 	"  --compressible P  percent of written data that a compressor removes (0)\n"
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
@@ -86,8 +86,9 @@ static int add_claimed(void *context, const char *text)
 	int end = 0;
 
 	if (options->claimed_count == MAX_TARGETS ||
-	    sscanf(text, "%d,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 "%n", &claimed.fd, &claimed.device,
-		   &claimed.inode, &claimed.node, &claimed.diskseq, &end) != 5 || text[end] || claimed.fd < 0)
+	    sscanf(text, "%d,%d,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 "%n", &claimed.fd, &claimed.exclusive_fd,
+		   &claimed.device, &claimed.inode, &claimed.node, &claimed.diskseq, &end) != 6 || text[end] ||
+	    claimed.fd < 0 || claimed.exclusive_fd < 0)
 		return EXIT_WRONG_USAGE;
 	options->claimed[options->claimed_count++] = claimed;
 	return 0;

@@ -247,7 +247,7 @@ static int set_up(struct run *run)
 	int err = options->virtual_clock ? 0 : heartbeat_init(&run->heartbeat);
 
 	for (unsigned t = 0; t < run->thread_count && !err; t++)
-		err = records_init(&run->records[t]);
+		err = records_init(&run->records[t], options->target_count);
 	if (!err)
 		err = record_writer_start(&run->writer, run->records, run->thread_count, STDOUT_FILENO, run->stop);
 	if (!err)

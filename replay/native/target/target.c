@@ -292,6 +292,7 @@ static int open_target(struct target *target, const struct target_options *optio
 	*target = (struct target){
 		.path = options->path ? options->path : "the nil target",
 		.fd = -1,
+		.exclusive_fd = options->claimed ? options->claimed->exclusive_fd : -1,
 		.statistics_fd = -1,
 		.write_zeroes_fd = -1,
 		.may_write = options->may_write,

@@ -39,6 +39,7 @@ extern const char *const fidelity_names[FIDELITY_COUNT];
 struct target {
 	const char *path;
 	int fd; /* -1 for the nil target */
+	int exclusive_fd; /* inherited: the claim on the target. -1: none */
 	/* Of a block device, in sysfs, which a confined thread cannot open. -1: none. */
 	int statistics_fd, write_zeroes_fd;
 	bool block_device;
@@ -60,6 +61,7 @@ struct target {
 /* A target that the caller has checked and claimed, in an inherited descriptor; see Identity in target.py. */
 struct claimed {
 	int fd;
+	int exclusive_fd; /* of the whole drive, with the claim; may be fd */
 	uint64_t device, inode; /* of a file */
 	uint64_t node, diskseq; /* of a block device; diskseq 0: not supported by the kernel */
 };

@@ -61,12 +61,18 @@ class Terminal:
         left, entered = self.raw.rfind(b"\x1b[?1049l"), self.raw.rfind(b"\x1b[?1049h")
         return termios.tcgetattr(self.slave) == self.before and shown >= hidden and left >= entered
 
+    def hang_up(self) -> None:
+        """Take the terminal away, as a lost connection does."""
+        os.close(self.master)
+        self.master = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
+        for end in (self.master, self.slave):
+            if end >= 0:
+                os.close(end)
 
     def _read(self, patience_s):
         while select.select([self.master], [], [], patience_s)[0]:

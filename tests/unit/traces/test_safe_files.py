@@ -301,7 +301,7 @@ def test_the_state_of_a_drive_goes_through_no_link(planted, tmp_path, monkeypatc
     (tmp_path / "image").write_bytes(bytes(1 << 20))
     target = find_target(tmp_path / "image")
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(planted.directory / "state"))
-    files = [drive_state._file(target), drive_state.progress_file(target)]
+    files = [drive_state.file_of(target), drive_state.progress_file(target)]
     for path in {*files, *(path.with_suffix(f".{PID}.tmp") for path in files)}:
         planted.link(path.relative_to(planted.directory))
     drive_state.save(target, drive_state.DriveState(name="full"))

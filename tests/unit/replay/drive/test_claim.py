@@ -77,13 +77,13 @@ def test_what_was_replaced_while_claimed_is_written_and_read_as_claimed(image, i
 @pytest.mark.parametrize("wrong", ["inode", "device", "node", "diskseq"])
 def test_the_helper_compares_what_it_opens(image, issue, a_plan, wrong):
     with held(find_target(image)) as claim:
-        other = replace(claim.identity, **{wrong: getattr(claim.identity, wrong) + 1})
+        other = replace(claim.target.identity, **{wrong: getattr(claim.target.identity, wrong) + 1})
         plan, options = a_plan([0], op=OPS["write"]), {"target": image, "may_write": True, "direct": False}
         if wrong == "diskseq":  # a file has none, and neither has a drive on an older kernel
-            issue(plan, claims=[replace(claim, identity=other)], **options)
+            issue(plan, claims=[replace(claim, target=replace(claim.target, identity=other))], **options)
             return
         with pytest.raises(SafetyError, match="image was replaced after it was checked"):
-            issue(plan, claims=[replace(claim, identity=other)], **options)
+            issue(plan, claims=[replace(claim, target=replace(claim.target, identity=other))], **options)
     assert not any(image.read_bytes())
 
 

@@ -236,8 +236,8 @@ def test_a_drive_that_changed_its_size(tmp_path, monkeypatch):
     with open(tmp_path / "image", "wb") as file:
         file.truncate(SIZE)
     target, drive = find_target(tmp_path / "image"), Drive(1)
-    path = drive_state._file(target)
-    monkeypatch.setattr(drive_state, "_file", lambda target: path)
+    path = drive_state.file_of(target)
+    monkeypatch.setattr(drive_state, "file_of", lambda target: path)
     drive.cut_after, drive.how = 64, "interrupt"
     with pytest.raises(Interrupted):
         Preparation(target, state_for("full", SIZE, 512, seed=1), 1, progress, engine=drive, verifies=False).run()
