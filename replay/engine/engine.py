@@ -166,6 +166,12 @@ class EngineOptions:
             raise ValueError("EngineOptions needs target or nil_bytes")
         return [self.target] if isinstance(self.target, str | Path) else list(self.target)
 
+    @property
+    def written(self) -> list[bool]:
+        """Whether each target may be written to."""
+        count = self.nil_targets if self.nil_bytes is not None else len(self.targets)
+        return [self.may_write] * count if isinstance(self.may_write, bool) else list(self.may_write)
+
     def command(self) -> list[str]:
         words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
                  f"--compressible={self.payload.compressible_percent}",
@@ -174,9 +180,7 @@ class EngineOptions:
         words += [word for word, given in [("--buffered", not self.direct), ("--shared", not self.exclusive),
                                            ("--realtime", self.realtime), ("--plain", self.plain),
                                            ("--polled", self.polled)] if given]
-        count = self.nil_targets if self.nil_bytes is not None else len(self.targets)
-        writable = [self.may_write] * count if isinstance(self.may_write, bool) else self.may_write
-        words += [f"--may-write={index}" for index, is_writable in enumerate(writable) if is_writable]
+        words += [f"--may-write={index}" for index, is_written in enumerate(self.written) if is_written]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
         if self.stop_ns is not None:
@@ -372,7 +376,7 @@ def _interrupt_ends(helper: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 @contextmanager
 def _writing(options: EngineOptions) -> Iterator[None]:
     """Note on each target that this command writes to it, until no write is in flight."""
-    targets = [claim.target for claim in options.claims] if options.may_write else []
+    targets = [claim.target for claim, is_written in zip(options.claims, options.written, strict=False) if is_written]
     for target in targets:
         late_writes.begin(target)
     try:
@@ -455,7 +459,7 @@ class _Ending:
     def _may_write_late(self) -> bool:
         """Whether writes may be in flight after the helper has ended, or if it does not end."""
         is_known = self._note.get("draining") and self._helper.returncode is None
-        return self._options.may_write and not self._all_done and not (is_known and not self._changing_ops)
+        return any(self._options.written) and not self._all_done and not (is_known and not self._changing_ops)
 
     @property
     def _changing_ops(self) -> int:
