@@ -12,6 +12,7 @@ import click
 from blkreel import __version__
 from blkreel.common.command_line import as_typed
 from blkreel.common.errors import BlkreelError
+from blkreel.common.limits import limit_reached
 from blkreel.common.printable import printable
 from blkreel.common.suggestions import did_you_mean
 
@@ -31,6 +32,8 @@ def failure_of(error: BaseException) -> Failure:
     """Stores the traceback of an unexpected error in a new file."""
     if isinstance(error, BlkreelError):
         return Failure(error.code, error.message, error.remedy, error.exit_code)
+    if limit := limit_reached(error):
+        return failure_of(limit)
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Failure("interrupted", "interrupted", None, 130)
     if isinstance(error, click.ClickException):

@@ -8,6 +8,7 @@ import click
 
 from blkreel import __version__
 from blkreel.cli.command_groups import LazyGroup, PipeClosed
+from blkreel.common.limits import address_space_limit_bytes, require_least
 from blkreel.common.no_pandas import keep_out_pandas
 
 
@@ -35,6 +36,8 @@ def main() -> None:
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # prints ? for a character that the terminal's encoding lacks
     try:
+        require_least()
+        _import_numpy_in_little_memory()
         sys.exit(cli.main(standalone_mode=False) or 0)
     except click.exceptions.Exit as exit_:
         sys.exit(exit_.exit_code)
@@ -49,6 +52,22 @@ def main() -> None:
         except BrokenPipeError:
             _end_of_pipe()
         sys.exit(failure.exit_code)
+
+
+def _import_numpy_in_little_memory() -> None:
+    """OpenBLAS reserves memory for each thread, and sends SIGINT to this process if it cannot start them."""
+    if address_space_limit_bytes() is None:
+        return
+    variable = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    import numpy  # noqa: F401 - the library reads the variable now
+
+    # A captured command gets the environment of the user.
+    if before is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = before
 
 
 def _end_of_pipe() -> NoReturn:

@@ -33,6 +33,7 @@ from blkreel.traces.format.writer import output_error, refuse_existing
 from .drive_facts import chosen
 from .drives_file import DrivesFile
 from .html.static_chart import drawable, placed
+from .html.vega import vega
 from .markdown import of_chart, of_page
 from .verdict import Document
 
@@ -246,18 +247,17 @@ def _path(row: model.Row) -> dict[str, Any]:
 def picture(chart: model.Chart, page: model.Page, format: str, size: PictureSize | None = None) -> str | bytes:
     """PNG as bytes, SVG as text: on white, with title, text, notes and the source of its data, so that it stands alone
     in an article."""
-    import vl_convert  # imported late: it takes 0.25 s, and tables do not need it
-
+    converter = vega()
     size = size or PictureSize()
     width = size.width or (_WIDE if chart.wide else _WIDTH)
     svg, beyond = "", 0.0
     for _ in range(_TRIES):
-        svg = vl_convert.vegalite_to_svg(standing_alone(chart, page, width, math.ceil(beyond)))
+        svg = converter.vegalite_to_svg(standing_alone(chart, page, width, math.ceil(beyond)))
         if abs(over := _size_of(svg)[0] - width) < 1 or beyond + over >= width:
             break
         beyond += over
     svg = _with_logo(_as_wide_as(svg, width), page.brand)
-    return svg if format == "svg" else vl_convert.svg_to_png(svg, scale=size.scale)
+    return svg if format == "svg" else converter.svg_to_png(svg, scale=size.scale)
 
 
 def _size_of(svg: str) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from blkreel.analysis.charts import model
 from blkreel.analysis.report.export import as_csv, only, picture, standing_alone
 from blkreel.analysis.report.html import cells
 from blkreel.analysis.report.html.static_chart import static_svg, tokens
+from blkreel.analysis.report.html.vega import vega
 
 _MOST_DRIVES = 20  # of the pictures; the tables have all
 # suffix of the file -> what it is
@@ -31,8 +32,7 @@ def files_of(page: model.Page, chart: model.Chart) -> Callable[[], dict[str, byt
         table_files = {".csv": as_csv(chart.table).encode(), ".table.html": table_html(chart.table).encode()}
         if not chart.spec:
             return table_files
-        import vl_convert  # imported late: it takes 0.25 s
-
+        converter = vega()
         best = {row.entry for row in chart.table.rows[:_MOST_DRIVES] if row.entry}
         drawn = only(page, best) if len(chart.table.rows) > _MOST_DRIVES else page
         own = next(each for section in drawn.sections for each in section.charts if each.id == chart.id)
@@ -41,8 +41,8 @@ def files_of(page: model.Page, chart: model.Chart) -> Callable[[], dict[str, byt
         description = (own.spec or {}).get("description") or own.title
         caption = " ".join((f"{page.title}: {own.title}.", own.text, *own.notes)).strip()
         files: dict[str, str | bytes] = {
-            ".html": _page(own, drawn, caption), ".svg": svg, ".png": vl_convert.svg_to_png(svg, scale=1.0),
-            "@2x.png": vl_convert.svg_to_png(svg, scale=2.0),
+            ".html": _page(own, drawn, caption), ".svg": svg, ".png": converter.svg_to_png(svg, scale=1.0),
+            "@2x.png": converter.svg_to_png(svg, scale=2.0),
             ".vl.json": json.dumps(standing_alone(own, drawn), indent=1) + "\n",
             ".txt": f"Caption: {caption}\nAlternative text: {description}\n",
         }

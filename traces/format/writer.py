@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.limits import limit_reached
 from blkreel.common.safe_files import NewFile, directory_at
 
 from .exposure import COLUMNS as EXPOSURE_COLUMNS
@@ -212,6 +213,8 @@ def output_error(path: str | Path, error: OSError) -> BlkreelError:
     """The error for an output that cannot be written."""
     if isinstance(error, BlkreelError):
         return error
+    if limit := limit_reached(error):
+        return limit
     if error.errno == errno.ENOSPC or "No space left" in str(error):
         return BlkreelError(f"no space left for {path}",
                             f"free some space (df -h {Path(path).parent}) or name another output")

@@ -3,10 +3,15 @@
 #ifndef BLKREEL_ERROR_H
 #define BLKREEL_ERROR_H
 
+#include <stdbool.h>
+
 /*
  * Prints one line on stderr, "message; remedy", which Python shows to the user.
  * remedy may be NULL. Returns -1, so that a caller can `return report_error(...)`.
  */
 __attribute__((format(printf, 2, 3))) int report_error(const char *remedy, const char *format, ...);
+
+/* Prints such a line if err says that files or memory ran out. Returns whether it does. what: "cannot ...". */
+bool report_shortage(const char *what, int err);
 
 #endif

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from markupsafe import escape
+
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.over_time import NARROW, NARROW_PIXELS
 from blkreel.analysis.charts.spec import Datum, Spec, inline_data, without
 from blkreel.analysis.charts.theme import Brand
+from blkreel.common.limits import LimitReached
 from blkreel.common.printable import printable
+
+from .vega import vega
 
 _WIDTH, _WIDE = 620, 1040  # pixels: of the cards of a page
 _LETTER_PIXELS = 7.4  # mean of a name in DejaVu Sans, 12 pixels
@@ -35,14 +40,16 @@ def tokens(colors: dict[str, Any]) -> dict[str, str]:
 def static_svg(chart: model.Chart, page: model.Page) -> str:
     """The picture in the colors of the page, whichever they are: each color of the theme is a custom property.
 
-    Empty for a specification that cannot be drawn.
+    Empty for a specification that cannot be drawn; a text with the reason where nothing can be drawn.
     """
-    import vl_convert  # imported late: it takes 0.25 s, and tables do not need it
-
+    try:
+        draw = vega().vegalite_to_svg
+    except LimitReached as error:
+        return str(escape(f"This picture needs JavaScript, because blkreel {error.message}."))
     spec = placed(chart, page, _WIDE if chart.wide else _WIDTH)
     spec["config"] = {**page.brand.config("light"), "aria": False}
     try:
-        svg = vl_convert.vegalite_to_svg(spec)
+        svg: str = draw(spec)
     except ValueError:
         return ""  # the page's scripts show the error in the chart's place
     names = _properties(page.brand)

@@ -86,6 +86,8 @@ static int probe_features(struct features *features)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 
+	if (!btf && report_shortage("cannot read the types of the kernel", errno))
+		return -1;
 	if (!btf)
 		return report_error("use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and SUSE are",
 				    "the kernel has no type information (/sys/kernel/btf/vmlinux: %s)", strerror(errno));
@@ -308,7 +310,8 @@ int programs_attach(struct programs *programs, const struct programs_options *op
 		/* The command replaces the dots by its arguments (common/command_line.py). */
 		return report_error(geteuid() ? "run as root: sudo blkreel ..." : "see: blkreel doctor",
 				    "no permission to load BPF programs");
-	return report_error("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
+	return report_shortage("cannot load the BPF programs", -err) ? -1 :
+	       report_error("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
 }
 
 void programs_detach(struct programs *programs)

@@ -236,14 +236,14 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 		err = init_ring(uring, &uring->ring, options, false);
 	if (!err && uring->polls)
 		err = init_ring(uring, &uring->polled, options, true);
-	if (err) {
-		report_error(err == -ENOMEM ? "raise the limit of locked memory: ulimit -l unlimited" :
-					      "find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a "
-					      "container, --security-opt seccomp=unconfined",
+	if (err == -ENOMEM)
+		report_error("raise the limit of locked memory: ulimit -l unlimited", "io_uring is not available: %s",
+			     strerror(-err));
+	else if (err && !report_shortage("cannot use io_uring", -err))
+		report_error("find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a "
+			     "container, --security-opt seccomp=unconfined",
 			     "io_uring is not available: %s", strerror(-err));
-		return NULL;
-	}
-	if (!prepare_to_discard(uring, options))
+	if (err || !prepare_to_discard(uring, options))
 		return NULL;
 	issuer = &uring->issuer;
 	uring = NULL;

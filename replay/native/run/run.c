@@ -404,7 +404,8 @@ int run_replay(const struct run_options *options, struct stop *stop)
 		err = set_up(run);
 	}
 	if (err) {
-		report_error(NULL, "cannot set up the run: %s", strerror(-err));
+		if (!report_shortage("cannot set up the run", -err))
+			report_error(NULL, "cannot set up the run: %s", strerror(-err));
 		return EXIT_FAILED;
 	}
 	realtime_offset_ns = clock_read_ns(CLOCK_REALTIME) - monotonic_ns();

@@ -11,6 +11,7 @@ import pytest
 from spooled import rows_on_disk
 from waiting import wait_until
 
+from blkreel.capture.helper import HELPER
 from blkreel.capture.sources import blktrace
 from blkreel.common.errors import BlkreelError
 from blkreel.traces.format.reader import open_trace
@@ -31,6 +32,13 @@ def refused(blkreel, tmp_path):
         return result.stderr.strip().splitlines()[-1]
 
     return run
+
+
+def test_a_limit_of_descriptors_is_no_refusal_of_the_kernel():
+    result = subprocess.run(["/bin/sh", "-c", f"ulimit -n 20; exec {HELPER} --probe --programs auto"],
+                            capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (
+        1, "cannot load the BPF programs: Too many open files; raise the limit: ulimit -n 4096\n")
 
 
 def test_no_such_device(refused):

@@ -1,0 +1,66 @@
+"""Errors of a resource that ran out: which limit, and the command that raises it."""
+
+import errno
+import resource
+
+from .errors import BlkreelError
+from .units import format_bytes
+
+_FILES = 4096  # more than any command needs
+_LEAST_FILES = 64
+_LEAST_BYTES = 512 << 20  # of virtual memory
+# What the loader of shared libraries, the threads of Python and numpy say without memory.
+_MEMORY_TEXTS = ("failed to map segment from shared object", "cannot allocate memory", "can't start new thread",
+                 "can't allocate memory")
+
+
+class LimitReached(BlkreelError):
+    """A resource of this process or machine ran out."""
+
+    code = "system"
+
+
+def limit_reached(error: BaseException) -> LimitReached | None:
+    """The error with the limit that caused it; None if it has another cause."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EMFILE:
+        return _files()
+    if number == errno.ENFILE:
+        return LimitReached("too many open files on this machine", "raise the limit: sysctl fs.file-max")
+    if number == errno.ENOMEM or isinstance(error, MemoryError):
+        return out_of_memory()
+    if isinstance(error, ImportError | RuntimeError) and any(text in str(error).lower() for text in _MEMORY_TEXTS):
+        return out_of_memory()
+    return None
+
+
+def require_least() -> None:
+    """Raises LimitReached where even the imports of a command fail, some of them by SIGSEGV."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < _LEAST_FILES:
+        raise _files()
+    limit_bytes = address_space_limit_bytes()
+    if limit_bytes is not None and limit_bytes < _LEAST_BYTES:
+        raise out_of_memory()
+
+
+def address_space_limit_bytes() -> int | None:
+    """The limit of virtual memory (ulimit -v); None without one."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def out_of_memory() -> LimitReached:
+    for kind, option, name in ((resource.RLIMIT_AS, "v", "virtual memory"), (resource.RLIMIT_DATA, "d", "data")):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            return LimitReached(f"not enough memory: the {name} of this process is limited to {format_bytes(soft)}",
+                                f"raise the limit: ulimit -{option} unlimited")
+    return LimitReached("not enough memory", "end other programs; what is free: free -h")
+
+
+def _files() -> LimitReached:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needs_root = hard != resource.RLIM_INFINITY and hard < _FILES
+    return LimitReached(f"too many open files: the limit of this process is {soft:,}",
+                        f"raise the limit{', as root' if needs_root else ''}: ulimit -n {_FILES}")

@@ -1,0 +1,52 @@
+"""Commands with little memory or few descriptors end with the limit in the message, or do without what needs them."""
+
+import errno
+import shlex
+import subprocess
+
+import pytest
+
+from blkreel.common.limits import limit_reached
+
+
+@pytest.fixture
+def limited(blkreel, tmp_path):
+    """limited(option, value, *words) runs a command below a limit of ulimit."""
+    def run(option, value, *words):
+        script = f"ulimit -c 0; ulimit {option} {value}; exec {shlex.join([str(blkreel.command), *map(str, words)])}"
+        return subprocess.run(["/bin/bash", "-c", script], env=blkreel.environment, capture_output=True, text=True,
+                              cwd=tmp_path, timeout=120)
+    return run
+
+
+@pytest.mark.parametrize(("option", "value", "message"), [
+    ("-v", 300_000, "not enough memory: the virtual memory of this process is limited to 307 MB; raise the limit: "
+                    "ulimit -v unlimited"),
+    ("-n", 20, "too many open files: the limit of this process is 20; raise the limit, as root: ulimit -n 4096")])
+def test_a_limit_that_no_command_works_with_is_named(limited, option, value, message):
+    result = limited(option, value, "report", "sample:app-start")
+    assert (result.returncode, result.stderr) == (1, f"blkreel: {message}\n")
+
+
+def test_a_page_is_made_where_v8_has_too_little_memory(limited, tmp_path):
+    """V8 reserves 64 GiB of virtual memory, and a process in which it cannot do so ends by a signal."""
+    page = limited("-v", 12_000_000, "report", "sample:app-start", "-o", "page.html")
+    assert page.returncode == 0, page.stderr
+    assert ("This picture needs JavaScript, because blkreel cannot draw charts: the virtual memory"
+            in (tmp_path / "page.html").read_text())
+    picture = limited("-v", 12_000_000, "report", "sample:app-start", "--chart", "read-tail", "-o", "picture.png")
+    assert picture.returncode == 1
+    assert picture.stderr == ("blkreel: cannot draw charts: the virtual memory of this process is limited to 12.3 GB; "
+                              "raise the limit: ulimit -v unlimited\n")
+
+
+@pytest.mark.parametrize(("error", "message"), [
+    (MemoryError(), "not enough memory"), (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+    (ImportError("libarrow.so: failed to map segment from shared object"), "not enough memory"),
+    (RuntimeError("can't start new thread"), "not enough memory"),
+    (OSError(errno.EMFILE, "Too many open files", "/tmp"), "too many open files"),
+    (ImportError("no such module"), None), (OSError(errno.ENOENT, "No such file"), None),
+    (RuntimeError("another"), None)])
+def test_errors_of_a_resource_that_ran_out(error, message):
+    limit = limit_reached(error)
+    assert limit is None if message is None else limit.message.startswith(message)
