@@ -5,6 +5,8 @@ imported before. The server imports a module after the first command that used i
 command does without.
 """
 
+import atexit
+import gc
 import io
 import json
 import os
@@ -13,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from importlib import import_module
 from pathlib import Path
@@ -115,6 +118,7 @@ class _Server:
             if not message:
                 sys.exit()
             self._import_what_was_used()
+            gc.freeze()  # a collection in the fork would copy the pages of all objects
             pid = os.fork()
             if pid == 0:
                 self._become(json.loads(message), descriptors)
@@ -186,8 +190,27 @@ def _serve(descriptor):
     server.serve()
     try:
         main()
-    finally:
+    except SystemExit as ended:
         server.name_what_was_used()
+        _end(ended)
+        raise
+    except BaseException:
+        server.name_what_was_used()
+        raise
+
+
+def _end(ended):
+    """End with the code of `ended` as Python does, but do not free the objects first: that takes three quarters of the
+    time of a short command, because the pages that a fork shares with the server are copied. Returns if stdout cannot
+    be written, for Python's own end of that."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return
+    os._exit(ended.code)
 
 
 if __name__ == "__main__":
