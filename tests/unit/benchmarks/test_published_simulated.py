@@ -43,12 +43,11 @@ def of_state(document):
     return figures
 
 
-@pytest.mark.parametrize("cache, fast, slow", [("1GiB", "3GB/s", "500MB/s"), ("2.3GB", "1.2GB/s", "900MB/s"),
-                                               ("300MiB", "2GB/s", "150MB/s")])
+@pytest.mark.parametrize("cache, fast, slow", [("2.3GB", "1.2GB/s", "900MB/s"), ("300MiB", "2GB/s", "150MB/s")])
 def test_the_size_of_the_fast_cache(found, cache, fast, slow):
     document = found("slc-cache", f"cache={cache},cache_bandwidth={fast},write_bandwidth={slow},cache_drain=10MB/s",
                      next_fill="10%", rest_1="20s", rest_2="40s", rest_3="1min")
-    size = {"1GiB": GIB, "2.3GB": 2.3 * GB, "300MiB": 300 * MIB}[cache]
+    size = {"2.3GB": 2.3 * GB, "300MiB": 300 * MIB}[cache]
     first, *again = of_state(document)["fills"].values()
     assert first["fast_bytes"] == pytest.approx(size, rel=0.02)
     # 10 MB/s are emptied while the drive rests, and nothing while it writes.
@@ -66,21 +65,21 @@ def test_a_drive_without_a_fast_cache_has_none(found):
 
 @pytest.mark.parametrize("period, length", [("700ms", "40ms"), ("2.9s", "250ms")])
 def test_the_stall_period(found, period, length):
-    document = found("consistency", f"write_latency=500us,channels=8,stall_every={period},stall_for={length}",
+    document = found("consistency", f"write_latency=500us,channels=2,stall_every={period},stall_for={length}",
                      states="data", span="1GiB", time="60s")
     figures = of_state(document)
     every_ns = {"700ms": 700, "2.9s": 2900}[period] * 10**6
     for_ns = {"40ms": 40, "250ms": 250}[length] * 10**6
     assert figures["stall_period_ns"] == pytest.approx(every_ns, rel=0.02)
     assert figures["stall_ns"] == pytest.approx(for_ns, rel=0.1)
-    # 8 channels of 500 us, but for the share of time in which it stalls; 4 KiB on the bus hardly count.
-    assert figures["whole_iops"] == pytest.approx(16_000 * (1 - for_ns / every_ns), rel=0.02)
+    # 2 channels of 500 us, but for the share of time in which it stalls; 4 KiB on the bus hardly count.
+    assert figures["whole_iops"] == pytest.approx(4000 * (1 - for_ns / every_ns), rel=0.02)
 
 
 def test_the_steady_state(found):
-    # From 200 MB/s down to 40 by 1 - exp(-r / 2 GB): 62 % done after 2 GB of random writes, all but 2 % after 8.
+    # From 200 MB/s down to 40 by 1 - exp(-r / 200 MB): 62 % after 200 MB of random writes, 98 % after 800 MB.
     document = found("steady-write", "write_latency=20us,write_bandwidth=200MB/s,random_write_bandwidth=40MB/s,"
-                     "random_write_decline=2GB", size="4GiB", time="20s", rounds=30)
+                     "random_write_decline=200MB", size="4GiB", time="2s", rounds=30)
     figures = document["figures"]["of"]["state full, repeat 1"]
     assert figures["steady"]
     assert figures["first_mb_s"] > 2 * 40
@@ -97,7 +96,7 @@ def test_the_steady_state(found):
     assert len(skipped) == 30 - len(rates)
 
 
-@pytest.mark.parametrize("slowdown", [1.0, 1.7, 3.0])
+@pytest.mark.parametrize("slowdown", [1.0, 1.7])
 def test_the_slowdown_of_reads_under_writes(found, slowdown):
     # So slow a writer that a write is in flight whenever a read is submitted; latency is all there is to a read.
     document = found("mixed-burst", f"read_latency=200us,read_bandwidth=100GB/s,write_latency=1ms,channels=64,"
@@ -128,7 +127,7 @@ def test_a_writer_in_the_background_keeps_up_and_writes_what_is_asked_for(found)
 def test_the_depth_that_is_worth_it(found):
     # Eight channels of 100 us, and a bus that is wider than they need.
     document = found("depth-sweep-read", "read_latency=100us,channels=8,read_bandwidth=100GB/s", states="data",
-                     span="256MiB", time="2s")
+                     span="256MiB", time="300ms")
     figures = of_state(document)
     assert figures["lowest_depth_with_95_percent"] == 8
     for depth in (1, 2, 4, 8, 16, 32, 64, 128):

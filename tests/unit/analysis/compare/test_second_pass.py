@@ -51,10 +51,10 @@ def runs(tmp_path):
 
 
 def page(named, **read_options):
-    """The document behind a page of a trace or of several."""
+    """The document behind a page of a trace or of several. As JSON: the pictures of a page take most of the time."""
     named = named if isinstance(named, list) else [named]
     make, what = (present.report, named[0]) if len(named) == 1 else (present.compare, named)
-    return make(what, named[0].parent / "page.html", force=True, read_options=ReadOptions(jobs=1, **read_options))
+    return make(what, named[0].parent / "page.json", force=True, read_options=ReadOptions(jobs=1, **read_options))
 
 
 def found_in(told):

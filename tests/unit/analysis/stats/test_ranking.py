@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
@@ -27,7 +28,7 @@ def ranks(runs, higher=False):
     return ranked(runs, differ, higher), differ
 
 
-@settings(max_examples=60)
+@cases(20)
 @given(drives, st.booleans(), st.randoms())
 def test_ranks_are_sound(runs, higher, random):
     places, differ = ranks(runs, higher)
@@ -139,14 +140,14 @@ def trial(seed, slower, runs, spread=.03):
     return doc["sections"][0]
 
 
-@pytest.mark.parametrize(("count", "runs", "deviation"), [(2, 6, .03), (2, 10, .03), (4, 6, .02)])
+@pytest.mark.parametrize(("count", "runs", "deviation"), [(2, 6, .03), (4, 6, .02)])
 def test_a_drive_compared_with_itself_ties(count, runs, deviation):
-    """In every figure that a comparison leads with, in at least 95 of 100 trials."""
-    trials = [trial(seed, [1] * count, runs, deviation)["entries"] for seed in range(100)]
+    """In every figure that a comparison leads with, in at least 95 % of the trials."""
+    trials = [trial(seed, [1] * count, runs, deviation)["entries"] for seed in range(40)]
     leading = leading_metrics(["original"])
     tied = [all(entry["headline"][metric.key]["rank"] == 1 for entry in entries for metric in leading)
             for entries in trials]
-    assert sum(tied) >= 95
+    assert sum(tied) >= 38
 
 
 def test_a_tenth_slower_is_found():

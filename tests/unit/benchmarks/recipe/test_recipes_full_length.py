@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 
 KIB, MIB, GIB, GB = 1 << 10, 1 << 20, 1 << 30, 10**9
 S, MS = 10**9, 10**6
-SLOW = "read_latency=20ms,write_latency=20ms"
+SLOW = "read_latency=50ms,write_latency=50ms"
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,12 @@ def test_mixed_burst(carried_out):
 
 @pytest.mark.parametrize(("name", "block", "depth"), [("mixed-random", 4 * KIB, 4), ("mixed-sequential", 128 * KIB, 1)])
 def test_mixes_by_time(carried_out, name, block, depth):
-    """Eleven mixes of 60 s, and after each a rest of 60 s: twice 22 minutes."""
-    steps = carried_out(name, SLOW)
-    assert [step.result["name"] for step in steps if step.do == "state"] == ["data", "full"]
+    """Eleven mixes of 60 s, and after each a rest of 60 s: 22 minutes in each state."""
+    states = ["data", "full"] if name == "mixed-random" else ["full"]
+    steps = carried_out(name, SLOW, "--set", f"states={','.join(states)}")
+    assert [step.result["name"] for step in steps if step.do == "state"] == states
     mixes = measured(steps)
-    assert [step.labels["mix"] for step in mixes] == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0] * 2
+    assert [step.labels["mix"] for step in mixes] == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0] * len(states)
     for step in mixes:
         rows = step.rows
         assert 59.9 * S < rows.submit_ns.max() <= 60 * S + MS
@@ -120,22 +121,22 @@ def test_mixes_by_volume(carried_out):
 
 def test_consistency(carried_out):
     """An hour at depth 32 over the whole of a full drive."""
-    prepare, step = carried_out("consistency", "write_latency=100ms", size="256GiB")
+    prepare, step = carried_out("consistency", "write_latency=500ms", size="32GiB")
     assert prepare.result["name"] == "full"
-    assert 3599.8 * S < step.rows.submit_ns.max() <= 3600 * S + MS
+    assert 3599 * S < step.rows.submit_ns.max() <= 3600 * S + MS
     assert most_outstanding(step.rows) == 32
     assert (step.rows.op == 1).all() and set(step.rows.length_bytes) == {4 * KIB}
-    parts = np.bincount(step.rows.offset_bytes // (16 * GIB), minlength=16)
-    assert len(parts) == 16 and parts.min() > 0.97 * parts.mean()
+    parts = np.bincount(step.rows.offset_bytes // (2 * GIB), minlength=16)
+    assert len(parts) == 16 and parts.min() > 0.95 * parts.mean()
 
 
 def test_depth_sweep(carried_out):
     """Three minutes at each depth, on a drive of 16 GiB in the state enterprise."""
-    prepare, *sweep = carried_out("depth-sweep-read", "read_latency=100ms", "--fit", size="16GiB")
+    prepare, *sweep = carried_out("depth-sweep-read", "read_latency=250ms", "--fit", size="16GiB")
     assert prepare.result["name"] == "enterprise"
     assert [step.labels["depth"] for step in sweep] == [1, 2, 4, 8, 16, 32, 64, 128]
     for step in sweep:
-        assert 179.8 * S < step.rows.submit_ns.max() <= 180 * S + MS
+        assert 179.4 * S < step.rows.submit_ns.max() <= 180 * S + MS
         assert most_outstanding(step.rows) == step.labels["depth"]
         assert (step.rows.op == 0).all() and set(step.rows.length_bytes) == {4 * KIB}
 
