@@ -10,17 +10,18 @@ from .target import Target
 
 _SECTOR_BYTES = 512
 # Fields of /sys/class/block/X/stat, in the kernel's order.
-_READ_IOS, _READ_SECTORS, _WRITE_IOS, _WRITE_SECTORS = 0, 2, 4, 6
+_READ_IOS, _READ_SECTORS, _WRITE_IOS, _WRITE_SECTORS, _DISCARD_SECTORS = 0, 2, 4, 6, 13
 
 
 @dataclass(frozen=True)
 class DiskCount:
-    """The kernel's counts of a drive since it was attached."""
+    """The kernel's counts of a drive since it was attached. discard_bytes: 0 before Linux 4.18."""
 
     read_ios: int
     read_bytes: int
     write_ios: int
     write_bytes: int
+    discard_bytes: int = 0
 
 
 def count_of(target: Target) -> DiskCount | None:
@@ -41,7 +42,8 @@ def read_count(path: Path) -> DiskCount | None:
     try:
         fields = [int(word) for word in path.read_text().split()]
         return DiskCount(fields[_READ_IOS], fields[_READ_SECTORS] * _SECTOR_BYTES,
-                         fields[_WRITE_IOS], fields[_WRITE_SECTORS] * _SECTOR_BYTES)
+                         fields[_WRITE_IOS], fields[_WRITE_SECTORS] * _SECTOR_BYTES,
+                         sum(fields[_DISCARD_SECTORS:_DISCARD_SECTORS + 1]) * _SECTOR_BYTES)
     except (OSError, ValueError, IndexError):
         return None
 

@@ -5,10 +5,10 @@ One JSON file per drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for 
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from .target import Target
 # Earlier runs are summed up in one entry.
 _MAX_RUNS = 64
 _EARLIER = "earlier runs"
+_OTHERS = "other programs"
 # Fewer external writes are ignored.
 OTHERS_LEAST_BYTES = 1 << 20
 NOT_ERASED_AS_ASKED = "not erased, as asked"
@@ -64,10 +65,11 @@ class RunWrites(TypedDict):
 
 
 class KernelCount(TypedDict):
-    """power: see evidence.power_of()."""
+    """power: see evidence.power_of(). discard_bytes: counts of earlier versions do not have it."""
 
     power: str
     write_bytes: int
+    discard_bytes: NotRequired[int]
 
 
 @dataclass
@@ -194,7 +196,24 @@ def load(target: Target) -> DriveState:
                                  f"{format_bytes(target.size_bytes)} now"])
     discards = any(run["discarded_bytes"] != 0 for run in state.since)
     lost = lost_by(target, evidence, discards=discards) if state.name and evidence else None
-    return DriveState(notes=[f"it was {state.name}, and {lost}"]) if lost else state
+    return DriveState(notes=[f"it was {state.name}, and {lost}"]) if lost else _with_external_discards(target, state)
+
+
+def _with_external_discards(target: Target, state: DriveState) -> DriveState:
+    """The state with what other programs discarded since the preparation, such as fstrim, as an entry of `since`.
+
+    The drive answers reads of discarded blocks without its flash, so the state does not cover them any more. The kernel
+    counts no more than was asked for, because it trims discards to the granularity of the drive.
+    """
+    now, own_bytes = _count_beside(target, state.counted), sum_or_none(run["discarded_bytes"] for run in state.since)
+    if now is None or state.counted is None or "discard_bytes" not in state.counted or own_bytes is None:
+        return state
+    external_bytes = now["discard_bytes"] - state.counted["discard_bytes"] - own_bytes
+    if external_bytes <= 0:
+        return state
+    entry: RunWrites = {"by": _OTHERS, "at": None, "written_bytes": 0, "discarded_bytes": external_bytes, "ended": True}
+    return replace(state, since=[*state.since, entry],
+                   discarded_since_bytes=state.discarded_since_bytes + external_bytes)
 
 
 def _stored(target: Target) -> tuple[DriveState, dict[str, Any] | None]:
@@ -304,7 +323,7 @@ def count_now(target: Target) -> KernelCount | None:
     count = external_io.count_of(target)
     if count is None:
         return None
-    return {"power": power_of(target), "write_bytes": count.write_bytes}
+    return {"power": power_of(target), "write_bytes": count.write_bytes, "discard_bytes": count.discard_bytes}
 
 
 def written_by_others(target: Target, state: DriveState) -> int | None:
@@ -314,19 +333,26 @@ def written_by_others(target: Target, state: DriveState) -> int | None:
     """
     if not state.name or any(run["written_bytes"] is None for run in state.since):
         return None
-    written_bytes = written_since(target, state.counted)
-    if written_bytes is None:
+    now = _count_beside(target, state.counted)
+    if now is None or state.counted is None:
         return None
-    others_bytes = written_bytes - state.written_since_bytes
+    others_bytes = now["write_bytes"] - state.counted["write_bytes"] - state.written_since_bytes
     return others_bytes if others_bytes >= OTHERS_LEAST_BYTES else 0
 
 
-def written_since(target: Target, then: KernelCount | None) -> int | None:
-    """Bytes written to the whole drive since count_now() was `then`; None if unknown."""
-    now = count_now(target)
-    if not now or not then or now["power"] != then.get("power"):
+def changed_since(target: Target, then: KernelCount | None) -> int | None:
+    """Bytes written to the whole drive and discarded since count_now() was `then`; None if unknown."""
+    now = _count_beside(target, then)
+    if now is None or then is None:
         return None
-    return now["write_bytes"] - then["write_bytes"]
+    discarded_bytes = now["discard_bytes"] - then["discard_bytes"] if "discard_bytes" in then else 0
+    return now["write_bytes"] - then["write_bytes"] + discarded_bytes
+
+
+def _count_beside(target: Target, then: KernelCount | None) -> KernelCount | None:
+    """The count of now, if it goes on from `then`; None if it began anew, or is unknown."""
+    now = count_now(target)
+    return now if now and then and now["power"] == then["power"] else None
 
 
 def progress_file(target: Target) -> Path:

@@ -109,7 +109,7 @@ class Preparation:
                                    f"preparation was interrupted, and has {format_bytes(self.target.size_bytes)} now",
                                    "start over: add --restart")
             description = resume_point.describe(unfinished)
-            external_bytes = drive_state.written_since(self.target, unfinished.counted) or 0
+            external_bytes = drive_state.changed_since(self.target, unfinished.counted) or 0
             if unfinished.key != key:
                 how = "" if unfinished.name != self.state.name else " with other options"
                 self.notify(f"discarding {description}; starting {self.state.name}{how}")

@@ -295,16 +295,31 @@ def sysfs_drive(tmp_path, monkeypatch):
     monkeypatch.setattr(drive_evidence, "BOOT_ID", tmp_path / "boot_id")
     (tmp_path / "boot_id").write_text("a\n")
 
-    def make(diskseq, written_sectors=0, **texts):
+    def make(diskseq, written_sectors=0, discarded_sectors=0, **texts):
         block = tmp_path / "block"
         for name, text in {"diskseq": diskseq, "dev": "252:0", **texts,
-                           "stat": f"9 0 9 0 1 0 {written_sectors} 0 0 0 0 0 0 0 0 0 0"}.items():
+                           "stat": f"9 0 9 0 1 0 {written_sectors} 0 0 0 0 0 0 {discarded_sectors} 0 0 0"}.items():
             (block / name).parent.mkdir(parents=True, exist_ok=True)
             (block / name).write_text(f"{text}\n")
         drive = Drive("zram0", "/dev/zram0", "zram", 252, 0, 64 * MIB, 4096, 4096)
         return Target(drive.path, drive, 64 * MIB, 4096, "", block)
 
     return make
+
+
+def test_a_drive_that_another_program_discarded_covers_no_read(sysfs_drive):
+    """fstrim is enough: the drive answers such reads without its flash."""
+    drive = sysfs_drive(7, discarded_sectors=100)
+    save(drive, DriveState(name="trace", filled_bytes=64 * MIB, counted=drive_state.count_now(drive), identity={}))
+    remember_writes(drive, 0, 2048 * 512, by="a run")
+    own_only = load(sysfs_drive(7, discarded_sectors=2148))
+    assert own_only.discarded_since_bytes == MIB and len(own_only.since) == 1
+    state = load(sysfs_drive(7, discarded_sectors=2149))
+    assert state.since[-1]["by"] == "other programs" and state.discarded_since_bytes == MIB + 512
+    assert not state.covers(4096) and not state.is_as_prepared({}, None)
+    # The entry is saved with the next run, and counted once.
+    remember_writes(sysfs_drive(7, discarded_sectors=2149), MIB, 0, by="another run")
+    assert load(sysfs_drive(7, discarded_sectors=2149)).discarded_since_bytes == MIB + 512
 
 
 def test_drives_without_serial_are_told_apart(sysfs_drive, tmp_path):
