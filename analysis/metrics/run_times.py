@@ -59,7 +59,10 @@ class RunTimes:
 
 
 def why_no_slowdown(metadata: Mapping[str, Any]) -> str:
-    """Why a slowdown by writes is not stated of a run or trace; empty if it is, or if the exposure was not recorded."""
+    """Why a slowdown by writes is not stated of a run or trace; empty if it is, or if nothing is known against it."""
+    run = metadata.get("run") or {}
+    if (run.get("baseline") or {}).get("verdict") == "invalid":
+        return "the baseline without the writes is invalid: see why with --why on its directory, RUN/baseline"
     exposure = Exposure.of_metadata(metadata)
-    is_looped = bool((metadata.get("run") or {}).get("background"))
+    is_looped = bool(run.get("background"))
     return exposure.why_withheld(is_looped) if exposure else ""

@@ -27,12 +27,13 @@ def write_records(directory, run, **columns):
         out.close({"run": {"label": "x", "source": {"sha256": "f" * 64}, **run}})
 
 
-def with_baseline(directory, slowdown, path="baseline", writes=READS):
+def with_baseline(directory, slowdown, path="baseline", writes=READS, verdict="valid"):
     """Reads of 100 us, which take `slowdown` times as long beside the writes of 1 MB, one after each of the first."""
     submit_ns = np.arange(2 * READS) * MS
     is_read = np.arange(2 * READS) % 2 == 0
     ratios = {"read_wait": slowdown, "load_time": None}
-    write_records(directory, {"baseline": {"path": path, "slowdown": ratios}}, submit_ns=submit_ns,
+    write_records(directory, {"baseline": {"path": path, "slowdown": ratios, "verdict": verdict,
+                                           "read_wait_ns": READS * 100 * US}}, submit_ns=submit_ns,
                   op=np.where(is_read, READ, WRITE), latency_ns=np.where(is_read, int(100 * US * slowdown), US),
                   length_bytes=np.where(is_read | (np.arange(2 * READS) > 2 * writes), 4096, 1_000_000))
     write_records(directory / "baseline", {}, submit_ns=submit_ns[is_read], op=READ, latency_ns=100 * US,
@@ -56,6 +57,16 @@ def test_baselines_give_the_ratio_of_each_run_with_an_interval(tmp_path):
     reads = found.paired.reads
     assert reads["latency"]["n"] == READS, "the reads only: the baseline has no writes"
     assert reads["latency"]["geometric_mean"] == pytest.approx(2)
+
+
+def test_an_invalid_baseline_gives_no_slowdown_anywhere(tmp_path):
+    for verdict, stated in (("qualified", 2.0), ("invalid", None)):
+        run = with_baseline(tmp_path / verdict, 2.0, verdict=verdict)
+        paired = slowdown_of([run]).paired
+        assert (paired and paired.read_wait.value) == stated
+        value = figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"]
+        assert (value is None) == (stated is None)
+    assert "baseline without the writes is invalid" in slowdown_of([run]).why
 
 
 def test_one_run_has_no_interval(tmp_path):
