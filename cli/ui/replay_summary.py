@@ -14,7 +14,7 @@ from blkreel.common.verdict import judged
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import Target
 from blkreel.replay.fidelity.certificate import certificate_lines
-from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.plan import PlannedCounts, TracePlan
 from blkreel.replay.prepare.resume_point import state_words
 
 _VERDICT_LINES = 3
@@ -48,11 +48,12 @@ def _pace_name(pace: Mapping[str, Any]) -> str:
 
 def show_plan(plan: TracePlan, as_json: bool) -> None:
     """Print a dry run. A dependent plan is generated once and discarded, to count its dependencies."""
+    counts = PlannedCounts()
     if any(pace.dependent for pace in plan.paces):
-        for _ in plan.batches():
+        for _ in plan.batches(counts):
             pass
     drives = [_drive_document(drive) for drive in plan.drives]
-    pace = plan.pace_account()
+    pace = plan.pace_account(counts)
     if as_json:
         print_json({
             "version": 1, "dry_run": True, **drives[0], "drives": drives if len(drives) > 1 else None,

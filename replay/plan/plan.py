@@ -36,6 +36,15 @@ _BATCH_ROWS = 131_072
 _SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks")
 
 
+@dataclass
+class PlannedCounts:
+    """What was counted in the batches of a plan so far, by lane: lanes() fills it, pace_account() reads it."""
+
+    dependencies: dict[int, Counter[str]] = field(default_factory=dict)
+    read_ahead: dict[int, ReadAheadCount] = field(default_factory=dict)
+    read_ahead_in_time: dict[int, ReadAheadInTime] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class DrivePlan:
     """What a run does to one drive. device: the number of the device of the trace.
@@ -101,12 +110,12 @@ class Plan(ABC):
         return []
 
     @abstractmethod
-    def lanes(self) -> list[Lane]:
-        """The I/Os, the same at every call."""
+    def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:
+        """The I/Os, the same at every call. counts: what is counted as the batches are taken."""
 
     @abstractmethod
-    def pace_account(self) -> dict[str, Any]:
-        """The entry `pace` of the run's account."""
+    def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
+        """The entry `pace` of the run's account. counts: of the lanes that were run."""
 
     @abstractmethod
     def source(self) -> dict[str, Any]:
@@ -171,9 +180,9 @@ class Plan(ABC):
         for drive in self.drives:
             drive.forget_blocks()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self, counts: PlannedCounts | None = None) -> Iterator[Batch]:
         """All lanes, one after the other."""
-        for lane in self.lanes():
+        for lane in self.lanes(counts):
             yield from lane.batches
 
 
@@ -193,10 +202,6 @@ class TracePlan(Plan):
     observed: bool = False
     sharding: Sharding = SINGLE
     without: tuple[str, ...] = ()
-    # By lane, of the rows planned so far.
-    dependency_counts: dict[int, Counter[str]] = field(default_factory=dict)
-    read_ahead_counts: dict[int, ReadAheadCount] = field(default_factory=dict)
-    read_ahead_in_time: dict[int, ReadAheadInTime] = field(default_factory=dict)
 
     @property
     def paces(self) -> list[Pace]:
@@ -208,32 +213,35 @@ class TracePlan(Plan):
             return None
         return round(self.trace_survey.duration_ns / self.pace.factor)
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:
         """A lane for each shard at the run's pace, then one for each stream with a pace of its own."""
+        counts = PlannedCounts() if counts is None else counts
         threads = self.sharding.threads
         max_depth = MAX_DEPTH // (threads + len(self.stream_paces))
-        lanes = [Lane(self._batches(shard, self.pace, shard), thread=shard,
+        lanes = [Lane(self._batches(counts, shard, self.pace, shard), thread=shard,
                       depth=min(max_depth, share(self.pace.depth, threads, shard) if self.pace.saturating
                                 else self.pace.depth)) for shard in range(threads)]
         for number, (stream, pace) in enumerate(self.stream_paces.items(), threads):
-            lanes.append(Lane(self._batches(number, pace, None, stream), min(max_depth, pace.depth), number % threads))
+            lanes.append(Lane(self._batches(counts, number, pace, None, stream), min(max_depth, pace.depth),
+                              number % threads))
         return lanes
 
-    def pace_account(self) -> dict[str, Any]:
+    def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
+        planned = PlannedCounts() if counts is None else counts
         dependent = any(pace.dependent for pace in self.paces)
         streams = {str(stream): pace.account() for stream, pace in self.stream_paces.items()}
-        counts: Counter[str] = sum(self.dependency_counts.values(), Counter())
-        rows = sum(counts[kind] for kind in ("waited", "followed", "caused", "absolute"))
+        anchors: Counter[str] = sum(planned.dependencies.values(), Counter())
+        rows = sum(anchors[kind] for kind in ("waited", "followed", "caused", "absolute"))
         return {**self.pace.account(), "streams": streams, "threads": self.sharding.account(),
                 "dependencies": ("observed" if self.observed else "inferred") if dependent else None,
-                "dependencies_known": round(counts["waited"] / rows, 4) if rows and self.observed else None,
-                "dependencies_inferred": round(counts["waited"] / rows, 4) if rows and not self.observed else None,
-                "anchored": {kind: counts[kind] for kind in dependencies.KINDS} if dependent else None,
-                "read_ahead": self._read_ahead_account() if dependent else None}
+                "dependencies_known": round(anchors["waited"] / rows, 4) if rows and self.observed else None,
+                "dependencies_inferred": round(anchors["waited"] / rows, 4) if rows and not self.observed else None,
+                "anchored": {kind: anchors[kind] for kind in dependencies.KINDS} if dependent else None,
+                "read_ahead": self._read_ahead_account(planned) if dependent else None}
 
-    def _read_ahead_account(self) -> dict[str, Any]:
-        count: ReadAheadCount = sum(self.read_ahead_counts.values(), ReadAheadCount())
-        in_time = sum(lane.ios(count.workload_ios > 0) for lane in self.read_ahead_in_time.values())
+    def _read_ahead_account(self, planned: PlannedCounts) -> dict[str, Any]:
+        count: ReadAheadCount = sum(planned.read_ahead.values(), ReadAheadCount())
+        in_time = sum(lane.ios(count.workload_ios > 0) for lane in planned.read_ahead_in_time.values())
         return {**count.account(), "in_time_ios": in_time if self.observed else None}
 
     def source(self) -> dict[str, Any]:
@@ -262,7 +270,8 @@ class TracePlan(Plan):
         super().forget_blocks()
         self.trace.cache.clear()
 
-    def _batches(self, lane: int, pace: Pace, shard: int | None, stream: int | None = None) -> Iterator[Batch]:
+    def _batches(self, counts: PlannedCounts, lane: int, pace: Pace, shard: int | None,
+                 stream: int | None = None) -> Iterator[Batch]:
         """One lane. Each lane reads the trace for itself, since lanes advance at different speeds."""
         waits: dependencies.Observed | Inferred | None = None
         if pace.dependent:
@@ -270,9 +279,9 @@ class TracePlan(Plan):
             waits = (dependencies.Observed(self.trace.metadata.get("threads"), History(reach),
                                            self.trace.footer.size_bytes) if self.observed
                      else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes))
-            self.dependency_counts[lane] = waits.counts
-            self.read_ahead_counts[lane] = ReadAheadCount()
-            self.read_ahead_in_time[lane] = ReadAheadInTime(reach)
+            counts.dependencies[lane] = waits.counts
+            counts.read_ahead[lane] = ReadAheadCount()
+            counts.read_ahead_in_time[lane] = ReadAheadInTime(reach)
         for io, source_row, submit_ns in self.rows(pace.dependent or self.sharding.by_thread is not None):
             if pace.saturating:
                 io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
@@ -289,8 +298,8 @@ class TracePlan(Plan):
             if not len(submit_ns):
                 continue
             if waits:
-                self.read_ahead_counts[lane].add(io["flags"], io.get("blocked_ns"))
-                self.read_ahead_in_time[lane].add(source_row, io["flags"], io["waited_on"])
+                counts.read_ahead[lane].add(io["flags"], io.get("blocked_ns"))
+                counts.read_ahead_in_time[lane].add(source_row, io["flags"], io["waited_on"])
             columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
             if self.without and waits:
                 columns = self._omit_writes(columns)

@@ -33,7 +33,7 @@ from blkreel.replay.engine.untimed_io import issue_untimed
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
-from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
+from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
@@ -90,6 +90,7 @@ class Replay:
         self._environment = environment(self.plan.target)
         self._drives = [RunDrive(drive) for drive in self.plan.drives]
         self._totals: EngineTotals = {}
+        self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
         self._zero_latency: ZeroLatency | None = None
         self.output.create()
@@ -169,7 +170,7 @@ class Replay:
     def _issue(self, spool: Spool, claims: list[Claim]) -> None:
         plan = self.plan
         total = max(plan.duration_ns / 1e9, 1e-3) if plan.duration_ns is not None else plan.total_ios
-        lanes = [self._checksummed(lane) for lane in plan.lanes()]
+        lanes = [self._checksummed(lane) for lane in plan.lanes(self._planned_counts)]
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
         options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth, seed=self.seed,
@@ -276,7 +277,7 @@ class Replay:
             "drive": first.describe(),
             "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
             "source": self._source,
-            "pace": plan.pace_account(),
+            "pace": plan.pace_account(self._planned_counts),
             "without": list(plan.without),
             "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
             "map": first.map(),

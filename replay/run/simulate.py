@@ -17,8 +17,6 @@ def simulate(plan: TracePlan, drive: SimulatedDrive, on_rows: Callable[[Batch], 
     stopped before the end of the plan. Raises BlkreelError if the engine fails.
     """
     drive = replace(drive, clock="virtual", state="none")
-    # With counts of its own: those of the run are in its account.
-    plan = replace(plan, dependency_counts={})
     # One thread issues to simulated drives.
     lanes = [replace(lane, thread=0) for lane in plan.lanes()]
     options = EngineOptions(nil_bytes=max(target.size_bytes for target in plan.targets),

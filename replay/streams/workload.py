@@ -13,7 +13,7 @@ from blkreel.replay.plan.idle import ORIGINAL, IdlePolicy
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.mapping import IDENTITY
 from blkreel.replay.plan.pace import Pace
-from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, due_ns
+from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, PlannedCounts, due_ns
 from blkreel.replay.plan.survey import Survey
 from blkreel.traces.format.schema import OP_NAMES, OPS
 
@@ -80,12 +80,12 @@ class WorkloadPlan(Plan):
     def duration_ns(self) -> int | None:
         return self.duration
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:
         max_depth = MAX_DEPTH // len(self.streams)
         return [Lane(self._batches(stream), min(max_depth, stream.pace.depth), stream.thread, stream.background)
                 for stream in self.streams]
 
-    def pace_account(self) -> dict[str, Any]:
+    def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
         return {**self.pace.account(),
                 "streams": {str(stream.number): stream.pace.account() for stream in self.streams[1:]},
                 "threads": {"count": len({stream.thread for stream in self.streams}), "by": "streams", "note": None},
