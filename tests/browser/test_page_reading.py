@@ -182,10 +182,3 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_the_others_stand(browser, made
     reader.close()
 
 
-def test_twenty_drives_stay_small(reader, tmp_path):
-    path = tmp_path / "twenty.html"
-    path.write_text(render_page(made(20, paces=3, steps=400)), encoding="utf-8")
-    assert path.stat().st_size < 5_000_000
-    page = reader.open(path)
-    assert page.locator("#drives-table tbody tr").count() == 20
-    assert page.locator("[data-chart] svg").count() == 15

@@ -343,7 +343,7 @@ def test_a_page_compares_a_run_with_its_baseline_once(blkreel, tmp_path, monkeyp
             check=False)
 
     def slowdown():
-        document = present.report(tmp_path / "run", tmp_path / "page.html", force=True,
+        document = present.report(tmp_path / "run", tmp_path / "page.json", force=True,
                                   read_options=ReadOptions(jobs=1, keep=True))
         return document["entry"]["slowdown_by_writes"]
 
