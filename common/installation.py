@@ -38,7 +38,7 @@ def _secret(path: Path) -> bytes | None:
     try:
         if (secret := _stored(path)) is None:
             try:
-                write_file(path, secrets.token_bytes(_SECRET_BYTES), mode=0o600, create_parents=True)
+                write_file(path, secrets.token_bytes(_SECRET_BYTES), mode=0o600)
             except OutputExists:
                 pass  # another process was first
             secret = _stored(path)

@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import OutputExists, SafetyError
+from .errors import BlkreelError, OutputExists, SafetyError
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]
@@ -80,7 +80,26 @@ def _open_below(at: int, name: str, create: bool) -> int:
             raise
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=at)
+        _give_to_caller(at, name)
     return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+
+
+def _give_to_caller(at: int, name: str) -> None:
+    """Give a new directory to the caller of sudo, if nobody else can put another one in its place meanwhile."""
+    owner, around = caller_of_sudo(), os.fstat(at)
+    if owner is not None and around.st_uid == owner[0] and not around.st_mode & 0o022:
+        os.chown(name, *owner, dir_fd=at, follow_symlinks=False)
+
+
+def refuse_missing_directory(path: StrPath) -> None:
+    """Raise BlkreelError if the directory of an output does not exist and cannot be made. Makes nothing."""
+    directory = Path(path).parent
+    while not os.path.lexists(directory) and directory != directory.parent:
+        directory = directory.parent
+    if not directory.is_dir():
+        raise BlkreelError(f"{directory} is not a directory", "name another output")
+    with directory_at(directory):
+        pass
 
 
 def _link_target(at: int, name: str, path: StrPath) -> str:
@@ -141,9 +160,9 @@ def _create(directory: int, name: str) -> int:
 
 
 def make_directory(path: StrPath, mode: int = 0o777) -> None:
-    """mkdir(2). Raises OSError; FileExistsError also for a link."""
+    """mkdir(2), with missing parents. Raises OSError; FileExistsError also for a link."""
     path = Path(path)
-    with directory_at(path.parent) as directory:
+    with directory_at(path.parent, create=True) as directory:
         os.mkdir(path.name, mode, dir_fd=directory)
 
 
@@ -177,13 +196,18 @@ def clear_directory(path: StrPath, layout: Layout) -> None:
         _clear(directory, layout)
 
 
-def _clear(directory: int, layout: Layout) -> None:
+def names_in(directory: int) -> list[str]:
+    """The names in the directory of a descriptor."""
     opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         with os.scandir(opened) as entries:
-            names = [entry.name for entry in entries]
+            return [entry.name for entry in entries]
     finally:
         os.close(opened)
+
+
+def _clear(directory: int, layout: Layout) -> None:
+    names = names_in(directory)
     ordered = [(name, below) for pattern, below in layout.items() for name in names if fnmatchcase(name, pattern)]
     for name, below in ordered:
         if below is not None:
@@ -219,23 +243,23 @@ class NewFile:
     """A file that gets its name when it is complete. Write its content to `file`, then call publish().
 
     Until then it is in `temporary`, by default a hidden file of a random name beside it. owner: (user, group). sync:
-    survive a power cut, not only a kill. The end of the block removes a file that was not published. Raises OSError,
-    and SafetyError for a directory behind a link of another user.
+    survive a power cut, not only a kill. Missing directories are made. The end of the block removes a file that was not
+    published. Raises OSError, and SafetyError for a directory behind a link of another user.
     """
 
     def __init__(self, path: StrPath, *, force: bool = False, owner: tuple[int, int] | None = None, sync: bool = True,
-                 create_parents: bool = False, temporary: Path | None = None):
+                 temporary: Path | None = None):
         self.path = Path(path)
         self._force, self._owner, self._sync = force, owner, sync
-        self._name = temporary.name if temporary else temporary_name(self.path.name)
-        self._directory = open_directory(self.path.parent, create=create_parents)
+        self.temporary_name = temporary.name if temporary else temporary_name(self.path.name)
+        self._directory = open_directory(self.path.parent, create=True)
         self._from = -1
         try:
             self._from = open_directory(temporary.parent) if temporary else os.dup(self._directory)
             if temporary:
                 with suppress(FileNotFoundError):
-                    os.unlink(self._name, dir_fd=self._from)
-            self.file = os.fdopen(_create(self._from, self._name), "wb")
+                    os.unlink(self.temporary_name, dir_fd=self._from)
+            self.file = os.fdopen(_create(self._from, self.temporary_name), "wb")
         except BaseException:
             self._close()
             raise
@@ -265,17 +289,17 @@ class NewFile:
         if self._directory < 0:
             return
         with suppress(OSError):
-            os.unlink(self._name, dir_fd=self._from)
+            os.unlink(self.temporary_name, dir_fd=self._from)
         with suppress(OSError):  # a full disk has been reported already
             self.file.close()
         self._close()
 
     def _give_name(self) -> None:
         if self._force:
-            os.rename(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
+            os.rename(self.temporary_name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
             return
         try:
-            os.link(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory,
+            os.link(self.temporary_name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory,
                     follow_symlinks=False)
         except FileExistsError:
             raise OutputExists(self.path) from None
@@ -285,9 +309,9 @@ class NewFile:
                 raise
             if _exists(self._directory, self.path.name):
                 raise OutputExists(self.path) from None
-            os.rename(self._name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
+            os.rename(self.temporary_name, self.path.name, src_dir_fd=self._from, dst_dir_fd=self._directory)
             return
-        os.unlink(self._name, dir_fd=self._from)
+        os.unlink(self.temporary_name, dir_fd=self._from)
 
     def _sync_directory(self) -> None:
         with suppress(OSError):  # no permission to read the directory
@@ -313,7 +337,7 @@ def write_file(path: StrPath, content: bytes | str, *, mode: int | None = None, 
         new.publish()
 
 
-def lock_file(file: IO[bytes], patience_s: float = 0.0) -> bool:
+def lock_file(file: IO[bytes] | int, patience_s: float = 0.0) -> bool:
     """Whether the lock was taken. It lasts as long as any process that inherited the file keeps it open."""
     deadline = time.monotonic() + patience_s
     while True:

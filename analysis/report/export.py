@@ -18,17 +18,16 @@ from blkreel.analysis.charts.drive_colors import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.common.errors import UsageError
+from blkreel.common.output_lock import new_output, write_output
 from blkreel.common.printable import printable
 from blkreel.common.safe_files import (
-    NewFile,
     make_directory,
     remove_directory,
     rename,
     temporary_name,
-    write_file,
 )
 from blkreel.common.suggestions import did_you_mean
-from blkreel.traces.format.writer import output_error, refuse_existing
+from blkreel.traces.format.writer import output_error, refuse_output
 
 from .drive_facts import chosen
 from .drives_file import DrivesFile
@@ -91,7 +90,7 @@ class View:
         if path.is_file() and several:
             raise UsageError(f"{path} is a file, and these are several", _ONE)
         if not path.is_dir():
-            refuse_existing(path, force)
+            refuse_output(path, force)
 
     def wanted(self, output: Output | None) -> bool:
         """Whether a page is needed besides the document."""
@@ -331,9 +330,9 @@ def _text(content: str | bytes, output: Output | None, force: bool) -> str | byt
     path = Path(output)
     if path.is_dir():
         raise UsageError(f"{path} is a directory, and this is one file", "name a file behind -o")
-    refuse_existing(path, force)
+    refuse_output(path, force)
     try:
-        write_file(path, content, force=force)
+        write_output(path, content, force=force)
     except OSError as error:
         raise output_error(path, error) from error
     return None
@@ -344,11 +343,9 @@ def _directory(files: dict[str, str | bytes], output: Output, force: bool) -> No
     path = Path(output)
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, and these are several", _ONE)
-    if not path.exists():
-        refuse_existing(path, force)
-    for name in files:
+    for name in [*files] if path.exists() else []:
         if (path / name).exists():
-            refuse_existing(path / name, force)
+            refuse_output(path / name, force)
     base = path if path.is_dir() else path.with_name(temporary_name(path.name))
     try:
         with ExitStack() as stack:
@@ -357,7 +354,7 @@ def _directory(files: dict[str, str | bytes], output: Output, force: bool) -> No
                 stack.callback(remove_directory, base, {escape(name): None for name in files})
             made = []
             for name, content in files.items():
-                made.append(stack.enter_context(NewFile(base / name, force=force)))
+                made.append(stack.enter_context(new_output(base / name, force=force)))
                 made[-1].file.write(content if isinstance(content, bytes) else content.encode())
             for new in made:
                 new.publish()

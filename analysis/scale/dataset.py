@@ -8,6 +8,7 @@ from typing import Any
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.storage_url import Location, StorageUrl, parse_location
+from blkreel.traces.format.footer import refuse_unfinished
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
@@ -41,6 +42,8 @@ def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
         else:
             _add_path(dataset, where)
         if before == (len(dataset.locations), len(dataset.tests)):
+            if not isinstance(where, StorageUrl):
+                refuse_unfinished(where / RUN_RECORDS, where)
             raise TraceError(f"{where} holds no trace and no run",
                              f"name files that end in {_SUFFIX}, or directories that `blkreel replay -o` made")
         if before[0] == len(dataset.locations):

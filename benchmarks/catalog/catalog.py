@@ -58,7 +58,7 @@ class Catalog:
         if create and not header.exists():
             _refuse_other_directory(path)
             try:
-                write_file(header, f'{{"format": "{FORMAT}", "version": {VERSION}}}\n', create_parents=True)
+                write_file(header, f'{{"format": "{FORMAT}", "version": {VERSION}}}\n')
             except OutputExists:
                 pass  # another process was first
             except OSError as error:
@@ -111,8 +111,8 @@ class Catalog:
         partial_path = self.partial_path(result)
         try:
             if partial is not None and partial_path is not None:
-                write_file(partial_path, partial, force=True, create_parents=True)
-            write_file(path, dump(result), force=True, create_parents=True)
+                write_file(partial_path, partial, force=True)
+            write_file(path, dump(result), force=True)
         except OSError as error:
             raise output_error(self.directory, error) from error
         if before is not None and (old := self.partial_path(before)) and old != partial_path:

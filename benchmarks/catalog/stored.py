@@ -108,7 +108,7 @@ def _write(path: Path, key: str, shown: Document) -> None:
     if not checksum:
         return
     try:
-        write_file(path, checksum.encode() + b"\n" + content, force=True, sync=False, create_parents=True)
+        write_file(path, checksum.encode() + b"\n" + content, force=True, sync=False)
     except (OSError, SafetyError):
         pass
 

@@ -187,7 +187,7 @@ def _write(directory: Path, tables: Mapping[str, pa.Table]) -> None:
     metadata = {_FORMAT: _VERSION, _GENERATION: secrets.token_bytes(16).hex().encode()}
     try:
         for name, table in tables.items():
-            with NewFile(directory / name, force=True, sync=False, create_parents=True) as new:
+            with NewFile(directory / name, force=True, sync=False) as new:
                 pq.write_table(table.replace_schema_metadata(metadata), new.file, compression="zstd")
                 new.publish()
     except (OSError, SafetyError, pa.ArrowException):

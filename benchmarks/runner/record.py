@@ -22,6 +22,7 @@ from blkreel.benchmarks.test_file import (
 )
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.json_file import write_json
+from blkreel.common.output_lock import directory_locked, refuse_in_use
 from blkreel.common.safe_files import clear_directory, directory_at
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 
@@ -92,21 +93,22 @@ def now() -> str:
 
 
 def create(directory: Path, header: TestHeader, steps: list[TestStep], *, force: bool) -> TestRecord:
-    """A new test. Raises BlkreelError if the directory has other files, or holds a test and force is not set."""
-    if directory.exists():
-        if not directory.is_dir():
-            raise BlkreelError(f"{directory} is a file, not a directory", "use another output")
-        if any(directory.iterdir()):
-            _clear(directory, force)
-    elif not directory.parent.is_dir():
-        raise BlkreelError(f"{directory.parent} is not a directory", f"mkdir -p {directory.parent}")
+    """A new test. Raises BlkreelError if the directory has other files, or holds a test and force is not set,
+    OutputInUse while another command runs a test in it."""
+    if directory.exists() and not directory.is_dir():
+        raise BlkreelError(f"{directory} is a file, not a directory", "use another output")
+    record = TestRecord(directory, header, [StepRecord(step) for step in steps])
     try:
-        with directory_at(directory / "steps", create=True):
+        with directory_at(directory, create=True):
             pass
+        with directory_locked(directory):
+            if any(directory.iterdir()):
+                _clear(directory, force)
+            with directory_at(directory / "steps", create=True):
+                pass
+            record.save()
     except OSError as error:
         raise BlkreelError(f"cannot create {directory}: {error.strerror}", "use another output") from error
-    record = TestRecord(directory, header, [StepRecord(step) for step in steps])
-    record.save()
     return record
 
 
@@ -140,7 +142,8 @@ _STEP_KEYS = ("started_at", "ended_at", "result", "error")
 
 
 def read_resumable(directory: Path) -> tuple[TestDocument, bool]:
-    """As read_test(), but with all keys that resuming needs."""
+    """As read_test(), but with all keys that resuming needs. Raises OutputInUse while another command runs the test."""
+    refuse_in_use(directory)
     document, is_private = read_test(directory)
     missing = [key for key, kind in _HEADER_KEYS.items() if not isinstance(document.get(key), kind)]
     missing += [f"{key} of a step" for key in _STEP_KEYS if any(key not in step for step in document["steps"])]

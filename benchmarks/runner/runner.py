@@ -12,6 +12,7 @@ from blkreel.benchmarks.recipe.run_stream import stream_of
 from blkreel.benchmarks.recipe.steps import TestStep
 from blkreel.benchmarks.test_file import DONE, FAILED, SKIPPED
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.output_lock import directory_locked
 from blkreel.common.progress import Progress
 from blkreel.common.safe_files import rename
 from blkreel.replay.drive import safety
@@ -73,8 +74,11 @@ class BenchmarkRunner:
         self._has_run_a_step = False
 
     def run(self) -> None:
-        """Raises Interrupted or BlkreelError, with the command that resumes; finished steps are in test.json then."""
-        with self._claimed(), sigterm_as_interrupt():
+        """Raises Interrupted or BlkreelError, with the command that resumes; finished steps are in test.json then.
+
+        Raises OutputInUse if another command runs a test in the directory.
+        """
+        with directory_locked(self.record.directory), self._claimed(), sigterm_as_interrupt():
             while (step := self.record.unfinished) is not None:
                 step = self._begin(step)
                 self.on_step(self.record.steps.index(step) + 1, [record.step for record in self.record.steps])

@@ -18,7 +18,8 @@ from blkreel.analysis.report.html import rendering
 from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
-from blkreel.common.safe_files import unlink, write_file
+from blkreel.common.output_lock import directory_locked
+from blkreel.common.safe_files import directory_at, unlink, write_file
 from blkreel.common.typed_document import parse_json
 from blkreel.traces.format.writer import output_error
 
@@ -61,44 +62,52 @@ def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str 
     """Write the site of a catalog to a directory: a new one, an empty one, or an earlier site.
 
     url: where it will stand, for the feed. on_step: called with (files made, of how many). Raises OutputExists for a
-    directory with other content, UsageError for an empty catalog, BlkreelError if it cannot be written. After a kill
-    the next build completes the site.
+    directory with other content, OutputInUse while another command builds it, UsageError for an empty catalog,
+    BlkreelError if it cannot be written. After a kill the next build completes the site.
     """
     content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(), drives_file)
     if not content.results:
         raise UsageError(f"{catalog.directory} has no results", "add some: blkreel results add RUN")
+    try:
+        with directory_at(directory, create=True):
+            pass
+        with directory_locked(directory):
+            return _build(content, directory, _jobs(catalog, content, title, url, brand), on_step)
+    except NotADirectoryError:
+        raise OutputExists(directory) from None
+    except OSError as error:
+        raise output_error(directory, error) from error
+
+
+def _build(content: Content, directory: Path, jobs: list[_Job], on_step: Callable[[int, int], None]) -> Built:
     before = _manifest(directory)
-    jobs = _jobs(catalog, content, title, url, brand)
     planned = {name: job.inputs for job in jobs for name in job.names}
     done: dict[str, dict[str, Any]] = {
         name: entry for name, entry in before.items()
         if planned.get(name) == entry["inputs"] and _size(directory / name) == entry["bytes"]}
     missing = [job for job in jobs if not all(name in done for name in job.names)]
     written, removed, edited = 0, 0, []
-    try:
-        if missing or set(before) != set(planned):
-            # Until the end it has the files of both sites, so that after a kill they are known to be of the site. Those
-            # that will be written are of unknown content: an old checksum would make the next build pass them over.
-            unknown = {name: {"inputs": "", "sha256": "", "bytes": 0} for name in planned if name not in done}
-            _write_manifest(directory, {**before, **unknown})
-        for number, job in enumerate(missing):
-            on_step(number, len(missing))
-            for name, file_content in job.make().items():
-                checksum = hashlib.sha256(file_content).hexdigest()
-                if before.get(name, {}).get("sha256") != checksum or _size(directory / name) != len(file_content):
-                    write_file(directory / name, file_content, force=True, create_parents=True, sync=False)
-                    written += 1
-                done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file_content)}
-        for name in sorted(set(before) - set(planned)):
-            if before[name]["sha256"] and _checksum(directory / name) not in ("", before[name]["sha256"]):
-                edited.append(name)
-            elif (directory / name).exists():
-                unlink(directory / name)
-                removed += 1
-        if written or removed or done != before:
-            _write_manifest(directory, done)
-    except OSError as error:
-        raise output_error(directory, error) from error
+    if missing or set(before) != set(planned):
+        # Until the end it has the files of both sites, so that after a kill they are known to be of the site. Those
+        # that will be written are of unknown content: an old checksum would make the next build pass them over.
+        unknown = {name: {"inputs": "", "sha256": "", "bytes": 0} for name in planned if name not in done}
+        _write_manifest(directory, {**before, **unknown})
+    for number, job in enumerate(missing):
+        on_step(number, len(missing))
+        for name, file_content in job.make().items():
+            checksum = hashlib.sha256(file_content).hexdigest()
+            if before.get(name, {}).get("sha256") != checksum or _size(directory / name) != len(file_content):
+                write_file(directory / name, file_content, force=True, sync=False)
+                written += 1
+            done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file_content)}
+    for name in sorted(set(before) - set(planned)):
+        if before[name]["sha256"] and _checksum(directory / name) not in ("", before[name]["sha256"]):
+            edited.append(name)
+        elif (directory / name).exists():
+            unlink(directory / name)
+            removed += 1
+    if written or removed or done != before:
+        _write_manifest(directory, done)
     return Built(content, len(planned), written, removed, tuple(edited), content.left_out)
 
 
@@ -172,12 +181,7 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        try:
-            if any(directory.iterdir()):
-                raise OutputExists(directory)
-        except FileNotFoundError:
-            pass
-        except NotADirectoryError:
+        if any(directory.iterdir()):
             raise OutputExists(directory) from None
         return {}
     except OSError as error:
@@ -205,7 +209,7 @@ def _is_of_a_site(name: str) -> bool:
 
 def _write_manifest(directory: Path, files: Mapping[str, dict[str, Any]]) -> None:
     text = json.dumps({"format": _FORMAT, "version": _VERSION, "files": dict(sorted(files.items()))}, indent=0)
-    write_file(directory / MANIFEST, text + "\n", force=True, create_parents=True)
+    write_file(directory / MANIFEST, text + "\n", force=True)
 
 
 def _size(path: Path) -> int:

@@ -12,12 +12,13 @@ from blkreel.common.command_line import command_line
 from blkreel.common.console import Console, notice
 from blkreel.common.errors import UsageError
 from blkreel.common.json_file import print_json
+from blkreel.common.output_lock import write_output
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import caller_of_sudo, write_file
+from blkreel.common.safe_files import caller_of_sudo
 from blkreel.common.text_table import TextColumn, fitting, lines_of
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import refuse_existing
+from blkreel.traces.format.writer import refuse_output
 from blkreel.traces.model import (
     MOST_SAMPLED_IOS,
     PROPERTIES,
@@ -69,7 +70,7 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
     if ios and make_trace is None:
         raise UsageError("--ios without --make-trace", "add --make-trace OUT.parquet")
     for path in filter(None, (output, make_trace)):
-        refuse_existing(path, force)
+        refuse_output(path, force)
     model, notes, most_sampled_ios = _model(source, device)
     job = fio_job(model) if output and format_name == "fio" else None
     with progress("making I/Os of the model"):
@@ -78,7 +79,7 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
                 measured(generated(model, seed), model.capacity_bytes, model.ios, most_sampled_ios))
     comparisons = compared(model.properties, properties(made))
     if output:
-        write_file(output, job.text if job else model_text(model), force=force, owner=caller_of_sudo())
+        write_output(output, job.text if job else model_text(model), force=force, owner=caller_of_sudo())
     not_expressed = job.not_expressed if job else []
     if as_json:
         print_json({"version": 1, "source": source, "path": output and str(output), "format": format_name,

@@ -10,11 +10,12 @@ from blkreel.cli.options.types import OUTPUT, as_json, force
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import command_line
 from blkreel.common.json_file import print_json
+from blkreel.common.output_lock import write_output
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import caller_of_sudo, write_file
+from blkreel.common.safe_files import caller_of_sudo
 from blkreel.replay.predict.fit import fit_drive, read_run, same_drive
 from blkreel.replay.predict.prediction import CheckedErrors, checked, file_text
-from blkreel.traces.format.writer import refuse_existing
+from blkreel.traces.format.writer import refuse_output
 
 
 @click.command()
@@ -34,13 +35,13 @@ def command(runs: tuple[str, ...], output: Path, force: bool, as_json: bool) -> 
     blkreel model-drive runs/game runs/compile runs/download -o drive.toml
     blkreel predict trace.parquet drive.toml
     """
-    refuse_existing(output, force)
+    refuse_output(output, force)
     measured = [read_run(path) for path in runs]
     drive = same_drive(measured)
     model = fit_drive(measured, progress)
     errors = checked(measured, progress)
     text = file_text(measured, model.words(), drive, errors, __version__)
-    write_file(output, text, force=force, owner=caller_of_sudo())
+    write_output(output, text, force=force, owner=caller_of_sudo())
     if as_json:
         print_json({"version": 1, "path": str(output), "drive": dict(drive), "model": model.words(),
                     "held_out": errors.held_out, "largest_error": errors.largest(),

@@ -6,11 +6,16 @@ import click
 
 from blkreel.capture import ledger
 from blkreel.cli.options.types import as_json, force
+from blkreel.common.command_line import command_line
+from blkreel.common.errors import TraceError
 from blkreel.common.json_file import print_json
+from blkreel.common.output_lock import spool_of
 from blkreel.common.printable import printable
-from blkreel.traces.format.reader import RUN_RECORDS, open_trace
-from blkreel.traces.spool.spool import recover, spool_of
+from blkreel.replay.run.directory import BASELINE
+from blkreel.traces.format.reader import RUN_RECORDS, TEST, open_trace
+from blkreel.traces.spool.spool import recover
 from blkreel.traces.telemetry.reader import recover_telemetry
+from blkreel.traces.telemetry.spool import spool_of as telemetry_spool_of
 
 
 @click.command()
@@ -20,13 +25,15 @@ from blkreel.traces.telemetry.reader import recover_telemetry
 def command(output: Path, force: bool, as_json: bool) -> None:
     """Complete the trace of a capture or replay that was killed, from the data that it had written.
 
-    OUTPUT: the output name of the capture, or RUN/records.parquet. At most the last 100 ms of a capture or the
-    last second of a replay are lost; the trace records which. The telemetry of a run is completed too.
+    OUTPUT: the output that the capture or the replay was given. At most the last 100 ms of a capture or the last
+    second of a replay are lost; the trace records which. The telemetry of a run is completed too. Continue a test
+    with --resume, and repetitions with the same command.
 
     \b
     blkreel recover game.parquet
-    blkreel recover run/records.parquet
+    blkreel recover run/
     """
+    output = _records_of(output)
     is_run = output.name == RUN_RECORDS
     telemetry = recover_telemetry(output.parent) if is_run and not spool_of(output).is_dir() else None
     if telemetry:
@@ -42,3 +49,22 @@ def command(output: Path, force: bool, as_json: bool) -> None:
         print(f"{printable(path)}: {rows:,} I/Os recovered")
     else:
         print(f"{printable(telemetry)}: recovered")
+
+
+def _records_of(output: Path) -> Path:
+    """The trace of an output: of the directory of a run its records, or those of its baseline."""
+    if not output.is_dir() or output.name.endswith(".spool"):
+        return output
+    records = output / RUN_RECORDS
+    unfinished = [path for path in (records, output / BASELINE / RUN_RECORDS)
+                  if spool_of(path).is_dir() or telemetry_spool_of(path.parent).is_file()]
+    if unfinished:
+        return unfinished[0]
+    if (output / TEST).is_file():
+        raise TraceError(f"{output} is a test: a step is run again, not recovered",
+                         f"continue it: {command_line('test', '--resume', output)}")
+    inside = sorted(path for path in output.iterdir() if path.is_dir() and spool_of(path / RUN_RECORDS).is_dir())
+    if inside:
+        raise TraceError(f"{output} is not a run, but has unfinished runs",
+                         f"name one: {command_line('recover', inside[0])}")
+    return records

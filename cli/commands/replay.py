@@ -169,7 +169,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     session.describe(plans[0])
     if repetitions is None:
         return session.replay_once(plans, RunDirectory(output, force), force)
-    return session.repeat(plans, make_plans, repetitions)
+    with repetitions.locked():
+        return session.repeat(plans, make_plans, repetitions)
 
 
 _Plans = tuple[TracePlan, TracePlan | None]  # of a run, and of its baseline

@@ -42,7 +42,7 @@ def _store(path: Path, built: Table) -> None:
     from blkreel.common.json_file import write_json
 
     try:
-        write_json(path, built, indent=None, create_parents=True)
+        write_json(path, built, indent=None)
     except (OSError, BlkreelError):
         pass  # without a home, each completion builds it
 

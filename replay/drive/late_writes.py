@@ -65,7 +65,7 @@ def begin(target: Target) -> None:
         writer: Writer = {"by": running_command(), "begun_s": time.time(),
                           "pid": os.getpid(), "process_start": _process_start(os.getpid()) or 0,
                           "path": str(target.path)}
-        write_json(_file(target), {"version": 1, "writing": writer}, create_parents=True)
+        write_json(_file(target), {"version": 1, "writing": writer})
 
 
 def end(target: Target) -> None:

@@ -264,7 +264,7 @@ def start_fresh(targets: Iterable[Target]) -> None:
 def write_beside(target: Target, path: Path, document: Mapping[str, Any]) -> None:
     """Replace a document atomically and durably. Raises BlkreelError if that fails."""
     try:
-        write_json(path, {"version": 1, **document}, create_parents=True)
+        write_json(path, {"version": 1, **document})
     except OSError as error:
         raise BlkreelError(f"cannot save the state of {target.path} in {path.parent}: {error.strerror}",
                            "choose another directory: export BLKREEL_STATE_DIR=DIR") from error

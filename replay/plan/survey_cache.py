@@ -93,7 +93,7 @@ def store_facts(key: str, facts: dict[str, Any]) -> None:
 
 def _store(path: Path, facts: dict[str, Any], sets: dict[str, BlockSet]) -> None:
     try:
-        with NewFile(path, force=True, sync=False, create_parents=True) as new:
+        with NewFile(path, force=True, sync=False) as new:
             _write(new.file, facts, sets)
             new.publish()
         _remove_beyond(path.parent, _MAX_BYTES)

@@ -183,7 +183,7 @@ def remember(calibration: Calibration) -> None:
         return
     path = _file()
     try:
-        write_json(path, calibration, create_parents=True)
+        write_json(path, calibration)
     except OSError as error:
         raise BlkreelError(f"cannot save the calibration in {path.parent}: {error.strerror}",
                            "choose another directory: export BLKREEL_STATE_DIR=DIR") from error

@@ -4,18 +4,20 @@
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.json_file import write_json
+from blkreel.common.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.safe_files import clear_directory, make_directory
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
-from blkreel.traces.spool.spool import spool_of
 
 from .account import RunAccount
 from .directory import LAYOUT, RunDirectory
@@ -64,6 +66,7 @@ class Repetitions:
     def check(self) -> None:
         """Find the finished runs. Raises BlkreelError if the directory holds anything else, before it is changed."""
         RunDirectory(self.path, force=True).check_place()
+        refuse_in_use(self.path)
         if not self.path.exists() or not any(self.path.iterdir()):
             return
         document = self._read()
@@ -77,15 +80,30 @@ class Repetitions:
                                "name another output, or add --force to overwrite it")
         self.finished = list(self._finished_runs())
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the directory, and exclude other commands from it during the block. Raises OutputInUse, BlkreelError."""
+        try:
+            if not self.path.exists():
+                make_directory(self.path)
+            lock = lock_directory(self.path)
+        except OSError as error:
+            raise BlkreelError(f"cannot make {self.path}: {error.strerror}", "name another output") from error
+        try:
+            yield
+        finally:
+            os.close(lock)
+
     def states(self, current: Callable[[], Sequence[StateRecipe | None]]) -> list[StateRecipe | None]:
         """The state of each drive that every run starts from; current() gives it for the first run.
 
-        Creates the directory. An interrupted preparation leaves a drive without a state, so it is stored here.
+        Empties the directory for the first run. An interrupted preparation leaves a drive without a state, so it is
+        stored here.
         """
         document = None if self._force else self._read()
         if document is None:
             recipes = list(current())
-            self._create()
+            self._clear()
             write_json(self.path / FILE, {"version": 1, "settings": self._settings,
                                           "states": [recipe and asdict(recipe) for recipe in recipes]})
             return recipes
@@ -129,11 +147,9 @@ class Repetitions:
             return None
         return {"settings": document["settings"], "states": states}
 
-    def _create(self) -> None:
+    def _clear(self) -> None:
         try:
-            if not self.path.exists():
-                make_directory(self.path)
             runs = {entry.name: LAYOUT for entry in self.path.iterdir() if entry.name.isdecimal()}
             clear_directory(self.path, {FILE: None, **runs})
         except OSError as error:
-            raise BlkreelError(f"cannot make {self.path}: {error.strerror}", "name another output") from error
+            raise BlkreelError(f"cannot empty {self.path}: {error.strerror}", "name another output") from error

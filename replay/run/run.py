@@ -85,6 +85,13 @@ class Replay:
 
         After an interruption the account says so (`partial`). After an error no file has the final name.
         """
+        self.output.create()
+        try:
+            return self._run()
+        finally:
+            self.output.release()
+
+    def _run(self) -> RunAccount:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._source = {**self.plan.source(), **self.about}
         self._environment = environment(self.plan.target)
@@ -93,7 +100,6 @@ class Replay:
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
         self._zero_latency: ZeroLatency | None = None
-        self.output.create()
         try:
             schema = RUN_SCHEMA if self.plan.idle.cap_ns is None else COMPRESSED_RUN_SCHEMA
             spool = Spool(self.output.records, schema, {}, force=self.force, public=True)
@@ -138,7 +144,7 @@ class Replay:
         try:
             spool.finish({**self._metadata(), "run": account})
         except BlkreelError as error:
-            error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.records}"
+            error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.path}"
             raise
         return account
 
@@ -249,7 +255,7 @@ class Replay:
         try:
             spool.finish({**self._metadata(), "run": self._with_latency_log(self.account(error.message))})
         except BlkreelError:
-            hint = f"then finish the recorded part with: blkreel recover {self.output.records}"
+            hint = f"then finish the recorded part with: blkreel recover {self.output.path}"
         else:
             hint = f"the recorded part is in {self.output.path}, marked as partial"
         error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint

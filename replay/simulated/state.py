@@ -73,7 +73,7 @@ def save(drive: SimulatedDrive, state: SimulatedState, now_ns: Callable[[], int]
     path = _file(drive)
     document = {"version": 1, "drive": drive.spec, "saved_at_ns": now_ns(), "state": state}
     try:
-        write_json(path, document, indent=None, create_parents=True)
+        write_json(path, document, indent=None)
     except OSError as error:
         raise _not_saved(path, error) from error
 

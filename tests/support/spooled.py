@@ -1,7 +1,7 @@
 """Rows that a running capture has written to disk."""
 
+from blkreel.common.output_lock import spool_of
 from blkreel.traces.spool.block_file import BlockFile
-from blkreel.traces.spool.spool import spool_of
 
 
 def rows_on_disk(output, column="op"):

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import TraceError
+from blkreel.common.output_lock import new_output
 from blkreel.common.progress import ProgressTask
-from blkreel.common.safe_files import NewFile, caller_of_sudo
+from blkreel.common.safe_files import caller_of_sudo
 from blkreel.traces.format.order import check_order
 from blkreel.traces.format.trace import Trace
-from blkreel.traces.format.writer import output_error, refuse_existing
+from blkreel.traces.format.writer import output_error, refuse_output
 
 from . import blkparse, blktrace, chrome_trace, csv_table, fio_iolog, oracle_general, perfetto
 from .export_format import Account, ExportFormat
@@ -36,13 +37,13 @@ def export_trace(trace: Trace, output: Path, format_: ExportFormat, *, force: bo
     public: whether other users may read the file, which can have the names of programs. Raises UsageError for a trace
     out of order, TraceError for a damaged one or one without rows, OutputExists, and BlkreelError if the disk is full.
     """
-    refuse_existing(output, force)
+    refuse_output(output, force)
     check_order(trace)
     if not trace.rows:
         raise TraceError(f"{trace.name} has no I/O to export")
     account = Account(progress or ProgressTask())
     try:
-        with NewFile(output, force=force, owner=caller_of_sudo()) as new:
+        with new_output(output, force=force, owner=caller_of_sudo()) as new:
             if not public:
                 os.fchmod(new.file.fileno(), 0o600)
             format_.write(trace, new.file, account)

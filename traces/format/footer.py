@@ -3,9 +3,12 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
+from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
+from blkreel.common.output_lock import refuse_in_use, spool_of
 from blkreel.common.storage_url import Location, StorageUrl
 
 MAGIC = b"PAR1"
@@ -40,9 +43,21 @@ def read_footer(path: Location) -> Footer:
         with open(path, "rb") as file:
             return _read(path, file, _END_BYTES)
     except FileNotFoundError:
+        refuse_unfinished(path, path)
         raise TraceError(f"{path} does not exist", "record one with `blkreel capture -o FILE`") from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+
+
+def refuse_unfinished(output: Path, named: Path) -> None:
+    """Raise for a trace without a file of its name: OutputInUse while a command writes it, TraceError after its kill.
+
+    named: the trace as the user named it, which may be the directory of a run.
+    """
+    refuse_in_use(output)
+    if spool_of(output).is_dir():
+        raise TraceError(f"{named} is unfinished: the command that wrote it was killed",
+                         f"complete it from what was written: {command_line('recover', named)}")
 
 
 def _read(path: Location, file: IO[bytes], tail_bytes: int) -> Footer:

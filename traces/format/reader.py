@@ -10,7 +10,7 @@ from blkreel.common.storage_url import Location, StorageUrl
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.traces.samples import located
 
-from .footer import FooterFirst, read_footer
+from .footer import FooterFirst, read_footer, refuse_unfinished
 from .integrity import disagreement
 from .metadata_types import TraceMetadata
 from .overrides import amended
@@ -41,6 +41,7 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
             raise TraceError(f"{path} is a test; each of its steps is a run",
                              f"show the test: blkreel report {path}; or name a step: {path}/steps/NAME")
         if not (path / RUN_RECORDS).is_file():
+            refuse_unfinished(path / RUN_RECORDS, path)
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
                              "name a trace file, or a directory that `blkreel replay -o` made")
         path = path / RUN_RECORDS

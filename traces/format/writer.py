@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
 from blkreel.common.limits import limit_reached
-from blkreel.common.safe_files import NewFile, directory_at
+from blkreel.common.output_lock import new_output, refuse_in_use
+from blkreel.common.safe_files import NewFile, refuse_missing_directory
 
 from .exposure import COLUMNS as EXPOSURE_COLUMNS
 from .exposure import KEY as EXPOSURE
@@ -51,7 +52,8 @@ class TraceWriter:
     `path` appears at close(); until then the rows are in `temporary`, on the same file system. inode: of the file, also
     after close(). owner: (user, group) of the file. mode: its permissions, else those of the umask. As a context
     manager it removes the temporary file unless close() was called. Raises OutputExists if `path` exists without
-    `force`, TraceError for rows out of order, BlkreelError if the disk is full.
+    `force`, OutputInUse while another command writes it, TraceError for rows out of order, BlkreelError if the disk is
+    full.
     """
 
     def __init__(self, path: str | Path, schema: pa.Schema = TRACE_SCHEMA, *, force: bool = False,
@@ -74,9 +76,13 @@ class TraceWriter:
         self._exposure = ExposureScan()
         self._checksums = RowChecksums()
         self._groups_at: list[int] = []
-        refuse_existing(self.path, force)
+        if temporary is None:
+            refuse_output(self.path, force)
+        else:
+            refuse_existing(self.path, force)
         with _disk_errors(self.path):
-            self._new = NewFile(self.path, force=force, owner=owner, temporary=temporary)
+            self._new = (new_output(self.path, force=force, owner=owner) if temporary is None else
+                         NewFile(self.path, force=force, owner=owner, temporary=temporary))
         self._file = self._new.file
         if mode is not None:
             os.fchmod(self._file.fileno(), mode)
@@ -194,10 +200,14 @@ def refuse_existing(path: Path, force: bool) -> None:
     """Raise OutputExists or BlkreelError early for an output that could not get its name at the end."""
     if os.path.lexists(path) and not force:
         raise OutputExists(path)
-    if not path.parent.is_dir():
-        raise BlkreelError(f"{path.parent} is not a directory", f"mkdir -p {path.parent}")
-    with _disk_errors(path), directory_at(path.parent):
-        pass
+    with _disk_errors(path):
+        refuse_missing_directory(path)
+
+
+def refuse_output(path: Path, force: bool) -> None:
+    """As refuse_existing(); also, with `force` too, raise OutputInUse for an output that is being written."""
+    refuse_in_use(path)
+    refuse_existing(path, force)
 
 
 @contextmanager

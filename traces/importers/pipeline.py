@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from blkreel import __version__
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.output_lock import spool_of
 from blkreel.common.safe_files import caller_of_sudo
 from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import format_count
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
 from blkreel.traces.format.writer import TraceWriter
-from blkreel.traces.spool.spool import PRIVATE_MODE, Spool, spool_of
+from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 
 from .account import Account
 from .nearly_sorted import TooFarBack, nearly_sorted

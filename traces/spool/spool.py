@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.json_file import write_json
-from blkreel.common.safe_files import Layout, create, lock_file, make_directory, open_own, remove_directory
+from blkreel.common.output_lock import spool_of, take_lock
+from blkreel.common.safe_files import Layout, create, make_directory, open_own, remove_directory
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.traces.format.metadata_types import TraceMetadata
 from blkreel.traces.format.schema import (
@@ -31,7 +32,7 @@ from blkreel.traces.format.schema import (
     Metadata,
     layout_of,
 )
-from blkreel.traces.format.writer import TraceWriter, output_error, refuse_existing, table_of
+from blkreel.traces.format.writer import TraceWriter, output_error, refuse_existing, refuse_output, table_of
 
 from .block_file import BlockFile
 from .blocks import NOTE, BlockWriter
@@ -66,8 +67,8 @@ class Spool:
     rows_file: the block stream, written by a helper or by append() and write_note(). begin_bytes: start of the rows
     that were not dropped. reserve_file: reserves disk space for the trace. A child inherits both files.
     owner: (user, group) of the trace. public: whether other users may read it, as far as the umask lets them; a
-    recording has names of programs and files. Raises OutputExists, or BlkreelError if the disk is full: rows appended
-    before can still be finished.
+    recording has names of programs and files. Raises OutputExists, OutputInUse while another command writes the output,
+    or BlkreelError if the disk is full: rows appended before can still be finished.
     """
 
     def __init__(self, output: str | Path, schema: pa.Schema, metadata: Metadata, *, force: bool = False,
@@ -84,7 +85,7 @@ class Spool:
         self._waiting_rows = 0
         self._flushed_at = time.monotonic()
         self._reserved_bytes = 0
-        refuse_existing(self.output, force)
+        refuse_output(self.output, force)
         self.directory = spool_of(self.output)
         if os.path.lexists(self.directory):
             _refuse_or_clear(self.directory, self.output, force)
@@ -92,7 +93,7 @@ class Spool:
             make_directory(self.directory, 0o700)
             self.rows_file = create(self.directory / ROWS_FILE)
             self.reserve_file = create(self.directory / _RESERVE_FILE)
-            lock_file(self.rows_file)
+            take_lock(self.output, self.rows_file.fileno())
             self._save_metadata()
         except OSError as error:
             raise output_error(self.output, error) from error
@@ -241,17 +242,12 @@ class Spool:
         _write_metadata(self.directory, {**self._metadata, "spool_columns": self._schema.names})
 
 
-def spool_of(output: Path) -> Path:
-    """Path of an output's spool."""
-    return output.with_name(f".{output.name}.spool")
-
-
 def recover(output: str | Path, *, force: bool = False,
             ended: Callable[[Any, Metadata], Mapping[str, Any]] | None = None) -> Path:
     """Finish the spool that a capture or replay left behind. Returns the trace's path.
 
     ended: makes metadata of the writer's totals, if it finished, and of the metadata so far.
-    Raises TraceError if there is no spool, or if its writer is still running.
+    Raises TraceError if there is no spool, OutputInUse if its writer is still running.
     """
     output = Path(output)
     directory = output if output.name.endswith(".spool") else spool_of(output)
@@ -265,8 +261,7 @@ def recover(output: str | Path, *, force: bool = False,
         return output
     metadata, schema = _spool_metadata(directory)
     with open(open_own(directory / ROWS_FILE, os.O_RDONLY), "rb") as file:
-        if not lock_file(file, _HELPER_EXIT_S):
-            raise TraceError(f"{directory} is still being written", "stop its capture or replay with Ctrl-C")
+        take_lock(output, file.fileno(), _HELPER_EXIT_S)
         if _is_published(output, metadata):
             remove_directory(directory, LAYOUT)
             return output
@@ -365,6 +360,7 @@ def _is_published(output: Path, metadata: Metadata) -> bool:
 
 
 def _refuse_or_clear(directory: Path, output: Path, force: bool) -> None:
+    """For the spool of a command that died: refuse_output() has found that no process has its lock."""
     if not force:
         raise BlkreelError(f"an unfinished {output} was left by a command that died",
                            f"finish it with: blkreel recover {output}, or add --force to discard it")

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import lock_file, open_own, unlink
+from blkreel.common.output_lock import take_lock
+from blkreel.common.safe_files import open_own, unlink
 
 from .file import FILE, Telemetry, read_file, write_telemetry
 from .spool import read_spool, spool_of
@@ -24,7 +24,7 @@ def read_telemetry(run_directory: str | Path) -> Telemetry | None:
 def recover_telemetry(run_directory: str | Path) -> Path | None:
     """Finish the spool of a killed run; None without one.
 
-    Raises TraceError while the run is active, BlkreelError if the file cannot be written; the spool then stays.
+    Raises OutputInUse while the run is active, BlkreelError if the file cannot be written; the spool then stays.
     """
     spool = spool_of(run_directory)
     try:
@@ -32,8 +32,7 @@ def recover_telemetry(run_directory: str | Path) -> Path | None:
     except FileNotFoundError:
         return None
     with file:
-        if not lock_file(file):
-            raise TraceError(f"{spool} is still being written", "stop its replay with Ctrl-C")
+        take_lock(run_directory, file.fileno())
         telemetry = read_spool(spool)
         for entry in telemetry.sensors.values():
             if entry["missing"] is None:

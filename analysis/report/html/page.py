@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from blkreel.analysis.charts import model
-from blkreel.common.safe_files import write_file
-from blkreel.traces.format.writer import output_error, refuse_existing
+from blkreel.common.output_lock import write_output
+from blkreel.traces.format.writer import output_error, refuse_output
 
 from . import rendering
 
@@ -17,9 +17,9 @@ def render_page(page: model.Page, assets: rendering.Assets | None = None) -> str
 def write_page(path: Path, html: str, force: bool = False) -> Path:
     """Write the page atomically. Raises OutputExists."""
     path = Path(path)
-    refuse_existing(path, force)
+    refuse_output(path, force)
     try:
-        write_file(path, html, force=force)
+        write_output(path, html, force=force)
     except OSError as error:
         raise output_error(path, error) from error
     return path

@@ -23,10 +23,10 @@ from blkreel.cli.options.detail import detail_options
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import UsageError
 from blkreel.common.json_file import print_json
+from blkreel.common.output_lock import write_output
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import write_file
 from blkreel.common.suggestions import did_you_mean
-from blkreel.traces.format.writer import output_error, refuse_existing
+from blkreel.traces.format.writer import output_error, refuse_output
 
 _CHANGED = 4  # exit code
 _PATH = click.Path(readable=False, path_type=Path)
@@ -83,7 +83,7 @@ def command(workload: str, drive_texts: tuple[str, ...], by: By, metrics: tuple[
                 raise UsageError(f"{name}: nothing to decide", "add --fail-on-change")
     format_ = _FORMATS.get(output.suffix.lower(), "html") if output else ""
     for path in filter(None, (junit, output)):
-        refuse_existing(path, force)
+        refuse_output(path, force)
     colors = brand.load(theme) if theme else NO_BRAND
     opened = options.opened(catalog)
     chosen = selected(opened.result_table().to_pylist(), Selection(workload, drive_texts, _where(where)), by)
@@ -148,6 +148,6 @@ def _histories(catalog: Catalog, chosen: Selected, keys: Sequence[str], by: By) 
 
 def _write(path: Path, text: str, force: bool) -> None:
     try:
-        write_file(path, text, force=force)
+        write_output(path, text, force=force)
     except OSError as error:
         raise output_error(path, error) from error

@@ -19,10 +19,11 @@ from blkreel.capture import ledger
 from blkreel.capture.options import CaptureOptions
 from blkreel.capture.session import run_capture
 from blkreel.common.errors import TraceError
+from blkreel.common.output_lock import spool_of
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.spool.block_file import BlockFile
-from blkreel.traces.spool.spool import recover, spool_of
+from blkreel.traces.spool.spool import recover
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
 

@@ -13,10 +13,10 @@ import pytest
 from helpers import helpers_of
 from waiting import wait_until
 
+from blkreel.common.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.writer import TraceWriter
-from blkreel.traces.spool.spool import spool_of
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
 

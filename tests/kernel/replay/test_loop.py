@@ -12,10 +12,11 @@ import pytest
 from helpers import helpers_of
 from host_reasons import HOST_REASONS
 
+from blkreel.common.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.writer import TraceWriter
-from blkreel.traces.spool.spool import recover, spool_of
+from blkreel.traces.spool.spool import recover
 
 pytestmark = pytest.mark.kernel
 

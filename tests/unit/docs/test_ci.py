@@ -15,7 +15,7 @@ from blkreel.benchmarks.catalog import Catalog
 
 def test_the_rehearsal_ends_with_the_exit_code_that_the_page_names(blkreel, tmp_path):
     page = (TREE / "docs/ci.md").read_text()
-    script, code = re.search(r"```sh\n(mkdir [^`]*)# exit code (\d)\n```", page).groups()
+    script, code = re.search(r"```sh\n(for version [^`]*)# exit code (\d)\n```", page).groups()
     path = f"{blkreel.command.parent}:{blkreel.environment['PATH']}"
     done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True,
                           env={**blkreel.environment, "PATH": path})

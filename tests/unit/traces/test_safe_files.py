@@ -14,6 +14,7 @@ from blkreel.analysis.scale import partial_cache
 from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError
 from blkreel.common.json_file import write_json
+from blkreel.common.output_lock import spool_of
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.run import calibrate
@@ -24,7 +25,7 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.importers import import_recording
-from blkreel.traces.spool.spool import Spool, recover, spool_of
+from blkreel.traces.spool.spool import Spool, recover
 from blkreel.traces.telemetry.file import Telemetry, write_telemetry
 from blkreel.traces.telemetry.reader import recover_telemetry
 from blkreel.traces.telemetry.spool import TelemetrySpool

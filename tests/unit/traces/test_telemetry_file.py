@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.output_lock import OutputInUse
 from blkreel.traces.telemetry.file import FILE, Telemetry, sensor, write_telemetry
 from blkreel.traces.telemetry.reader import read_telemetry, recover_telemetry
 from blkreel.traces.telemetry.spool import TelemetrySpool, spool_of
@@ -142,7 +143,7 @@ def test_rubbish_between_the_lines_costs_nothing_else(tmp_path, rubbish):
 
 def test_a_spool_that_still_has_a_writer_is_not_recovered(tmp_path):
     spool = filled(tmp_path)
-    with pytest.raises(TraceError, match="still being written"):
+    with pytest.raises(OutputInUse, match="is being written"):
         recover_telemetry(tmp_path)
     spool.close()
     assert recover_telemetry(tmp_path) == tmp_path / FILE

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.output_lock import OutputInUse, spool_of
 from blkreel.traces.format import writer
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
@@ -24,7 +25,7 @@ from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool import reorder
 from blkreel.traces.spool.blocks import BlockWriter
 from blkreel.traces.spool.contents import SpoolContents
-from blkreel.traces.spool.spool import Spool, recover, spool_of
+from blkreel.traces.spool.spool import Spool, recover
 
 
 def columns(submit_ns, latency_ns=1000, offset_bytes=0):
@@ -209,7 +210,7 @@ def test_a_killed_writer_loses_at_most_what_was_not_flushed(tmp_path):
               "    time.sleep(0.0005)\n")
     child = subprocess.Popen([sys.executable, "-c", script, output], stdout=subprocess.PIPE)
     child.stdout.readline()
-    with pytest.raises(TraceError, match="still being written"):
+    with pytest.raises(OutputInUse, match=f"is being written by process {child.pid}"):
         recover(output)
     child.kill()
     child.wait()

@@ -159,9 +159,11 @@ def test_page_is_whole_or_not_there(tmp_path, runs, monkeypatch):
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_page_in_a_missing_directory_names_it(tmp_path, runs):
-    with pytest.raises(BlkreelError, match="mkdir -p"):
-        present.compare(runs[:1], tmp_path / "nowhere" / "compare.html")
+def test_missing_directories_of_a_page_are_made(tmp_path, runs):
+    present.compare(runs[:1], tmp_path / "new/pages/compare.html")
+    assert (tmp_path / "new/pages/compare.html").read_text().startswith("<!DOCTYPE html>")
+    with pytest.raises(BlkreelError, match="compare.html is not a directory"):
+        present.compare(runs[:1], tmp_path / "new/pages/compare.html/a.html")
 
 
 def test_foreign_input_leaves_no_page(tmp_path, runs):

@@ -173,7 +173,7 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
     assert replay(plan, tmp_path / "run", FakeEngine(), force=True)["completed_ops"] == ROWS
 
     (tmp_path / "died/.records.parquet.spool").mkdir(parents=True)
-    with pytest.raises(BlkreelError, match="blkreel recover .*died/records.parquet"):
+    with pytest.raises(BlkreelError, match="blkreel recover .*died, or"):
         RunDirectory(tmp_path / "died", False).check()
     RunDirectory(tmp_path / "died", True).check()
 
@@ -186,8 +186,10 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
         assert raised.value.remedy
     with pytest.raises(BlkreelError, match="is a file"):
         RunDirectory(tmp_path / "image", True).check()
-    with pytest.raises(BlkreelError, match="mkdir -p"):
-        RunDirectory(tmp_path / "no/run", False).check()
+    with pytest.raises(BlkreelError, match="image is not a directory"):
+        RunDirectory(tmp_path / "image/run", False).check()
+    RunDirectory(tmp_path / "no/such/run", False).check()
+    assert not (tmp_path / "no").exists()  # made by create()
 
 
 def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
@@ -289,7 +291,7 @@ def test_a_disk_that_is_full_at_the_very_end_costs_no_row(plan, tmp_path, monkey
         with pytest.raises(BlkreelError) as raised:
             replay(plan, tmp_path / "run", FakeEngine())
     assert "no space left" in str(raised.value)
-    assert f"blkreel recover {tmp_path}/run/records.parquet" in raised.value.remedy
+    assert f"blkreel recover {tmp_path}/run" in raised.value.remedy
     run = open_trace(recover(tmp_path / "run/records.parquet"))
     assert run.rows == ROWS
     assert run.metadata["run"]["partial"] is None

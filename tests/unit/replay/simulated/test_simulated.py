@@ -18,13 +18,13 @@ from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.installation import state_directory
+from blkreel.common.output_lock import spool_of
 from blkreel.replay.drive.target import engine_options, find_target
 from blkreel.replay.engine.engine import EngineOptions, run_engine
 from blkreel.replay.prepare.precondition import rest
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import KEYS, OTHER_KEYS, typical_drives
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.spool.spool import spool_of
 
 S, MS, US = 10**9, 10**6, 10**3
 MIB = 1 << 20

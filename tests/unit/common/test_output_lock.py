@@ -1,0 +1,152 @@
+"""An output that another process is writing stays whole, with --force too, and the message names the process."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from waiting import wait_until
+
+from blkreel.analysis.report.html.page import write_page
+from blkreel.benchmarks.runner.record import create, read_resumable
+from blkreel.common.errors import BlkreelError
+from blkreel.common.output_lock import OutputInUse, new_output, spool_of
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.repetitions import Repetitions
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool.spool import Spool, recover
+
+ROWS = 1000
+# Each begins to write the output, and finishes it after a line on stdin.
+WRITERS = {
+    "capture": "spool = Spool(path, TRACE_SCHEMA, {}); spool.append(rows); spool.flush(); wait(); spool.finish({})",
+    "import": "writer = TraceWriter(path, TRACE_SCHEMA); writer.write(rows); wait(); writer.close({})",
+    "page": "new = new_output(path); new.file.write(b'page'); wait(); new.publish()",
+    "run": "run = RunDirectory(path, False); run.create(); wait(); run.release()",
+    "test": "create(path, {'test': 'x'}, [], force=False)\nwith directory_locked(path): wait()",
+}
+SCRIPT = """
+import sys
+from pathlib import Path
+import numpy as np
+from blkreel.benchmarks.runner.record import create
+from blkreel.common.output_lock import directory_locked, new_output
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.traces.format.schema import TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.spool.spool import Spool
+
+def wait():
+    print("writing", flush=True)
+    sys.stdin.readline()
+
+path, at = Path(sys.argv[1]), np.arange(1000)
+rows = {"submit_ns": at, "offset_bytes": at * 4096, "length_bytes": np.full(1000, 4096), "op": at * 0}
+"""
+
+
+@pytest.fixture
+def writing(tmp_path):
+    """writing(kind) is (path of an output, the process that writes it)."""
+    children = []
+
+    def begin(kind):
+        path = tmp_path / "new directory/output"
+        child = subprocess.Popen([sys.executable, "-c", SCRIPT + WRITERS[kind], path], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True)
+        children.append(child)
+        assert child.stdout.readline() == "writing\n"
+        return path, child
+
+    yield begin
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def second_commands(path):
+    """Every way of a second command to write the same output, all with --force."""
+    return {"capture": lambda: Spool(path, TRACE_SCHEMA, {}, force=True),
+            "import": lambda: TraceWriter(path, TRACE_SCHEMA, force=True),
+            "page": lambda: write_page(path, "other", force=True),
+            "run": lambda: RunDirectory(path, True).check(),
+            "repetitions": lambda: Repetitions(path, 2, False, {}, True).check(),
+            "test": lambda: create(path, {}, [], force=True),
+            "resumed": lambda: read_resumable(path)}
+
+
+@pytest.mark.parametrize(("kind", "others"), [
+    ("capture", ["capture", "import", "page", "run"]), ("import", ["capture", "import", "page", "run"]),
+    ("page", ["capture", "import", "page"]), ("run", ["run", "repetitions", "test"]),
+    ("test", ["test", "resumed", "run", "repetitions"])])
+def test_a_second_command_is_refused_with_the_number_of_the_process(writing, kind, others):
+    path, child = writing(kind)
+    for name in others:
+        with pytest.raises(OutputInUse, match=f"{path} is being written by process {child.pid};") as error:
+            second_commands(path)[name]()
+        assert f"kill -INT {child.pid}" in error.value.remedy
+    child.communicate("\n")
+    assert child.returncode == 0
+    if kind in ("capture", "import"):
+        assert open_trace(path).rows == ROWS
+
+
+def test_what_a_killed_command_left_can_be_recovered_or_replaced(writing):
+    path, child = writing("capture")
+    with pytest.raises(OutputInUse, match=f"process {child.pid}"):
+        recover(path)
+    child.kill()
+    child.wait()
+    with pytest.raises(BlkreelError, match="left by a command that died"):
+        Spool(path, TRACE_SCHEMA, {})
+    copy = path.with_name("copy")
+    shutil.copytree(spool_of(path), spool_of(copy))
+    assert open_trace(recover(path)).rows == ROWS
+    assert open_trace(Spool(copy, TRACE_SCHEMA, {}, force=True).finish({})).rows == 0
+    assert {each.name for each in path.parent.iterdir()} == {"output", "copy"}
+
+
+def test_an_output_with_a_similar_name_is_another_output(tmp_path):
+    at = np.arange(3)
+    columns = {"submit_ns": at, "offset_bytes": at * 4096, "length_bytes": at * 0 + 4096, "op": at * 0}
+    with TraceWriter(tmp_path / "a.b", TRACE_SCHEMA) as first, TraceWriter(tmp_path / "a", TRACE_SCHEMA) as second:
+        Spool(tmp_path / "a.b.c", TRACE_SCHEMA, {}).finish({})
+        for writer in (first, second):
+            writer.write(columns)
+            writer.close({})
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.b", "a.b.c"}
+
+
+def test_of_two_commands_at_once_one_gets_the_name(tmp_path):
+    first = new_output(tmp_path / "x")
+    with pytest.raises(OutputInUse):
+        new_output(tmp_path / "x")
+    first.publish()
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_live_replay_is_not_replaced_and_a_killed_one_is_recovered_by_its_name(blkreel, tmp_path):
+    """A replay in real time; the drive of the second command is another one."""
+    run = tmp_path / "runs/a"
+    rows = spool_of(run / "records.parquet") / "rows.blocks"
+    live = subprocess.Popen([blkreel.command, "replay", "sample:game-load", "--on", "nil:64GiB", "-o", run,
+                             "--pace", "x0.1"], env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: rows.exists() and rows.stat().st_size > 20_000, live)
+        for force in ((), ("--force",)):
+            second = blkreel("replay", "sample:app-start", "--on", "nil:64GiB", "-o", run, *force, check=False)
+            assert second.returncode == 1 and "is being written by process" in second.stderr
+        for words in (("recover", run), ("report", run)):
+            assert "is being written by process" in blkreel(*words, check=False).stderr
+    finally:
+        live.kill()
+        live.communicate()
+    for verb in ("report", "check", "info", "compare"):
+        result = blkreel(verb, run, check=False)
+        assert result.returncode == 1 and "is unfinished" in result.stderr, result.stderr
+        assert f"blkreel recover {run}" in result.stderr.replace(str(blkreel.command), "blkreel")
+    assert "I/Os recovered" in blkreel("recover", run).stdout
+    assert "killed before its end" in blkreel("report", run, "--why").stdout
