@@ -98,10 +98,12 @@ class Bpftrace(DecodedSource):
 
     def _begin_decoder(self) -> None:
         reader, writer = os.pipe()
-        self._start_decoder(["--live", "--silent-losses", "--epoch", str(self._epoch_ns), f"/dev/fd/{reader}"],
-                            pass_fds=(reader,))
-        os.close(reader)
         self._pipe = os.fdopen(writer, "wb", buffering=0)
+        try:
+            self._start_decoder(["--live", "--silent-losses", "--epoch", str(self._epoch_ns), f"/dev/fd/{reader}"],
+                                pass_fds=(reader,))
+        finally:
+            os.close(reader)
 
     def _feed(self, lines: IO[bytes], events: EventLines) -> None:
         while chunk := os.read(lines.fileno(), _PIPE_BYTES):

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from typing import IO, Any, TypedDict, cast
 import numpy as np
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.limits import limit_reached
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive.claim import Claim, wait_released
 from blkreel.replay.drive.late_writes import WritesInFlight
@@ -68,6 +69,7 @@ AHEAD_ROWS = 1 << 16  # rows with dependencies that the engine reads ahead
 _PIPE_BYTES = 1 << 20
 _END_TIMEOUT_S = 45  # the helper waits up to 30 s for outstanding reads
 _REPORT_EVERY_S = 0.5
+_KILL_TIMEOUT_S = 5
 _ERRORS = {2: UsageError, 5: SafetyError}
 
 
@@ -233,7 +235,12 @@ def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batc
     with simulated.Running(options.simulated) as drives, tempfile.TemporaryFile() as stderr, _writing(options):
         has_lanes = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
         lanes = cast(list[Lane], plan) if has_lanes else [Lane(cast(Iterable[Batch], plan), options.depth)]
-        helper, feeders = _start(options, lanes, has_lanes, stderr, drives)
+        try:
+            helper, feeders = _start(options, lanes, has_lanes, stderr, drives)
+        except OSError as error:
+            raise limit_reached(error) or BlkreelError(
+                f"cannot start the replay helper: {error.filename or HELPER}: {error.strerror}",
+                "see what is missing: blkreel doctor") from error
         ending = _Ending(helper, feeders, options, sum(lane.depth for lane in lanes), on_note)
         totals = exit_code = None
         with _interrupt_ends(helper) as interrupts:
@@ -242,7 +249,7 @@ def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batc
                     for feeder in feeders:
                         feeder.start()
                     totals = ending.collect(on_rows)
-                    exit_code = helper.wait(_END_TIMEOUT_S)
+                    exit_code = ending.exit_code()
                 except BlockStreamError:
                     exit_code, totals = ending.exit_code(), None
                 except KeyboardInterrupt:
@@ -261,7 +268,7 @@ def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batc
         for feeder in feeders:
             if feeder.error is not None:
                 raise feeder.error
-        if exit_code or totals is None:
+        if exit_code != 0 or totals is None:
             raise _error(exit_code, errors)
         totals["asked_to_stop"] = bool(interrupts)
         return totals
@@ -312,32 +319,28 @@ def plan_columns(batch: Batch) -> ColumnTypes:
 
 def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stderr: IO[bytes],
            drives: simulated.Running) -> tuple[subprocess.Popen[bytes], list[_Feeder]]:
-    pipes = [os.pipe() for _ in lanes]
-    words = options.command()
-    if has_lanes:
-        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
-                      for lane, (read, _) in zip(lanes, pipes, strict=True)]
-    states = drives.files()
-    words[1:1] = [f"--simulate={file.fileno()}" for file in states]
-    try:
+    with ExitStack() as own_ends, ExitStack() as passed:
+        pipes = []
+        for _ in lanes:
+            read, write = os.pipe()
+            passed.callback(os.close, read)
+            pipes.append((read, own_ends.enter_context(os.fdopen(write, "wb"))))
+        states = [passed.enter_context(file) for file in drives.files()]
+        words = options.command()
+        if has_lanes:
+            words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                          for lane, (read, _) in zip(lanes, pipes, strict=True)]
+        words[1:1] = [f"--simulate={file.fileno()}" for file in states]
         # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=stderr,
                                   pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states),
                                             *(fd for claim in options.claims for fd in claim.descriptors)],
                                   start_new_session=True)
-    except BaseException:
-        for _, write in pipes:
-            os.close(write)
-        raise
-    finally:
-        for read, _ in pipes:
-            os.close(read)
-        for file in states:
-            file.close()
-    feeders = [_Feeder(os.fdopen(write, "wb"), lane.batches) for lane, (_, write) in zip(lanes, pipes, strict=True)]
-    for end in (_output(helper).fileno(), *(write for _, write in pipes)):
+        own_ends.pop_all()
+    feeders = [_Feeder(pipe, lane.batches) for lane, (_, pipe) in zip(lanes, pipes, strict=True)]
+    for end in (_output(helper), *(pipe for _, pipe in pipes)):
         try:
-            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError:
             pass  # beyond the user's limit of pipe memory; smaller pipes work too
     return helper, feeders
@@ -438,8 +441,7 @@ class _Ending:
             self._helper.terminate()
             self._read_notes()
         _output(self._helper).close()
-        if self.exit_code() is None:
-            self._helper.kill()
+        self._kill_unless_ended()
         self._join_feeders(timeout_s=5)
         wait_released(self._options.claims, self._report if self._may_write_late else None)
 
@@ -448,12 +450,17 @@ class _Ending:
         if self._helper.poll() is None and not self._may_write_late:
             self._helper.terminate()
             _output(self._helper).close()
-            if self.exit_code() is None:
-                self._helper.kill()
+            self._kill_unless_ended()
         self._join_feeders(timeout_s=0)
         waiting = [claim for claim in self._options.claims if not claim.is_released]
         if self._may_write_late and (waiting or self._helper.poll() is None):
             raise WritesInFlight(self._in_flight(waiting), " and ".join(self._names(waiting))) from None
+
+    def _kill_unless_ended(self) -> None:
+        if self.exit_code() is None:
+            self._helper.kill()
+            with suppress(subprocess.TimeoutExpired):  # the kernel may keep it until its last I/O is complete
+                self._helper.wait(_KILL_TIMEOUT_S)
 
     @property
     def _may_write_late(self) -> bool:
@@ -518,5 +525,8 @@ def _error(exit_code: int | None, errors: str) -> BlkreelError:
         message, remedy = f"the replay helper was killed by signal {-exit_code}", ""
         if -exit_code in (signal.SIGABRT, signal.SIGSEGV):
             message = f"the replay helper crashed: {errors or signal.Signals(-exit_code).name}"
+    elif exit_code is None:
+        message = f"the replay helper did not end within {_END_TIMEOUT_S} s"
+        remedy = "read the kernel log: dmesg | tail"
     error = _ERRORS.get(exit_code, BlkreelError) if exit_code is not None else BlkreelError
     return error(message or "the replay helper exited without an error message", remedy or None)

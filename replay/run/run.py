@@ -9,6 +9,7 @@ from typing import Any
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.json_file import write_json
+from blkreel.common.limits import limit_reached
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.safe_files import unlink
 from blkreel.common.units import format_count, format_ns
@@ -127,8 +128,11 @@ class Replay:
                           for drive in self.plan.drives]
             try:
                 self._issue(spool, claims)
-            except BlkreelError as error:
-                raise self._salvaged(spool, error) from error
+            except (BlkreelError, OSError, MemoryError) as error:
+                known = error if isinstance(error, BlkreelError) else limit_reached(error)
+                if known is None:
+                    raise
+                raise self._salvaged(spool, known) from error
             except KeyboardInterrupt:
                 if not self._records.issued.ios:
                     self._leave_nothing(spool)
