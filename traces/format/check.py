@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .integrity import disagreement
-from .schema import FLAGS, OP_NAMES, Metadata
+from .schema import FLAGS, OP_NAMES, OPS, Metadata
 from .trace import Trace
 
 # Errors that blkreel check --repair removes: by sorting rows, and by removing dependencies.
 _REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_ns without waited_on",
                "think_ns is negative")
-_LATEST_NS = 1 << 62  # of a completion: 146 years
+_LATEST_NS = 1 << 62  # of a completion, and the longest time: 146 years
+# The least value of columns whose other values the rows do not limit; that of times is limited by _LATEST_NS too.
+_LEAST = {"queue_ns": -1, "blocked_ns": -1, "idle_removed_ns": 0, "cpu": -1, "tid": -1, "inode": -1,
+          "cgroup": -1, "burst": -1, "source_row": -1}
 
 
 @dataclass
@@ -67,23 +70,32 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
     yield "latency_ns below -1", latency_ns < -1
     # Compared without a sum, which would wrap.
     yield "completion later than 2^62 ns", (submit_ns > _LATEST_NS) | (latency_ns > _LATEST_NS - submit_ns.clip(0))
-    yield "queue_ns below -1", columns["queue_ns"] < -1
+    for name, least in _LEAST.items():
+        if name in columns:
+            yield f"{name} below {least}", columns[name] < least
+            if name.endswith("_ns"):
+                yield f"{name} above 2^62", columns[name] > _LATEST_NS
     yield "unknown op", ~np.isin(columns["op"], list(OP_NAMES))
     yield "unknown flags", (columns["flags"] & ~_known_flags(metadata)) != 0
     yield "status is positive: it must be 0 or -errno", columns["status"] > 0
     yield "negative offset or length", (offset_bytes < 0) | (length_bytes < 0)
+    may_be_empty = (columns["op"] == OPS["flush"]) | (
+        (columns["op"] == OPS["write"]) & (columns["flags"] & FLAGS["preflush"] != 0))
+    yield "length_bytes of 0 and no flush", (length_bytes == 0) & ~may_be_empty
     yield "offset_bytes + length_bytes of 2^63 or more", offset_bytes > np.iinfo(np.int64).max - length_bytes.clip(0)
     rows = np.arange(row, row + len(submit_ns))
     yield "waited_on is not an earlier row", (columns["waited_on"] < -1) | (columns["waited_on"] >= rows)
     unrelated = (columns["waited_on"] < 0) & (columns["think_ns"] != 0)
     yield "think_ns without waited_on", unrelated
     yield "think_ns is negative", (columns["think_ns"] < 0) & ~unrelated
-    if "blocked_ns" in columns:
-        yield "blocked_ns below -1", columns["blocked_ns"] < -1
+    yield "think_ns above 2^62", columns["think_ns"] > _LATEST_NS
     devices = metadata.get("devices")
+    # Without a table the devices have numbers only; an empty one is that of a trace of one device.
+    known = columns["device"] >= 0
+    if devices is not None:
+        known &= columns["device"] < max(1, len(devices))
+    yield "device is not in the device table", ~known
     if devices:
-        known = (columns["device"] >= 0) & (columns["device"] < len(devices))
-        yield "device is not in the device table", ~known
         sizes = np.array([entry.get("size_bytes") or np.iinfo(np.int64).max for entry in devices])
         size = sizes[np.where(known, columns["device"], 0)]
         # A run of a remapped trace stays inside its own target, which is its device.

@@ -98,7 +98,9 @@ def _check_schema(path: Location, schema: pa.Schema, metadata: Metadata) -> None
     if version is None:
         raise TraceError(f"{path} is a Parquet file, but not a trace (no {KEY_PREFIX}schema_version)",
                          "name a trace made by `blkreel capture`")
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
+    if type(version) is not int or version < 1:
+        raise TraceError(f"{path} has the invalid trace version {version!r}", "copy the file again, or record it again")
+    if version > SCHEMA_VERSION:
         raise TraceError(f"{path} has trace version {version}; this blkreel reads up to {SCHEMA_VERSION}",
                          "update blkreel")
     missing = [name for name in TRACE_SCHEMA.names if name not in schema.names]

@@ -70,6 +70,14 @@ def test_a_later_version(good, tmp_path):
         open_trace(tmp_path / "t.parquet")
 
 
+@pytest.mark.parametrize("version", ["-1", "0", "true", "1.5", '"1"'])
+def test_a_version_that_no_writer_has(good, tmp_path, version):
+    table = pq.read_table(good)
+    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": version}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match="invalid trace version"):
+        open_trace(tmp_path / "t.parquet")
+
+
 def test_a_missing_column(good, tmp_path):
     table = pq.read_table(good).drop_columns(["latency_ns"])
     pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "1"}), tmp_path / "t.parquet")
@@ -128,12 +136,19 @@ def test_no_flipped_bit_in_the_rows_goes_unnoticed(good, tmp_path_factory, data)
     ("offset_bytes", 3, 2**40, "past the end of its device"),
     ("waited_on", 3, 3, "not an earlier row"),
     ("device", 3, 1, "not in the device table"),
+    ("device", 3, -1, "not in the device table"),
+    ("queue_ns", 4, 2**63 - 1, "queue_ns above 2^62"),
+    ("think_ns", 4, 2**63 - 1, "think_ns above 2^62"),
+    ("tid", 2, -2, "tid below -1"),
+    ("cpu", 2, -2, "cpu below -1"),
+    ("length_bytes", 8, 0, "length_bytes of 0 and no flush"),
     ("length_bytes", 9, -512, "negative offset or length")])
 def test_check_names_the_row_that_breaks_the_format(tmp_path, column, row, value, words):
     count = 20
     columns = {"submit_ns": np.arange(count), "latency_ns": np.zeros(count), "offset_bytes": np.zeros(count),
                "length_bytes": np.full(count, 512), "op": np.zeros(count), "waited_on": np.full(count, -1),
-               "device": np.zeros(count)}
+               "device": np.zeros(count), "queue_ns": np.full(count, -1), "think_ns": np.zeros(count, int),
+               "tid": np.full(count, -1), "cpu": np.full(count, -1)}
     columns[column] = columns[column].copy()
     columns[column][row] = value
     with TraceWriter(tmp_path / "t.parquet") as out:
