@@ -7,18 +7,11 @@
 
 #include <stdlib.h>
 
+#include "due_heap.h"
 #include "error.h"
 
 /* A wait spins this long before a completion, because a wake-up takes time. */
 #define SPIN_NS 60000ll
-
-struct in_flight {
-	int64_t complete_ns;
-	uint64_t order; /* of submission; decides between equal completion times */
-	uint32_t slot;
-	int16_t target;
-	int8_t op;
-};
 
 struct simulated {
 	struct issuer issuer;
@@ -28,56 +21,21 @@ struct simulated {
 	struct io *queued[BATCH_ROWS];
 	uint32_t queued_slots[BATCH_ROWS];
 	unsigned queued_count;
-	struct in_flight *heap;
-	unsigned heap_count;
+	struct due_heap in_flight;
 	uint64_t order;
 	uint32_t *done; /* ring of completed and not reaped slots */
 	unsigned depth, done_first, done_count;
 };
 
-static bool is_before(const struct in_flight *a, const struct in_flight *b)
-{
-	return a->complete_ns < b->complete_ns || (a->complete_ns == b->complete_ns && a->order < b->order);
-}
-
-static void heap_push(struct simulated *simulated, struct in_flight entry)
-{
-	struct in_flight *heap = simulated->heap;
-	unsigned at = simulated->heap_count++;
-
-	for (; at && is_before(&entry, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-		heap[at] = heap[(at - 1) / 2];
-	heap[at] = entry;
-}
-
-static struct in_flight heap_pop(struct simulated *simulated)
-{
-	struct in_flight *heap = simulated->heap, first = heap[0], last = heap[--simulated->heap_count];
-	unsigned at = 0, count = simulated->heap_count;
-
-	for (;;) {
-		unsigned child = 2 * at + 1;
-
-		if (child >= count)
-			break;
-		if (child + 1 < count && is_before(&heap[child + 1], &heap[child]))
-			child++;
-		if (!is_before(&heap[child], &last))
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = last;
-	return first;
-}
-
 /* Passes completions up to now to the drives, in their order. */
 static void settle(struct simulated *simulated, int64_t now_ns)
 {
-	while (simulated->heap_count && simulated->heap[0].complete_ns <= now_ns) {
-		struct in_flight io = heap_pop(simulated);
+	struct due_heap *in_flight = &simulated->in_flight;
 
-		drive_complete(&simulated->drives[io.target], io.complete_ns, io.op);
+	while (in_flight->count && in_flight->entries[0].due_ns <= now_ns) {
+		struct due io = due_heap_pop(in_flight);
+
+		drive_complete(&simulated->drives[io.target], io.due_ns, io.op);
 		simulated->done[(simulated->done_first + simulated->done_count++) % simulated->depth] = io.slot;
 	}
 }
@@ -89,8 +47,8 @@ static void wait_for_completion(struct simulated *simulated, int64_t wait_ns)
 
 	if (simulated->done_count)
 		return;
-	if (simulated->heap_count && simulated->heap[0].complete_ns < until_ns)
-		until_ns = simulated->heap[0].complete_ns;
+	if (simulated->in_flight.count && simulated->in_flight.entries[0].due_ns < until_ns)
+		until_ns = simulated->in_flight.entries[0].due_ns;
 	if (clock->is_virtual) {
 		clock->now_ns = until_ns > now_ns ? until_ns : now_ns;
 		return;
@@ -120,9 +78,9 @@ static int simulated_submit(struct issuer *issuer, int64_t wait_ns)
 		const struct io *io = simulated->queued[i];
 
 		settle(simulated, io->submit_ns);
-		heap_push(simulated, (struct in_flight){
-			.complete_ns = drive_submit(&simulated->drives[io->target], io->submit_ns, io->op, io->flags,
-						    io->offset_bytes, io->length_bytes),
+		due_heap_push(&simulated->in_flight, (struct due){
+			.due_ns = drive_submit(&simulated->drives[io->target], io->submit_ns, io->op, io->flags,
+					       io->offset_bytes, io->length_bytes),
 			.order = simulated->order++,
 			.slot = simulated->queued_slots[i],
 			.target = io->target,
@@ -164,7 +122,7 @@ static void simulated_deinit(struct issuer *issuer)
 
 	for (unsigned i = 0; i < simulated->drive_count; i++)
 		drive_deinit(&simulated->drives[i]);
-	free(simulated->heap);
+	free(simulated->in_flight.entries);
 	free(simulated->done);
 	free(simulated);
 }
@@ -198,9 +156,9 @@ struct issuer *simulated_issuer(struct drive *drives, unsigned drive_count, unsi
 		simulated->clock = clock;
 		simulated->drives = drives;
 		simulated->depth = depth;
-		simulated->heap = calloc(depth, sizeof(*simulated->heap));
+		simulated->in_flight.entries = calloc(depth, sizeof(*simulated->in_flight.entries));
 		simulated->done = calloc(depth, sizeof(*simulated->done));
-		failed = !simulated->heap || !simulated->done;
+		failed = !simulated->in_flight.entries || !simulated->done;
 	}
 	for (unsigned i = 0; i < drive_count && !failed; i++, simulated->drive_count++)
 		failed = drive_init(&drives[i]);
