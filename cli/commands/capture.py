@@ -16,6 +16,7 @@ from blkreel.capture.options import CaptureOptions
 from blkreel.capture.session import CaptureMonitor, CaptureResult, run_capture
 from blkreel.capture.sources import SOURCES
 from blkreel.cli.options import completion
+from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
 from blkreel.cli.options.types import (
     INTERRUPTED,
     NOT_TRUSTWORTHY,
@@ -45,21 +46,8 @@ from blkreel.traces.live import Interval
 _RATE_OVER_S = 2.0
 
 
-class _CommandAfterDashes(click.Command):
-    """Takes everything after `--` as the command to run, with its options."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["blkreel.command"] = []
-        if "--" in args:
-            at = args.index("--")
-            args, ctx.meta["blkreel.command"] = args[:at], args[at + 1:]
-            if not ctx.meta["blkreel.command"]:
-                raise click.UsageError("no command after --", ctx)
-        elif not ctx.resilient_parsing:
-            self._refuse_missing_dashes(ctx, args)
-        return super().parse_args(ctx, args)
-
-    def _refuse_missing_dashes(self, ctx: click.Context, args: list[str]) -> None:
+class _Capture(CommandAfterDashes):
+    def refuse_missing_dashes(self, ctx: click.Context, args: list[str]) -> None:
         """Raise UsageError with the corrected command line if an argument is a program and not a device."""
         left = list(args)
         while left:
@@ -81,7 +69,7 @@ def _is_program(word: str) -> bool:
     return path is not None and not Path(f"/sys/class/block/{Path(word).name}").exists()
 
 
-@click.command(cls=_CommandAfterDashes, options_metavar="[OPTIONS]")
+@click.command(cls=_Capture, options_metavar="[OPTIONS]")
 @click.argument("devices", metavar="[DEVICE]... [-- COMMAND ...]", nargs=-1, shell_complete=completion.drives)
 @click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
 @click.option("--path", type=click.Path(readable=False),
@@ -140,7 +128,7 @@ def command(ctx: click.Context, /, devices: Sequence[str], as_json: bool, live: 
     sudo blkreel capture --path /srv -o db.parquet --pid 1234 --workload-only --until-exit
     sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
-    captured_command = ctx.meta["blkreel.command"]
+    captured_command = ctx.meta[KEY]
     draws = supports_live_view(Console(stderr=True)) and (not captured_command if live is None else live)
     if live and not draws:
         notice("no live view: stderr is not a terminal with cursor control")
