@@ -21,6 +21,7 @@ COMMANDS = {
     "precondition": "Put a drive into a known state.",
     "replay": "Replay a trace on a drive.",
     "test": "Run a published benchmark on a drive.",
+    "emulate": "Run any program on an emulated drive.",
     "power": "Add a power-meter log to a finished run or test.",
     "report": "Show one trace, run or test as a table and a page.",
     "compare": "Compare runs of several drives as a table and a page.",

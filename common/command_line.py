@@ -17,7 +17,7 @@ from .safe_files import caller_of_sudo
 PROGRAM = "blkreel"
 # In a message, as_typed() replaces the dots by the arguments of the running command.
 AS_ROOT = f"run as root: sudo {PROGRAM} ..."
-_AS_ROOT_COMMANDS = ("capture", "demo", "precondition", "replay", "test", "top")
+_AS_ROOT_COMMANDS = ("capture", "demo", "emulate", "precondition", "replay", "test", "top")
 _OTHER_COMMANDS = ("anonymize", "check", "compare", "concat", "doctor", "drives", "export", "import", "info", "merge",
                    "model-drive", "model", "power", "predict", "recover", "report", "results", "samples", "slice")
 COMMANDS = (*_AS_ROOT_COMMANDS, *_OTHER_COMMANDS)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from . import emulated
 from .errors import UsageError
 from .installation import keyed_hash
 from .system import read_kernel_lines, text_in
@@ -167,20 +168,26 @@ def _drive(disk: Path) -> Drive:
     name = disk.name.replace("!", "/")  # cciss!c0d0 is /dev/cciss/c0d0
     major, minor = (int(part) for part in text_in(disk / "dev").split(":"))
     queue = disk / "queue"
+    backing_file = text_in(disk / "loop/backing_file")
     return Drive(
         name=disk.name, path=f"/dev/{name}", kind=_kind(disk), major=major, minor=minor,
         size_bytes=_integer(disk / "size") * _SECTOR_BYTES,
         logical_block_bytes=_integer(queue / "logical_block_size") or _SECTOR_BYTES,
         physical_block_bytes=_integer(queue / "physical_block_size") or _SECTOR_BYTES,
-        model=text_in(disk / "device/model"),
+        model=text_in(disk / "device/model") or _emulated(backing_file),
         firmware=text_in(disk / "device/firmware_rev") or text_in(disk / "device/rev"),
         serial=_serial(disk),
         scheduler=_active_scheduler(text_in(queue / "scheduler")),
         queue_depth=_integer(queue / "nr_requests"),
         rotational=text_in(queue / "rotational") == "1",
         write_cache=text_in(queue / "write_cache"),
-        backing_file=text_in(disk / "loop/backing_file"),
+        backing_file=backing_file,
         read_only=text_in(disk / "ro") == "1")
+
+
+def _emulated(backing_file: str) -> str:
+    name = emulated.name_of(backing_file)
+    return f"{emulated.MODEL} {name}" if name else ""
 
 
 def _file_drive(path: Path, status: os.stat_result) -> Drive:

@@ -47,10 +47,13 @@ def fresh(drive: SimulatedDrive) -> SimulatedState:
 
 def load(drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> SimulatedState:
     """The state as of now: on the real clock the drive was idle since its last run."""
-    if drive.state == "none":
-        return fresh(drive)
+    return fresh(drive) if drive.state == "none" else read_state(_file(drive), drive, now_ns)
+
+
+def read_state(path: Path, drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> SimulatedState:
+    """The state in a file, as of now; that of a fresh drive if there is none for this drive."""
     try:
-        stored = parse_json(_file(drive).read_text())
+        stored = parse_json(path.read_text())
         if mismatch(stored["state"], SimulatedState) or mismatch(stored["saved_at_ns"], int):
             return fresh(drive)
         values: dict[str, Any] = {name: kind(stored["state"][name]) for name, kind in _NUMBERS.items()}
@@ -68,9 +71,13 @@ def load(drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> Sim
 
 def save(drive: SimulatedDrive, state: SimulatedState, now_ns: Callable[[], int] = time.time_ns) -> None:
     """Raises BlkreelError if the directory cannot be written."""
-    if drive.state == "none":
-        return
-    path = _file(drive)
+    if drive.state != "none":
+        write_state(_file(drive), drive, state, now_ns)
+
+
+def write_state(path: Path, drive: SimulatedDrive, state: SimulatedState,
+                now_ns: Callable[[], int] = time.time_ns) -> None:
+    """Raises BlkreelError if the file cannot be written."""
     document = {"version": 1, "drive": drive.spec, "saved_at_ns": now_ns(), "state": state}
     try:
         write_json(path, document, indent=None)
@@ -131,7 +138,7 @@ class Running:
 
     def files(self) -> list[IO[str]]:
         """An open file for each drive: parameters and state in lines of `name value`."""
-        return [_parameter_file(drive, state) for drive, state in zip(self._drives, self._states, strict=True)]
+        return [parameter_file(drive, state) for drive, state in zip(self._drives, self._states, strict=True)]
 
     def take(self, totals: dict[str, Any] | None) -> None:
         """Save the states of the helper's totals, and remove them from there."""
@@ -156,7 +163,8 @@ def _claimed(drive: SimulatedDrive) -> Iterator[None]:
         yield
 
 
-def _parameter_file(drive: SimulatedDrive, state: Mapping[str, Any]) -> IO[str]:
+def parameter_file(drive: SimulatedDrive, state: Mapping[str, Any]) -> IO[str]:
+    """An open file of parameters and state in lines of `name value`, as the native model reads it."""
     file = tempfile.TemporaryFile("w+")
     for name, value in [*drive.parameters, *state.items()]:
         if value != "":

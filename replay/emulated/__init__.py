@@ -1,0 +1,1 @@
+"""Emulated drives: block devices whose timing follows the model of a drive."""

@@ -1,0 +1,51 @@
+"""What this machine did while a drive was emulated."""
+
+import os
+from pathlib import Path
+
+from blkreel.common.emulated import HostCounts
+from blkreel.common.system import text_in
+
+# Free memory that a virtual machine returns to its host takes 1 to 2 ms per MB to come back.
+_REPORTED = Path("/sys/module/page_reporting/parameters/reported_kib")
+
+
+class HostCounter:
+    """Counts from its creation on. pid: of the server, whose time without a processor is counted."""
+
+    def __init__(self, pid: int, proc: Path = Path("/proc"), reported: Path = _REPORTED):
+        self._pid, self._proc, self._reported = pid, proc, reported
+        self._begin = self._now()
+
+    def counts(self) -> HostCounts:
+        now = self._now()
+        return {"waited_ns": _grown(now["waited_ns"], self._begin["waited_ns"]),
+                "stolen_ns": _grown(now["stolen_ns"], self._begin["stolen_ns"]),
+                "reported_kib": _grown(now["reported_kib"], self._begin["reported_kib"])}
+
+    def _now(self) -> HostCounts:
+        return {"waited_ns": self._waited_ns(), "stolen_ns": self._stolen_ns(), "reported_kib": self._reported_kib()}
+
+    def _waited_ns(self) -> int | None:
+        """The second field of schedstat: time on a run queue."""
+        fields = [text_in(task / "schedstat").split() for task in (self._proc / f"{self._pid}/task").glob("*")]
+        return sum(int(field[1]) for field in fields if len(field) == 3) if fields else None
+
+    def _stolen_ns(self) -> int | None:
+        words = text_in(self._proc / "stat").partition("\n")[0].split()
+        return int(words[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK") if len(words) > 8 else None
+
+    def _reported_kib(self) -> int | None:
+        text = text_in(self._reported)
+        return int(text) if text.isdigit() else None
+
+
+def _grown(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
+
+
+def available_memory_bytes(proc: Path = Path("/proc")) -> int:
+    for line in text_in(proc / "meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

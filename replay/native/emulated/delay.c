@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "delay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "run/clock.h"
+
+/* A wait spins this long before a reply is due, because a wake-up takes time. */
+#define SPIN_NS 50000ll
+/* A reply is late from this, or from this share of its latency on, whichever is longer. */
+#define LATE_NS 10000ll
+#define LATE_SHARE 0.05
+/* The model still holds an I/O whose reply left early, so it has room for more than the slots. */
+#define MODELED_PER_SLOT 2
+
+int delay_init(struct delay *delay, struct drive *drive, unsigned slots)
+{
+	memset(delay, 0, sizeof(*delay));
+	delay->drive = drive;
+	delay->constant_ns = DELAY_NONE;
+	delay->start_ns = monotonic_ns();
+	delay->modeled.entries = calloc(MODELED_PER_SLOT * slots, sizeof(*delay->modeled.entries));
+	delay->replies.entries = calloc(slots, sizeof(*delay->replies.entries));
+	if (!delay->modeled.entries || !delay->replies.entries) {
+		free(delay->modeled.entries);
+		free(delay->replies.entries);
+		return -ENOMEM;
+	}
+	delay->slots = slots;
+	for (unsigned i = 0; i < slots; i++)
+		delay->free_slots[delay->free_count++] = slots - 1 - i;
+	pthread_mutex_init(&delay->lock, NULL);
+	pthread_cond_init(&delay->slot_free, NULL);
+	return 0;
+}
+
+void delay_deinit(struct delay *delay)
+{
+	pthread_cond_destroy(&delay->slot_free);
+	pthread_mutex_destroy(&delay->lock);
+	free(delay->modeled.entries);
+	free(delay->replies.entries);
+}
+
+static bool is_blocking(enum trace_op op)
+{
+	return op != OP_READ && op != OP_WRITE;
+}
+
+/* ---- the sending thread ---- */
+
+static void wake_sender(struct delay *delay)
+{
+	atomic_fetch_add(&delay->generation, 1);
+	if (atomic_load(&delay->sleeping))
+		syscall(SYS_futex, &delay->generation, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Until a time of CLOCK_MONOTONIC, or until another reply is first. */
+static void wait_until(struct delay *delay, int64_t until_ns, uint32_t generation)
+{
+	int64_t sleep_until_ns = until_ns - SPIN_NS;
+
+	if (sleep_until_ns > monotonic_ns()) {
+		struct timespec deadline = { sleep_until_ns / NS_PER_S, sleep_until_ns % NS_PER_S };
+
+		atomic_store(&delay->sleeping, true);
+		/* The first futex operation with an absolute time. A changed generation ends it at once. */
+		syscall(SYS_futex, &delay->generation, FUTEX_WAIT_BITSET_PRIVATE, generation,
+			until_ns == INT64_MAX ? NULL : &deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+		atomic_store(&delay->sleeping, false);
+		return;
+	}
+	while (monotonic_ns() < until_ns && atomic_load_explicit(&delay->generation, memory_order_relaxed) == generation)
+		spin_pause();
+}
+
+static void count_lateness(struct delay *delay, const struct emulated_io *io, int64_t now_ns)
+{
+	int64_t late_ns = now_ns - io->send_ns;
+	double limit_ns = LATE_SHARE * (double)(io->send_ns - io->arrived_ns);
+
+	if (delay->constant_ns != DELAY_NONE || late_ns <= LATE_NS || (double)late_ns <= limit_ns)
+		return;
+	delay->counts.late_ios++;
+	delay->counts.late_ns += late_ns;
+	if (late_ns > delay->counts.latest_ns)
+		delay->counts.latest_ns = late_ns;
+}
+
+/* Under the lock, which it releases while it sends. */
+static void send_reply(struct delay *delay, struct emulated_io *io)
+{
+	int64_t now_ns = monotonic_ns();
+
+	count_lateness(delay, io, now_ns);
+	if (is_blocking(io->op) && !--delay->blocking)
+		delay->counts.blocking_ns += now_ns - delay->blocking_since_ns;
+	pthread_mutex_unlock(&delay->lock);
+	delay->reply(delay->transport, io);
+	pthread_mutex_lock(&delay->lock);
+	delay->free_slots[delay->free_count++] = (uint32_t)(io - delay->ios);
+	pthread_cond_signal(&delay->slot_free);
+}
+
+static void send_first(struct delay *delay)
+{
+	struct emulated_io *io = &delay->ios[due_heap_pop(&delay->replies).slot];
+
+	if (io->ready)
+		send_reply(delay, io);
+	else
+		io->overdue = true;
+}
+
+static void *send_when_due(void *argument)
+{
+	struct delay *delay = argument;
+
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	pthread_mutex_lock(&delay->lock);
+	for (;;) {
+		int64_t first_ns = delay->replies.count ? delay->replies.entries[0].due_ns : INT64_MAX;
+		uint32_t generation = atomic_load(&delay->generation);
+		bool stopping = atomic_load(&delay->stopping);
+
+		atomic_store_explicit(&delay->oldest_ns, delay->replies.count ? first_ns : 0, memory_order_relaxed);
+		if (delay->replies.count && (stopping || first_ns <= monotonic_ns())) {
+			send_first(delay);
+			continue;
+		}
+		if (stopping)
+			break;
+		pthread_mutex_unlock(&delay->lock);
+		wait_until(delay, first_ns, generation);
+		pthread_mutex_lock(&delay->lock);
+	}
+	pthread_mutex_unlock(&delay->lock);
+	return NULL;
+}
+
+int delay_start(struct delay *delay, void (*reply)(void *transport, const struct emulated_io *io), void *transport)
+{
+	int err;
+
+	delay->reply = reply;
+	delay->transport = transport;
+	err = pthread_create(&delay->sender, NULL, send_when_due, delay);
+	delay->has_sender = !err;
+	return -err;
+}
+
+void delay_stop(struct delay *delay)
+{
+	if (!delay->has_sender)
+		return;
+	pthread_mutex_lock(&delay->lock);
+	atomic_store(&delay->stopping, true);
+	wake_sender(delay);
+	pthread_mutex_unlock(&delay->lock);
+	pthread_join(delay->sender, NULL);
+	delay->has_sender = false;
+}
+
+/* ---- submission ---- */
+
+struct emulated_io *delay_take(struct delay *delay)
+{
+	struct emulated_io *io;
+	char *buffer;
+
+	pthread_mutex_lock(&delay->lock);
+	while (!delay->free_count)
+		pthread_cond_wait(&delay->slot_free, &delay->lock);
+	io = &delay->ios[delay->free_slots[--delay->free_count]];
+	pthread_mutex_unlock(&delay->lock);
+	buffer = io->buffer;
+	*io = (struct emulated_io){ .buffer = buffer };
+	return io;
+}
+
+/* Passes completions up to now to the drive, in their order, and more if the heap is full. */
+static void settle(struct delay *delay, int64_t now_ns)
+{
+	struct due_heap *modeled = &delay->modeled;
+
+	while (modeled->count &&
+	       (modeled->entries[0].due_ns <= now_ns || modeled->count == MODELED_PER_SLOT * delay->slots)) {
+		struct due io = due_heap_pop(modeled);
+
+		drive_complete(delay->drive, io.due_ns < now_ns ? io.due_ns : now_ns, io.op);
+	}
+}
+
+/* Returns the completion time on CLOCK_MONOTONIC. */
+static int64_t model(struct delay *delay, const struct emulated_io *io)
+{
+	int64_t now_ns = io->arrived_ns - delay->start_ns, complete_ns;
+
+	settle(delay, now_ns);
+	complete_ns = drive_submit(delay->drive, now_ns, io->op, io->flags, io->offset_bytes, io->length_bytes);
+	due_heap_push(&delay->modeled, (struct due){ .due_ns = complete_ns, .order = delay->order, .op = (int8_t)io->op });
+	return delay->start_ns + complete_ns;
+}
+
+static int64_t advance_ns(const struct delay *delay, const struct emulated_io *io)
+{
+	const struct overhead *overhead = io->op == OP_READ ? &delay->read : &delay->write;
+	double bytes = is_blocking(io->op) ? 0 : (double)io->length_bytes;
+
+	return overhead->io_ns + (int64_t)(overhead->ns_per_byte * bytes);
+}
+
+static void count(struct delay *delay, const struct emulated_io *io)
+{
+	delay->counts.ios[io->op]++;
+	delay->counts.bytes[io->op] += io->length_bytes;
+	if (is_blocking(io->op)) {
+		if (!delay->blocking++)
+			delay->blocking_since_ns = io->arrived_ns;
+	} else if (delay->blocking) {
+		delay->counts.beside_blocking++;
+	}
+}
+
+void delay_submit(struct delay *delay, struct emulated_io *io)
+{
+	int64_t complete_ns;
+	bool is_first;
+
+	pthread_mutex_lock(&delay->lock);
+	if (delay->constant_ns == DELAY_NONE) {
+		complete_ns = model(delay, io);
+		count(delay, io);
+	} else {
+		complete_ns = io->arrived_ns + delay->constant_ns;
+		delay->blocking += is_blocking(io->op);
+	}
+	io->send_ns = complete_ns - advance_ns(delay, io);
+	is_first = !delay->replies.count || io->send_ns < delay->replies.entries[0].due_ns;
+	due_heap_push(&delay->replies, (struct due){
+		.due_ns = io->send_ns, .order = delay->order++, .slot = (uint32_t)(io - delay->ios), .op = (int8_t)io->op,
+	});
+	if (is_first)
+		wake_sender(delay);
+	pthread_mutex_unlock(&delay->lock);
+}
+
+void delay_ready(struct delay *delay, struct emulated_io *io)
+{
+	pthread_mutex_lock(&delay->lock);
+	io->ready = true;
+	if (io->overdue)
+		send_reply(delay, io);
+	pthread_mutex_unlock(&delay->lock);
+}
+
+void delay_set_constant(struct delay *delay, int64_t constant_ns)
+{
+	pthread_mutex_lock(&delay->lock);
+	delay->constant_ns = constant_ns;
+	pthread_mutex_unlock(&delay->lock);
+}
+
+void delay_set_overhead(struct delay *delay, struct overhead read, struct overhead write)
+{
+	pthread_mutex_lock(&delay->lock);
+	delay->read = read;
+	delay->write = write;
+	pthread_mutex_unlock(&delay->lock);
+}
+
+/* ---- status ---- */
+
+void delay_write_status(struct delay *delay, FILE *out)
+{
+	static const char *const names[OP_COUNT] = { "read", "write", "flush", "discard", "write_zeroes" };
+	struct delay_counts counts;
+	struct drive *drive = delay->drive;
+	double fill_bytes, temperature_c;
+	unsigned in_flight;
+	bool throttled;
+
+	pthread_mutex_lock(&delay->lock);
+	counts = delay->counts;
+	in_flight = delay->replies.count;
+	fill_bytes = drive->cache_fill_bytes;
+	temperature_c = drive->temperature_c;
+	throttled = drive->throttled;
+	pthread_mutex_unlock(&delay->lock);
+	for (unsigned op = 0; op < OP_COUNT; op++)
+		fprintf(out, "\"%s_ios\": %" PRIu64 ", \"%s_bytes\": %" PRIu64 ", ", names[op], counts.ios[op], names[op],
+			counts.bytes[op]);
+	fprintf(out,
+		"\"in_flight\": %u, \"late_ios\": %" PRIu64 ", \"late_ns\": %" PRId64 ", \"latest_ns\": %" PRId64
+		", \"blocking_ns\": %" PRId64 ", \"beside_blocking\": %" PRIu64 ", \"cache_fill_bytes\": %.0f"
+		", \"temperature_c\": %.2f, \"throttled\": %s",
+		in_flight, counts.late_ios, counts.late_ns, counts.latest_ns, counts.blocking_ns, counts.beside_blocking,
+		fill_bytes, temperature_c, throttled ? "true" : "false");
+}
+
+void delay_write_state(struct delay *delay, FILE *out)
+{
+	pthread_mutex_lock(&delay->lock);
+	drive_write_state(delay->drive, out);
+	pthread_mutex_unlock(&delay->lock);
+}
+
+void delay_end(struct delay *delay)
+{
+	int64_t now_ns = monotonic_ns() - delay->start_ns;
+
+	pthread_mutex_lock(&delay->lock);
+	while (delay->modeled.count) {
+		struct due io = due_heap_pop(&delay->modeled);
+
+		drive_complete(delay->drive, io.due_ns, io.op);
+		if (io.due_ns > now_ns)
+			now_ns = io.due_ns;
+	}
+	drive_end(delay->drive, now_ns);
+	pthread_mutex_unlock(&delay->lock);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Real-time completion of I/Os at the times of the drive model. A transport (fuse.h) reads requests and calls
+ * delay_submit(); the sending thread calls its reply function when a reply is due. Replies leave earlier by the
+ * calibrated overhead of the way between a program and this process.
+ */
+#ifndef BLKREEL_DELAY_H
+#define BLKREEL_DELAY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "codes.h"
+#include "simulated/drive_model.h"
+#include "simulated/due_heap.h"
+
+#define DELAY_SLOTS 512      /* I/Os in flight */
+#define DELAY_FILE_SLOTS 128 /* with an image in a file, since each needs a buffer */
+#define DELAY_NONE (-1)
+
+/* The overhead of an I/O, between program and this process and back. */
+struct overhead {
+	int64_t io_ns;
+	double ns_per_byte;
+};
+
+struct emulated_io {
+	uint64_t unique; /* of the transport */
+	enum trace_op op;
+	int32_t flags;
+	int64_t offset_bytes, length_bytes;
+	int64_t arrived_ns;
+	int64_t send_ns;
+	bool untimed_data; /* a write of the calibration: its data is dropped */
+	char *buffer;      /* with an image in a file */
+	int error;         /* 0 or a negative errno */
+	bool ready;        /* its data is transferred */
+	bool overdue;      /* sent by the thread that transfers its data */
+};
+
+struct delay_counts {
+	uint64_t ios[OP_COUNT], bytes[OP_COUNT];
+	uint64_t late_ios;
+	int64_t late_ns, latest_ns; /* sum and maximum of late replies */
+	int64_t blocking_ns;        /* flushes and discards in flight */
+	uint64_t beside_blocking;   /* reads and writes that arrived meanwhile */
+};
+
+struct delay {
+	pthread_mutex_t lock;
+	pthread_cond_t slot_free;
+	struct drive *drive;
+	int64_t start_ns;
+	int64_t constant_ns; /* of each I/O in place of the model, for a calibration; else DELAY_NONE */
+	struct overhead read, write;
+	struct emulated_io ios[DELAY_SLOTS];
+	uint32_t free_slots[DELAY_SLOTS];
+	unsigned slots, free_count;
+	struct due_heap modeled; /* in flight in the model */
+	struct due_heap replies;
+	uint64_t order;
+	unsigned blocking; /* flushes and discards in flight */
+	int64_t blocking_since_ns;
+	struct delay_counts counts;
+
+	_Atomic uint32_t generation; /* changes with the first reply */
+	atomic_bool sleeping, stopping;
+	_Atomic int64_t oldest_ns; /* since when a reply is overdue; 0: none is */
+	pthread_t sender;
+	bool has_sender;
+	void (*reply)(void *transport, const struct emulated_io *io);
+	void *transport;
+};
+
+/* drive: initialized. Returns 0 or a negative errno. */
+int delay_init(struct delay *delay, struct drive *drive, unsigned slots);
+void delay_deinit(struct delay *delay);
+
+/* Starts the sending thread. Returns 0 or a negative errno. */
+int delay_start(struct delay *delay, void (*reply)(void *transport, const struct emulated_io *io), void *transport);
+
+/* Sends all replies that are outstanding, and ends the thread. */
+void delay_stop(struct delay *delay);
+
+/* A free slot; waits until there is one. One thread takes and submits. */
+struct emulated_io *delay_take(struct delay *delay);
+/* io->ready: whether its data is transferred already; else call delay_ready() after its transfer. */
+void delay_submit(struct delay *delay, struct emulated_io *io);
+void delay_ready(struct delay *delay, struct emulated_io *io);
+
+/* Begins or, with DELAY_NONE, ends a calibration. Its I/Os are neither counted nor modeled. */
+void delay_set_constant(struct delay *delay, int64_t constant_ns);
+void delay_set_overhead(struct delay *delay, struct overhead read, struct overhead write);
+
+/* Counts, I/Os in flight and the drive's cache and temperature, as members of a JSON object. */
+void delay_write_status(struct delay *delay, FILE *out);
+/* The state of the drive as a JSON object. */
+void delay_write_state(struct delay *delay, FILE *out);
+/* With nothing in flight any more: ends the run of the drive. */
+void delay_end(struct delay *delay);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "watchdog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "loop_device.h"
+#include "run/clock.h"
+
+#define TICK_MS 250
+
+/* Opened in advance, because a process under memory pressure may not be able to. -1: fusectl cannot be mounted. */
+static int open_abort(const char *path)
+{
+	const char *connections = "/sys/fs/fuse/connections";
+	char name[64];
+	struct statx status;
+
+	/* Without a request to the server, which does not run yet. */
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &status))
+		return -1;
+	snprintf(name, sizeof(name), "%s/%u/abort", connections, status.stx_dev_minor);
+	if (access(name, F_OK))
+		mount("fusectl", connections, "fusectl", 0, NULL);
+	return open(name, O_WRONLY | O_CLOEXEC);
+}
+
+static void take_down(const struct watchdog_shared *shared, const char *path)
+{
+	struct loop_device loop = { .number = atomic_load(&shared->loop_number) };
+
+	snprintf(loop.node, sizeof(loop.node), "/dev/loop%d", loop.number);
+	loop_detach(&loop, path);
+	umount2(path, MNT_DETACH);
+}
+
+/* Counted in ticks of this process, because a machine that stood still also stops the server. */
+static void watch(const struct watchdog_shared *shared, int alive_fd, int abort_fd, const char *path, unsigned timeout_s)
+{
+	const unsigned limit = timeout_s * 1000 / TICK_MS;
+	unsigned silent = 0, overdue = 0;
+	uint64_t last_beat = 0;
+	bool aborted = false;
+
+	for (;;) {
+		struct pollfd alive = { .fd = alive_fd, .events = POLLIN };
+		uint64_t beat = atomic_load(&shared->beat);
+		int64_t oldest_ns = atomic_load(&shared->oldest_ns);
+
+		if (poll(&alive, 1, TICK_MS) > 0)
+			break;
+		silent = beat == last_beat ? silent + 1 : 0;
+		last_beat = beat;
+		overdue = oldest_ns && monotonic_ns() - oldest_ns > timeout_s * NS_PER_S ? overdue + 1 : 0;
+		if (aborted || (silent < limit && overdue < limit))
+			continue;
+		aborted = true;
+		if (abort_fd < 0 || write(abort_fd, "1", 1) < 0)
+			report_error(NULL, "cannot abort the emulated drive, which no longer answers");
+		else
+			report_error(NULL, "emulated drive aborted: no answer for %u s", timeout_s);
+	}
+	take_down(shared, path);
+}
+
+int watchdog_start(struct watchdog *watchdog, int server_fd, const char *path, unsigned timeout_s)
+{
+	int pipe_fds[2], abort_fd;
+	pid_t pid;
+
+	watchdog->shared = mmap(NULL, sizeof(*watchdog->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (watchdog->shared == MAP_FAILED || pipe2(pipe_fds, O_CLOEXEC))
+		return report_error(NULL, "cannot start the watchdog: %s", strerror(errno));
+	atomic_store(&watchdog->shared->loop_number, -1);
+	abort_fd = open_abort(path);
+	pid = fork();
+	if (pid < 0)
+		return report_error(NULL, "cannot start the watchdog: %s", strerror(errno));
+	if (pid) {
+		close(pipe_fds[0]);
+		if (abort_fd >= 0)
+			close(abort_fd);
+		watchdog->alive_fd = pipe_fds[1];
+		return 0;
+	}
+	close(pipe_fds[1]);
+	close(server_fd);
+	close(STDIN_FILENO);
+	mlockall(MCL_CURRENT | MCL_FUTURE);
+	watch(watchdog->shared, pipe_fds[0], abort_fd, path, timeout_s);
+	_exit(0);
+}
+
+void watchdog_stop(struct watchdog *watchdog)
+{
+	close(watchdog->alive_fd);
+}

@@ -1,0 +1,247 @@
+"""Emulated drives: data, ends of every kind, and what they leave behind. Their accuracy is measured in bench/."""
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from documents import valid_document
+from waiting import wait_until
+
+from blkreel.common.emulated import LINKS, RUN, name_of, read_account
+from blkreel.replay.emulated.directory import devices_over
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+DRIVE = "nil:64MiB,read_latency=200us,write_latency=200us,read_bandwidth=1GB/s,write_bandwidth=1GB/s,channels=4"
+BLKREEL = Path(sys.executable).with_name("blkreel")
+# The calibration depends on what else runs on the machine.
+ANY_MACHINE = "--accept-inexact"
+
+
+@pytest.fixture(autouse=True)
+def require_fuse(require_root):
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs FUSE: modprobe fuse")
+
+
+@pytest.fixture
+def name(tmp_path):
+    return f"test-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:6]}"
+
+
+@pytest.fixture
+def emulate(name, tmp_path):
+    """Runs `blkreel emulate` with a command, and checks that it leaves nothing behind."""
+    def run(*words, drive=DRIVE, code=0):
+        result = subprocess.run([BLKREEL, "emulate", drive, "--name", name, ANY_MACHINE, *words], capture_output=True,
+                                text=True, cwd=tmp_path, timeout=120)
+        assert result.returncode == code, result.stderr
+        assert not left_behind(name)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def running(name, tmp_path):
+    """A context with a running drive: its process and its device."""
+    @contextmanager
+    def run(*words, code=0):
+        process = subprocess.Popen([BLKREEL, "emulate", DRIVE, "--name", name, ANY_MACHINE, *words], cwd=tmp_path,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: (LINKS / name).exists() or process.poll() is not None, seconds=60)
+            assert process.poll() is None, process.communicate()[1]
+            yield process, os.path.realpath(LINKS / name)
+            wait_until(lambda: process.poll() is not None, seconds=60)
+            assert process.returncode == code, process.stderr.read()
+        finally:
+            process.kill()
+            process.communicate()
+        wait_until(lambda: not left_behind(name), seconds=10)
+
+    return run
+
+
+def left_behind(name):
+    """What of an ended drive is still there."""
+    file = RUN / name / "drive"
+    mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(file) in line]
+    return [*devices_over(file), *mounted, *LINKS.glob(name), *RUN.glob(name)]
+
+
+def server_of(process):
+    """The native process that serves the drive of this command."""
+    children = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return int(next(filter(None, (child.read_text().split() for child in children)))[0])
+
+
+def read_directly(device):
+    """Returns the errno of a read that bypasses the page cache; 0 if it succeeds."""
+    result = subprocess.run(["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
+                            capture_output=True, text=True, timeout=30)
+    return 0 if result.returncode == 0 else errno.EIO if "Input/output error" in result.stderr else -1
+
+
+@pytest.mark.parametrize("image", [(), ("--image", "drive.img")], ids=["memory", "file"])
+def test_data_are_those_written(emulate, tmp_path, image):
+    written = ("fio --filename=$BLKREEL_DEVICE --size=16m --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c "
+               "--verify_state_save=0 --output=/dev/null")
+    verified = (f"{written} --name=small --rw=randwrite --bs=4k --fsync=100 && "
+                f"{written} --name=large --rw=write --bs=600k --offset=24m && "
+                "blkdiscard --offset 4096 --length 1m $BLKREEL_DEVICE && "
+                "cmp --bytes 1048576 --ignore-initial 4096:0 $BLKREEL_DEVICE /dev/zero && "
+                "blkdiscard --zeroout --offset 8M --length 1m $BLKREEL_DEVICE && "
+                "cmp --bytes 1048576 --ignore-initial 8388608:0 $BLKREEL_DEVICE /dev/zero")
+    emulate(*image, "--", "sh", "-ec", verified)
+
+
+def test_a_file_system_stays_intact(emulate, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    filled = ('dd if=/dev/urandom of="$BLKREEL_MOUNT/data" bs=1M count=20 conv=fsync 2>/dev/null; '
+              'sha256sum "$BLKREEL_MOUNT/data" >sum; exit 7')
+    emulate("--image", "drive.img", "--mount", "mnt", "--", "sh", "-c", filled, code=7)
+    assert not os.path.ismount(tmp_path / "mnt")
+    emulate("--image", "drive.img", "--", "sh", "-c", "fsck.ext4 -fn $BLKREEL_DEVICE")
+    emulate("--image", "drive.img", "--mount", "mnt", "--", "sha256sum", "--check", "sum")
+
+
+def test_the_account_is_a_document(emulate):
+    result = emulate("--json", "--", "dd", "if=/dev/zero", "of=/dev/null", "count=1")
+    document = valid_document("emulate", result.stdout)
+    assert document["calibration"]["read_iops"] > 0
+    assert document["check"]["asked_ns"] == document["calibration"]["check"]["asked_ns"]
+
+
+def test_programs_get_the_latency_of_the_model(emulate):
+    """Other work on this machine may add to it, but must not shorten it by more than the calibration compensates."""
+    timed = ("import mmap, os, time; f = os.open(os.environ['BLKREEL_DEVICE'], os.O_RDONLY | os.O_DIRECT); "
+             "buffer = mmap.mmap(-1, 4096); begin = time.monotonic(); "
+             "[os.preadv(f, [buffer], 8192 * i) for i in range(50)]; print(time.monotonic() - begin)")
+    result = emulate("--", sys.executable, "-c", timed, drive="nil:64MiB,read_latency=20ms,channels=1")
+    assert float(result.stdout) > 50 * 0.02 * 0.95
+
+
+def test_ctrl_c_ends_it_in_order_and_not_while_mounted(running, name, tmp_path):
+    with running() as (process, device):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+        (tmp_path / "mnt").mkdir()
+        subprocess.run(["mount", device, tmp_path / "mnt"], check=True)
+        process.send_signal(signal.SIGINT)
+        assert f"mounted at {tmp_path}/mnt" in next(line for line in process.stderr if "mounted" in line)
+        (tmp_path / "mnt/file").write_text("still there")
+        subprocess.run(["umount", tmp_path / "mnt"], check=True)
+        process.send_signal(signal.SIGINT)
+
+
+def test_force_unmounts(running, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    with running("--mount", "mnt", "--force") as (process, _):
+        wait_until(lambda: os.path.ismount(tmp_path / "mnt"), seconds=30)
+        process.send_signal(signal.SIGINT)
+    assert not os.path.ismount(tmp_path / "mnt")
+
+
+def test_a_killed_server_gives_errors_at_once(running):
+    with running(code=1) as (process, device):
+        held = os.open(device, os.O_RDONLY)
+        try:
+            os.kill(server_of(process), signal.SIGKILL)
+            assert read_directly(device) == errno.EIO
+        finally:
+            os.close(held)
+        process.wait(30)
+        assert "killed by signal 9" in process.stderr.read()
+
+
+def test_a_killed_command_takes_its_drive_down(running, name):
+    with running(code=-signal.SIGKILL) as (process, device):
+        process.kill()
+        wait_until(lambda: not devices_over(RUN / name / "drive"), seconds=30)
+        subprocess.run([BLKREEL, "emulate", DRIVE, "--name", f"{name}-b", ANY_MACHINE, "--", "true"], check=True,
+                       capture_output=True)  # removes the rest
+
+
+def test_a_server_that_hangs_is_aborted(running):
+    with running("--timeout", "2s", code=1) as (process, device):
+        server = server_of(process)
+        os.kill(server, signal.SIGSTOP)
+        try:
+            assert read_directly(device) == errno.EIO
+        finally:
+            os.kill(server, signal.SIGCONT)
+        process.wait(30)
+        assert "no answer for 2 s" in process.stderr.read()
+
+
+def test_a_stop_of_a_moment_is_only_slow(running):
+    with running() as (process, device):
+        server = server_of(process)
+        os.kill(server, signal.SIGSTOP)
+        waiting = subprocess.Popen(["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
+                                   stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        os.kill(server, signal.SIGCONT)
+        assert waiting.wait(30) == 0
+        process.send_signal(signal.SIGTERM)
+
+
+def test_what_others_see_of_it(running, name, blkreel):
+    with running() as (process, device):
+        drive = next(entry for entry in json.loads(blkreel("drives", "--json").stdout)["drives"]
+                     if entry["path"] == device)
+        assert drive["model"] == f"emulated drive {name}"
+        assert name_of(drive["image"]) == name
+        assert read_account(name)["size_bytes"] == 64 * MIB
+        taken = blkreel("emulate", DRIVE, "--name", name, check=False)
+        assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
+        process.send_signal(signal.SIGTERM)
+
+
+def test_the_state_of_an_image_is_kept(emulate, tmp_path):
+    drive = "nil:64MiB,read_latency=200us,cache=32MiB,cache_drain=1B/s"
+    emulate("--image", "drive.img", "--", "sh", "-c", "dd if=/dev/zero of=$BLKREEL_DEVICE bs=1M count=8 oflag=direct",
+            drive=drive)
+    state = json.loads((tmp_path / "drive.img.state").read_text())["state"]
+    assert state["cache_fill_bytes"] == pytest.approx(8 * MIB, rel=0.01)
+    result = emulate("--image", "drive.img", "--json", "--", "true", drive=drive)
+    assert json.loads(result.stdout)["counts"]["cache_fill_bytes"] > 7 * MIB
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (["nil:64MiB"], "no drive model"),
+    (["nil:900TiB,channels=1"], "memory available"),
+    ([DRIVE, "--image", "/dev/null"], "not a regular file"),
+    ([DRIVE, "--image", "no/such/directory/drive.img"], "No such file"),
+    ([DRIVE, "--image", "small.img"], "64"),
+    ([DRIVE, "--backend", "ublk"], "ublk"),
+    ([DRIVE, "--mount", "nowhere"], "no such directory"),
+    ([DRIVE, "--", "no-such-program"], "no-such-program")])
+def test_refusals_leave_nothing(blkreel, tmp_path, name, words, why):
+    (tmp_path / "small.img").write_bytes(bytes(4096))
+    before = set(tmp_path.iterdir())
+    at = words.index("--") if "--" in words else len(words)
+    result = blkreel("emulate", *words[:at], "--name", name, ANY_MACHINE, *words[at:], check=False, cwd=tmp_path)
+    assert result.returncode in (1, 2, 5)
+    assert why in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("blkreel: ")]) <= 2
+    assert not left_behind(name)
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_image_that_is_in_use_is_refused(running, blkreel, tmp_path, name):
+    with running("--image", "drive.img") as (process, _):
+        result = blkreel("emulate", DRIVE, "--image", "drive.img", "--name", f"{name}-b", check=False, cwd=tmp_path)
+        assert result.returncode == 5
+        assert not left_behind(f"{name}-b")
+        process.send_signal(signal.SIGTERM)
