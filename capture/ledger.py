@@ -115,7 +115,7 @@ def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
     if not unseen:
         return []
     reason, remedy = _UNSEEN_REASONS[source_format.partition(":")[0]]
-    return [f"{unseen:,} I/Os ({100 * unseen_share(metadata):.2g} %) have no latency, because {reason}; {remedy}"]
+    return [f"{unseen:,} I/Os ({100 * unseen_share(metadata):.3g} %) have no latency, because {reason}; {remedy}"]
 
 
 def unseen_share(metadata: LedgerMetadata) -> float:

@@ -150,14 +150,15 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
     lost = (run["source"].get("lost") or {}).get("total")
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
-    unseen, rows = run["source"].get("unfinished") or 0, run["source"].get("rows") or 0
+    # `unfinished` counts I/Os of the replayed devices, `rows` those of all devices.
+    unseen, replayed = run["source"].get("unfinished") or 0, run["source"].get("ios") or run["source"].get("rows") or 0
     if lacks(run["source"], "latency"):
         yield reason("unseen_completions", "qualified",
                      "the source of the trace records no completions: which I/Os were in flight together is unknown")
-    elif unseen > UNSEEN_LIMIT * rows:
+    elif unseen > UNSEEN_LIMIT * replayed:
         yield reason("unseen_completions", "qualified",
-                     f"{100 * unseen / rows:.2g} % of the trace's I/Os have no completion (limit "
-                     f"{100 * UNSEEN_LIMIT:g} %)", None, unseen / rows, UNSEEN_LIMIT)
+                     f"{_share(round(unseen / replayed, 4))} of the trace's I/Os have no completion (limit "
+                     f"{_share(UNSEEN_LIMIT)})", None, unseen / replayed, UNSEEN_LIMIT)
     for name, count in run["altered"].items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)

@@ -249,6 +249,7 @@ class TracePlan(Plan):
         programs = {thread.get("comm") for thread in (metadata.get("threads") or {}).values()}
         return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,
                 "duration_ns": self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns,
+                "ios": sum(drive.survey.total_ios for drive in self.drives),
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
                 "programs": sorted(programs - {None, ""}),
                 **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}

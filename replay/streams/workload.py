@@ -93,8 +93,8 @@ class WorkloadPlan(Plan):
                 "read_ahead": None}
 
     def source(self) -> dict[str, Any]:
-        names = ("sha256", "device", "unfinished", "lost", "devices", "command", "capture_layer", "source_format",
-                 "source_lacks")
+        names = ("sha256", "device", "ios", "unfinished", "lost", "devices", "command", "capture_layer",
+                 "source_format", "source_lacks")
         return {**dict.fromkeys(names), "rows": None if self.is_open else self.total_ios,
                 "duration_ns": self.duration, "programs": [], **self.about}
 

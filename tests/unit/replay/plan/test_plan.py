@@ -193,8 +193,10 @@ def test_one_device_is_chosen_of_several(trace, target):
                    (9, 1024, 512, READ, {"device": 1}), devices=({"name": "nvme0n1"}, {"name": "sda"}))
     with pytest.raises(UsageError, match=r"0 \(nvme0n1, 1 I/Os\), 1 \(sda, 2 I/Os\).*--device 0"):
         make_plan(opened, target)
-    rows = planned(make_plan(opened, target, device=1))
+    plan = make_plan(opened, target, device=1)
+    rows = planned(plan)
     assert rows["source_row"] == [1, 2]
+    assert (plan.source()["ios"], plan.source()["rows"]) == (2, 3)
     assert rows["due_ns"] == [LEAD_NS, LEAD_NS + 2]
     with pytest.raises(UsageError, match="no I/O of device 5"):
         make_plan(opened, target, device=5)
