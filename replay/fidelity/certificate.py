@@ -75,6 +75,7 @@ class Certificate:
         self._host: dict[str, Any] | None = None
 
     def begin(self) -> None:
+        """Count from now on. Called again when the run has started, so that its set-up does not count."""
         self._before = read_counters()
 
     def watch(self, batches: Iterable[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:

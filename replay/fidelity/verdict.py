@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT, UNSEEN_LIMIT, Level, Reason, Verdict, judged, reason
+from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.source_lacks import lacks
 
@@ -75,10 +76,13 @@ def _host(run: Mapping[str, Any]) -> Iterator[Reason]:
         yield reason("machine_suspended", "invalid", f"machine suspended for {format_ns(host['suspended_ns'])}", None,
                      host["suspended_ns"], 0)
     yield from _effects(run)
-    cpu_ns = run["wall_ns"] * (run["environment"].get("cpu_count") or 1)
+    # Accounts of earlier versions do not have the period of the counters.
+    counted_ns = host.get("counted_ns") or run["wall_ns"]
+    cpu_ns = counted_ns * (run["environment"].get("cpu_count") or 1)
     stolen = (host.get("steal_ns") or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(run) else 0.0
     for level, limit in (("invalid", STEAL_INVALID_SHARE), ("qualified", STEAL_QUALIFIED_SHARE)):
-        if stolen > limit:
+        # Each CPU counts in steps: of a shorter run, one step would exceed the limit.
+        if stolen > limit and counted_ns * limit >= STEP_NS:
             yield reason("cpu_steal", cast(Level, level),
                          f"CPU stolen by the hypervisor {stolen * 100:.1f} % of the run (limit {_share(limit)})", None,
                          stolen, limit)

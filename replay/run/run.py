@@ -192,6 +192,8 @@ class Replay:
         with self.progress("replaying", total) as task:
             def on_note(note: EngineNote) -> None:
                 nonlocal elapsed_ns
+                if self._start_ns is None and note.get("start_monotonic_ns"):
+                    self._certificate.begin()
                 self._start_ns = note.get("start_monotonic_ns") or self._start_ns
                 self._recorder.epoch(self._start_ns)
                 elapsed_ns = note.get("elapsed_ns", 0)  # it advances while an idle trace has no rows

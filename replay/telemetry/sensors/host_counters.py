@@ -1,22 +1,27 @@
 """Counters of the machine over a run: time stolen by a hypervisor, thermal throttling, waiting for a processor."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 # Indexes in the line `cpu` of /proc/stat: user, nice, system, irq, softirq; steal.
 _BUSY, _STEAL = (1, 2, 3, 6, 7), 8
+# /proc/stat counts in steps of this length.
+STEP_NS = 10**9 // int(os.sysconf("SC_CLK_TCK"))
 
 
 @dataclass(frozen=True)
 class HostCounters:
     """steal_ns: processor time that a hypervisor took. throttled: thermal throttling events of the processors, None if
     they do not report them. machine_waited_ns: time in which any task waited for a processor, None without PSI.
+    counted_ns: when they were read, on the monotonic clock; in differences the period that the others are of.
     """
 
     steal_ns: int
     throttled: int | None
     machine_waited_ns: int | None
+    counted_ns: int
 
     def since(self, before: "HostCounters") -> dict[str, int | None]:
         """The differences, by name; None if one of the values is."""
@@ -41,17 +46,17 @@ def read_other_work(proc: Path = Path("/proc")) -> OtherWork:
         ticks = sum(int(words[index]) for index in _BUSY)
     except (OSError, ValueError, IndexError):
         return OtherWork(0, 0)
-    return OtherWork(ticks * 10**9 // int(os.sysconf("SC_CLK_TCK")) - round(own_s * 1e9), _steal_ns(proc))
+    return OtherWork(ticks * STEP_NS - round(own_s * 1e9), _steal_ns(proc))
 
 
 def read_counters(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> HostCounters:
-    return HostCounters(_steal_ns(proc), throttled(sys_root), _waited_ns(proc))
+    return HostCounters(_steal_ns(proc), throttled(sys_root), _waited_ns(proc), time.monotonic_ns())
 
 
 def _steal_ns(proc: Path) -> int:
     try:
         words = (proc / "stat").read_text().split("\n", 1)[0].split()
-        return int(words[_STEAL]) * 10**9 // int(os.sysconf("SC_CLK_TCK"))
+        return int(words[_STEAL]) * STEP_NS
     except (OSError, ValueError, IndexError):
         return 0
 

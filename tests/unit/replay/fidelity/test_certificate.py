@@ -162,7 +162,8 @@ def test_the_machine_counts(tmp_path):
     assert counted.machine_waited_ns == 33_000
     nothing = read_counters(tmp_path / "none", tmp_path / "none")
     assert nothing.throttled is None
-    assert counted.since(nothing) == {"steal_ns": counted.steal_ns, "throttled": None, "machine_waited_ns": None}
+    assert counted.since(nothing) == {"steal_ns": counted.steal_ns, "throttled": None, "machine_waited_ns": None,
+                                      "counted_ns": counted.counted_ns - nothing.counted_ns}
 
 
 def test_what_the_thread_waited_stands_beside_what_the_machine_did():

@@ -167,6 +167,16 @@ def test_a_withheld_metric_is_listed_whether_or_not_a_reason_names_it():
         ("metric_withheld", "read_response_p99", 0.3, 0.1)
 
 
+@pytest.mark.parametrize(("run_ns", "counted_ns", "steal_ns", "level"), [
+    (2_000_000, 30_000_000, 110_000_000, "valid"),  # 1,397 % of a run of 2 ms: steps of the counter
+    (2_000_000, 499_000_000, 100_000_000, "invalid"),  # also the time around the run, which has the steal too
+    (10**9, 2 * 10**9, 210_000_000, "qualified"),  # 5.2 % of the run, 2.6 % of the period
+])
+def test_steal_is_a_share_of_the_period_of_its_counter(run_ns, counted_ns, steal_ns, level):
+    assert judged({"wall_ns": run_ns, "certificate.host.counted_ns": counted_ns,
+                   "certificate.host.steal_ns": steal_ns})[0] == level
+
+
 def test_steal_does_not_count_on_a_virtual_clock():
     engine = {"features": {"simulated": True, "clock": "virtual"}}
     assert judged({"certificate.host.steal_ns": 10**9, "engine": engine}) == ("valid", "")
