@@ -47,7 +47,7 @@ class SlowdownByWrites:
 
 def slowdown_by_writes(runs: Sequence[Measured],
                        compare: Callable[[Measured, Measured], Document] | None = paired) -> SlowdownByWrites:
-    """From the baselines, if all runs have one and the exposure of each allows it.
+    """From the baselines, if all runs have one and none of them has a reason against it (why_no_slowdown()).
 
     compare: joins the baseline of the first run with the run, read by read, as paired() does; None to leave that out.
     Raises TraceError for a damaged file of a run.

@@ -347,7 +347,8 @@ _RUN = (
     Metric("slowdown_by_writes", "run.slowdown_by_writes", "Slowdown by writes", NUMBER,
            "load time of the reads (dependent pace) or read wait / the same in the baseline run, without the writes",
            _nothing, "lower", ALL_PACES[1:], short="Slowdown", listed=True, optional=True,
-           missing="no baseline run without the writes, or too few reads beside writes", of_run=_slowdown_by_writes),
+           missing="no baseline run without the writes, an invalid one, or too few reads beside writes",
+           of_run=_slowdown_by_writes),
     Metric("write_amplification", "run.write_amplification", "Write amplification", NUMBER,
            "bytes that the drive wrote to its media / bytes that it was written, by its own counters before and after "
            f"the run; shown if their steps leave it uncertain by at most {100 * LARGEST_UNCERTAINTY:.0f} %",

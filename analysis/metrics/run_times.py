@@ -16,10 +16,9 @@ class RunTimes:
     load_ns: from the first submit of workload I/O (of all I/O if none is marked) to its last completion, at dependent
     pace. zero_latency_ns: the same of the plan on a drive without latency. read_load_ns: from
     the first submit of the workload's reads to their last completion, at dependent pace. without_writes_load_ns,
-    without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out; None where the exposure
-    does not allow a statement on slowdown. load_ios: that the load
-    time covers, read_ahead_ios: those of them that are read-ahead. captured_ns: duration of the replayed trace. writes:
-    by the drive's own counters.
+    without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out; None where no slowdown
+    is stated (why_no_slowdown()). load_ios: that the load time covers, read_ahead_ios: those of them that are
+    read-ahead. captured_ns: duration of the replayed trace. writes: by the drive's own counters.
     """
 
     load_ns: int | None = None
@@ -59,10 +58,25 @@ class RunTimes:
 
 
 def why_no_slowdown(metadata: Mapping[str, Any]) -> str:
-    """Why a slowdown by writes is not stated of a run or trace; empty if it is, or if nothing is known against it."""
+    """Why a slowdown by writes is not stated of a run or trace; empty if it is, or if nothing is known against it.
+
+    Because one of the times that it is computed from is withheld, or because of the exposure, if that was recorded.
+    """
     run = metadata.get("run") or {}
-    if (run.get("baseline") or {}).get("verdict") == "invalid":
-        return "the baseline without the writes is invalid: see why with --why on its directory, RUN/baseline"
     exposure = Exposure.of_metadata(metadata)
-    is_looped = bool(run.get("background"))
-    return exposure.why_withheld(is_looped) if exposure else ""
+    return _why_withheld(run) or (exposure.why_withheld(bool(run.get("background"))) if exposure else "")
+
+
+def _why_withheld(run: Mapping[str, Any]) -> str:
+    baseline = run.get("baseline")
+    if not baseline:
+        return ""
+    if baseline.get("verdict") == "invalid":
+        # Earlier versions did not store the reason.
+        reason = baseline.get("reason") or "see why with --why on its directory, RUN/baseline"
+        return f"the baseline without the writes is invalid: {reason}"
+    keys = ["read_wait", *(["load_time"] if (run.get("pace") or {}).get("name") == "dependent" else [])]
+    for name, verdict in (("run", run.get("verdict") or {}), ("baseline without the writes", baseline)):
+        if withheld := [key.replace("_", " ") for key in keys if key in (verdict.get("withheld") or ())]:
+            return f"{' and '.join(withheld)} of the {name} withheld: effect of the host"
+    return ""

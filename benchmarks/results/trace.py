@@ -152,6 +152,7 @@ METHOD = [
      "only where at least 10 I/Os lie beyond it; repeats are pooled I/O by I/O."),
     ("Slowdown by background writes", "the same reads replayed with and without the writes, each from the state on: "
      "the ratio of the time with at least one read outstanding, and at dependent pace of the load time. Not given if "
-     "less than 20 % of the bytes were read beside writes, or if the writes ended before the reads."),
+     "less than 20 % of the bytes were read beside writes, if the writes ended before the reads, or if the run without "
+     "the writes is invalid."),
     ("Repeats", "Rates and energies are geometric means over the repeats, with the smallest and the largest."),
 ]

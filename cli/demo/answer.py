@@ -12,7 +12,7 @@ Accounts = Mapping[str, RunAccount]  # by drive
 
 
 def account_of(run: Path) -> RunAccount:
-    """The account of a run. Its baseline is left out where the exposure allows no statement on slowdown."""
+    """The account of a run. Its baseline is left out where no slowdown is stated."""
     metadata = open_trace(run).metadata
     account: RunAccount = metadata["run"]
     return account if not why_no_slowdown(metadata) else {**account, "baseline": None}
@@ -43,4 +43,4 @@ def _load_words(account: RunAccount) -> str:
 def _slowdown_words(account: RunAccount) -> str:
     baseline = account["baseline"]
     slowdown = baseline["slowdown"]["read_wait"] if baseline else None
-    return f"{slowdown:.2f}x" if slowdown is not None else "not measured (few reads beside writes)"
+    return f"{slowdown:.2f}x" if slowdown is not None else "not measured (few reads beside writes, or a run is invalid)"

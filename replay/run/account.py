@@ -23,13 +23,19 @@ class Slowdown(TypedDict):
 
 
 class BaselineAccount(TypedDict):
-    """path: relative to the directory of the run. load_time_ns, read_wait_ns: as `reads` of the baseline's account."""
+    """path: relative to the directory of the run. load_time_ns, read_wait_ns: as `reads` of the baseline's account.
+
+    verdict: its level. reason: the text of its first reason, which is one of the worst; None without one. withheld:
+    keys of the baseline's metrics that must not be used.
+    """
 
     path: str
     without: list[str]
     load_time_ns: int
     read_wait_ns: int
     verdict: str
+    reason: str | None
+    withheld: list[str]
     slowdown: Slowdown
 
 
@@ -105,8 +111,11 @@ def baseline_account(baseline: RunAccount, reads: ReadTimesAccount | None,
         return None
     slowdown: Slowdown = {"load_time": _ratio(reads["load_time_ns"], before["load_time_ns"]) if is_dependent else None,
                           "read_wait": _ratio(reads["wait_ns"], before["wait_ns"])}
+    verdict = baseline["verdict"]
     return {"path": BASELINE, "without": list(WITHOUT), "load_time_ns": before["load_time_ns"],
-            "read_wait_ns": before["wait_ns"], "verdict": baseline["verdict"]["level"], "slowdown": slowdown}
+            "read_wait_ns": before["wait_ns"], "verdict": verdict["level"],
+            "reason": next((reason["text"] for reason in verdict["reasons"]), None), "withheld": verdict["withheld"],
+            "slowdown": slowdown}
 
 
 def _ratio(with_writes_ns: int, without_ns: int) -> float | None:

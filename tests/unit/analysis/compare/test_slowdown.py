@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from blkreel.analysis.compare.slowdown import slowdown_by_writes
+from blkreel.analysis.compare.slowdown import SlowdownByWrites, slowdown_by_writes
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.metrics.run_times import RunTimes
@@ -84,6 +84,23 @@ def test_without_a_baseline_there_is_no_slowdown(tmp_path):
     runs = [with_baseline(tmp_path / "a", 2.0), with_baseline(tmp_path / "b", 2.0)]
     del runs[1].run["baseline"]
     assert "replay with --baseline" in slowdown_of(runs).why and "--baseline" in slowdown_of([]).why
+
+
+@pytest.mark.parametrize(("baseline", "verdict", "why"), [
+    ({"verdict": "invalid", "reason": "7 external I/Os on the drive", "withheld": []}, {},
+     "the baseline without the writes is invalid: 7 external I/Os on the drive"),
+    ({"verdict": "qualified", "withheld": ["read_wait"]}, {},
+     "read wait of the baseline without the writes withheld: effect of the host"),
+    ({"verdict": "valid"}, {"withheld": ["read_wait"]}, "read wait of the run withheld: effect of the host")])
+def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseline, verdict, why):
+    run = with_baseline(tmp_path / "a", 2.0)
+    run.run["baseline"] |= baseline
+    run.run["verdict"] = {"level": "valid", "reasons": [], "notes": [], "withheld": [], **verdict}
+    assert slowdown_of([run]) == SlowdownByWrites(why=why)
+    assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None
+    run.run["baseline"] |= {"verdict": "qualified", "withheld": ["write_p99"]}
+    run.run["verdict"]["withheld"] = []
+    assert slowdown_of([run]).paired.read_wait.value == 2.0
 
 
 def test_reads_beside_few_writes_have_no_slowdown(tmp_path):

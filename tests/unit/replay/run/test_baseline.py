@@ -251,6 +251,7 @@ def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, tmp_path):
     assert baseline["read_wait_ns"] == alone["reads"]["wait_ns"]
     assert baseline["load_time_ns"] == alone["reads"]["load_time_ns"]
     assert baseline["slowdown"]["read_wait"] == run["reads"]["wait_ns"] / alone["reads"]["wait_ns"] > 1.5
+    assert (baseline["verdict"], baseline["withheld"]) == (alone["verdict"]["level"], alone["verdict"]["withheld"])
     assert baseline["slowdown"]["load_time"] is None, "it is the plan's at original pace"
     assert alone["baseline"] is None
     # The baseline leaves nothing behind that changes the run: each starts with a fresh drive.
