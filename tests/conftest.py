@@ -258,7 +258,7 @@ def a_plan():
 
 @pytest.fixture
 def issue():
-    """Runs plan blocks through the engine: issue(block, ..., target=...) is (totals, records by column)."""
+    """Runs plan blocks or lanes through the engine: issue(block, ..., target=...) is (totals, records by column)."""
     def run(*blocks, on_rows=None, on_note=None, **options):
         parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
 
@@ -267,7 +267,7 @@ def issue():
             if on_rows:
                 on_rows(columns)
 
-        totals = run_engine(EngineOptions(**options), blocks, keep, on_note or (lambda note: None))
+        totals = run_engine(EngineOptions(**options), list(blocks), keep, on_note or (lambda note: None))
         return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
 
     return run

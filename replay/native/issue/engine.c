@@ -109,7 +109,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	engine->totals.altered[fidelity]++;
 	io->lane = (uint16_t)(lane - engine->select.lanes);
 	io->requests = (uint32_t)target_requests(target, io->op, io->length_bytes);
-	engine->select.requests[io->target] += io->requests;
+	lane_select_add_requests(&engine->select, io->target, io->requests);
 	engine->totals.split += io->requests > 1;
 	if (io->op == OP_WRITE) {
 		engine->totals.buffers_full += lane->buffers_were_full;
@@ -277,7 +277,7 @@ static bool take_completions(struct engine *engine)
 		count_result(engine, io);
 		if (engine->counts_hazards)
 			hazard_remove(&engine->hazard, slots[i]);
-		engine->select.requests[io->target] -= io->requests;
+		lane_select_add_requests(&engine->select, io->target, -(int64_t)io->requests);
 		engine->changing[io->target] -= changes_data(io);
 		lane_completed(&engine->select.lanes[io->lane], io, now_ns, stall_ns);
 		engine->free_slots[engine->free_count++] = slots[i];

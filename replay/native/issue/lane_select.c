@@ -5,11 +5,12 @@
  * Whether the lane's depth, the buffers and, for a row with a deadline, the drive's queue have room. io_uring would
  * hand a row that finds the queue full to its own threads, which submit it later and in another order. So such a row
  * waits here and counts as late because of the drive. A lane without deadlines keeps its depth whatever the queue is.
+ * Threads that check at the same time may exceed the limit by a batch each, which its margin covers.
  */
 static bool has_room(const struct lane_select *select, struct lane *lane, int64_t due_ns)
 {
 	const struct target *target;
-	int64_t length_bytes;
+	int64_t length_bytes, in_flight;
 	int16_t index;
 	int8_t op;
 
@@ -25,8 +26,10 @@ static bool has_room(const struct lane_select *select, struct lane *lane, int64_
 	if (due_ns < 0)
 		return true;
 	target = &select->targets[index];
-	return !target->queue_requests || !select->requests[index] ||
-	       select->requests[index] + target_requests(target, op, length_bytes) <= target->queue_requests;
+	if (!target->queue_requests)
+		return true;
+	in_flight = atomic_load_explicit(&select->loads[index].requests, memory_order_relaxed);
+	return !in_flight || in_flight + target_requests(target, op, length_bytes) <= target->queue_requests;
 }
 
 /* Whether stop_ns and the foreground lanes still allow rows of this lane. */
@@ -133,7 +136,7 @@ struct lane_summary lane_select_summary(struct lane_select *select, int64_t now_
 int64_t lane_select_idle_ns(const struct lane_select *select, const struct lane_summary *summary, int64_t now_ns,
 			    bool outstanding)
 {
-	int64_t max_ns = summary->starving ? RETRY_NS : IDLE_MAX_NS;
+	int64_t max_ns = summary->starving || (summary->full && select->shares_loads) ? RETRY_NS : IDLE_MAX_NS;
 
 	if (summary->due_ns == LANE_NOTHING)
 		return summary->ended && !outstanding ? 0 : max_ns;

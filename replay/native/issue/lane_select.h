@@ -13,6 +13,12 @@
 /* How often to check while the plan or room for records is missing. */
 #define RETRY_NS 50000ll
 
+/* Requests in flight at a target, of all threads. The padding keeps counters out of each other's cache line. */
+struct target_load {
+	atomic_llong requests;
+	char padding[64 - sizeof(atomic_llong)];
+};
+
 struct lane_select {
 	struct lane *lanes;
 	unsigned lane_count;
@@ -21,10 +27,18 @@ struct lane_select {
 	int64_t stop_ns;         /* after the start; no row is issued later. INT64_MAX: no limit */
 	int64_t spin_ns;         /* before a deadline the thread spins instead of sleeping */
 	atomic_uint *foreground; /* unfinished foreground lanes of all threads */
+	struct target_load *loads; /* of each target; shared by all threads */
+	bool shares_loads;         /* with other threads, whose completions do not wake this one */
 
-	unsigned next_lane;            /* takes its turn where no deadline decides */
-	int64_t requests[MAX_TARGETS]; /* in flight at each target */
+	unsigned next_lane; /* takes its turn where no deadline decides */
 };
+
+/* Adds to the requests in flight at a target, or takes them off. A queue without a limit needs no count. */
+static inline void lane_select_add_requests(struct lane_select *select, int16_t target, int64_t requests)
+{
+	if (select->targets[target].queue_requests)
+		atomic_fetch_add_explicit(&select->loads[target].requests, requests, memory_order_relaxed);
+}
 
 /* When the next row can be issued, and what is missing. */
 struct lane_summary {

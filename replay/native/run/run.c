@@ -46,6 +46,7 @@ struct run {
 	bool set_up;
 	atomic_bool failed;
 	atomic_uint foreground; /* foreground lanes with rows left or outstanding */
+	struct target_load loads[MAX_TARGETS];
 	int64_t start_ns;
 	bool memory_locked;
 };
@@ -168,6 +169,8 @@ static void share_lanes(struct run *run)
 				.stop_ns = options->stop_ns,
 				.spin_ns = options->spin_ns,
 				.foreground = &run->foreground,
+				.loads = run->loads,
+				.shares_loads = run->thread_count > 1,
 			},
 			.records = &run->records[t],
 			.stop = run->stop,

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blkreel.replay.engine.engine import Lane
 from blkreel.traces.format.schema import FLAGS, OPS
 
 pytestmark = pytest.mark.kernel
@@ -45,6 +46,20 @@ def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, iss
     assert [at for _, at, _ in seen()] == offset.tolist()
     queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
     assert totals["max_outstanding"] <= queue
+
+
+def test_threads_share_the_queue_of_a_drive(loop_drive, a_plan, issue):
+    """Two threads that counted for themselves would fill the queue twice, and wait in the kernel unnoticed."""
+    drive = loop_drive(64 * MIB)
+    offset = np.random.default_rng(7).permutation(16384)[:4000].reshape(2, -1) * 4096
+    lanes = [Lane([a_plan(part, due_ns=np.zeros(2000, "i8"))], 2000, thread) for thread, part in enumerate(offset)]
+    totals, rows = issue(*lanes, target=drive)
+    times = np.concatenate([rows["submit_ns"], rows["complete_ns"]])
+    # At one time a completion counts before the submission that it made room for.
+    steps = np.repeat([1, -1], len(rows["submit_ns"]))[np.lexsort((np.repeat([1, 0], len(rows["submit_ns"])), times))]
+    queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
+    assert len(rows["op"]) == 4000 and not totals.get("stopped")
+    assert queue / 2 < np.cumsum(steps).max() <= queue
 
 
 def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):
