@@ -17,6 +17,7 @@ from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, QueueModel
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
+from blkreel.replay.plan.idle import IdlePolicy
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
@@ -70,7 +71,8 @@ class CheckedErrors:
         return {key: max(errors) for key, errors in sizes.items() if errors}
 
 
-def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress) -> Prediction:
+def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress,
+            idle: IdlePolicy = ORIGINAL_IDLE) -> Prediction:
     """Simulate the replay of the trace: at dependent pace if it knows what its I/Os waited for, else at its times.
 
     Raises TraceError, UsageError or BlkreelError as plan_trace().
@@ -82,7 +84,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                          "import it from a source with a finer clock: docs/import.md")
     target = find_target(drive.spec)
     pace = DEPENDENT if is_observed(trace) else ORIGINAL
-    plan = plan_trace(trace, target, pace=pace, idle=ORIGINAL_IDLE, prefill=False, device=device)
+    plan = plan_trace(trace, target, pace=pace, idle=idle, prefill=False, device=device)
     span, metrics = RunSpan(), QueueMetrics()
 
     def take(rows: Batch) -> None:
@@ -122,16 +124,19 @@ def _error(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> Predi
     measured_ns, predicted_ns = _measured_load_time_ns(run.account), None
     if measured_ns and (source := _source(run.account)) is not None:
         device = (run.account.get("source") or {}).get("device")
-        predicted_ns = predict(source, drive, device, progress).load_time_ns
+        idle = run.account.get("idle") or {}
+        policy = IdlePolicy(str(idle.get("name") or ORIGINAL_IDLE.name), idle.get("cap_ns"))
+        predicted_ns = predict(source, drive, device, progress, policy).load_time_ns
     return PredictionError(str(run.trace.path.parent),
                            predicted_ns / measured_ns - 1 if predicted_ns and measured_ns else None,
                            p99_ns[0] / p99_ns[1] - 1)
 
 
 def _measured_load_time_ns(account: Mapping[str, Any]) -> int | None:
-    """Of a whole replay at dependent pace."""
+    """Of a run that predict() can repeat: of one whole device at dependent pace, each I/O once."""
+    pace, copies = account.get("pace") or {}, (account.get("map") or {}).get("copies") or 1
     is_whole = not account.get("without") and not account.get("partial")
-    if (account.get("pace") or {}).get("name") != DEPENDENT.name or not is_whole:
+    if pace.get("name") != DEPENDENT.name or pace.get("streams") or account.get("drives") or copies > 1 or not is_whole:
         return None
     return account.get("own_wall_ns") or account.get("wall_ns")
 

@@ -11,6 +11,7 @@ from blkreel.common.errors import UsageError
 from blkreel.common.progress import ProgressTask
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.fit import beside_write
+from blkreel.replay.predict.prediction import checked
 from blkreel.replay.simulated.spec import parse
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
@@ -117,6 +118,26 @@ def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
     for ios, share, error in ((reads, 0.5, 0.15), (reads, 0.99, 0.25), (writes, 0.5, 0.3)):
         measured_ns = np.quantile(run.latency_ns[ios], share)
         assert np.quantile(simulated_ns[ios], share) == pytest.approx(measured_ns, rel=error)
+
+
+@pytest.mark.parametrize(("options", "compared"), [
+    (("--idle", "cap=1ms"), True), (("--idle", "none"), True), (("--map", "tile=2"), False)])
+def test_an_error_is_that_of_the_replay_as_it_was_made(tmp_path, blkreel, monkeypatch, options, compared):
+    """Pauses of 50 ms, which the replay shortens: with them the load time would be some 20 times as long."""
+    monkeypatch.setattr(fit, "_SIMULATIONS", 30)
+    rows = 400
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(rows) * 50_000_000, "latency_ns": np.full(rows, 100_000),
+                   "op": np.zeros(rows, "i8"), "offset_bytes": np.arange(rows) * 4096,
+                   "length_bytes": np.full(rows, 4096), "flags": np.full(rows, FLAGS["own"]),
+                   "waited_on": np.arange(rows) - 1, "think_ns": np.minimum(np.arange(rows), 1) * 49_900_000})
+        out.close({})
+    blkreel("replay", tmp_path / "t.parquet", "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", *options,
+            check=False)
+    run = fit.read_run(str(tmp_path / "run"))
+    (error,) = checked([run], lambda step, total=None: nullcontext(ProgressTask())).runs
+    assert (error.load_time is not None) == compared
+    assert not compared or abs(error.load_time) < 0.5
 
 
 def test_an_existing_file_is_kept(fitted, place, blkreel):
