@@ -288,9 +288,7 @@ class TracePlan(Plan):
                 io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
             elif pace.name == "scaled":
                 io["idle_removed_ns"] = _divided(io["idle_removed_ns"], pace.factor)
-            mask = self._in_stream(io, stream)
-            if self.without and not waits:
-                mask &= io["op"] == OPS["read"]
+            mask = self.selected(io, pace, stream)
             if shard is not None and self.sharding.by_thread:
                 mask &= self.sharding.by_thread(io["tid"]) == shard
             if not mask.all():
@@ -346,12 +344,19 @@ class TracePlan(Plan):
                 io["idle_removed_ns"] = io["submit_ns"] - submit_ns
                 yield io, rows, submit_ns - self.trace_survey.first_submit_ns
 
-    def _in_stream(self, io: Batch, stream: int | None) -> np.ndarray:
-        if not self.stream_paces:
-            return np.ones(len(io["op"]), bool)
+    def selected(self, io: Batch, pace: Pace, stream: int | None = None) -> np.ndarray:
+        """Mask of the rows of a lane: of the stream, or of all streams at the run's pace, without those left out.
+
+        At dependent pace the latter stay, as rows that take no time.
+        """
+        mask = np.ones(len(io["op"]), bool)
+        if self.without and not pace.dependent:
+            mask &= io["op"] == OPS["read"]
         if stream is not None:
-            return np.asarray(io["stream"] == stream)
-        return ~np.isin(io["stream"], list(self.stream_paces))
+            mask &= io["stream"] == stream
+        elif self.stream_paces:
+            mask &= ~np.isin(io["stream"], list(self.stream_paces))
+        return mask
 
     def _mapped(self, io: Batch, source_row: np.ndarray, due_ns: np.ndarray,
                 waits: dependencies.Observed | Inferred | None) -> Batch:

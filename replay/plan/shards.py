@@ -54,16 +54,18 @@ def _by_region(count: int, drives: int, pace: Pace) -> Sharding:
 
 
 def _threads_for(plan: TracePlan) -> int:
-    """The peak rate of the plan over 10 ms divided by AUTO_IOPS; one CPU is left for the rest.
+    """The peak rate of the plan's I/Os over 10 ms divided by AUTO_IOPS; one CPU is left for the rest.
 
     1 for a plan without due times, and for simulated drives.
     """
     if not plan.pace.timed or any(target.is_simulated for target in plan.targets):
         return 1
     peak, last, carried = 0, None, 0
-    for batch in plan.trace.batches(["submit_ns"]):
-        window, counts = np.unique(batch["submit_ns"].to_numpy() // round(AUTO_WINDOW_NS * plan.pace.factor),
-                                   return_counts=True)
+    for io, _, submit_ns in plan.rows():
+        submit_ns = submit_ns[plan.selected(io, plan.pace)]
+        if not len(submit_ns):
+            continue
+        window, counts = np.unique(submit_ns // round(AUTO_WINDOW_NS * plan.pace.factor), return_counts=True)
         counts[0] += carried if window[0] == last else 0
         peak, last, carried = max(peak, int(counts.max())), window[-1], int(counts[-1])
     needed = -(-peak * plan.mapping.copies * 10**9 // AUTO_WINDOW_NS // AUTO_IOPS)

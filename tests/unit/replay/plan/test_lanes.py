@@ -261,6 +261,25 @@ def test_threads_where_the_intensity_needs_them(trace, image, monkeypatch):
     assert len(plan_of(opened, image(), threads="auto").lanes()) == 1
 
 
+def test_threads_are_those_of_the_ios_that_the_plan_issues(trace, image, monkeypatch):
+    monkeypatch.setattr(shards.os, "cpu_count", lambda: 8)
+    count = 12_000
+
+    def threads(opened, **options):
+        return len(plan_of(opened, image(), threads="auto", **options).lanes())
+
+    sparse = trace(submit_ns=np.arange(count) * 10**6, latency_ns=1000, offset_bytes=0)
+    assert threads(sparse) == 1
+    assert threads(sparse, idle=parse_idle("none")) == 2, "idle time removed: a million I/Os a second"
+    # A burst of writes to the second device, beside few reads on both.
+    is_burst = np.arange(count) % 100 != 0
+    burst = trace(submit_ns=np.arange(count) * 500, offset_bytes=0, op=np.where(is_burst, WRITE, READ),
+                  device=np.where(is_burst, 1, np.arange(count) // 100 % 2))
+    assert threads(burst, device=1) == 3
+    assert threads(burst, device=0) == 1
+    assert threads(burst, device=1, without=("writes",)) == 1
+
+
 @pytest.fixture
 def groups_trace(trace):
     """Three programs; the first two waited for each other, the third has two threads of its own."""
