@@ -1,6 +1,7 @@
 """What background writes do to each read: its latency against what was written just before it, and is in flight.
 
-For a read submitted at s, only rows before it in the file count, so that any split into batches gives the same:
+For a read submitted at s, only rows of its drive before it in the file count, so that any split into batches gives the
+same:
 
 I/Os without completion are left out, reads as writes: whether the drive carried them out is unknown.
 
@@ -23,7 +24,7 @@ from blkreel.traces.format.trace import Trace
 Document = dict[str, Any]  # as in the JSON document
 
 WINDOWS_NS = (10_000_000, 100_000_000, 1_000_000_000)
-COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op"]
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "device"]
 _BINS = LogLinearBins(7)
 ERROR = 1 / 256  # of a percentile: latencies count as the middle of their bin
 _FEWEST = 10  # reads from which on a correlation is given
@@ -84,43 +85,55 @@ class Against:
         return float(covered / scale) if scale else None
 
 
+@dataclass
+class _Writes:
+    """Of one drive: those of the longest window, and the completions of those in flight."""
+
+    submit_ns: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    length_bytes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    outstanding_ns: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
 class Interference:
-    """Fed the batches of one run in order of submit_ns. What it keeps of them is the writes of the longest window."""
+    """Fed the batches of one run in order of submit_ns. It stores the writes of the longest window, by drive."""
 
     def __init__(self, windows_ns: tuple[int, ...] = WINDOWS_NS) -> None:
         self.windows_ns = tuple(windows_ns)
         self.reads = self.writes = 0
         self.windows = [Against() for _ in self.windows_ns]
         self.in_flight = Against()
-        self._written_ns, self._written_bytes = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._outstanding_ns = np.empty(0, np.int64)
+        self._writes: dict[int, _Writes] = {}  # by device
 
     def feed(self, columns: dict[str, np.ndarray]) -> None:
         """Take in a batch: COLUMNS."""
+        for device in np.unique(columns["device"]).tolist():
+            on_drive = columns["device"] == device
+            self._feed_drive(self._writes.setdefault(device, _Writes()),
+                             {name: column[on_drive] for name, column in columns.items()})
+
+    def _feed_drive(self, writes: _Writes, columns: dict[str, np.ndarray]) -> None:
         submit_ns, latency_ns, op = columns["submit_ns"], columns["latency_ns"], columns["op"]
-        if not len(submit_ns):
-            return
         is_write, is_read = ((op == OPS[name]) & (latency_ns >= 0) for name in ("write", "read"))
-        written_ns = np.concatenate([self._written_ns, submit_ns[is_write]])
-        written_bytes = np.concatenate([self._written_bytes, columns["length_bytes"][is_write]])
+        written_ns = np.concatenate([writes.submit_ns, submit_ns[is_write]])
+        written_bytes = np.concatenate([writes.length_bytes, columns["length_bytes"][is_write]])
         # A write with latency 0 was never in flight.
         completes = is_write & (latency_ns > 0)
-        outstanding = np.concatenate([self._outstanding_ns, (submit_ns + latency_ns)[completes]])
+        outstanding = np.concatenate([writes.outstanding_ns, (submit_ns + latency_ns)[completes]])
         if is_read.any():
             read_ns, taken_ns = submit_ns[is_read], latency_ns[is_read]
-            before = len(self._written_ns) + np.cumsum(is_write)[is_read]
+            before = len(writes.submit_ns) + np.cumsum(is_write)[is_read]
             sums = np.concatenate([[0], np.cumsum(written_bytes)])
             for window_ns, against in zip(self.windows_ns, self.windows, strict=True):
                 begin = np.searchsorted(written_ns, read_ns - window_ns, side="right")
                 against.add(sums[before] - sums[np.minimum(begin, before)], taken_ns)
-            issued = len(self._outstanding_ns) + np.cumsum(completes)[is_read]
+            issued = len(writes.outstanding_ns) + np.cumsum(completes)[is_read]
             done = np.searchsorted(np.sort(outstanding), read_ns, side="right")
             self.in_flight.add(issued - done, taken_ns)
         last_ns = int(submit_ns[-1])
         self.reads, self.writes = self.reads + int(is_read.sum()), self.writes + int(is_write.sum())
         near = written_ns > last_ns - max(self.windows_ns)
-        self._written_ns, self._written_bytes = written_ns[near], written_bytes[near]
-        self._outstanding_ns = outstanding[outstanding > last_ns]
+        writes.submit_ns, writes.length_bytes = written_ns[near], written_bytes[near]
+        writes.outstanding_ns = outstanding[outstanding > last_ns]
 
     def __add__(self, other: "Interference") -> "Interference":
         """Of two whole runs: reads pool one by one."""

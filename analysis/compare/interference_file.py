@@ -14,7 +14,7 @@ from blkreel.analysis.metrics.partial_file import decompressed
 
 from .interference import Against, Document, Interference
 
-VERSION = 4
+VERSION = 5
 
 
 def dump(result: Interference) -> bytes:

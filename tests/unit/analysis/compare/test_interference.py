@@ -11,12 +11,14 @@ from blkreel.analysis.compare.interference import ERROR, WINDOWS_NS, Interferenc
 MS = 1_000_000
 READ, WRITE = 0, 1
 rows = st.lists(st.tuples(st.integers(0, 30 * MS), st.sampled_from([-1, 0, 1, 255, 3 * MS, 40 * MS, 2000 * MS]),
-                          st.sampled_from([4096, 65_536]), st.sampled_from([READ, READ, WRITE, WRITE, 3])),
+                          st.sampled_from([4096, 65_536]), st.sampled_from([READ, READ, WRITE, WRITE, 3]),
+                          st.sampled_from([0, 0, 0, 2])),
                 min_size=1, max_size=60)
 
 
 def frame(given_rows):
-    t = pd.DataFrame(given_rows, columns=["gap", "latency_ns", "length_bytes", "op"])
+    t = pd.DataFrame([(*row, 0)[:5] for row in given_rows],
+                     columns=["gap", "latency_ns", "length_bytes", "op", "device"])
     t["submit_ns"] = t.gap.cumsum()
     return t.drop(columns="gap")
 
@@ -34,7 +36,7 @@ def one_by_one(t):
     told = []
     for index in t.index[(t.op == READ) & (t.latency_ns >= 0)]:
         read, before = t.loc[index], t.loc[:index - 1] if index else t.loc[:-1]
-        writes = before[(before.op == WRITE) & (before.latency_ns >= 0)]
+        writes = before[(before.op == WRITE) & (before.latency_ns >= 0) & (before.device == read.device)]
         told.append({"latency": read.latency_ns, **{
             window: writes.length_bytes[writes.submit_ns > read.submit_ns - window].sum() for window in WINDOWS_NS},
             "in_flight": (writes.submit_ns + writes.latency_ns > read.submit_ns).sum()})
@@ -81,7 +83,8 @@ def test_a_drive_that_suffers_from_writes_shows_it():
     count = 1500
     op = (random.random(count) < .4).astype(int)
     submit_ns = np.cumsum(random.integers(0, 4 * MS, count))
-    t = pd.DataFrame({"submit_ns": submit_ns, "latency_ns": np.full(count, 100), "length_bytes": 131_072, "op": op})
+    t = pd.DataFrame({"submit_ns": submit_ns, "latency_ns": np.full(count, 100), "length_bytes": 131_072, "op": op,
+                      "device": 0})
     met = one_by_one(t)[WINDOWS_NS[0]] // 131_072
     t.loc[t.op == READ, "latency_ns"] = MS + met.to_numpy() * MS + random.integers(0, 1000, len(met))
     window = fed(t, [300, 301, 1000]).shown()["windows"][0]
@@ -91,6 +94,14 @@ def test_a_drive_that_suffers_from_writes_shows_it():
     assert window["bins"][-1]["p50_ns"] > 3 * MS
     t.latency_ns = random.integers(MS, 2 * MS, count)
     assert abs(fed(t).shown()["windows"][0]["rank_correlation"]) < .12
+
+
+def test_a_read_meets_no_write_of_another_drive():
+    t = frame([(MS, 3 * MS, 4096, WRITE, 0), (MS, 300, 4096, READ, 1)] * 20)
+    shown = fed(t, [7]).shown()
+    assert (shown["reads"], shown["writes"]) == (20, 20)
+    for against in (*shown["windows"], shown["in_flight"]):
+        assert [(row["from"], row["n"]) for row in against["bins"]] == [(0, 20)]
 
 
 def test_runs_pool_read_by_read():

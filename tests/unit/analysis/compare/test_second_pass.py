@@ -192,7 +192,8 @@ rows = st.lists(st.tuples(st.integers(0, 30 * MS), st.sampled_from([-1, 0, 255, 
 def fed(given_rows):
     t = pd.DataFrame(given_rows, columns=["gap", "latency_ns", "length_bytes", "op"]).astype("int64")
     found = Interference()
-    found.feed({"submit_ns": t.gap.cumsum().to_numpy(), **{name: t[name].to_numpy() for name in t.columns[1:]}})
+    found.feed({"submit_ns": t.gap.cumsum().to_numpy(), "device": np.zeros(len(t), np.int16),
+                **{name: t[name].to_numpy() for name in t.columns[1:]}})
     return found
 
 
@@ -212,7 +213,9 @@ PINNED = {
                      # Without writes that have no completion, of which this input has none.
                      3: "5d1e9ef1872fe371b4c350243b26e95849fe12518c55a15a72776b485d26c356",
                      # Without the reads that met a write.
-                     4: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6"},
+                     4: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6",
+                     # By drive; this input has one.
+                     5: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6"},
     "paired": {1: "b91d6d758cfae7c85c0f9c6f92b2e88a41c97b4310225b1d0edc0dd7b05ebdfa"},
 }
 
