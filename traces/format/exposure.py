@@ -4,7 +4,8 @@ A slowdown by writes can be measured only where reads and writes ran together. T
 the exposure from its rows and stores it in the metadata (key `exposure`); exposure_of() reads it, or the rows.
 
 Foreground reads are those of the workload, and background writes the writes of others. A trace that marks no workload
-I/O has a foreground and a background if rows have the role `background`; else all reads and all writes count.
+I/O has a foreground and a background if rows have the role `background`; else all reads and all writes count. Of
+several drives, a read is beside the writes of its own drive.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from .trace import Trace
 
 KEY = "exposure"
 VERSION = 1
-COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "flags"]
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "flags", "device"]
 # Writes are going on around a read if at least this rate of them completes in the second around its submission.
 GOING_ON_BYTES_S = 5_000_000
 WINDOW_NS = 10**9
@@ -51,7 +52,7 @@ class Exposure:
     longest_pause_ns: int = 0
 
     def __add__(self, other: Self) -> Self:
-        """Of two runs: sums add up; times are those of the longer reads."""
+        """Of two runs or drives: sums add up; times are those of the longer reads."""
         longer = max(self, other, key=lambda each: each.reads_ns)
         return replace(longer, read_bytes=self.read_bytes + other.read_bytes,
                        met_bytes=self.met_bytes + other.met_bytes,
@@ -142,7 +143,7 @@ class ExposureScan:
     """Takes the rows of a trace in order of submit_ns. Holds the rows of about WINDOW_NS, and outstanding writes."""
 
     def __init__(self) -> None:
-        self._marked, self._by_role, self._all = _Scan(), _Scan(), _Scan()
+        self._marked, self._by_role, self._all = _Drives(), _Drives(), _Drives()
         self._has_workload = self._has_role = False
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
@@ -167,6 +168,23 @@ class ExposureScan:
     def metadata(self, row_groups_at: list[int]) -> Metadata:
         """The key `exposure` and its value. row_groups_at: file offsets of the row groups, as in `survey`."""
         return {KEY: {"version": VERSION, "row_groups_at": row_groups_at, "sums": asdict(self.result())}}
+
+
+class _Drives:
+    """Exposure of some reads to some writes of the same drive."""
+
+    def __init__(self) -> None:
+        self._scans: dict[int, _Scan] = {}  # by device
+
+    def add(self, columns: Mapping[str, np.ndarray], reads: np.ndarray, writes: np.ndarray) -> None:
+        for device in np.unique(columns["device"]).tolist():
+            on_drive = columns["device"] == device
+            self._scans.setdefault(device, _Scan()).add(
+                {name: column[on_drive] for name, column in columns.items()}, reads[on_drive], writes[on_drive])
+
+    def result(self) -> Exposure:
+        of_drives = [scan.result() for scan in self._scans.values()]
+        return sum(of_drives[1:], of_drives[0]) if of_drives else Exposure()
 
 
 class _Scan:

@@ -14,8 +14,8 @@ OWN, ROLE = FLAGS["own"], FLAGS["role_background"]
 
 
 def rows(*parts):
-    """parts: (submit_ns, latency_ns, length_bytes, op, flags), each of single values or arrays."""
-    arrays = [np.broadcast_arrays(*map(np.atleast_1d, part)) for part in parts]
+    """parts: (submit_ns, latency_ns, length_bytes, op, flags[, device]), each of single values or arrays."""
+    arrays = [np.broadcast_arrays(*map(np.atleast_1d, (*part, 0)[:len(COLUMNS)])) for part in parts]
     columns = {name: np.concatenate([part[i] for part in arrays]) for i, name in enumerate(COLUMNS)}
     order = np.argsort(columns["submit_ns"], kind="stable")
     return {name: values[order] for name, values in columns.items()}
@@ -49,7 +49,7 @@ def test_the_shares_are_those_of_a_plain_count_in_any_batches(batch_rows):
     columns = {"submit_ns": np.sort(random.integers(0, 20 * S, count)),
                "latency_ns": random.choice([-1, 0, MS, 300 * MS, 3 * S], count, p=[0.05, 0.05, 0.7, 0.15, 0.05]),
                "length_bytes": random.choice([4096, 1 << 20], count), "op": random.integers(0, 3, count),
-               "flags": random.choice([0, OWN, ROLE], count)}
+               "flags": random.choice([0, OWN, ROLE], count), "device": np.zeros(count, np.int16)}
     flags, op = columns["flags"], columns["op"]
     exposure = scanned(columns, batch_rows)
     expected = plain(columns, (op == READ) & (flags == OWN), (op == WRITE) & (flags != OWN))
@@ -69,6 +69,16 @@ def test_a_steady_writer_is_beside_all_reads_and_gives_its_rate():
     assert exposure.write_bytes_s == pytest.approx(100e6)
     assert exposure.why_withheld() == ""
     assert exposure.words() == "100 % of the bytes read beside writes at 100 MB/s, 0 % while one was outstanding"
+
+
+@pytest.mark.parametrize("batch_rows", [7, 10**9])
+def test_writes_of_another_drive_are_beside_no_read(batch_rows):
+    at = np.arange(300) * 10 * MS
+    reads, writes = (at + MS, MS, 4096, READ, 0), (at, 5 * MS, 1_000_000, WRITE, 0, 1)
+    exposure = scanned(rows(reads, writes), batch_rows)
+    assert (exposure.read_bytes, exposure.met_bytes, exposure.beside_bytes) == (300 * 4096, 0, 0)
+    both = scanned(rows(reads, writes, (*reads, 1)), batch_rows)
+    assert (both.met_share, both.beside_share) == (0.5, 0.5)
 
 
 def test_reads_that_hardly_met_writes_show_no_slowdown():
