@@ -19,7 +19,7 @@ from .latency_points import LatencyPoints
 from .partial import ClassPartial, Partial, join, rest, workload_profile_of
 from .seconds import SECOND_NS, Seconds
 from .threads import Threads
-from .timeline import Heat, Timeline
+from .timeline import HEAT_DEVICES, Heat, Timeline
 
 __all__ = ["CLASSES", "COLUMNS", "EXACT_ROWS", "RUN_COLUMNS", "SECOND_NS", "VIEW_COLUMNS", "Carry", "ClassPartial",
            "MetricsAccumulator", "Partial", "Seconds", "carry_after", "classes_of", "join"]
@@ -39,7 +39,7 @@ class MetricsAccumulator:
     """Reads the batches of one run in order of submit_ns; finish() returns its Partial.
 
     exact: store every value in distributions, not bins. carry: state after the previous part of the run
-    (boundary_state.py). Batches have COLUMNS, RUN_COLUMNS if they are of a run, and VIEW_COLUMNS, which the heat map
+    (boundary_state.py). Batches have COLUMNS, RUN_COLUMNS if they are of a run, and VIEW_COLUMNS, which the heat maps
     and the sums per thread need. file_bytes: of the trace; its sums by thread, burst and second may take memory in
     proportion (state_limit.py); 0: without limit. files: number of traces that are compared. Raises TraceError beyond
     that, and for rows out of order or with impossible times, offsets or lengths.
@@ -96,7 +96,8 @@ class MetricsAccumulator:
             workload_profile=workload_profile_of(self._distribution(native.SUBMIT_GAP),
                                                  self._distribution(native.IDLE_GAP), threads),
             timeline=Timeline.of_native(self._native.read(native.TIMELINE), end.span_ns),
-            heat=Heat.of_native(self._native.read(native.HEAT)), threads=threads,
+            heats=tuple(Heat.of_native(device, numbers) for device in range(HEAT_DEVICES)
+                        if len(numbers := self._native.read(native.HEAT, device))), threads=threads,
             latency_points=LatencyPoints.of_native(self._native.read(native.LATENCY_POINTS)), begin=self._begin,
             end=end)
 

@@ -16,7 +16,7 @@ from .accumulator import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, Metrics
 from .bursts import DEFAULT_GAP_NS
 from .latency_points import LatencyPoints
 from .threads import Threads
-from .timeline import Heat, Timeline
+from .timeline import Timeline
 
 # Larger batches leave the CPU cache between decompression and counting.
 BATCH_ROWS = 65_536
@@ -40,11 +40,6 @@ class Measured:
     def timeline(self) -> Timeline:
         assert self.partial.timeline is not None  # of one run
         return self.partial.timeline
-
-    @property
-    def heat(self) -> Heat:
-        assert self.partial.heat is not None
-        return self.partial.heat
 
     @property
     def latency_points(self) -> LatencyPoints:

@@ -16,7 +16,7 @@ from .keep_up import KeepUp
 from .latency_points import LatencyPoints
 from .seconds import Seconds
 from .threads import Threads
-from .timeline import Heat, Timeline
+from .timeline import Heat, Timeline, join_heats
 from .workload_profile import WorkloadProfile
 
 
@@ -72,7 +72,7 @@ _SUMS = ("ops", "bytes", "error_ops", "unseen_ops", "unseen_bytes", "service_ns"
 class Partial(Additive):
     """The metrics of one run, of a part of it, or of several pooled runs. runs: number of runs.
 
-    Only of one run: timeline, heat, threads, latency points, and the carry at both ends of the part. A later part has
+    Only of one run: timeline, heats, threads, latency points, and the carry at both ends of the part. A later part has
     only what its rows add to the earlier ones, and is valid only joined to them.
     """
 
@@ -90,7 +90,7 @@ class Partial(Additive):
     depth: Depth
     workload_profile: WorkloadProfile
     timeline: Timeline | None = None
-    heat: Heat | None = None
+    heats: tuple[Heat, ...] = ()  # of the devices with I/O
     threads: Threads | None = None
     latency_points: LatencyPoints | None = None
     begin: Carry | None = None
@@ -111,7 +111,7 @@ class Partial(Additive):
         return self.lateness_host + self.lateness_device
 
 
-_OF_ONE_RUN = ("gap_ns", "timeline", "heat", "threads", "latency_points", "begin", "end")
+_OF_ONE_RUN = ("gap_ns", "timeline", "heats", "threads", "latency_points", "begin", "end")
 
 
 def join(earlier: Partial, later: Partial) -> Partial:
@@ -121,8 +121,8 @@ def join(earlier: Partial, later: Partial) -> Partial:
     if earlier.gap_ns != later.gap_ns:
         raise ValueError("partials with different burst gaps do not join")
     end = later.end
-    assert earlier.timeline and earlier.heat and earlier.threads and earlier.latency_points  # of one run
-    assert end and later.timeline and later.heat and later.threads and later.latency_points
+    assert earlier.timeline and earlier.threads and earlier.latency_points  # of one run
+    assert end and later.timeline and later.threads and later.latency_points
     threads = earlier.threads.join(later.threads)
     classes = {name: _join_class(kind, earlier, later) for kind, name in enumerate(CLASSES)}
     keep_up = earlier.keep_up.join(later.keep_up).judged(classes["write"].planned, classes["write"].unseen_bytes)
@@ -136,7 +136,7 @@ def join(earlier: Partial, later: Partial) -> Partial:
         workload_profile=workload_profile_of(earlier.workload_profile.submit_gaps + later.workload_profile.submit_gaps,
                                              earlier.workload_profile.idle_gaps + later.workload_profile.idle_gaps,
                                              threads),
-        timeline=earlier.timeline.join(later.timeline), heat=earlier.heat.join(later.heat), threads=threads,
+        timeline=earlier.timeline.join(later.timeline), heats=join_heats(earlier.heats, later.heats), threads=threads,
         latency_points=earlier.latency_points.join(later.latency_points),
         begin=earlier.begin, end=end)
 

@@ -32,7 +32,7 @@ from .timeline import Heat, Timeline
 from .workload_profile import WorkloadProfile
 
 MAGIC = b"BLKREELP"
-VERSION = 5
+VERSION = 6
 _MAX_PLAIN_BYTES, _MAX_RATIO = 256 << 20, 20
 _MAX_TEXT_BYTES = 16 << 20
 

@@ -10,7 +10,8 @@ import numpy as np
 
 MAX_BINS = 400
 FIRST_WIDTH_NS = 1_000_000
-HEAT_ROWS, HEAT_COLUMNS = 32, 64
+# As in native/metrics.h: devices from HEAT_DEVICES on have no heat map.
+HEAT_ROWS, HEAT_COLUMNS, HEAT_DEVICES = 32, 64, 16
 HEAT_FIRST_BYTES = 1 << 20
 DATA_CLASSES = ("read", "write")
 
@@ -60,20 +61,21 @@ class Timeline:
 
 @dataclass(eq=False)
 class Heat:
-    """Bytes by offset on the device and by time of submit since the first submit of the run.
+    """Bytes of one device by offset and by time of submit since the first submit of the run.
 
     cells: (2, HEAT_ROWS, HEAT_COLUMNS), reads and writes; each cell is height_bytes by width_ns.
     """
 
+    device: int
     width_ns: int = FIRST_WIDTH_NS
     height_bytes: int = HEAT_FIRST_BYTES
     cells: np.ndarray = field(default_factory=lambda: np.zeros((len(DATA_CLASSES), HEAT_ROWS, HEAT_COLUMNS), np.int64))
 
     @classmethod
-    def of_native(cls, numbers: np.ndarray) -> "Heat":
+    def of_native(cls, device: int, numbers: np.ndarray) -> "Heat":
         """From PART_HEAT of native/metrics.h."""
         cells = numbers[2:].reshape(len(DATA_CLASSES), HEAT_ROWS, HEAT_COLUMNS)
-        return cls(int(numbers[0]), int(numbers[1]), cells.copy())
+        return cls(device, int(numbers[0]), int(numbers[1]), cells.copy())
 
     def _resized(self, width_ns: int, height_bytes: int) -> np.ndarray:
         cells = self.cells
@@ -85,11 +87,21 @@ class Heat:
     def join(self, later: "Heat") -> "Heat":
         """Join two consecutive parts of one run."""
         size = (max(self.width_ns, later.width_ns), max(self.height_bytes, later.height_bytes))
-        return Heat(*size, self._resized(*size) + later._resized(*size))
+        return Heat(self.device, *size, self._resized(*size) + later._resized(*size))
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Heat) and np.array_equal(self.cells, other.cells)
-                and (self.width_ns, self.height_bytes) == (other.width_ns, other.height_bytes))
+                and (self.device, self.width_ns, self.height_bytes)
+                == (other.device, other.width_ns, other.height_bytes))
+
+
+def join_heats(earlier: tuple[Heat, ...], later: tuple[Heat, ...]) -> tuple[Heat, ...]:
+    """Those of two consecutive parts of one run, in the order of devices."""
+    joined = {heat.device: heat for heat in earlier}
+    for heat in later:
+        before = joined.get(heat.device)
+        joined[heat.device] = before.join(heat) if before else heat
+    return tuple(joined[device] for device in sorted(joined))
 
 
 def _coarser(cells: np.ndarray, axis: int) -> np.ndarray:

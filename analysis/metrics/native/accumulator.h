@@ -88,7 +88,7 @@ struct metrics {
 	struct seconds seconds[CLASSES];
 	struct depths depths;
 	struct timeline timeline;
-	struct heat heat;
+	struct heat *heats[HEAT_DEVICES]; /* NULL: no I/O yet */
 	struct latency_points latency_points;
 	struct number_map tids;
 	struct thread *threads;

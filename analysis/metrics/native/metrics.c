@@ -149,12 +149,20 @@ static inline int add_due(struct metrics *metrics, bool exact, const struct metr
 static inline int add_offset(struct metrics *metrics, const struct metrics_columns *columns, int64_t i, int kind)
 {
 	int64_t offset = columns->offset_bytes[i], bytes = columns->length_bytes[i];
+	int16_t device = columns->device ? columns->device[i] : 0;
 
 	if (offset < 0 || offset >= OFFSET_LIMIT_BYTES)
 		return -ERANGE;
-	heat_add(&metrics->heat, kind, columns->submit_ns[i] - metrics->spans[CLASS_ALL].first_ns, offset, bytes);
-	return thread_add(metrics, kind, columns->tid ? columns->tid[i] : -1, columns->latency_ns[i], offset, bytes,
-			  columns->device ? columns->device[i] : 0);
+	if (device >= 0 && device < HEAT_DEVICES) {
+		struct heat **heat = &metrics->heats[device];
+
+		if (!*heat)
+			*heat = calloc(1, sizeof(**heat));
+		if (!*heat)
+			return -ENOMEM;
+		heat_add(*heat, kind, columns->submit_ns[i] - metrics->spans[CLASS_ALL].first_ns, offset, bytes);
+	}
+	return thread_add(metrics, kind, columns->tid ? columns->tid[i] : -1, columns->latency_ns[i], offset, bytes, device);
 }
 
 static inline int add_seen(struct metrics *metrics, bool exact, const struct metrics_columns *columns, int64_t i, int kind)
@@ -393,6 +401,8 @@ void metrics_free(struct metrics *metrics)
 		histogram_deinit(&metrics->histograms[i]);
 		free(metrics->taken[i]);
 	}
+	for (int device = 0; device < HEAT_DEVICES; device++)
+		free(metrics->heats[device]);
 	depths_deinit(&metrics->depths);
 	latency_points_deinit(&metrics->latency_points);
 	keep_up_deinit(&metrics->keep_up);

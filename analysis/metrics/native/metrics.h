@@ -51,7 +51,7 @@ enum metrics_part {
 	PART_DEPTH,
 	/* Width in ns; bytes of reads, bytes of writes, reads, writes in TIMELINE_BINS each. */
 	PART_TIMELINE,
-	/* Width in ns, height in bytes; bytes of reads, then writes, in HEAT_ROWS by HEAT_COLUMNS. */
+	/* Device: width in ns, height in bytes; bytes of reads, then writes, in HEAT_ROWS by HEAT_COLUMNS. Empty without I/O. */
 	PART_HEAT,
 	/* struct thread of each thread. */
 	PART_THREADS,
@@ -70,6 +70,8 @@ enum metrics_part {
 #define TIMELINE_BINS 400
 #define HEAT_ROWS 32
 #define HEAT_COLUMNS 64
+/* Devices from this number on have no heat map. */
+#define HEAT_DEVICES 16
 
 /* NULL: a missing column. submit_ns, latency_ns, length_bytes and op are required. */
 struct metrics_columns {

@@ -80,6 +80,8 @@ static int64_t read_heat(const struct heat *heat, int64_t *values, size_t capaci
 {
 	const size_t cells = DATA_CLASSES * HEAT_ROWS * HEAT_COLUMNS;
 
+	if (!heat)
+		return 0;
 	if (capacity < 2 + cells)
 		return (int64_t)(2 + cells);
 	values[0] = (int64_t)FIRST_WIDTH_NS << heat->doublings;
@@ -143,7 +145,7 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 {
 	const int limits[] = { [PART_SUMS] = CLASSES_AND_ALL, [PART_HISTOGRAM] = metrics->exact ? 0 : DISTRIBUTIONS,
 			       [PART_BURSTS] = CLASSES, [PART_PLANNED] = CLASSES, [PART_SECONDS] = CLASSES,
-			       [PART_DEPTH] = CLASSES_AND_ALL, [PART_TIMELINE] = 1, [PART_HEAT] = 1,
+			       [PART_DEPTH] = CLASSES_AND_ALL, [PART_TIMELINE] = 1, [PART_HEAT] = HEAT_DEVICES,
 			       [PART_THREADS] = 1, [PART_BOUNDARY_STATE] = 1, [PART_KEEP_UP] = 1,
 			       [PART_LATENCY_POINTS] = 1 };
 
@@ -166,7 +168,7 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 	case PART_TIMELINE:
 		return read_timeline(&metrics->timeline, values, capacity);
 	case PART_HEAT:
-		return read_heat(&metrics->heat, values, capacity);
+		return read_heat(metrics->heats[which], values, capacity);
 	case PART_THREADS:
 		return copy(values, capacity, metrics->threads,
 			    metrics->tids.count * sizeof(*metrics->threads) / sizeof(*values));

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
 from blkreel.analysis.metrics.distributions import Distribution
+from blkreel.analysis.metrics.timeline import Heat
 from blkreel.analysis.report.commands import path_of, table_command
 from blkreel.analysis.report.document import Entry
 from blkreel.common import numbers
@@ -21,8 +22,8 @@ def workload_profile(entries: Sequence[Entry], prefix: str) -> list[Chart]:
     entry = entries[0]
     key = entry.shown["label"] if len(entries) == 1 else None
     charts = [sizes(entry, f"{prefix}sizes", key), depth(entry, f"{prefix}depth", key) if key else None,
-              gaps(entry, f"{prefix}gaps", key), heat(entry, 0, f"{prefix}heat-reads", key),
-              heat(entry, 1, f"{prefix}heat-writes", key)]
+              gaps(entry, f"{prefix}gaps", key), *heats(entry, 0, f"{prefix}heat-reads", key),
+              *heats(entry, 1, f"{prefix}heat-writes", key)]
     return [chart for chart in charts if chart]
 
 
@@ -77,10 +78,23 @@ def depth(entry: Entry, id_: str, key: str | None) -> Chart | None:
                  _bars(rows, "I/Os in flight", "share of the time", "Time by I/Os in flight"))
 
 
-def heat(entry: Entry, op: int, id_: str, key: str | None) -> Chart | None:
-    """Bytes by offset on the drive and time. op: 0 for reads, 1 for writes."""
-    grid, name = entry.measured[0].heat, _OPS[op][0]
-    cells = grid.cells
+def heats(entry: Entry, op: int, id_: str, key: str | None) -> list[Chart | None]:
+    """A heat map for each device of the trace. op: 0 for reads, 1 for writes."""
+    grids = entry.measured[0].partial.heats
+    if len(grids) == 1:
+        return [_heat(grids[0], op, id_, key, "")]
+    devices = entry.measured[0].metadata.get("devices") or []
+    return [_heat(grid, op, f"{id_}-{grid.device}", key, f", {_device_name(devices, grid.device)}") for grid in grids]
+
+
+def _device_name(devices: Sequence[Mapping[str, str]], number: int) -> str:
+    name = devices[number].get("name") if number < len(devices) else None
+    return f"device {number}{f' ({name})' if name else ''}"
+
+
+def _heat(grid: Heat, op: int, id_: str, key: str | None, of_device: str) -> Chart | None:
+    """Bytes by offset on the drive and time. of_device: appended to the titles."""
+    name, cells = _OPS[op][0], grid.cells
     values: list[Datum] = [{"t": column * grid.width_ns / 1e9, "t2": (column + 1) * grid.width_ns / 1e9,
                "gb": row * grid.height_bytes / 1e9, "gb2": (row + 1) * grid.height_bytes / 1e9,
                "bytes": int(cells[op, row, column]), "text": numbers.size(int(cells[op, row, column]))}
@@ -92,8 +106,8 @@ def heat(entry: Entry, op: int, id_: str, key: str | None) -> Chart | None:
     length = (int(used.sum(axis=0).nonzero()[0][-1]) + 1) * grid.width_ns / 1e9
     top = (int(used.sum(axis=1).nonzero()[0][-1]) + 1) * grid.height_bytes / 1e9
     least, most = (pick(value["bytes"] for value in values) for pick in (min, max))
-    spec = finish(f"Bytes {name[:-1]} by offset on the drive and time", height=190, data={"values": values}, mark={
-        "type": "rect", "stroke": None}, encoding={
+    spec = finish(f"Bytes {name[:-1]} by offset on the drive and time{of_device}", height=190,
+                  data={"values": values}, mark={"type": "rect", "stroke": None}, encoding={
         "x": {"field": "t", "type": "quantitative", "title": "seconds since the first I/O",
               "scale": {"nice": False, "domain": [0, length]}, "axis": {"grid": False}}, "x2": {"field": "t2"},
         "y": {"field": "gb", "type": "quantitative", "title": "offset, GB",
@@ -105,8 +119,9 @@ def heat(entry: Entry, op: int, id_: str, key: str | None) -> Chart | None:
                Column("moved_bytes", "Moved", "size", formula=f"Σ bytes of the {name} that began there"))
     rows = tuple(Row({"from_bytes": row * grid.height_bytes, "to_bytes": (row + 1) * grid.height_bytes,
                       "moved_bytes": int(total)}, key) for row, total in enumerate(cells[op].sum(axis=1)) if total)
-    return Chart(id_, f"{name.capitalize()} by offset and time", Table("Bytes by offset on the drive", columns, rows),
-                 spec, text="The stronger the color, the more bytes.")
+    return Chart(id_, f"{name.capitalize()} by offset and time{of_device}",
+                 Table(f"Bytes by offset on the drive{of_device}", columns, rows), spec,
+                 text="The stronger the color, the more bytes.")
 
 
 def _by_power(values: Distribution) -> Counter[int]:

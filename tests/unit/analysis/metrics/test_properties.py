@@ -223,7 +223,7 @@ def test_timeline_and_heat_keep_every_byte_in_few_cells():
     submit = np.sort(random.integers(0, 3600 * 10**9, 20_000))
     columns = columns_of([(int(s), 10**6, int(s) % 3, 0, 4096, 0, 0, 0, 0) for s in submit])
     partial = measured(columns, range(1000, 20_000, 1000))
-    timeline, heat = partial.timeline, partial.heat
+    timeline, (heat,) = partial.timeline, partial.heats
     for kind in (0, 1):
         total = columns["length_bytes"][columns["op"] == kind].sum()
         assert timeline.bytes[kind].sum() == heat.cells[kind].sum() == total

@@ -21,7 +21,7 @@ def rows(seed, count=3000, span_ns=7_000_000_000):
         "queue_ns": random.integers(-1, 3000, count), "offset_bytes": random.integers(0, 1 << 24, count) * 4096,
         "length_bytes": 512 << random.integers(0, 10, count), "op": random.integers(0, 5, count),
         "flags": random.integers(0, 2, count) << 16, "status": 0, "tid": random.integers(-1, 5, count),
-        "device": 0, "due_ns": due_ns, "burst": label})
+        "device": np.where(np.arange(count) % 7, 0, 2), "due_ns": due_ns, "burst": label})
 
 
 def measured(frame, exact=True):
@@ -43,7 +43,7 @@ def test_timeline_heat_and_threads(seed, span_ns):
     frame = rows(seed, span_ns=span_ns)
     partial, frame = measured(frame), seen(frame)
     origin_ns = frame.submit_ns.min()
-    line, heat = partial.timeline, partial.heat
+    line = partial.timeline
     assert line.used == (frame.complete_ns.max() - origin_ns) // line.width_ns + 1
     # No wider and no higher than they must be.
     assert line.width_ns == 1_000_000 or line.used > 200
@@ -53,10 +53,12 @@ def test_timeline_heat_and_threads(seed, span_ns):
         by_bin = mine.groupby(at).length_bytes
         assert line.bytes[kind].tolist() == by_bin.sum().reindex(range(400), fill_value=0).tolist()
         assert line.ops[kind].tolist() == by_bin.size().reindex(range(400), fill_value=0).tolist()
-        cells = np.zeros((32, 64), np.int64)
-        np.add.at(cells, (mine.offset_bytes // heat.height_bytes, (mine.submit_ns - origin_ns) // heat.width_ns),
-                  mine.length_bytes)
-        assert (heat.cells[kind] == cells).all()
+        assert [heat.device for heat in partial.heats] == [0, 2]
+        for heat in partial.heats:
+            cells, on_device = np.zeros((32, 64), np.int64), mine[mine.device == heat.device]
+            np.add.at(cells, (on_device.offset_bytes // heat.height_bytes,
+                              (on_device.submit_ns - origin_ns) // heat.width_ns), on_device.length_bytes)
+            assert (heat.cells[kind] == cells).all()
         sums = mine.groupby("tid").agg(ops=("op", "size"), bytes=("length_bytes", "sum"), ns=("latency_ns", "sum"))
         name = CLASSES[kind]
         assert {tid: (getattr(t, f"{name}_ops"), getattr(t, f"{name}_bytes"), getattr(t, f"{name}_service_ns"))

@@ -23,6 +23,7 @@ from blkreel.analysis.report.html.static_chart import static_svg
 from blkreel.common import numbers
 from blkreel.common.errors import UsageError
 from blkreel.common.storage_url import parse_location
+from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.telemetry.file import Telemetry, sensor, write_telemetry
 
 DRIVES = """
@@ -117,6 +118,23 @@ def test_specifications_are_sound_vega_lite(page, alone, fleet):
         errors = list(validator.iter_errors({**chart.spec, "data": chart.spec.get("data", {"values": []})}))
         assert not errors, (chart.id, errors[0].message[:300])
         assert "config" not in chart.spec and chart.spec["description"]
+
+
+def test_several_devices_have_heat_maps_of_their_own(tmp_path):
+    """On one map, offsets of two drives would look like one place."""
+    count = 400
+    with TraceWriter(tmp_path / "t.parquet") as out:
+        out.write({"submit_ns": np.arange(count) * 1_000_000, "latency_ns": np.full(count, 1000),
+                   "op": np.zeros(count, np.int8), "device": np.arange(count) % 2, "length_bytes": np.full(count, 4096),
+                   "offset_bytes": np.where(np.arange(count) % 2, 0, 1 << 30)})
+        out.close({"devices": [{"name": "sda"}, {"name": "sdb"}]})
+    charts = by_id(report_page.page_of(*document.report(measure(tmp_path / "t.parquet"))))
+    assert "heat-reads" not in charts
+    for device, (name, from_bytes) in enumerate((("sda", 1 << 30), ("sdb", 0))):
+        chart = charts[f"heat-reads-{device}"]
+        assert chart.title == f"Reads by offset and time, device {device} ({name})"
+        (row,) = chart.table.rows
+        assert (row.values["from_bytes"], row.values["moved_bytes"]) == (from_bytes, count // 2 * 4096)
 
 
 def pathlib_of(module):
