@@ -42,6 +42,21 @@ static void test_mounts(void)
 	path_map_deinit(&mounts);
 }
 
+/* A loop device that is detached, attached to another image and mounted elsewhere has the same number. */
+static void test_mounts_change(void)
+{
+	static const char first[] = "21 1 8:1 / /one rw - ext4 /dev/sda1 rw\n22 1 8:2 / /two rw - ext4 /dev/sda2 rw\n";
+	static const char second[] = "23 1 8:1 / /new rw - ext4 /dev/sda1 rw\n24 1 8:1 / /newer rw - ext4 /dev/sda1 rw\n";
+	FILE *file CLEANUP_FCLOSE = fmemopen((void *)(uintptr_t)second, strlen(second), "r");
+	struct path_map mounts;
+
+	read_mountinfo(&mounts, first, strlen(first));
+	assert(file && !mounts_read(&mounts, file));
+	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 1)), "/new"));
+	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 2)), "/two"));
+	path_map_deinit(&mounts);
+}
+
 /* A backslash at each of the places where a fixed buffer of 1,024 bytes would cut an escape. */
 static void test_long_mount_points(void)
 {
@@ -130,6 +145,7 @@ int main(void)
 {
 	alarm(120);
 	test_mounts();
+	test_mounts_change();
 	test_long_mount_points();
 	test_one_walk_finds_all_directories();
 	test_every_thread_is_written();

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +30,7 @@ struct name_queue {
 struct path_entry {
 	uint64_t number;
 	char *path; /* NULL: unknown */
+	unsigned reading; /* that found the path */
 	bool used;
 };
 
@@ -79,18 +81,26 @@ const char *path_map_get(const struct path_map *map, uint64_t number)
 	return entry_of(map, number)->path;
 }
 
-/* A path that no row needs yet is stored while there is room, and saves a later walk. */
+/*
+ * The first path of a reading counts. A path that no row needs yet is stored while there is room, and saves a later
+ * walk.
+ */
 static int path_map_set(struct path_map *map, uint64_t number, const char *path)
 {
 	struct path_entry *entry = entry_of(map, number);
+	char *copy;
 
-	if (entry->path || (!entry->used && (map->count >= MAX_UNWANTED_PATHS || map->bytes >= MAX_UNWANTED_BYTES)))
+	if ((entry->path && entry->reading == map->reading) ||
+	    (!entry->used && (map->count >= MAX_UNWANTED_PATHS || map->bytes >= MAX_UNWANTED_BYTES)))
 		return 0;
-	path_map_want(map, number);
-	entry->path = strdup(path);
-	if (!entry->path)
+	copy = strdup(path);
+	if (!copy)
 		return -ENOMEM;
-	map->bytes += strlen(path) + 1;
+	path_map_want(map, number);
+	map->bytes += strlen(copy) + 1 - (entry->path ? strlen(entry->path) + 1 : 0);
+	free(entry->path);
+	entry->path = copy;
+	entry->reading = map->reading;
 	return 0;
 }
 
@@ -143,6 +153,7 @@ int mounts_read(struct path_map *mounts, FILE *mountinfo)
 	struct mount mount;
 	size_t size = 0;
 
+	mounts->reading++;
 	while (getline(&line, &size, mountinfo) > 0)
 		if (parse_mount(line, &mount) && !strcmp(mount.root, "/") &&
 		    path_map_set(mounts, mount.device, strcmp(mount.point, "/") ? mount.point : ""))
@@ -227,18 +238,32 @@ static int resolve_cgroups(struct names *names)
 	return root ? cgroups_read(&names->cgroups, root) : 0;
 }
 
+/* Whether a file system was mounted or unmounted since the last call: proc_pid_mounts(5). True at the first call. */
+static bool mounts_changed(struct names *names)
+{
+	struct pollfd changes;
+
+	if (!names->mountinfo) {
+		names->mountinfo = fopen("/proc/self/mountinfo", "re");
+		return names->mountinfo;
+	}
+	changes = (struct pollfd){ .fd = fileno(names->mountinfo), .events = POLLPRI };
+	return poll(&changes, 1, 0) > 0;
+}
+
 static int resolve_mounts(struct names *names)
 {
 	const struct name_queue *queue = names->resolving;
-	FILE *file CLEANUP_FCLOSE = NULL;
 	bool unknown = false;
 
 	make_room(&names->mounts, queue->file_count);
 	for (size_t i = 0; i < queue->file_count; i++)
 		unknown |= path_map_want(&names->mounts, queue->files[i].filesystem);
-	if (unknown)
-		file = fopen("/proc/self/mountinfo", "re");
-	return file ? mounts_read(&names->mounts, file) : 0;
+	/* A device that is unmounted, attached anew and mounted again has the same number. */
+	if (!queue->file_count || !(mounts_changed(names) || (unknown && names->mountinfo)))
+		return 0;
+	rewind(names->mountinfo);
+	return mounts_read(&names->mounts, names->mountinfo);
 }
 
 static void print_thread(const struct names *names, FILE *file, size_t index)
@@ -379,6 +404,8 @@ void names_deinit(struct names *names)
 	if (!names->outbox)
 		return; /* not initialized */
 	names_finish(names);
+	if (names->mountinfo)
+		fclose(names->mountinfo);
 	path_map_deinit(&names->mounts);
 	path_map_deinit(&names->cgroups);
 	pthread_cond_destroy(&names->taken);

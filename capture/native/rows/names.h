@@ -21,6 +21,7 @@ struct path_map {
 	struct path_entry *entries;
 	size_t count;
 	size_t bytes; /* of the paths */
+	unsigned reading; /* of the source; a path of an earlier one is replaced */
 };
 
 struct names {
@@ -29,6 +30,7 @@ struct names {
 	struct name_queue *resolving; /* the thread's own */
 	struct path_map cgroups;
 	struct path_map mounts;
+	FILE *mountinfo; /* NULL: it cannot be read */
 	pthread_t thread;
 	bool running;
 	bool without_names; /* only the numbers of threads, processes and cgroups leave this process */
@@ -55,8 +57,8 @@ void names_finish(struct names *names);
 
 /*
  * Where the file systems with these numbers (major << 20 | minor) are mounted, from the lines of
- * /proc/self/mountinfo; without a slash at the end. Entries that are not mounted stay without a path. Returns 0 or
- * -ENOMEM.
+ * /proc/self/mountinfo; without a slash at the end. A number that has no line keeps its last path, because rows of a
+ * file system may be named just after it was unmounted. Returns 0 or -ENOMEM.
  */
 int mounts_read(struct path_map *mounts, FILE *mountinfo);
 

@@ -66,6 +66,24 @@ def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
     assert not (rest.inode > 0).any()
 
 
+def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp_path):
+    drive, directory = mounted
+    (directory / "second").write_bytes(os.urandom(MIB))
+    subprocess.run(["umount", directory], check=True)
+    subprocess.run(["mount", drive, directory], check=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    read = "dd of=/dev/null bs=64k iflag=direct status=none if="
+    try:
+        rows = captured(blkreel, drive, tmp_path / "t.parquet",
+                        f"{read}{directory}/there; sleep 1; umount {directory}; mount {drive} {elsewhere}; "
+                        f"{read}{elsewhere}/second")
+        assert {directory / "there", elsewhere / "second"} <= set(rows.path)
+    finally:
+        subprocess.run(["umount", elsewhere], check=False)
+        subprocess.run(["mount", drive, directory], check=False)
+
+
 @KINDS
 def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
     """The writer has long ended when a kernel thread writes its data out."""
