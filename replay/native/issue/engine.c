@@ -167,36 +167,52 @@ static void count_lateness(struct engine *engine, const struct lane *lane, struc
 		stall_monitor_late(&engine->monitor, io->due_ns, io->submit_ns);
 }
 
-/* Stamps the prepared rows with submit_ns and submits them, then may sleep for a completion. */
+/* Counts the rows of the batch that were submitted: all of them, or those that the kernel has taken. */
+static void count_submitted(struct engine *engine, bool all)
+{
+	unsigned waiting = 0;
+
+	for (unsigned i = 0; i < engine->batch_count; i++) {
+		uint32_t slot = engine->batch[i];
+		struct io *io = &engine->ios[slot];
+		struct lane *lane = &engine->select.lanes[io->lane];
+
+		if (!all && !engine->issuer->has_taken(engine->issuer, slot)) {
+			engine->batch[waiting++] = slot;
+			continue;
+		}
+		count_lateness(engine, lane, io);
+		lane_submitted(lane, io);
+		engine->totals.issued[io->op]++;
+	}
+	engine->batch_count = waiting;
+	engine->batch_waits = waiting;
+	if (engine_outstanding(engine) > engine->totals.max_outstanding)
+		engine->totals.max_outstanding = engine_outstanding(engine);
+}
+
+/*
+ * Stamps the prepared rows with submit_ns and submits them, then may sleep for a completion. Where the kernel has no
+ * room, the rows that it has not taken stay, and get a new stamp after the next completions.
+ */
 static void submit_batch(struct engine *engine, int64_t submit_ns, int64_t wait_ns)
 {
-	int16_t cpu = engine->batch_count ? (int16_t)sched_getcpu() : -1;
+	int16_t cpu;
 	int err;
 
+	if (engine->batch_waits)
+		count_submitted(engine, false); /* the last reap submits too */
+	cpu = engine->batch_count ? (int16_t)sched_getcpu() : -1;
 	for (unsigned i = 0; i < engine->batch_count; i++) {
 		engine->ios[engine->batch[i]].submit_ns = submit_ns;
 		engine->ios[engine->batch[i]].cpu = cpu;
 	}
 	err = engine->issuer->submit(engine->issuer, wait_ns);
-	/* The kernel has no room: the batch stays, and gets a new stamp after the next completions. */
-	if (err == -EAGAIN)
-		return;
-	if (err) {
+	if (err && err != -EAGAIN) {
 		stop_request(engine->stop, STOP_FAILED);
 		engine->totals.first_error = err;
-		return;
 	}
-	for (unsigned i = 0; i < engine->batch_count; i++) {
-		struct io *io = &engine->ios[engine->batch[i]];
-		struct lane *lane = &engine->select.lanes[io->lane];
-
-		count_lateness(engine, lane, io);
-		lane_submitted(lane, io);
-		engine->totals.issued[io->op]++;
-	}
-	engine->batch_count = 0;
-	if (engine_outstanding(engine) > engine->totals.max_outstanding)
-		engine->totals.max_outstanding = engine_outstanding(engine);
+	count_submitted(engine, !err);
 }
 
 static void count_result(struct engine *engine, const struct io *io)
@@ -258,6 +274,9 @@ static bool take_completions(struct engine *engine)
 		return false;
 	}
 	engine->records_full = false;
+	/* Counted before they complete. */
+	if (engine->batch_waits)
+		count_submitted(engine, false);
 	if (room > RECORD_BLOCK_ROWS - block->rows)
 		room = RECORD_BLOCK_ROWS - block->rows;
 	count = engine->issuer->reap(engine->issuer, engine->ios, slots, room);

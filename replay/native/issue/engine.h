@@ -31,6 +31,7 @@ struct engine {
 	int64_t changing[MAX_TARGETS]; /* outstanding rows that write or discard, of each target */
 	uint32_t batch[BATCH_ROWS]; /* slots that are prepared and not yet submitted */
 	unsigned batch_count;
+	bool batch_waits; /* the kernel has not taken all of the batch yet; its rows have a stamp */
 	struct hazard hazard;
 	bool counts_hazards;
 	int64_t reviewed_ns;    /* when the priority was last reviewed */

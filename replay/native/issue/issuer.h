@@ -40,8 +40,13 @@ struct io {
 struct issuer {
 	/* Prepares a row for the next submit. At most BATCH_ROWS are prepared at a time. */
 	void (*queue)(struct issuer *issuer, struct io *io, uint32_t slot);
-	/* Submits the prepared rows, then waits up to wait_ns for a completion. Returns 0 or a negative errno. */
+	/*
+	 * Submits the prepared rows, then waits up to wait_ns for a completion. Returns 0 or a negative errno. -EAGAIN:
+	 * the kernel has no room for all of them now; the others are submitted by the next submit or reap.
+	 */
 	int (*submit)(struct issuer *issuer, int64_t wait_ns);
+	/* After -EAGAIN: whether the kernel has taken a part of the row. NULL: submit never returns -EAGAIN. */
+	bool (*has_taken)(struct issuer *issuer, uint32_t slot);
 	/* Reaps up to `room` rows without sleeping: stores their slots, sets io->status. */
 	unsigned (*reap)(struct issuer *issuer, struct io *ios, uint32_t *slots, unsigned room);
 	/* The kernel features in use, as a JSON object. */

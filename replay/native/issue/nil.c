@@ -63,7 +63,7 @@ struct issuer *nil_issuer(const struct issuer_options *options)
 		report_error(NULL, "cannot start the nil target: out of memory");
 		return NULL;
 	}
-	nil->issuer = (struct issuer){ nil_queue, nil_submit, nil_reap, nil_features, NULL, nil_deinit };
+	nil->issuer = (struct issuer){ nil_queue, nil_submit, NULL, nil_reap, nil_features, NULL, nil_deinit };
 	nil->depth = options->depth;
 	nil->fail_row = options->nil_fail_row;
 	nil->fail_errno = options->nil_fail_errno;

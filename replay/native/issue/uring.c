@@ -31,6 +31,17 @@ static int uring_submit(struct issuer *issuer, int64_t wait_ns)
 	return uring->polls ? submit_both(uring, wait_ns) : ring_submit(&uring->ring, wait_ns);
 }
 
+static bool uring_has_taken(struct issuer *issuer, uint32_t slot)
+{
+	const struct transfer *transfer = &((struct uring *)issuer)->transfers[slot];
+	const struct io_uring *uring;
+
+	if (!transfer->ring)
+		return true;
+	uring = &transfer->ring->uring;
+	return (int)(uring->sq.sqe_tail - io_uring_sq_ready(uring) - transfer->first_entry) > 0;
+}
+
 /* Returns whether the row is complete. */
 static bool complete_entry(struct uring *uring, struct io *io, const struct io_uring_cqe *cqe)
 {
@@ -224,8 +235,8 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 	int err = -ENOMEM;
 
 	if (uring) {
-		uring->issuer = (struct issuer){ uring_queue_row, uring_submit, uring_reap, uring_features,
-						 uring_release, uring_deinit };
+		uring->issuer = (struct issuer){ uring_queue_row, uring_submit, uring_has_taken, uring_reap,
+						 uring_features, uring_release, uring_deinit };
 		uring->targets = options->targets;
 		uring->target_count = options->target_count;
 		uring->payload = options->payload;

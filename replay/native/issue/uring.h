@@ -20,8 +20,10 @@
 
 enum { SINK_BUFFER, POOL_BUFFER };
 
-/* The read or write in a slot. */
+/* The row in a slot. */
 struct transfer {
+	const struct ring *ring; /* that has its first entry; NULL: a discard in another thread */
+	unsigned first_entry;
 	int64_t submitted_bytes;
 	char *data; /* of a write: claimed until the row completes */
 };

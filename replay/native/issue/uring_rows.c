@@ -191,10 +191,14 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 {
 	struct uring *uring = (struct uring *)issuer;
 	struct ring *other = is_polled(uring, io) ? &uring->ring : &uring->polled;
+	struct transfer *transfer = &uring->transfers[slot];
+	unsigned first, first_polled;
 
 	/* Keeps the order of the plan between two rings. */
 	if (uring->polls && io_uring_sq_ready(&other->uring))
 		io_uring_submit(&other->uring);
+	first = uring->ring.uring.sq.sqe_tail;
+	first_polled = uring->polled.uring.sq.sqe_tail;
 	io->status = 0;
 	io->pending = 1;
 	switch (io->op) {
@@ -212,6 +216,9 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 		queue_write_zeroes(uring, io, slot, is_hole(uring, io));
 		break;
 	}
+	transfer->ring = uring->ring.uring.sq.sqe_tail != first ? &uring->ring :
+			 uring->polled.uring.sq.sqe_tail != first_polled ? &uring->polled : NULL;
+	transfer->first_entry = transfer->ring == &uring->ring ? first : first_polled;
 }
 
 void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot)

@@ -151,7 +151,7 @@ struct issuer *simulated_issuer(struct drive *drives, unsigned drive_count, unsi
 	bool failed = !simulated;
 
 	if (simulated) {
-		simulated->issuer = (struct issuer){ simulated_queue, simulated_submit, simulated_reap,
+		simulated->issuer = (struct issuer){ simulated_queue, simulated_submit, NULL, simulated_reap,
 						     simulated_features, NULL, simulated_deinit };
 		simulated->clock = clock;
 		simulated->drives = drives;
