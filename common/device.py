@@ -10,10 +10,12 @@ from typing import Any
 from . import emulated
 from .errors import UsageError
 from .installation import keyed_hash
-from .system import read_kernel_lines, text_in
+from .mounts import MOUNTINFO, Mount, mount_of, overlay_layers
+from .system import text_in
 
 SYS = Path("/sys")
 _SECTOR_BYTES = 512  # of sysfs, for every block size
+_NAME_DRIVE = "name a directory on a drive, or one of: blkreel drives"
 
 StrPath = str | os.PathLike[str]
 
@@ -76,21 +78,13 @@ def status_of(path: StrPath) -> os.stat_result:
 
 
 def drives_under(directory: StrPath, sys_root: Path = SYS,
-                 mountinfo: Path = Path("/proc/self/mountinfo")) -> list[Drive]:
+                 mountinfo: Path = MOUNTINFO) -> list[Drive]:
     """The drives of the file system of a directory.
 
-    Resolves device-mapper, md and multi-device btrfs volumes to their drives. Raises UsageError for a file system
-    without a local drive (tmpfs, a network mount).
+    Resolves device-mapper and md volumes, btrfs and bcachefs of several devices, and the directories of an overlay to
+    their drives. Raises UsageError for a file system without a local drive (tmpfs, a network mount).
     """
-    try:
-        number = Path(directory).stat().st_dev
-    except OSError as error:
-        raise UsageError(f"no such directory: {directory} ({error.strerror})") from None
-    try:
-        blocks = [_block_directory(number, sys_root, directory)]
-    except UsageError:
-        # btrfs and overlayfs have virtual device numbers; the mount names the device.
-        blocks = _blocks_of_mount(Path(directory), number, sys_root, mountinfo)
+    blocks = _blocks_under(Path(directory), sys_root, mountinfo)
     disks = {disk.name: disk for block in blocks for disk in underlying_disks(block)}
     return [_drive(disk) for _, disk in sorted(disks.items())]
 
@@ -149,19 +143,57 @@ def _block_directory(number: int, sys_root: Path, path: StrPath) -> Path:
     return block.resolve()
 
 
-def _blocks_of_mount(directory: Path, number: int, sys_root: Path, mountinfo: Path) -> list[Path]:
-    source = None
-    for line in read_kernel_lines(mountinfo):
-        fields, _, rest = line.partition(" - ")
-        if fields.split(" ")[2] == f"{os.major(number)}:{os.minor(number)}":
-            source = rest.split(" ")[1]
-    if not source or not source.startswith("/dev/"):
-        raise UsageError(f"{directory}: not on a drive of this machine ({source or 'virtual file system'})",
-                         "name a directory on a drive, or one of: blkreel drives")
-    block = _block_directory(Path(source).stat().st_rdev, sys_root, directory)
-    for member in (sys_root / "fs/btrfs").glob(f"*/devices/{block.name}"):
+def _blocks_under(directory: Path, sys_root: Path, mountinfo: Path) -> list[Path]:
+    try:
+        number = directory.stat().st_dev
+        block = sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+        # btrfs and overlayfs have virtual device numbers; the mount names the device.
+        return [block.resolve()] if block.exists() else _blocks_of_mount(directory, sys_root, mountinfo)
+    except OSError as error:
+        raise UsageError(f"no such directory: {directory} ({error.strerror})") from None
+
+
+def _blocks_of_mount(directory: Path, sys_root: Path, mountinfo: Path) -> list[Path]:
+    mount = mount_of(directory, mountinfo)
+    if mount is None:
+        raise UsageError(f"{directory}: on a file system that only another mount namespace has", _NAME_DRIVE)
+    if mount.kind == "overlay":
+        return _blocks_of_layers(directory, mount, sys_root, mountinfo)
+    # bcachefs names all its devices.
+    sources = mount.source.split(":") if mount.kind == "bcachefs" else [mount.source]
+    blocks = [block for source in sources if (block := _block_of_source(source, sys_root))]
+    if not blocks:
+        raise UsageError(f"{directory}: not on a drive of this machine (file system {mount.kind} of {mount.source})",
+                         _NAME_DRIVE)
+    for member in (sys_root / "fs/btrfs").glob(f"*/devices/{blocks[0].name}"):
         return [device.resolve() for device in sorted(member.parent.iterdir())]
-    return [block]
+    return blocks
+
+
+def _block_of_source(source: str, sys_root: Path) -> Path | None:
+    """The sysfs directory of a device that a mount names; a container may lack its node."""
+    if not source.startswith("/dev/"):
+        return None
+    try:
+        status = Path(source).stat()
+        block = sys_root / "dev/block" / f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    except OSError:
+        block = sys_root / "class/block" / Path(source).name
+    return block.resolve() if block.exists() else None
+
+
+def _blocks_of_layers(directory: Path, mount: Mount, sys_root: Path, mountinfo: Path) -> list[Path]:
+    """Of the directories that an overlay consists of, as far as they are visible: a container sees none of them."""
+    blocks: dict[Path, None] = {}
+    for layer in overlay_layers(mount):
+        try:
+            blocks |= dict.fromkeys(_blocks_under(layer, sys_root, mountinfo))
+        except UsageError:
+            pass  # in memory, on a network mount, or not visible
+    if not blocks:
+        raise UsageError(f"{directory}: on overlayfs, whose directories are not visible here or on no drive",
+                         "name the drive of the host that has them, one of: blkreel drives")
+    return list(blocks)
 
 
 def _drive(disk: Path) -> Drive:

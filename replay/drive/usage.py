@@ -1,7 +1,6 @@
 """Uses of a drive: mounts, swap, volumes built on it, loop devices over it, programs that have it open."""
 
 import os
-import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import SafetyError
+from blkreel.common.mounts import MOUNTINFO, unescaped
 from blkreel.common.system import read_kernel_lines, read_kernel_text
 
 from .file_identity import Identity, identity_of, loop_backing, number_of, status_of
@@ -25,7 +25,7 @@ class Kernel:
     """Files of the kernel that list uses; tests give others."""
 
     sys: Path = Path("/sys")
-    mountinfo: Path = Path("/proc/self/mountinfo")
+    mountinfo: Path = MOUNTINFO
     swaps: Path = Path("/proc/swaps")
     dev: Path = Path("/dev")
 
@@ -136,8 +136,8 @@ def _nodes(disk: Path) -> dict[str, str]:
 def _mounts(kernel: Kernel, nodes: Mapping[str, str]) -> Iterator[Use]:
     for line in read_kernel_lines(kernel.mountinfo):
         fields, _, rest = line.partition(" - ")
-        number, where = fields.split(" ")[2], _unescaped(fields.split(" ")[4])
-        source = _unescaped(rest.split(" ")[1])
+        number, where = fields.split(" ")[2], unescaped(fields.split(" ")[4])
+        source = unescaped(rest.split(" ")[1])
         # btrfs gives its mounts a number of their own; there the source names the device.
         name = nodes.get(number) or _named(source, nodes)
         if name:
@@ -154,7 +154,7 @@ def _swap(kernel: Kernel, nodes: Mapping[str, str], file: Path | str | None) -> 
     except OSError:
         return  # a kernel without swap
     for line in lines:
-        path = _unescaped(line.split(" ")[0].split("\t")[0])
+        path = unescaped(line.split(" ")[0].split("\t")[0])
         name = _named(path, nodes)
         if name:
             yield Use(f"/dev/{name}", "used as swap", f"swapoff {shlex.quote(path)}")
@@ -248,8 +248,3 @@ def _same(a: Path | str, b: Path | str) -> bool:
         return Path(a).samefile(b)
     except OSError:
         return False
-
-
-def _unescaped(text: str) -> str:
-    """/proc writes a space in a path as \\040."""
-    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), text)

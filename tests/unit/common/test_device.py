@@ -7,6 +7,7 @@ import pytest
 
 from blkreel.common.device import describe, drive_of, drives_under, list_drives, multipath_paths, underlying_disks
 from blkreel.common.errors import UsageError
+from blkreel.common.mounts import Mount, overlay_layers
 
 
 @pytest.fixture
@@ -105,11 +106,43 @@ def test_a_directory_leads_to_its_drive_through_its_partition(sysfs, tmp_path):
 
 
 def test_a_directory_on_no_drive_is_refused_with_the_remedy(sysfs, tmp_path):
-    number = tmp_path.stat().st_dev
     mountinfo = tmp_path / "mountinfo"
-    mountinfo.write_text(f"30 1 {os.major(number)}:{os.minor(number)} / /x rw - tmpfs tmpfs rw\n")
-    with pytest.raises(UsageError, match="not on a drive .*tmpfs.*blkreel drives"):
+    for kind, source in (("tmpfs", "tmpfs"), ("zfs", "pool/home"), ("nfs4", "server:/home")):
+        mountinfo.write_text(f"{mount_id(tmp_path)} 1 0:99 / /x rw - {kind} {source} rw\n")
+        with pytest.raises(UsageError, match=f"not on a drive .*{kind} of {source}.*blkreel drives"):
+            drives_under(tmp_path, sysfs.root, mountinfo)
+    mountinfo.write_text("")
+    with pytest.raises(UsageError, match="only another mount namespace has.*blkreel drives"):
         drives_under(tmp_path, sysfs.root, mountinfo)
+
+
+def test_a_mount_whose_device_has_no_node_here_is_on_its_drive(sysfs, tmp_path):
+    """A container sees the mount of a volume of its host, whose device its /dev lacks."""
+    sysfs.disk("blkreel7n1", "259:7")
+    sysfs.disk("blkreel7n2", "259:8")
+    members = sysfs.root / "fs/btrfs/0f7a/devices"
+    members.mkdir(parents=True)
+    for name in ("blkreel7n1", "blkreel7n2"):
+        (members / name).symlink_to(sysfs.root / "devices" / name)
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(f"{mount_id(tmp_path)} 1 0:39 /@home /home rw - btrfs /dev/blkreel7n1 rw,subvol=/@home\n")
+    assert [drive.name for drive in drives_under(tmp_path, sysfs.root, mountinfo)] == ["blkreel7n1", "blkreel7n2"]
+
+
+def mount_id(path):
+    descriptor = os.open(path, os.O_PATH)
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}") as file:
+            return next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+    finally:
+        os.close(descriptor)
+
+
+def test_the_directories_of_an_overlay_with_any_names():
+    mount = Mount("/", "overlay", "overlay", (
+        ("rw", ""), ("lowerdir", r"/l\,1:/l\:2:l/RELATIVE::/data"), ("upperdir", "/with space"), ("workdir", "/w"),
+        ("lowerdir+", "/more")))
+    assert [str(path) for path in overlay_layers(mount)] == ["/with space", "/l,1", "/l:2", "/data", "/more"]
 
 
 def test_what_does_not_exist_or_is_no_drive_is_refused(tmp_path):

@@ -1,0 +1,85 @@
+"""The drives of a directory on file systems that hide them: btrfs and overlayfs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from blkreel.common.device import drives_under
+from blkreel.traces.format.reader import open_trace
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def mount(require_root, tmp_path):
+    """mount(*words) mounts on a new directory of tmp_path, and returns it."""
+    points = []
+
+    def run(*words):
+        point = tmp_path / f"mounted {len(points)}"
+        point.mkdir()
+        result = subprocess.run(["mount", *map(str, words), point], capture_output=True, text=True)
+        if "unknown filesystem" in result.stderr:
+            pytest.skip(result.stderr.strip())
+        assert not result.returncode, result.stderr
+        points.append(point)
+        return point
+
+    yield run
+    for point in reversed(points):
+        subprocess.run(["umount", point], check=True)
+
+
+@pytest.fixture
+def btrfs(loop_drive, program, mount):
+    """Two drives of one file system with the subvolumes `@home` and `@home/inner`, and where it is mounted."""
+    if "btrfs" not in Path("/proc/filesystems").read_text():
+        pytest.skip("needs btrfs in the kernel")
+    drives = [loop_drive(128 * MIB) for _ in range(2)]
+    subprocess.run([program("mkfs.btrfs", "btrfs-progs"), "-q", "-d", "single", "-m", "single", *drives], check=True)
+    subprocess.run([program("btrfs", "btrfs-progs"), "device", "scan", *drives], check=True, capture_output=True)
+    point = mount(drives[0])
+    for name in ("@home", "@home/inner"):
+        subprocess.run(["btrfs", "subvolume", "create", point / name], check=True, capture_output=True)
+    (point / "@home/inner/file").write_bytes(bytes(MIB))
+    return drives, point
+
+
+def paths(directory):
+    return sorted(drive.path for drive in drives_under(directory))
+
+
+def test_each_directory_of_btrfs_is_on_all_its_drives(btrfs, mount):
+    drives, point = btrfs
+    home = mount("-o", "subvol=@home", drives[0])
+    bound = mount("--bind", point / "@home/inner")
+    for directory in (point, point / "@home", point / "@home/inner/file", home, home / "inner", bound, bound / "file"):
+        assert paths(directory) == sorted(drives), directory
+
+
+def test_a_capture_of_a_directory_on_btrfs(btrfs, blkreel, tmp_path):
+    drives, point = btrfs
+    directory, trace = point / "@home/inner", tmp_path / "t.parquet"
+    # The working directory is the default.
+    blkreel("capture", "-o", trace, "--", "dd", "if=/dev/urandom", "of=out", "bs=1M", "count=4", "conv=fsync",
+            "status=none", cwd=directory)
+    captured = open_trace(trace)
+    assert sorted(device["path"] for device in captured.metadata["devices"]) == sorted(drives)
+    rows = captured.table().to_pandas()
+    assert rows[rows.op == 1].length_bytes.sum() >= 4 * MIB
+
+
+def test_an_overlay_is_on_the_drives_of_its_directories(loop_drive, program, mount, tmp_path):
+    drives = [loop_drive(32 * MIB) for _ in range(2)]
+    for drive in drives:
+        subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
+    lower, upper = (mount(drive) for drive in drives)
+    for directory in (lower / "a,b", upper / "up", upper / "work"):
+        directory.mkdir()
+    (lower / "a,b/below").touch()
+    options = f"lowerdir={str(lower)}/a\\,b,upperdir={upper}/up,workdir={upper}/work"
+    merged = mount("-t", "overlay", "overlay", "-o", options)
+    assert paths(merged) == paths(merged / "below") == sorted(drives)
