@@ -64,7 +64,7 @@ static __always_inline struct dentry *name_of(struct inode *inode)
 	return (void *)first - __builtin_preserve_field_info(none->d_u.d_alias, BPF_FIELD_BYTE_OFFSET);
 }
 
-/* Emits the names up to the root of the file system; nothing for a path that is too long or too deep. */
+/* Emits the names up to the root of the file system, or as many as there is room for. */
 static __always_inline void emit_file(struct file_entry *entry, struct inode *inode)
 {
 	struct file_record *record;
@@ -78,29 +78,29 @@ static __always_inline void emit_file(struct file_entry *entry, struct inode *in
 	dentry = name_of(inode);
 	if (!dentry)
 		return; /* deleted: it has a number and no name */
-	for (int i = 0; i < MAX_PATH_PARTS; i++) {
+	record->is_cut = 1;
+	for (int i = 0; i <= MAX_PATH_PARTS; i++) {
 		const unsigned char *name;
 		long length;
 
 		parent = BPF_CORE_READ(dentry, d_parent);
-		if (!parent || parent == dentry)
+		if (!parent || parent == dentry) {
+			record->is_cut = 0;
 			break;
-		if (used > MAX_PATH_BYTES - MAX_NAME_BYTES || i == MAX_PATH_PARTS - 1) {
-			entry->emitted = 1; /* or each of its I/Os would try again */
-			return;
 		}
+		if (used >= MAX_PATH_BYTES || i == MAX_PATH_PARTS)
+			break;
 		name = BPF_CORE_READ(dentry, d_name.name);
-		length = bpf_probe_read_kernel_str(&record->names[used & (MAX_PATH_BYTES - MAX_NAME_BYTES - 1)],
-						   MAX_NAME_BYTES, name);
+		/* The masks change nothing; they are bounds for the verifier. */
+		length = bpf_probe_read_kernel_str(&record->names[used & (MAX_PATH_BYTES - 1)], MAX_NAME_BYTES, name);
 		if (length <= 0)
 			return;
-		used += length & (MAX_NAME_BYTES - 1);
+		used += length & (2 * MAX_NAME_BYTES - 1);
 		parts++;
 		dentry = parent;
 	}
 	record->kind = RECORD_FILE;
 	record->parts = parts;
-	record->bytes = used;
 	record->filesystem = entry->filesystem;
 	record->inode = entry->number;
 	/* All of it: older verifiers accept only a constant length. A file is emitted once. */

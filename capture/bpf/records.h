@@ -109,17 +109,21 @@ struct io_file_record {
 #define NO_INODE (~0ull)
 
 #define MAX_PATH_PARTS 24
-#define MAX_PATH_BYTES 1024
+#define MAX_PATH_BYTES 1024 /* a power of two: names begin before it */
 #define MAX_NAME_BYTES 256
 
-/* Names from the file up to the root of its file system, each ended by a zero. */
+/*
+ * Names from the file up to the root of its file system, each ended by a zero. A longer or deeper path is cut: its
+ * first names are missing.
+ */
 struct file_record {
 	__u8 kind;
 	__u8 parts;
-	__u16 bytes;
+	__u8 is_cut;
+	__u8 pad;
 	__u32 filesystem; /* the kernel's dev_t: major << 20 | minor */
 	__u64 inode;
-	char names[MAX_PATH_BYTES];
+	char names[MAX_PATH_BYTES + MAX_NAME_BYTES];
 };
 
 struct thread_record {

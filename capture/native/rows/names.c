@@ -289,7 +289,7 @@ static void print_file(const struct names *names, FILE *file, size_t index)
 {
 	const struct file_record *record = &names->resolving->files[index];
 	const char *mount = path_map_get(&names->mounts, record->filesystem);
-	const char *parts[MAX_PATH_PARTS], *part = record->names, *end = record->names + MAX_PATH_BYTES;
+	const char *parts[MAX_PATH_PARTS], *part = record->names, *end = record->names + sizeof(record->names);
 	int count = 0;
 
 	fprintf(file, "{\"filesystem\": \"%u:%u\", \"inode\": %" PRIu64 ", \"path\": \"", record->filesystem >> 20,
@@ -298,7 +298,9 @@ static void print_file(const struct names *names, FILE *file, size_t index)
 		parts[count++] = part;
 		part += strnlen(part, (size_t)(end - part)) + 1;
 	}
-	if (mount)
+	if (record->is_cut)
+		print_json_part(file, "…", strlen("…"));
+	else if (mount)
 		print_json_part(file, mount, strlen(mount));
 	while (count-- > 0) {
 		fputc('/', file);

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,47 @@ def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
     # The rest are the file system's own structures: of no file, and said to be.
     rest = rows[(rows.op == OPS["read"]) & (rows.path != directory / "there")]
     assert not (rest.inode > 0).any()
+
+
+def long_paths(directory):
+    """Files with names of 1 to 255 bytes, up to 40 directories deep, and with names of nearly 2^n bytes in all."""
+    shapes = [[length] for length in (*range(1, 256, 23), 127, 128, 254, 255)]
+    shapes += [[length] * depth for depth in (2, 7, 23, 24, 25, 40) for length in (1, 9, 31)]
+    for total in (256, 512, 768, 1024):
+        for names_bytes in range(total - 3, total + 4):  # with a zero behind each name
+            shapes.append([100] * (names_bytes // 101 - 1) + [names_bytes - names_bytes // 101 * 101 + 100])
+    shapes += [[200, 255, 255, 200], [255, 255, 255, 3], [255] * 5, [1, 255, 255, 255, 255]]
+    for number, lengths in enumerate(shapes):
+        names = [(f"{number:x}{chr(97 + place % 26) * length}")[:length] for place, length in enumerate(lengths)]
+        if len(names[0]) < 3:
+            names[0] = f"{number:03}"
+        path = directory.joinpath(*names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(4096))
+        yield path, names
+
+
+def test_paths_of_any_length_and_depth(blkreel, mounted, tmp_path):
+    """Whole, or cut at their begin and marked."""
+    drive, directory = mounted
+    files = dict(long_paths(directory))
+    subprocess.run(["sync", "--file-system", directory], check=True)
+    (tmp_path / "list").write_text("\n".join(map(str, files)))
+    script = (f"import os, mmap; page = mmap.mmap(-1, 4096)\nfor path in open('{tmp_path}/list'):\n"
+              "    os.preadv(os.open(path[:-1] if path.endswith('\\n') else path, os.O_DIRECT), [page], 0)")
+    (tmp_path / "read.py").write_text(script)
+    blkreel("capture", drive, "--files", "-o", tmp_path / "t.parquet", "--", sys.executable, tmp_path / "read.py")
+    paths = {entry["inode"]: entry["path"] for entry in open_trace(tmp_path / "t.parquet").metadata["files"]}
+    cut = 0
+    for path, names in files.items():
+        whole, captured = str(path), paths[path.stat().st_ino]
+        if sum(len(name) + 1 for name in names) <= 1024 and len(names) <= 24:
+            assert captured == whole
+        elif captured != whole:
+            cut += 1
+            assert captured.startswith("…/") and whole.endswith(captured[1:]), captured
+            assert len(captured) > 1000 or captured.count("/") == 24
+    assert cut >= 8
 
 
 def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp_path):
