@@ -31,6 +31,7 @@ def main() -> None:
     Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is true, 5 refused for
     safety, 6 ended with writes in flight, 130 interrupted, 141 the reader of stdout has exited.
     """
+    _open_standard_descriptors()
     keep_out_pandas()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -52,6 +53,14 @@ def main() -> None:
         except BrokenPipeError:
             _end_of_pipe()
         sys.exit(failure.exit_code)
+
+
+def _open_standard_descriptors() -> None:
+    """Give closed ones of 0, 1 and 2 to /dev/null: otherwise a trace or a pipe of a helper gets the number, and what a
+    program prints is written into it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _import_numpy_in_little_memory() -> None:

@@ -43,6 +43,17 @@ def read(drive, count):
     subprocess.run(READ.format(drive=drive, count=count), shell=True, check=True)
 
 
+@pytest.mark.parametrize("descriptor", [0, 1])
+def test_a_capture_without_stdin_or_stdout(blkreel, loop_drive, tmp_path, descriptor):
+    drive, trace = loop_drive(), tmp_path / "t.parquet"
+    command = READ.format(drive=drive, count=100)
+    result = subprocess.run(
+        ["/bin/bash", "-c", f'exec "$@" {descriptor}>&-', "bash", blkreel.command, "capture", drive, "-o", trace, "--",
+         "sh", "-c", command], env=blkreel.environment, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert open_trace(trace).rows >= 100
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
     drive = loop_drive()

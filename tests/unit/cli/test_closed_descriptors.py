@@ -1,0 +1,16 @@
+"""Commands that start without stdin, stdout or stderr: no file or pipe of theirs gets the number."""
+
+import subprocess
+
+import pytest
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_a_closed_descriptor_is_given_to_the_null_device(blkreel, tmp_path, descriptor):
+    code = ("import os, sys; from blkreel.cli.main import main; sys.argv = ['blkreel', 'samples', '-q']\n"
+            "try: main()\nexcept SystemExit: pass\n"
+            f"open({str(tmp_path / 'target')!r}, 'w').write(os.readlink('/proc/self/fd/{descriptor}') + "
+            f"str(os.get_inheritable({descriptor})))")
+    script = f'exec "{blkreel.command.with_name("python")}" -c "$1" {descriptor}>&-'
+    subprocess.run(["/bin/bash", "-c", script, "bash", code], check=True, env=blkreel.environment, timeout=60)
+    assert (tmp_path / "target").read_text() == "/dev/nullTrue"
