@@ -13,6 +13,7 @@ from typing import Any, TypedDict, cast
 
 from blkreel.common.errors import BlkreelError
 from blkreel.traces.live import Interval, interval_of
+from blkreel.traces.spool.notes import text
 from blkreel.traces.spool.rows_child import RowsChild, RowsOutput, error_of
 
 from .sources.source import ThreadNames
@@ -65,7 +66,8 @@ class Helper(RowsChild):
             self._live.put(interval_of(fields))
             self._on_live()
         elif fields["note"] == "threads":
-            self.names.update({tid: (pid, comm, process) for tid, pid, comm, process, _ in fields["threads"]})
+            self.names.update({tid: (pid, text(comm), text(process))
+                               for tid, pid, comm, process, _ in fields["threads"]})
             for tid in list(self.names)[:max(0, len(self.names) - _MAX_NAMES)]:
                 del self.names[tid]
         else:
