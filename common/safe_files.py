@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import BlkreelError, OutputExists, SafetyError
+from .errors import BlkreelError, OutputExists, SafetyError, UsageError
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]
@@ -100,6 +100,19 @@ def refuse_missing_directory(path: StrPath) -> None:
         raise BlkreelError(f"{directory} is not a directory", "name another output")
     with directory_at(directory):
         pass
+
+
+def refuse_special(path: StrPath) -> None:
+    """Raise UsageError for an output that is a device, a pipe, a socket or a link to one: a file would replace it."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return
+    kinds = ((stat.S_ISCHR, "a character device"), (stat.S_ISBLK, "a block device"), (stat.S_ISFIFO, "a pipe"),
+             (stat.S_ISSOCK, "a socket"))
+    for is_kind, kind in kinds:
+        if is_kind(mode):
+            raise UsageError(f"{path} is {kind}, not a file that can be replaced", "name another output")
 
 
 def _link_target(at: int, name: str, path: StrPath) -> str:
@@ -249,6 +262,7 @@ class NewFile:
 
     def __init__(self, path: StrPath, *, force: bool = False, owner: tuple[int, int] | None = None, sync: bool = True,
                  temporary: Path | None = None):
+        refuse_special(path)
         self.path = Path(path)
         self._force, self._owner, self._sync = force, owner, sync
         self.temporary_name = temporary.name if temporary else temporary_name(self.path.name)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
 from blkreel.common.limits import limit_reached
 from blkreel.common.output_lock import new_output, refuse_in_use
-from blkreel.common.safe_files import NewFile, refuse_missing_directory
+from blkreel.common.safe_files import NewFile, refuse_missing_directory, refuse_special
 
 from .exposure import COLUMNS as EXPOSURE_COLUMNS
 from .exposure import KEY as EXPOSURE
@@ -198,6 +198,7 @@ def _arrays_of(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, n
 
 def refuse_existing(path: Path, force: bool) -> None:
     """Raise OutputExists or BlkreelError early for an output that could not get its name at the end."""
+    refuse_special(path)
     if os.path.lexists(path) and not force:
         raise OutputExists(path)
     with _disk_errors(path):

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from blkreel.analysis.report import export
 from blkreel.analysis.report.html.page import write_page
 from blkreel.analysis.scale import partial_cache
 from blkreel.common import safe_files
-from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError
+from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError, UsageError
 from blkreel.common.json_file import write_json
 from blkreel.common.output_lock import spool_of
 from blkreel.replay.drive import state as drive_state
@@ -331,3 +333,24 @@ def test_what_stays_is_what_the_layout_does_not_name(tmp_path):
     assert safe_files.remove_directory(tmp_path / "none", {})
     assert not safe_files.remove_directory(tmp_path / "top/inner-2", {"a": None})
     assert (outside / "a").exists()
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("name", ["pipe", "link to a pipe", "/dev/null"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path, name, force):
+    """As root, a trace would take the place of /dev/null for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link to a pipe").symlink_to("pipe")
+    with pytest.raises(UsageError, match="not a file that can be replaced; name another output"):
+        safe_files.write_file(tmp_path / name, b"", force=force)
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode) and (tmp_path / "link to a pipe").is_symlink()
+    assert stat.S_ISCHR(Path("/dev/null").lstat().st_mode)
+
+
+def test_a_command_does_not_suggest_to_replace_a_pipe(tmp_path, blkreel):
+    os.mkfifo(tmp_path / "pipe")
+    for words in (("slice", "sample:app-start", "--to", "1s"), ("report", "sample:app-start", "--format", "json"),
+                  ("export", "sample:app-start", "--format", "csv")):
+        result = blkreel(*words, "-o", tmp_path / "pipe", check=False)
+        assert result.returncode == 2 and "is a pipe" in result.stderr and "--force" not in result.stderr
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
