@@ -16,7 +16,7 @@ import pytest
 from command_server import CommandServer
 from held_drive import held_drive as make_held_drive
 from held_drive import restore_request_size
-from loop_device import detach_loop
+from loop_device import attach_loop, detach_loop, own_loop
 from terminal import Terminal
 from waiting import wait_until
 
@@ -50,9 +50,13 @@ def require_root():
 
 @pytest.fixture
 def loop_drive(require_root, tmp_path):
-    """A factory of scratch drives: loop_drive(size_bytes, where="memory"|"disk") is a path like /dev/loop3."""
+    """A factory of scratch drives: loop_drive(size_bytes, where="memory"|"disk") is a path like /dev/loop3.
+
+    replaceable: no other test gets the device while it is detached.
+    """
     with ExitStack() as stack:
-        def make(size_bytes=64 << 20, where="memory", direct_io=True, read_only=False, partscan=False):
+        def make(size_bytes=64 << 20, where="memory", direct_io=True, read_only=False, partscan=False,
+                 replaceable=False):
             directory = MEMORY if where == "memory" else tmp_path
             image = directory / f"blkreel-test-{os.getpid()}-{len(made)}.img"
             image.touch()
@@ -61,10 +65,7 @@ def loop_drive(require_root, tmp_path):
             flags = ["--direct-io=on"] if direct_io else []
             flags += ["--read-only"] if read_only else []
             flags += ["--partscan"] if partscan else []
-            result = subprocess.run(["losetup", "--find", "--show", *flags, image], capture_output=True, text=True)
-            if result.returncode:
-                pytest.skip(f"needs a loop device: {result.stderr.strip()}")
-            path = result.stdout.strip()
+            path = attach_loop(image, *flags, path=own_loop(stack) if replaceable else None)
             stack.callback(detach_loop, path)
             restore_request_size(path)
             made[path] = image

@@ -48,10 +48,10 @@ class Part:
 PARTS = (
     Part("lint", [*MAKE, "lint"], lane=0),
     Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
-    # Three processes for two processors: some wait for the drive.
-    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "3", "--dist", "worksteal"],
+    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
          lane=0),
-    Part("kernel", [*PYTEST, "tests/kernel"], lane=1),
+    # Tests of a file share captures and demos.
+    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile"], lane=1),
     Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
 )
 

@@ -167,7 +167,7 @@ def test_the_file_is_read_back_and_not_what_has_its_name_then(disturbed, command
 
 @VERBS
 def test_a_loop_device_that_gets_another_image_after_the_checks(disturbed, command, loop_drive, tmp_path, verb):
-    drive = loop_drive(SIZE)
+    drive = loop_drive(SIZE, replaceable=True)
     if not Path(f"/sys/block/{Path(drive).name}/diskseq").exists():
         pytest.skip("needs a kernel that counts what is attached: Linux 5.15")
     other = tmp_path / "other image"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import helpers_of
+from loop_device import attach_loop
 from waiting import wait_until
 
 from blkreel.common.errors import TraceError
@@ -236,11 +237,7 @@ def detachable(require_root, tmp_path):
     image = Path("/dev/shm") / f"blkreel-test-{os.getpid()}-detachable.img"
     image.touch()
     os.truncate(image, DRIVE_BYTES)
-    attached = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", image], capture_output=True, text=True)
-    if attached.returncode:
-        image.unlink()
-        pytest.skip(f"needs a loop device: {attached.stderr.strip()}")
-    yield attached.stdout.strip()
+    yield attach_loop(image, "--direct-io=on")
     listed = subprocess.run(["losetup", "--associated", image, "--noheadings", "--output", "NAME"], text=True,
                             capture_output=True).stdout.split()
     for drive in listed:

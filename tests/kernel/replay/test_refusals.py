@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loop_device import detach_loop
+from loop_device import attach_loop, detach_loop
 from waiting import wait_until
 
 from blkreel.replay.drive.claim import held
@@ -179,7 +179,7 @@ def test_the_image_of_a_loop_device(loop_drive, refused):
 @pytest.fixture
 def linked(loop_drive, tmp_path):
     """A loop device, and another name of its image, which has lost the name that it was attached by."""
-    drive = loop_drive(16 * MIB)
+    drive = loop_drive(16 * MIB, replaceable=True)
     image, link = loop_drive.image_of(drive), Path(f"{loop_drive.image_of(drive)}.link")
     link.hardlink_to(image)
     image.unlink()
@@ -276,10 +276,7 @@ def test_a_loop_device_is_locked_with_its_image(loop_drive):
 
 def test_a_drive_that_is_the_image_of_a_loop_device(loop_drive, refused):
     drive = loop_drive(16 * MIB)
-    attach = subprocess.run(["losetup", "--find", "--show", drive], capture_output=True, text=True)
-    if attach.returncode:
-        pytest.skip(f"needs another loop device: {attach.stderr.strip()}")
-    upper = attach.stdout.strip()
+    upper = attach_loop(drive)
     try:
         refused(drive, loop_drive.image_of(drive), f"{drive} is the image of {upper}")
     finally:
@@ -289,10 +286,7 @@ def test_a_drive_that_is_the_image_of_a_loop_device(loop_drive, refused):
 def test_a_loop_device_over_a_mounted_drive(loop_drive, refused, mounted):
     drive = loop_drive(16 * MIB)
     subprocess.run(["mkfs.ext4", "-q", drive], check=True)
-    attach = subprocess.run(["losetup", "--find", "--show", drive], capture_output=True, text=True)
-    if attach.returncode:
-        pytest.skip(f"needs another loop device: {attach.stderr.strip()}")
-    upper = attach.stdout.strip()
+    upper = attach_loop(drive)
     try:
         mounted(drive)
         refused(upper, loop_drive.image_of(drive), f"{drive} is mounted at")

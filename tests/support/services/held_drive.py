@@ -4,7 +4,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-from loop_device import detach_loop
+from loop_device import attach_loop, detach_loop
 from waiting import wait_until
 
 
@@ -50,8 +50,7 @@ def held_drive(below, mount):
     try:
         with open(mount / "image", "wb") as image:
             image.truncate(16 << 20)
-        path = subprocess.run(["losetup", "--find", "--show", mount / "image"], capture_output=True, text=True,
-                              check=True).stdout.strip()
+        path = attach_loop(mount / "image")
         restore_request_size(path)
         drive = HeldDrive(path, mount)
         yield drive

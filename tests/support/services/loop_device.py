@@ -1,9 +1,65 @@
-"""Detach loop devices."""
+"""Attach and detach loop devices. Tests of other processes attach some at the same time."""
 
+import errno
+import fcntl
+import os
 import subprocess
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from waiting import wait_until
+
+FREE_SECONDS = 120
+FIRST_OWN_NUMBER = 64
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # linux/loop.h
+LOOP_MAJOR = 7
+
+
+def attach_loop(image, *flags, path=None):
+    """Attach `image` to a free loop device, or to `path`, and return its path. Skips the test if loop devices cannot be
+    used here; if all are attached, waits for the tests that have them."""
+    end = time.monotonic() + FREE_SECONDS
+    while True:
+        result = subprocess.run(["losetup", *([path] if path else ["--find", "--show"]), *flags, image],
+                                capture_output=True, text=True)
+        if result.returncode == 0:
+            return path or result.stdout.strip()
+        is_full = "unused loop device" in result.stderr or "Resource temporarily unavailable" in result.stderr
+        if not is_full or time.monotonic() > end:
+            pytest.skip(f"needs a loop device: {result.stderr.strip()}")
+        time.sleep(0.2)
+
+
+def own_loop(stack: ExitStack) -> str:
+    """The path of a new loop device that `losetup --find` of another test does not take while it is detached: of free
+    devices the kernel gives the one with the lowest number. `stack` removes it."""
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    stack.callback(os.close, control)
+    for number in range(FIRST_OWN_NUMBER, FIRST_OWN_NUMBER + 100):
+        try:
+            fcntl.ioctl(control, LOOP_CTL_ADD, number)
+            break
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+    stack.callback(wait_until, lambda: _removed(control, number), seconds=10)
+    path = Path(f"/dev/loop{number}")
+    if not path.exists():  # where /dev is no devtmpfs
+        os.mknod(path, 0o600 | 0o060000, os.makedev(LOOP_MAJOR, number))
+        stack.callback(path.unlink)
+    return str(path)
+
+
+def _removed(control, number):
+    try:
+        fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+    except OSError as error:
+        if error.errno != errno.EBUSY:  # for as long as a process has it open
+            raise
+        return False
+    return True
 
 
 def detach_loop(path):
