@@ -143,6 +143,12 @@ def test_a_writer_of_one_long_stream_that_is_too_slow_fell_behind(mb_s, state, s
     assert writer["lag_ns"] == max(0, ends[-1] - int(due[-1]))
 
 
+def test_a_write_that_never_completed_was_not_written_on_time():
+    columns = rows([(0, 10), (100, 110), (200, 210), (300, 310)], op=1, due_ns=[0, 100, 200, 300], burst=[0, 0, 0, 0])
+    columns["latency_ns"][1] = -1
+    assert figures(measured(columns))["writer"]["written_on_time"] == 0.75
+
+
 def test_writer_keeps_up_or_falls_behind():
     ms = 10**6
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
@@ -75,8 +75,17 @@ def joined(partials):
     return partials[0]
 
 
+def reads(*submit_ns):
+    """Reads of 100 ns."""
+    return batch_of([{"submit_ns": at_ns, "latency_ns": 100, "op": 0, "ahead": 0, "length_bytes": 4096, "flags": 0,
+                      "tid": 0, "status": 0, "queue_ns": -1, "burst": -1, "idle_removed_ns": 0, "offset_bytes": 0,
+                      "device": 0} for at_ns in submit_ns])
+
+
 @settings(max_examples=40)
 @given(batches, st.lists(st.integers(0, 40), max_size=6), st.booleans())
+@example(reads(0, 100 + GAP_NS), [1], True)  # a gap as long as those within a burst, at the cut
+@example(reads(0, 101 + GAP_NS), [1], True)
 def test_any_parts_join_to_the_same_digits(batch, cuts, exact):
     one = whole(batch, exact)
     many = joined(in_parts(parts_of(batch, cuts), exact))
