@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from blkreel import __version__
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive, block_directory, describe, drives_under
+from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.printable import printable
 from blkreel.common.safe_files import caller_of_sudo
@@ -117,6 +118,7 @@ class _Session:
         self.spool_metadata: dict[str, Any] = {}
 
     def run(self) -> CaptureResult:
+        self.emulated = EmulatedUses(drive.backing_file for drive in self.drives)
         with _signals(self._on_signal, self._on_save):
             try:
                 source = self._begin()
@@ -224,6 +226,10 @@ class _Session:
         ended = self._end_metadata(source)
         metadata = {**self.spool_metadata, **ended,
                     "threads": {str(tid): entry for tid, entry in source.threads.items()}}
+        if uses := self.emulated.end():
+            metadata["emulated"] = uses
+            for limit in reasons(uses):
+                self.monitor.notice(limit["text"])
         if self.ring and source.end:
             metadata["ring"] = self.ring.metadata()
         try:

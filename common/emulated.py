@@ -5,11 +5,13 @@ second.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
 from .typed_document import mismatch, parse_json
+from .units import format_ns
+from .verdict import Level, Reason, reason
 
 RUN = Path("/run/blkreel/emulated")
 LINKS = Path("/dev/blkreel")
@@ -18,6 +20,12 @@ MODEL = "emulated drive"
 _ACCOUNT = "account.json"
 _RENEWED_WITHIN_S = 2.0
 _POLL_S = 0.05
+
+# Limits of a verdict, as shares.
+LATE_QUALIFIED, LATE_INVALID = 0.01, 0.10
+WAITED_LIMIT = 0.02
+OVERHEAD_LIMIT = 0.05
+BLOCKING_LIMIT = 0.02
 
 
 class Reached(TypedDict):
@@ -140,13 +148,14 @@ def renewed_account(name: str, run: Path = RUN,
 
 
 class EmulatedUse(TypedDict):
-    """What a recording or a replay has to say about one emulated drive that it used. Counts of that time only."""
+    """The use of an emulated drive by a recording or a replay, with the counts of that time."""
 
     name: str
     drive: str
     backend: str
     beyond: list[str]
     calibration: Calibration
+    duration_ns: int
     ios: int
     late_ios: int
     late_ns: int
@@ -170,7 +179,67 @@ def use_between(begin: EmulatedAccount, end: EmulatedAccount) -> EmulatedUse:
         return None if after is None or before is None else after - before
 
     return {"name": end["name"], "drive": end["drive"], "backend": end["backend"], "beyond": end["beyond"],
-            "calibration": end["calibration"], "ios": sum(grown(f"{kind}_ios") for kind in IO_KINDS),
+            "calibration": end["calibration"], "duration_ns": end["renewed_ns"] - begin["renewed_ns"],
+            "ios": sum(grown(f"{kind}_ios") for kind in IO_KINDS),
             "late_ios": grown("late_ios"), "late_ns": grown("late_ns"), "blocking_ns": grown("blocking_ns"),
             "beside_blocking": grown("beside_blocking"), "waited_ns": host("waited_ns"),
             "stolen_ns": host("stolen_ns"), "reported_kib": host("reported_kib")}
+
+
+class EmulatedUses:
+    """Watches the emulated drives among some devices, from its creation on. backing_files: of their loop devices."""
+
+    def __init__(self, backing_files: Iterable[str], run: Path = RUN):
+        self._run = run
+        names = filter(None, (name_of(file, run) for file in backing_files))
+        self._begin = [account for name in names if (account := renewed_account(name, run))]
+
+    def end(self) -> list[EmulatedUse]:
+        """Up to now. A drive that has ended is left out: its I/Os failed."""
+        return [use_between(begin, account) for begin in self._begin
+                if (account := renewed_account(begin["name"], self._run))]
+
+
+def reasons(uses: Iterable[EmulatedUse]) -> Iterator[Reason]:
+    """Why figures from emulated drives are limited."""
+    for use in uses:
+        drive = f"emulated drive {use['name']}"
+        late = use["late_ios"] / use["ios"] if use["ios"] else 0.0
+        if late > LATE_QUALIFIED:
+            level: Level = "invalid" if late > LATE_INVALID else "qualified"
+            limit = LATE_INVALID if late > LATE_INVALID else LATE_QUALIFIED
+            yield reason("emulated_late", level, f"{drive}: {100 * late:.2g} % of the I/Os completed late (limit "
+                         f"{100 * limit:g} %), {format_ns(use['late_ns'])} in all", None, late, limit)
+        yield from _overhead_reasons(drive, use)
+        if use["beyond"]:
+            yield reason("emulated_beyond", "qualified",
+                         f"{drive}: this machine cannot reach {'; '.join(use['beyond'])}")
+        waited = (use["waited_ns"] or 0) / use["duration_ns"] if use["duration_ns"] else 0.0
+        if waited > WAITED_LIMIT:
+            yield reason("emulated_waited", "qualified", f"{drive}: its server waited for a processor for "
+                         f"{100 * waited:.2g} % of the time (limit {100 * WAITED_LIMIT:g} %)", None, waited,
+                         WAITED_LIMIT)
+        blocking = use["blocking_ns"] / use["duration_ns"] if use["duration_ns"] else 0.0
+        if blocking > BLOCKING_LIMIT and not use["beside_blocking"]:
+            yield reason("emulated_flushes", "qualified", f"{drive}: flushes held back other I/O for "
+                         f"{100 * blocking:.2g} % of the time (limit {100 * BLOCKING_LIMIT:g} %)", None, blocking,
+                         BLOCKING_LIMIT)
+
+
+def _overhead_reasons(drive: str, use: EmulatedUse) -> Iterator[Reason]:
+    check = use["calibration"]["check"]
+    asked_ns = check["asked_ns"]
+    for kind, reached in (("reads", check["read"]), ("writes", check["write"])):
+        off = abs(reached["p50_ns"] / asked_ns - 1)
+        if off > OVERHEAD_LIMIT:
+            yield reason("emulated_overhead", "qualified", f"{drive}: {kind} of the calibration took "
+                         f"{format_ns(reached['p50_ns'])} of {format_ns(asked_ns)} asked (limit "
+                         f"{100 * OVERHEAD_LIMIT:g} %)", None, off, OVERHEAD_LIMIT)
+
+
+def exactness(use: EmulatedUse) -> str:
+    """`reads 200 us and writes 200 us of 200 us asked, 0.1 % late`."""
+    check = use["calibration"]["check"]
+    late = 100 * use["late_ios"] / use["ios"] if use["ios"] else 0.0
+    return (f"reads {format_ns(check['read']['p50_ns'])} and writes {format_ns(check['write']['p50_ns'])} of "
+            f"{format_ns(check['asked_ns'])} asked, {late:.2g} % late")

@@ -49,6 +49,12 @@ CODES = {
     "drive_throttled": "the drive was throttled by heat",
     "drive_hot": "the drive was above its warning temperature",
     "power_not_measured": "power was not measured; a note unless a meter was given",
+    # of an emulated drive
+    "emulated_late": "more than 1 % of its I/Os completed late",
+    "emulated_waited": "its server waited for a processor for more than 2 % of the time",
+    "emulated_overhead": "4 KiB I/Os of its calibration took more than 5 % more or less than asked",
+    "emulated_beyond": "this machine cannot reach a part of its description",
+    "emulated_flushes": "its flushes held back other I/O for more than 2 % of the time",
     # of the records
     "no_completed_ios": "no I/O was seen to complete",
     "writer_fell_behind": "planned writes were due before the earlier ones had ended",

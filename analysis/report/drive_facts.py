@@ -5,6 +5,7 @@ from typing import Any
 
 from blkreel.analysis.charts.model import Entry
 from blkreel.common import numbers
+from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import LEVELS, judged
 
@@ -79,6 +80,7 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
         "capacity": numbers.size(size_bytes) if size_bytes else "",
         "class": told.get("class", ""),
         "interface": told.get("interface") or interface(drive, first),
+        "timing": "; ".join(map(exactness, first.get("emulated") or [])),
         "flash": told.get("flash", ""),
         "state": state_words(entry["state"]) if entry["state"] is not None else "",
         "data written": payload_words(entry["payload"]) or "",
@@ -97,6 +99,8 @@ def interface(drive: Document, run: Document) -> str:
     speed, width = link.get("speed_gts"), link.get("width")
     if speed and width:
         return f"PCIe {_GENERATIONS[speed]} x{width:g}" if speed in _GENERATIONS else f"PCIe, {speed:g} GT/s x{width:g}"
+    if (drive.get("model") or "").startswith(MODEL):
+        return "emulated"
     if drive.get("kind") in _KINDS:
         return _KINDS[drive["kind"]]
     name = drive.get("name") or ""

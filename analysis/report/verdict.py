@@ -6,6 +6,7 @@ from typing import Any
 
 from blkreel.analysis.metrics.metric import SHARE
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.common import emulated
 from blkreel.common.numbers import duration
 from blkreel.common.verdict import LEVELS, Level, judged, reason, recorded
 from blkreel.traces.format.source_lacks import lacks
@@ -35,6 +36,7 @@ def verdict(metadata: Document, numbers: Document) -> Document:
     if lost:
         add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")
     if run is None:
+        reasons += emulated.reasons(metadata.get("emulated") or [])
         if not numbers["all"]["ops"]:
             unseen = numbers["all"]["unseen_ops"]
             add("no_completed_ios", "invalid", _no_completions(metadata, unseen))

@@ -6,6 +6,7 @@ Depends only on the account of a run, the metadata key `run`, so a run can be ju
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from blkreel.common import emulated
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT, UNSEEN_LIMIT, Level, Reason, Verdict, judged, reason
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
@@ -170,6 +171,7 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
         yield reason("external_io_unknown", "qualified",
                      "external I/O not counted: the kernel has no count for this kind of target")
     yield from health.qualified(run.get("telemetry"))
+    yield from emulated.reasons(run.get("emulated") or [])
 
 
 def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
+from blkreel.common.emulated import EmulatedUse
 from blkreel.common.verdict import Verdict
 from blkreel.replay.engine.spans import ReadTimesAccount
 from blkreel.replay.fidelity.host_effect import HostEffectAccount
@@ -91,6 +92,7 @@ class RunFacts(TypedDict):
     engine: dict[str, Any]
     foreign_ios: int | None  # external I/O
     page_cache: bool
+    emulated: list[EmulatedUse]  # of the drives that are emulated
     telemetry: TelemetryAccount | None
     partial: str | None  # why the run is not complete
     started_at: str

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blkreel.common.device import describe
+from blkreel.common.emulated import EmulatedUse, EmulatedUses
 from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.plan.plan import DrivePlan
@@ -25,6 +26,7 @@ class RunDrive:
         self.was_prepared = not len(plan.prefill)
         self._before: external_io.DiskCount | None = None
         self._after: external_io.DiskCount | None = None
+        self.emulated: list[EmulatedUse] = []
 
     def is_prepared(self, required: Callable[[], dict[str, Any] | None]) -> bool:
         """Whether the state `trace` wrote all blocks that this plan reads.
@@ -43,10 +45,12 @@ class RunDrive:
         return {**self.state.account(), "by_others_bytes": self._external_bytes}
 
     def begin(self) -> None:
+        self._emulated_uses = EmulatedUses([self._plan.target.drive.backing_file])
         self._before = external_io.count_of(self._plan.target)
 
     def end(self) -> None:
         self._after = external_io.count_of(self._plan.target)
+        self.emulated = self._emulated_uses.end()
 
     def count_external(self, issued: IoTotals) -> None:
         """Compare the kernel's counters of begin() and end() with the issued I/Os."""

@@ -17,6 +17,7 @@ from waiting import wait_until
 
 from blkreel.common.emulated import LINKS, RUN, name_of, read_account
 from blkreel.replay.emulated.directory import devices_over
+from blkreel.traces.format.reader import open_trace
 
 pytestmark = pytest.mark.kernel
 
@@ -205,6 +206,23 @@ def test_what_others_see_of_it(running, name, blkreel):
         taken = blkreel("emulate", DRIVE, "--name", name, check=False)
         assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
         process.send_signal(signal.SIGTERM)
+
+
+def test_a_capture_and_a_replay_have_its_account(running, name, blkreel, tmp_path):
+    with running() as (process, device):
+        blkreel("capture", device, "-o", tmp_path / "t.parquet", "--", "dd", f"if={device}", "of=/dev/null", "bs=64k",
+                "iflag=direct", "count=100", check=False)
+        recorded = open_trace(tmp_path / "t.parquet").metadata
+        blkreel("replay", tmp_path / "t.parquet", "--on", device, "-o", tmp_path / "run", "--pace", "depth=1",
+                check=False)
+        process.send_signal(signal.SIGTERM)
+    run = open_trace(tmp_path / "run/records.parquet").metadata["run"]
+    assert recorded["devices"][0]["model"] == run["drive"]["model"] == f"emulated drive {name}"
+    for uses in (recorded["emulated"], run["emulated"]):
+        assert [use["name"] for use in uses] == [name]
+        assert uses[0]["ios"] >= 100
+    assert "asked" in blkreel("report", tmp_path / "run", "-o", tmp_path / "run.html").stdout + (
+        tmp_path / "run.html").read_text()
 
 
 def test_the_state_of_an_image_is_kept(emulate, tmp_path):

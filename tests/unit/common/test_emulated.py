@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from emulated_accounts import account
+from emulated_accounts import account, calibration
 
-from blkreel.common.emulated import name_of, read_account, renewed_account, use_between
+from blkreel.common.emulated import EmulatedUses, name_of, read_account, reasons, renewed_account, use_between
 
 
 @pytest.mark.parametrize(("backing_file", "name"), [
@@ -48,3 +48,42 @@ def test_a_use_has_the_counts_of_its_time():
     use = use_between(begin, end)
     assert (use["ios"], use["late_ios"], use["late_ns"]) == (202, 1, 3000)
     assert (use["waited_ns"], use["reported_kib"]) == (70, None)
+
+
+def use(duration_ns=10_000_000_000, counts=None, **changes):
+    return use_between(account(), account({"read_ios": 1000, **(counts or {})}, renewed_ns=duration_ns, **changes))
+
+
+def test_an_exact_drive_has_no_reasons():
+    assert list(reasons([use(counts={"late_ios": 10, "blocking_ns": 200_000_000})])) == []
+
+
+WAITED = {"waited_ns": 210_000_000, "stolen_ns": 0, "reported_kib": None}
+FAST = {"p50_ns": 189_000, "p99_ns": 200_000}
+
+
+@pytest.mark.parametrize(("changes", "level", "text"), [
+    ({"counts": {"late_ios": 11, "late_ns": 5_000_000}}, "qualified",
+     "1.1 % of the I/Os completed late (limit 1 %), 5.00 ms in all"),
+    ({"counts": {"late_ios": 101}}, "invalid", "10 % of the I/Os completed late (limit 10 %)"),
+    ({"calibration": calibration(check={"asked_ns": 200_000, "read": FAST, "write": FAST})}, "qualified",
+     "reads of the calibration took 189 µs of 200 µs asked (limit 5 %)"),
+    ({"beyond": ["read latency 9 µs (from 30 µs on)"]}, "qualified", "cannot reach read latency 9 µs"),
+    ({"host": WAITED}, "qualified", "waited for a processor for 2.1 % of the time (limit 2 %)"),
+    ({"counts": {"blocking_ns": 300_000_000}}, "qualified",
+     "flushes held back other I/O for 3 % of the time (limit 2 %)")])
+def test_each_limit_is_a_reason(changes, level, text):
+    first = next(reasons([use(**changes)]))
+    assert (first["level"], text in first["text"]) == (level, True), first["text"]
+    assert first["text"].startswith("emulated drive sata: ")
+
+
+def test_flushes_beside_which_other_io_arrived_held_nothing_back():
+    assert list(reasons([use(counts={"blocking_ns": 300_000_000, "beside_blocking": 5})])) == []
+
+
+def test_uses_of_the_emulated_drives_only(tmp_path):
+    stored(tmp_path, account({"read_ios": 5}, renewed_ns=1 << 62))
+    uses = EmulatedUses(["", "/images/a", str(tmp_path / "sata/drive"), str(tmp_path / "gone/drive")], tmp_path)
+    stored(tmp_path, account({"read_ios": 7}, renewed_ns=(1 << 62) + 10))
+    assert [(each["name"], each["ios"], each["duration_ns"]) for each in uses.end()] == [("sata", 2, 10)]
