@@ -94,29 +94,61 @@ static int64_t quiet_median(struct prober *prober, unsigned ios)
 	return lowest;
 }
 
-static int probe_overhead(struct prober *prober, bool writes, struct overhead *overhead)
+/* Each page, because the kernel may split a write. */
+static void mark_buffers(struct prober *prober)
+{
+	for (size_t at = 0; at < (size_t)MAX_DEPTH * LARGE_BYTES; at += SMALL_BYTES)
+		memcpy(prober->buffers + at, prober->target->mark, CALIBRATION_MARK_BYTES);
+}
+
+/* Overhead of small and large I/Os; the lowest of all probes. */
+struct probed {
+	int64_t small_ns, large_ns;
+};
+
+static int probe_overhead(struct prober *prober, bool writes, struct probed *lowest)
 {
 	struct delay *delay = prober->target->delay;
-	int64_t large_bytes = fit(prober, LARGE_BYTES), large_ns;
+	int64_t overhead_ns;
 	int err;
 
 	delay_set_constant(delay, CHECK_ASKED_NS);
 	err = probe_latency(prober, writes, SMALL_BYTES, SMALL_IOS);
 	if (err)
 		return err;
-	overhead->io_ns = quiet_median(prober, SMALL_IOS) - CHECK_ASKED_NS;
+	overhead_ns = quiet_median(prober, SMALL_IOS) - CHECK_ASKED_NS;
+	if (overhead_ns < lowest->small_ns)
+		lowest->small_ns = overhead_ns;
 	delay_set_constant(delay, LARGE_ASKED_NS);
-	err = probe_latency(prober, writes, large_bytes, LARGE_IOS);
+	err = probe_latency(prober, writes, fit(prober, LARGE_BYTES), LARGE_IOS);
 	if (err)
 		return err;
-	large_ns = quiet_median(prober, LARGE_IOS) - LARGE_ASKED_NS - overhead->io_ns;
-	if (large_ns > 0 && large_bytes > SMALL_BYTES) {
-		overhead->ns_per_byte = (double)large_ns / (double)(large_bytes - SMALL_BYTES);
-		overhead->io_ns -= (int64_t)(overhead->ns_per_byte * SMALL_BYTES);
-	}
-	if (overhead->io_ns < 0)
-		overhead->io_ns = 0;
+	overhead_ns = quiet_median(prober, LARGE_IOS) - LARGE_ASKED_NS;
+	if (overhead_ns < lowest->large_ns)
+		lowest->large_ns = overhead_ns;
 	return 0;
+}
+
+static struct overhead overhead_of(const struct prober *prober, const struct probed *probed)
+{
+	int64_t more_bytes = fit(prober, LARGE_BYTES) - SMALL_BYTES, more_ns = probed->large_ns - probed->small_ns;
+	struct overhead overhead = { .io_ns = probed->small_ns };
+
+	if (more_ns > 0 && more_bytes > 0) {
+		overhead.ns_per_byte = (double)more_ns / (double)more_bytes;
+		overhead.io_ns -= (int64_t)(overhead.ns_per_byte * SMALL_BYTES);
+	}
+	if (overhead.io_ns < 0)
+		overhead.io_ns = 0;
+	return overhead;
+}
+
+static int probe_overheads(struct prober *prober, struct probed *read, struct probed *write)
+{
+	int err = probe_overhead(prober, false, read);
+
+	mark_buffers(prober); /* the reads replaced the marks */
+	return err ? err : probe_overhead(prober, true, write);
 }
 
 static void prepare_io(struct prober *prober, struct io_uring *ring, bool writes, int64_t length_bytes, unsigned buffer)
@@ -179,13 +211,6 @@ static int probe_throughput(struct prober *prober, bool writes, int64_t length_b
 	return err;
 }
 
-/* Each page, because the kernel may split a write. */
-static void mark_buffers(struct prober *prober)
-{
-	for (size_t at = 0; at < (size_t)MAX_DEPTH * LARGE_BYTES; at += SMALL_BYTES)
-		memcpy(prober->buffers + at, prober->target->mark, CALIBRATION_MARK_BYTES);
-}
-
 static int prober_init(struct prober *prober, const struct calibration_target *target)
 {
 	*prober = (struct prober){ .target = target, .random = (uint64_t)monotonic_ns() };
@@ -217,23 +242,29 @@ static int check(struct prober *prober, bool writes, struct reached *reached)
 static int probe_all(struct prober *prober, struct calibration *calibration)
 {
 	const struct overhead none = { 0 };
+	struct probed read = { INT64_MAX, INT64_MAX }, write = read;
 	struct delay *delay = prober->target->delay;
 	int64_t large_bytes = fit(prober, LARGE_BYTES);
 	int err;
 
 	delay_set_overhead(delay, none, none);
-	err = probe_overhead(prober, false, &calibration->read);
-	if (!err)
-		err = probe_overhead(prober, true, &calibration->write);
+	err = probe_overheads(prober, &read, &write);
 	if (!err)
 		err = probe_throughput(prober, false, SMALL_BYTES, MAX_DEPTH, &calibration->read_iops);
 	if (!err)
 		err = probe_throughput(prober, false, large_bytes, 8, &calibration->read_bandwidth);
-	mark_buffers(prober); /* the reads above replaced the marks */
+	/* Between the other measurements, so that a busy moment of the machine does not affect all probes. */
+	if (!err)
+		err = probe_overheads(prober, &read, &write);
+	mark_buffers(prober);
 	if (!err)
 		err = probe_throughput(prober, true, SMALL_BYTES, MAX_DEPTH, &calibration->write_iops);
 	if (!err)
 		err = probe_throughput(prober, true, large_bytes, 8, &calibration->write_bandwidth);
+	if (!err)
+		err = probe_overheads(prober, &read, &write);
+	calibration->read = overhead_of(prober, &read);
+	calibration->write = overhead_of(prober, &write);
 	calibration->read_bandwidth *= (double)large_bytes;
 	calibration->write_bandwidth *= (double)large_bytes;
 	delay_set_overhead(delay, calibration->read, calibration->write);

@@ -1,0 +1,189 @@
+"""How exact emulated drives are: each row asks for a figure of a drive, and fio or a replay measures what it gives.
+
+Needs root and /dev/fuse. Each row is measured on a new drive, REPEAT times; the table has the median and the range.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import machine, need
+
+BLKREEL = Path(sys.executable).with_name("blkreel")
+SIZE = "512MiB"
+NEUTRAL = {"read_latency": "100us", "write_latency": "100us", "flush_latency": "100us", "channels": "32",
+           "read_bandwidth": "100GB/s", "write_bandwidth": "100GB/s"}
+LATENCIES_US = (60, 80, 100, 200, 500, 1000, 5000, 10_000)
+BANDWIDTHS_MB = (40, 140, 550, 1000, 2000, 3500)
+DEEP_IOPS = (12_500, 25_000, 50_000, 62_500, 100_000)
+SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us", "channels": "8",
+        "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
+SAMPLES = ("app-start", "compile")
+
+
+@contextmanager
+def emulated(keys, size=SIZE):
+    """A running drive. Yields its device."""
+    description = ",".join([f"nil:{size}", *(f"{key}={value}" for key, value in keys.items())])
+    process = subprocess.Popen([BLKREEL, "emulate", description, "--accept-inexact", "--name", f"bench-{os.getpid()}"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        device = process.stdout.readline().partition(":")[0]
+        if not device:
+            raise SystemExit("blkreel emulate failed; run it by hand")
+        yield device, description
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
+def fio(device, seconds, **options):
+    """The jobs of a run: [(read, write), ...] as fio reports them."""
+    words = [f"--{key}={value}" for key, value in {
+        "name": "a", "filename": device, "direct": 1, "ioengine": "io_uring", "time_based": 1, "runtime": f"{seconds}s",
+        "ramp_time": "200ms", "norandommap": 1, "output-format": "json", **options}.items()]
+    result = subprocess.run(["fio", *words], capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)["jobs"]
+
+
+def latencies_us(device, seconds, *jobs):
+    """Median latency of 4 KiB I/Os one at a time, of each of the jobs: `read` or `write`.
+
+    From fio's logs, because its percentiles are rounded.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        words = [word for op in jobs for word in (f"--name={op}", f"--rw=rand{op}", f"--write_lat_log={place}/{op}")]
+        subprocess.run(["fio", f"--filename={device}", "--direct=1", "--ioengine=psync", "--bs=4k", "--time_based",
+                        f"--runtime={seconds}s", "--output=/dev/null", *words], check=True)
+        return [statistics.median(int(line.split(",")[1]) for path in Path(place).glob(f"{op}_clat.*.log")
+                                  for line in path.read_text().splitlines()) / 1000 for op in jobs]
+
+
+def latency_us(us, op, seconds):
+    with emulated({**NEUTRAL, f"{op}_latency": f"{us}us"}) as (device, _):
+        return latencies_us(device, seconds, op)[0]
+
+
+def bandwidth_mb(mb, op, seconds):
+    with emulated({**NEUTRAL, "read_latency": "20us", "write_latency": "20us", f"{op}_bandwidth": f"{mb}MB/s"}) as (
+            device, _):
+        return fio(device, seconds, rw=op, bs="128k", iodepth=8)[0][op]["bw_bytes"] / 1e6
+
+
+def deep_iops(iops, op, seconds):
+    with emulated({**NEUTRAL, f"{op}_latency": f"{32e9 / iops:.0f}ns"}) as (device, _):
+        return fio(device, seconds, rw=f"rand{op}", bs="4k", iodepth=32)[0][op]["iops"]
+
+
+def mixed_us(us, op, seconds):
+    """Latency of one kind at depth 1 beside the other at depth 1."""
+    with emulated({**NEUTRAL, "read_latency": f"{us}us", "write_latency": f"{2 * us}us"}) as (device, _):
+        return latencies_us(device, seconds, "read", "write")[op == "write"]
+
+
+def beside_flushes_us(us, own_group, seconds):
+    """Mean latency of reads at depth 1 beside a program that writes and flushes in a loop."""
+    with emulated({**NEUTRAL, "read_latency": f"{us}us", "flush_latency": "5ms"}) as (device, _):
+        reads = ["fio", "--name=r", f"--filename={device}", "--direct=1", "--ioengine=psync", "--rw=randread",
+                 "--bs=4k", "--time_based", f"--runtime={seconds}s", "--output-format=json"]
+        writer = subprocess.Popen(
+            ["fio", "--name=w", f"--filename={device}", "--ioengine=psync", "--direct=1", "--rw=randwrite", "--bs=4k",
+             "--fsync=1", "--time_based", f"--runtime={seconds + 2}s", "--output=/dev/null"])
+        group = own_blkio_group() if own_group else None
+        result = subprocess.run(reads, capture_output=True, text=True, check=True,
+                                preexec_fn=(lambda: (group / "cgroup.procs").write_text("0")) if group else None)
+        writer.wait()
+        if group:
+            group.rmdir()
+    return json.loads(result.stdout)["jobs"][0]["read"]["clat_ns"]["mean"] / 1000
+
+
+def own_blkio_group():
+    group = Path(f"/sys/fs/cgroup/blkio/blkreel-bench-{os.getpid()}")
+    group.mkdir()
+    return group
+
+
+def traced(sample, metric, seconds):
+    """A metric of one replay on the emulated drive as a ratio to that on the simulated drive; dependent pace."""
+    with emulated(SATA, "1GiB") as (device, description), tempfile.TemporaryDirectory() as place:
+        values = []
+        for name, drive in (("simulated", description), ("emulated", device)):
+            subprocess.run([BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
+                            "dependent", "--idle", "cap=100ms"], capture_output=True, text=True)
+            report = subprocess.run([BLKREEL, "report", f"{place}/{name}", "--json"], capture_output=True, text=True)
+            values.append(value_of(json.loads(report.stdout), metric))
+        return 100 * values[1] / values[0]
+
+
+def value_of(document, metric):
+    found = []
+
+    def search(part):
+        if isinstance(part, dict):
+            if metric in part and isinstance(part[metric], dict) and part[metric].get("value") is not None:
+                found.append(part[metric]["value"])
+            for each in part.values():
+                search(each)
+        elif isinstance(part, list):
+            for each in part:
+                search(each)
+
+    search(document)
+    return found[0]
+
+
+def rows(options):
+    """(group, what is asked, unit, the figure asked, its measurement)."""
+    for op in ("read", "write"):
+        for us in LATENCIES_US:
+            yield "latency", f"4 KiB {op}s, one at a time", "us", us, lambda s, us=us, op=op: latency_us(us, op, s)
+        for mb in BANDWIDTHS_MB:
+            yield ("bandwidth", f"128 KiB {op}s, 8 in flight", "MB/s", mb,
+                   lambda s, mb=mb, op=op: bandwidth_mb(mb, op, s))
+        for iops in DEEP_IOPS:
+            yield "iops", f"4 KiB {op}s, 32 in flight", "IOPS", iops, lambda s, iops=iops, op=op: deep_iops(iops, op, s)
+    for op, factor in (("read", 1), ("write", 2)):
+        for us in (100, 500):
+            yield ("mixed", f"{op}s beside {'writes' if op == 'read' else 'reads'}, each one at a time", "us",
+                   factor * us, lambda s, us=us, op=op: mixed_us(us, op, s))
+    yield "flush", "reads beside flushes of 5 ms, mean", "us", 80, lambda s: beside_flushes_us(80, False, s)
+    if Path("/sys/fs/cgroup/blkio").is_dir():
+        yield ("flush", "the same, the reader in its own blkio group", "us", 80,
+               lambda s: beside_flushes_us(80, True, s))
+    for sample in SAMPLES:
+        for metric in ("load_time", "read_p50", "read_p99", "write_p50", "write_p99"):
+            yield ("trace", f"{sample}, {metric.replace('_', ' ')}, of the simulated drive", "%", 100,
+                   lambda s, sample=sample, metric=metric: traced(sample, metric, s))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="time of a measurement")
+    parser.add_argument("--only", action="append", help="a group: latency, bandwidth, iops, mixed, flush, trace")
+    options = parser.parse_args()
+    need(("fio", "fio"))
+    print(machine())
+    for group, what, unit, asked, measure in rows(options):
+        if options.only and group not in options.only:
+            continue
+        try:
+            values = sorted(measure(options.seconds) for _ in range(options.repeat))
+        except (LookupError, subprocess.CalledProcessError) as error:
+            print(f"{what:<52}{asked:>10,} {unit:<5} not measured: {type(error).__name__}", flush=True)
+            continue
+        median = statistics.median(values)
+        print(f"{what:<52}{asked:>10,} {unit:<5}{median:>11,.1f}  {median / asked - 1:+7.1%}   "
+              f"{values[0]:,.1f} to {values[-1]:,.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
