@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 import click
 
-from blkreel.capture.command import user_of_command
+from blkreel.capture.command import refuse_missing, user_of_command
 from blkreel.cli.options import completion
 from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
 from blkreel.cli.options.types import SIZE_BYTES, TIME_NS, as_json
@@ -26,6 +27,7 @@ from blkreel.common.json_file import print_json
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
+from blkreel.replay.emulated.control_group import own_group
 from blkreel.replay.emulated.file_system import FILE_SYSTEMS, FileSystem, unmount
 from blkreel.replay.emulated.session import BACKENDS, EmulatedDrive, EmulateOptions, check_backend, emulated, with_size
 from blkreel.replay.simulated import spec
@@ -66,13 +68,15 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     returned.
 
     \b
-    sudo blkreel emulate nil:8GiB,read_latency=90us,read_bandwidth=550MB/s,write_bandwidth=500MB/s,channels=4
+    sudo blkreel emulate nil:sata-tlc --size 8GiB
     sudo blkreel emulate drive.toml --size 8GiB --mount /mnt -- ./start-game --data /mnt
     """
     if memory and image:
         raise UsageError("--memory and --image exclude each other", "omit one of them")
     argv = ["blkreel", *sys.argv[1:]]
-    captured: list[str] = ctx.meta[KEY]
+    words: list[str] = ctx.meta[KEY]
+    if words:
+        refuse_missing(words)
     described = _described(drive, size)
     options = EmulateOptions(described, name or _default_name(drive, described),
                              image.absolute() if image else None, accept_inexact, max(1, round(timeout_ns / 1e9)))
@@ -86,8 +90,8 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
         if file_system:
             file_system.make(running.device)
         try:
-            if captured:
-                code = _run_command(running, captured, mount, signals)
+            if words:
+                code = _run_command(running, words, mount, signals)
             else:
                 if not as_json:
                     _print_start(running, mount)
@@ -98,7 +102,7 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
         _end(running, signals)
     if as_json:
         print_json(running.account)
-    elif captured:
+    elif words:
         notice(_summary(running.account))
     else:
         print(_summary(running.account))
@@ -106,19 +110,18 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
 
 
 def _described(text: str, size_bytes: int | None) -> SimulatedDrive:
-    if text.startswith(spec.PREFIX) and "," not in text and not text.endswith(".toml"):
-        raise UsageError(f"{text}: no drive model", f"add keys: {text},read_latency=90us,read_bandwidth=550MB/s")
+    if "," not in text and not text.endswith(".toml") and not spec.is_typical(text):
+        raise UsageError(f"{text}: no drive model",
+                         f"name a typical drive, as in nil:sata-tlc, or add keys: {text},read_latency=90us")
     drive = spec.parse(text)
     drive = replace(drive, clock="real")  # a virtual clock has no meaning for other programs
     return with_size(drive, size_bytes // _BLOCK_BYTES * _BLOCK_BYTES) if size_bytes else drive
 
 
 def _default_name(text: str, drive: SimulatedDrive) -> str:
-    """Its key `name`, or the name of its file, else `emulated`."""
-    word = text.removeprefix(spec.PREFIX)
-    if drive.name:
-        return drive.name
-    return Path(word).stem if word.endswith(".toml") else "emulated"
+    """Its key `name`, the name of its file or of the typical drive, else `emulated`."""
+    stem = Path(text.removeprefix(spec.PREFIX)).stem if text.endswith(".toml") else ""
+    return drive.name or stem or drive.typical or "emulated"
 
 
 def _check_name(name: str) -> None:
@@ -235,11 +238,23 @@ def _run_command(running: EmulatedDrive, words: list[str], mount: Path | None, s
         environment |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
     options: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid,
                                "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid)} if user else {}
+    with own_group(running.account["name"]) as processes:
+        return _exit_code(_started(words, processes, env=environment, **options), signals)
+
+
+def _started(words: list[str], processes: Path | None, **options: Any) -> "subprocess.Popen[bytes]":
+    """The process of a command, which is in the control group before it runs. processes: cgroup.procs of the group."""
+    reader, writer = os.pipe()
     try:
-        process = subprocess.Popen(words, env=environment, **options)
-    except OSError as error:
-        raise UsageError(f"cannot run {words[0]}: {error.strerror}", "give a command that runs, behind --") from None
-    return _exit_code(process, signals)
+        process = subprocess.Popen(["/bin/sh", "-c", 'read -r _ <"/dev/fd/$0"; exec "$@"', str(reader), *words],
+                                   pass_fds=[reader], **options)
+        if processes:
+            with suppress(OSError):  # the account then has what flushes held back
+                processes.write_text(str(process.pid))
+    finally:
+        os.close(reader)
+        os.close(writer)
+    return process
 
 
 def _exit_code(process: "subprocess.Popen[bytes]", signals: _Signals) -> int:

@@ -23,16 +23,24 @@ def _latencies(drive: SimulatedDrive, calibration: Calibration) -> Iterator[str]
 
 
 def _bandwidths(drive: SimulatedDrive, calibration: Calibration) -> Iterator[str]:
-    asked = {"read": drive["read_bandwidth"],
-             "write": max(drive["write_bandwidth"], drive["cache_bandwidth"] if drive["cache_bytes"] else 0.0)}
     for kind, reached in (("read", calibration["read_bandwidth"]), ("write", calibration["write_bandwidth"])):
-        if asked[kind] > reached:
-            yield f"{kind} bandwidth {format_bytes(asked[kind])}/s (up to {format_bytes(reached)}/s)"
+        asked = _bandwidth(drive, kind)
+        if asked > reached:
+            yield f"{kind} bandwidth {format_bytes(asked)}/s (up to {format_bytes(reached)}/s)"
+
+
+def _bandwidth(drive: SimulatedDrive, kind: str) -> float:
+    """The highest of the drive."""
+    bandwidth = drive[f"{kind}_bandwidth"]
+    if kind == "write" and drive["cache_bytes"]:
+        bandwidth = max(bandwidth, drive["cache_bandwidth"])
+    return min(bandwidth, drive["link_bandwidth"] or bandwidth)
 
 
 def _iops(drive: SimulatedDrive, calibration: Calibration) -> Iterator[str]:
-    """Of 4 KiB I/Os on all channels."""
+    """Of 4 KiB I/Os on all channels, within the commands that the drive accepts at once."""
+    at_once = min(drive["channels"], drive["commands"] or drive["channels"])
     for kind, reached in (("read", calibration["read_iops"]), ("write", calibration["write_iops"])):
-        asked = min(drive["channels"] * 1e9 / drive[f"{kind}_latency_ns"], drive[f"{kind}_bandwidth"] / 4096)
+        asked = min(at_once * 1e9 / drive[f"{kind}_latency_ns"], _bandwidth(drive, kind) / 4096)
         if asked > reached:
             yield f"{asked:,.0f} {kind} IOPS (up to {reached:,.0f})"

@@ -51,7 +51,10 @@ def with_size(drive: SimulatedDrive, size_bytes: int) -> SimulatedDrive:
     """The drive with another capacity."""
     parameters = tuple((name, float(size_bytes) if name == "capacity_bytes" else value)
                        for name, value in drive.parameters)
-    return replace(drive, size_bytes=size_bytes, parameters=parameters)
+    words = drive.words
+    if drive.typical:  # else the size is not one of the words
+        words = tuple(sorted({**dict(words), "size": str(size_bytes)}.items()))
+    return replace(drive, size_bytes=size_bytes, parameters=parameters, words=words)
 
 
 def check_backend(name: str | None) -> str:

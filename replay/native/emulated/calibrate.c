@@ -13,20 +13,20 @@
 
 #define SMALL_BYTES 4096
 #define LARGE_BYTES (512 << 10)
-#define MAX_IOS 400
-#define SMALL_IOS 300
-#define LARGE_IOS 90
+#define SMALL_IOS 150
+#define LARGE_IOS 30
 #define CHUNK_IOS 15
+#define CHECK_IOS 300
 #define LARGE_ASKED_NS 800000ll
 #define WARM_UP_IOS 20
 #define MAX_DEPTH 32
-#define THROUGHPUT_NS 150000000ll
+#define THROUGHPUT_NS 100000000ll
 
 struct prober {
 	const struct calibration_target *target;
 	char *buffers; /* MAX_DEPTH of LARGE_BYTES, with the mark */
 	uint64_t random;
-	int64_t took_ns[MAX_IOS];
+	int64_t took_ns[CHECK_IOS];
 };
 
 static int compare_times(const void *a, const void *b)
@@ -233,9 +233,9 @@ static int check(struct prober *prober, bool writes, struct reached *reached)
 	int err;
 
 	delay_set_constant(prober->target->delay, CHECK_ASKED_NS);
-	err = probe_latency(prober, writes, SMALL_BYTES, SMALL_IOS);
-	sort_times(prober->took_ns, SMALL_IOS);
-	*reached = (struct reached){ prober->took_ns[SMALL_IOS / 2], prober->took_ns[SMALL_IOS * 99 / 100] };
+	err = probe_latency(prober, writes, SMALL_BYTES, CHECK_IOS);
+	sort_times(prober->took_ns, CHECK_IOS);
+	*reached = (struct reached){ prober->took_ns[CHECK_IOS / 2], prober->took_ns[CHECK_IOS * 99 / 100] };
 	return err;
 }
 

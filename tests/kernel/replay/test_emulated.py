@@ -16,6 +16,7 @@ from documents import valid_document
 from waiting import wait_until
 
 from blkreel.common.emulated import LINKS, RUN, name_of, read_account
+from blkreel.common.safe_files import lock_file
 from blkreel.replay.emulated.directory import devices_over
 from blkreel.traces.format.reader import open_trace
 
@@ -132,6 +133,21 @@ def test_programs_get_the_latency_of_the_model(emulate):
     assert float(result.stdout) > 50 * 0.02 * 0.95
 
 
+def test_reads_of_the_command_do_not_wait_for_flushes(emulate):
+    """The loop driver executes flushes in the thread that submits the I/Os of the root control group."""
+    if not Path("/sys/fs/cgroup/blkio/cgroup.procs").exists():
+        pytest.skip("needs the blkio controller of cgroup v1")
+    flushing = ("import os, sys; f = os.open(os.environ['BLKREEL_DEVICE'], os.O_RDWR); "
+                "[(os.pwrite(f, b'x' * 4096, 0), os.fsync(f)) for _ in range(20)]")
+    beside = (f'{sys.executable} -c "$0" & while kill -0 $! 2>/dev/null; do '
+              'dd if=$BLKREEL_DEVICE of=/dev/null iflag=direct bs=4k count=50 skip=100 2>/dev/null; done')
+    drive = "nil:64MiB,read_latency=200us,write_latency=200us,flush_latency=100ms"
+    result = emulate("--json", "--", "sh", "-c", beside, flushing, drive=drive)
+    counts = json.loads(result.stdout)["counts"]
+    assert counts["flush_ios"] >= 20
+    assert counts["beside_blocking"] > 0
+
+
 def test_ctrl_c_ends_it_in_order_and_not_while_mounted(running, name, tmp_path):
     with running() as (process, device):
         subprocess.run(["mkfs.ext4", "-q", device], check=True)
@@ -167,7 +183,9 @@ def test_a_killed_server_gives_errors_at_once(running):
 def test_a_killed_command_takes_its_drive_down(running, name):
     with running(code=-signal.SIGKILL) as (process, device):
         process.kill()
-        wait_until(lambda: not devices_over(RUN / name / "drive"), seconds=30)
+        with (RUN / name / "lock").open("rb") as lock:
+            assert lock_file(lock, patience_s=30)  # its processes have ended
+        assert not devices_over(RUN / name / "drive")
         subprocess.run([BLKREEL, "emulate", DRIVE, "--name", f"{name}-b", ANY_MACHINE, "--", "true"], check=True,
                        capture_output=True)  # removes the rest
 

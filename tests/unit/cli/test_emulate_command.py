@@ -6,7 +6,7 @@ DRIVE = "nil:64MiB,read_latency=200us"
 
 
 @pytest.mark.parametrize(("words", "why"), [
-    (["nil:64GiB"], "no drive model; add keys"),
+    (["nil:64GiB"], "no drive model; name a typical drive"),
     (["nil:64MiB,read_latncy=1ms"], "did you mean 'read_latency'"),
     (["no.toml"], "cannot read no.toml"),
     (["sizeless.toml"], "no size"),

@@ -32,7 +32,14 @@ def test_iops_are_bounded_by_the_bandwidth_too():
     assert beyond(drive, calibration()) == []
 
 
+def test_a_link_and_the_commands_at_once_bound_them_too():
+    fast = SLOW.replace("channels=4", "channels=32").replace("500MB", "9GB")
+    assert len(beyond(spec.parse(fast), calibration())) == 4
+    assert beyond(spec.parse(f"{fast},link=400MB/s,commands=4"), calibration(write_iops=40_001)) == []
+
+
 def test_another_size_is_that_of_the_model_too():
     drive = with_size(spec.parse(SLOW), 1 << 20)
     assert (drive.size_bytes, drive["capacity_bytes"]) == (1 << 20, 1 << 20)
     assert drive.spec.startswith("nil:1048576,")
+    assert spec.parse(with_size(spec.parse("nil:sata-tlc"), 1 << 30).spec).size_bytes == 1 << 30
