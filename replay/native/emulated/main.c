@@ -326,10 +326,8 @@ static int run(struct server *server)
 	if (loop_attach(&server->loop, server->options.path, server->image.offset_alignment))
 		return -1;
 	atomic_store(&server->watchdog.shared->loop_number, server->loop.number);
-	if (measure(server)) {
-		loop_detach(&server->loop, server->options.path);
+	if (measure(server))
 		return -1;
-	}
 	return serve(server) ? 0 : -1;
 }
 
@@ -342,6 +340,8 @@ static int serve_mounted(struct server *server)
 		return EXIT_FAILED;
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	code = run(server) ? EXIT_FAILED : EXIT_DONE;
+	/* Before the unmount, after which the kernel no longer names the file of the device. */
+	loop_detach(&server->loop, server->options.path);
 	fuse_stop(&server->fuse);
 	if (image_is_file(&server->image) && image_file_flush(&server->image))
 		code = EXIT_FAILED;

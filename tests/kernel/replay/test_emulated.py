@@ -78,7 +78,8 @@ def left_behind(name):
     """What of an ended drive is still there."""
     file = RUN / name / "drive"
     mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(file) in line]
-    return [*devices_over(file), *mounted, *LINKS.glob(name), *RUN.glob(name)]
+    # A device whose file was unmounted before it was detached is over `/`.
+    return [*devices_over(file), *devices_over(Path("/")), *mounted, *LINKS.glob(name), *RUN.glob(name)]
 
 
 def server_of(process):
