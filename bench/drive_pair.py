@@ -1,4 +1,4 @@
-"""A slow and a fast drive with the same data: loop devices over a file with a delay and over memory."""
+"""A slow and a fast drive with the same data: an emulated drive, and a loop device over memory."""
 
 import os
 import subprocess
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
-SLOW_FILE = Path(__file__).with_name("slow_file.py")
 
 
 class CannotMake(Exception):
@@ -24,9 +23,22 @@ def fast_drive(contents):
 
 @contextmanager
 def slow_drive(contents, latency_ns):
-    """The same, with latency_ns added to each read, write and flush."""
-    with _copy(contents) as image, _slow_file(image, latency_ns) as file, _loop_over(file) as drive:
-        yield drive
+    """The same, emulated: each read, write and flush takes latency_ns, any number of them at once."""
+    with _copy(contents) as image:
+        keys = {**dict.fromkeys(("read_latency", "write_latency", "flush_latency"), f"{latency_ns}ns"),
+                **dict.fromkeys(("read_bandwidth", "write_bandwidth"), "1000GB/s"), "channels": "1024"}
+        description = ",".join([f"nil:{image.stat().st_size}", *(f"{key}={value}" for key, value in keys.items())])
+        server = subprocess.Popen(
+            [Path(sys.executable).with_name("blkreel"), "emulate", description, "--image", image, "--name",
+             f"pair-{os.getpid()}", "--accept-inexact"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            drive = server.stdout.readline().partition(":")[0]
+            if not drive:
+                raise CannotMake(server.stderr.read().strip())
+            yield drive
+        finally:
+            server.terminate()
+            server.communicate()
 
 
 @contextmanager
@@ -35,20 +47,6 @@ def _copy(contents):
         image = Path(directory) / "image"
         subprocess.run(["cp", "--sparse=always", contents, image], check=True)
         yield image
-
-
-@contextmanager
-def _slow_file(image, latency_ns):
-    mountpoint = image.with_name("slow")
-    mountpoint.touch()
-    server = subprocess.Popen([sys.executable, SLOW_FILE, mountpoint, image, str(latency_ns)],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        if server.stdout.readline() != "ready\n":
-            raise CannotMake(server.stderr.read().strip())
-        yield mountpoint
-    finally:
-        server.communicate()
 
 
 @contextmanager
