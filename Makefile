@@ -28,7 +28,7 @@ APT_CHROOT := mmdebstrap
 APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils ripgrep ffmpeg
 
 PACKAGES := common traces capture replay analysis benchmarks cli
-SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) tests/native tests/fuzz/native meson.build meson.options \
+SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) docs/schema tests/native tests/fuzz/native meson.build meson.options \
              packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null)
 
 .PHONY: all build install uninstall dist check-dist deb check-deb test test-vm fuzz demo samples bench lint docs clean

@@ -122,13 +122,6 @@ def state_words(state: Document | None) -> str:
     return words
 
 
-def payload_words(payload: Document | None) -> str | None:
-    """Compressibility and duplicates of the written data, in percent; None for the default, incompressible data."""
-    kinds = [("compressible_percent", "compressible"), ("duplicates_percent", "duplicates")]
-    words = [f"{payload[key]} % {word}" for key, word in kinds if payload and payload.get(key)]
-    return ", ".join(words) or None
-
-
 def idle_words(idle: Document | None) -> str:
     """How the replay changed the trace's idle time."""
     if not idle or idle.get("name") in (None, "original"):

@@ -24,6 +24,8 @@ from blkreel.common import numbers
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import parse_size_bytes, parse_time_ns
+from blkreel.traces.format.condition import Condition as RunCondition
+from blkreel.traces.format.condition import differences
 
 from .figure import paths
 from .workloads import FEWEST_WORKLOADS, Score, overview
@@ -174,7 +176,10 @@ def words(outcome: Outcome) -> str:
 
 @dataclass(frozen=True)
 class _Drive:
-    """figures: of all runs pooled. runs: of each. headline: by key. invalid: why its runs are not used."""
+    """figures: of all runs pooled. runs: of each. headline: by key. invalid: why its runs are not used.
+
+    run: the account of its first run; None of a test.
+    """
 
     label: str
     figures: dict[str, Any]
@@ -183,12 +188,13 @@ class _Drive:
     invalid: str = ""
     paces: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    run: dict[str, Any] | None = None
 
     @classmethod
     def of_entry(cls, entry: dict[str, Any], allow_simulated: bool) -> "_Drive":
         return cls(entry["label"], entry["figures"], [run["figures"] for run in entry["runs"]], entry["headline"],
                    _unusable(entry["label"], entry, allow_simulated), pace_names(entry["pace"]),
-                   tuple(entry["verdict"].get("withheld", ())))
+                   tuple(entry["verdict"].get("withheld", ())), entry["runs"][0].get("run"))
 
     def without_value(self, metric: str, value: float | None) -> str:
         """Why a metric cannot decide a condition; "" if it can."""
@@ -211,6 +217,12 @@ class _Drive:
         value = _at(self.figures, path)
         repeats = _at(self.figures, f"{path}_repeats")
         return value, list(repeats) if isinstance(repeats, list) else [value]
+
+
+def _differing(base: _Drive, new: _Drive) -> str:
+    """How the inputs of the runs differ: the drive is not all that changed. "" if they do not."""
+    drives = {drive.label: RunCondition.of({"run": drive.run}) for drive in (base, new) if drive.run}
+    return "; ".join(differences(drives)) if len(drives) == 2 else ""
 
 
 def _unusable(name: str, judged: dict[str, Any], allow_simulated: bool) -> str:
@@ -242,7 +254,7 @@ def _on_change(condition: Condition, title: str, metric: str, base: _Drive, new:
     (before, base_runs), (after, new_runs) = base.values(metric), new.values(metric)
     subject = (condition.text, title, metric, base.label, new.label)
     why = " and ".join(dict.fromkeys(filter(None, (base.without_value(metric, before),
-                                                   new.without_value(metric, after)))))
+                                                   new.without_value(metric, after), _differing(base, new)))))
     if why or before is None or after is None:
         return Outcome(*subject, UNKNOWN, before, after, why=why)
     if before < 0 or not before and after:

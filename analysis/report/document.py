@@ -15,8 +15,9 @@ What is known of a figure's certainty stands beside it (statistics.py, ranking.p
   where it wasn't asked for.
 """
 
+import functools
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,13 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.numbers import setting
 from blkreel.common.printable import printable
+from blkreel.traces.format.condition import Condition, Role, differences, input_names
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
 
 from . import verdict as verdicts
-from .columns import drive_words, payload_words
+from .columns import drive_words
 from .verdict import Document
 
 VERSION = 1
@@ -80,21 +82,25 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     measured, dropped = _without_invalid(measured) if drop_invalid else (measured, [])
     sections: dict[_Key, dict[_Key, list[Measured]]] = {}
     for each in sorted(measured, key=_pace_order):
-        sections.setdefault(_section_key(each), {}).setdefault(_entry_key(each), []).append(each)
-    several_sources = len({key[0] for key in sections}) > 1
-    built = []
+        sections.setdefault(condition_of(each).of_role(Role.APART), {}).setdefault(_entry_key(each), []).append(each)
+    conditions = [condition_of(each) for each in measured]
+    several_sources = len({each.workload for each in conditions}) > 1
+    several_devices = len({each.device for each in conditions}) > 1
+    built: list[Section] = []
+    notes = list(_changed_traces(measured))
     for groups in sections.values():
         entries = _distinct([(entry_of or entry)(runs) for runs in groups.values()])
         first = next(iter(groups.values()))[0]
         shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
                  "pace": _account(first, "pace"), "idle": _account(first, "idle"),
                  "ratios": _compared(entries), "paired": None, "entries": [each.shown for each in entries]}
+        if several_devices and first.run:
+            shown["title"] += f", device {condition_of(first).device} of the trace"
         if several_sources:
             shown["title"] += f" ({shown['source']['path'] or first.path})"
         built.append(Section(shown, entries))
-    notes = []
-    if several_sources:
-        notes.append("These runs do not replay one trace: compare figures within a section only.")
+        notes += differences({each.shown["label"]: condition_of(each.measured[0]) for each in entries})
+    notes = list(dict.fromkeys(notes))
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
             f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped))
@@ -244,21 +250,39 @@ def _worst_writer(states: list[str]) -> str:
 
 
 def _distinct(entries: list[Entry]) -> list[Entry]:
-    """Add to equal labels of a section what differs: state, firmware, data written, drive, number."""
-    properties: list[Callable[[Document], str | None]] = [
-        lambda shown: (shown["state"] or {}).get("name"),
-                     lambda shown: (firmware := shown["drive"].get("firmware")) and f"firmware {firmware}",
-                     lambda shown: payload_words(shown["payload"]), lambda shown: shown["drive"].get("name"),
-                     lambda shown: f"#{[each.shown for each in entries].index(shown) + 1}"]
+    """Add to equal labels of a section what differs: inputs, firmware, drive, number."""
+    numbers = {id(each): f"#{number}" for number, each in enumerate(entries, 1)}
+    properties: list[Callable[[Entry], str | None]] = [
+        lambda each: (each.shown["state"] or {}).get("name"),
+        *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
+        lambda each: (firmware := each.shown["drive"].get("firmware")) and f"firmware {firmware}",
+        lambda each: each.shown["drive"].get("name"), lambda each: numbers[id(each)]]
     for name_of in properties:
         alike: dict[str, list[tuple[Document, str | None]]] = {}
         for each in entries:
-            alike.setdefault(each.shown["label"], []).append((each.shown, name_of(each.shown)))
+            alike.setdefault(each.shown["label"], []).append((each.shown, name_of(each)))
         for named in alike.values():
             if len({name for _, name in named}) > 1:
                 for shown, name in named:
                     shown["label"] += f", {name}" if name else ""
     return entries
+
+
+def _changed_traces(measured: list[Measured]) -> Iterator[str]:
+    """A note on each trace of one name that is not the same in all runs."""
+    contents: dict[str, set[str]] = {}
+    for each in measured:
+        if each.run:
+            contents.setdefault(source(each)["path"] or "", set()).add(condition_of(each).workload)
+    for path, workloads in contents.items():
+        if path and len(workloads) > 1:
+            yield (f"These runs do not replay one trace: {path} was changed between them. Compare figures within a "
+                   "section only.")
+
+
+def _input_words(name: str, each: Entry) -> str | None:
+    value: str = getattr(condition_of(each.measured[0]), name)
+    return value if name in ("state", "payload", "polling") or not value else f"{name} {value}"
 
 
 def refuse_repeated(paths: Iterable[str | Path]) -> None:
@@ -369,15 +393,6 @@ def _account(each: Measured, key: str) -> Any:
     return (each.run or {}).get(key)
 
 
-def _section_key(each: Measured) -> _Key:
-    told = (each.run or {}).get("source") or {}
-    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
-    return (told.get("sha256") or told.get("path") or ("" if each.run else str(each.path)), bool(each.run),
-            pace.get("name"), pace.get("depth"), pace.get("factor"), pace.get("dependencies"),
-            str(pace.get("streams") or {}), idle.get("name"), idle.get("cap_ns"),
-            ",".join(_account(each, "without") or []))
-
-
 def _pace_order(each: Measured) -> list[int]:
     """Captured, original timing, then what changes it more and more; runs of one pace keep their order."""
     pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
@@ -388,10 +403,15 @@ def _pace_order(each: Measured) -> list[int]:
     return [*order, bool(_account(each, "without"))]
 
 
+def condition_of(each: Measured) -> Condition:
+    return Condition.of(each.metadata, each.path)
+
+
 def _entry_key(each: Measured) -> _Key:
+    """Equal for repetitions."""
     disk = drive(each)
     return (label(each), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
-            (_account(each, "state") or {}).get("name"), payload_words(_account(each, "payload")))
+            *condition_of(each).of_role(Role.SAID))
 
 
 def _document(kind: str, measured: list[Measured], content: Document) -> Document:

@@ -8,8 +8,9 @@ from blkreel.common import numbers
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import LEVELS, judged
+from blkreel.traces.format.condition import payload_words
 
-from .columns import idle_words, payload_words, state_words
+from .columns import idle_words, state_words
 from .drives_file import DrivesFile
 from .verdict import Document
 
@@ -83,7 +84,7 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
         "timing": "; ".join(map(exactness, first.get("emulated") or [])),
         "flash": told.get("flash", ""),
         "state": state_words(entry["state"]) if entry["state"] is not None else "",
-        "data written": payload_words(entry["payload"]) or "",
+        "data written": payload_words(entry["payload"]),
         "idle": idle_words(entry["idle"]) if entry["idle"] else "",
         "runs": str(entry["n"]),
         "price": told.get("price", ""),

@@ -9,8 +9,9 @@ from blkreel.analysis.metrics.headline import EXPLAINED
 from blkreel.analysis.metrics.metric import NS
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
+from blkreel.traces.format.condition import payload_words
 
-from .columns import idle_words, payload_words
+from .columns import idle_words
 from .verdict import Document
 
 # What every `recompute` may use.

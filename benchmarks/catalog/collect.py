@@ -120,8 +120,12 @@ def _of_test(path: Path, host: str, on_step: Step) -> Result:
 
 
 def test_checksum(results: Mapping[str, Any]) -> str:
-    """Equal for results of one test with the same parameters, scale and shortening."""
+    """Equal for results of one test with the same parameters, inputs, scale and shortening.
+
+    Results of earlier versions have no inputs, and are equal to those whose inputs are as usual.
+    """
     workload = {key: results[key] for key in ("test", "report", "parameters", "scale", "quick")}
+    workload |= {"inputs": results["inputs"]} if results.get("inputs") else {}
     return hashlib.sha256(canonical(workload)).hexdigest()
 
 

@@ -1,7 +1,8 @@
 """Which results of a catalog join a comparison, and why the others do not.
 
-Two results are comparable if they have the same workload by checksum, pace, state and limits of fidelity, and both are
-of real drives or both of simulated ones. Tests are comparable if name, parameters, scale and shortening are the same.
+Two results are comparable if their conditions allow it (traces/format/condition.py), if they have the same state and
+limits of fidelity, and if both are of real drives or both of simulated ones. Tests are comparable if name, parameters,
+inputs, scale and shortening are the same.
 New results decide what that is; without any, the largest group of each workload and pace does.
 """
 
@@ -16,6 +17,7 @@ from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
 from blkreel.benchmarks.results.document import Results
 from blkreel.common.errors import UsageError
+from blkreel.traces.format.condition import Condition, Role
 
 from .catalog import Catalog
 from .collect import identity_of, test_checksum
@@ -27,7 +29,8 @@ from .tables import read_known_result
 # reason -> words behind a number of results
 REASONS = {
     "workload": "of another workload", "pace": "at another pace", "state": "in another state",
-    "drive_kind": "of simulated drives beside real ones, or the reverse", "parameters": "with other parameters",
+    "condition": "with other inputs", "drive_kind": "of simulated drives beside real ones, or the reverse",
+    "parameters": "with other parameters",
     "fidelity_limits": "judged by other limits of fidelity", "unreadable": "unreadable",
 }
 _COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated", "file_sha256"]
@@ -127,12 +130,30 @@ def _join_runs(joined: Joined, rows: list[_Row], new_runs: Sequence[Measured]) -
                 _leave_out(joined, row, "unreadable", str(error))
     limits = {str(_limits(run)) for run in new_runs if _limits(run)} or {
         text for text, _ in Counter(str(_limits(run)) for _, run in read if _limits(run)).most_common(1)}
+    conditions = [document.condition_of(run) for run in new_runs] or _usual_conditions([run for _, run in read])
     for row, run in read:
-        own = _limits(run)
-        if own and limits and str(own) not in limits:
+        own, condition = _limits(run), document.condition_of(run)
+        if different := _apart(condition, conditions):
+            _leave_out(joined, row, "condition", different)
+        elif own and limits and str(own) not in limits:
             _leave_out(joined, row, "fidelity_limits", ", ".join(f"{key} {value:g}" for key, value in own.items()))
         else:
             joined.runs.append(run)
+
+
+def _usual_conditions(runs: Sequence[Measured]) -> list[Condition]:
+    """Of each workload and pace, the condition of most runs."""
+    groups: dict[tuple[str, str], Counter[Condition]] = {}
+    for condition in map(document.condition_of, runs):
+        groups.setdefault((condition.workload, condition.pace), Counter())[condition] += 1
+    return [counts.most_common(1)[0][0] for counts in groups.values()]
+
+
+def _apart(condition: Condition, others: Sequence[Condition]) -> str:
+    """What keeps a run from being compared with any of the others; "" if one of them allows it."""
+    differing = [list(condition.differing(other, Role.APART)) for other in others]
+    nearest = min(differing, key=len, default=[])
+    return ", ".join(f"{name} {getattr(condition, name) or 'as usual'}" for name in nearest)
 
 
 def _join_tests(joined: Joined, rows: list[_Row], new_tests: Sequence[tuple[Path, Results]]) -> None:

@@ -19,17 +19,18 @@ import pyarrow.parquet as pq
 
 from blkreel.common.errors import SafetyError
 from blkreel.common.safe_files import NewFile
+from blkreel.traces.format.condition import Condition
 
 from .result import CatalogError, Result, parse
 
 RESULTS, METRICS = "results.parquet", "metrics.parquet"
-_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"1", b"blkreel.generation"
+_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"2", b"blkreel.generation"
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 RESULT_SCHEMA = pa.schema([
     ("id", pa.string()), ("kind", _NAMES), ("label", _NAMES), ("model", _NAMES), ("firmware", _NAMES), ("unit", _NAMES),
     ("capacity_bytes", pa.int64()), ("drive_kind", _NAMES), ("interface", _NAMES), ("simulated", pa.bool_()),
     ("workload", _NAMES), ("workload_title", _NAMES), ("workload_name", _NAMES), ("pace", _NAMES), ("state", _NAMES),
-    ("headline", _NAMES), ("headline_value", pa.float64()), ("headline_unit", _NAMES),
+    ("condition", _NAMES), ("headline", _NAMES), ("headline_value", pa.float64()), ("headline_unit", _NAMES),
     ("verdict", _NAMES), ("reasons", _NAMES),
     ("started_at", pa.string()), ("host", _NAMES), ("kernel", _NAMES),
     ("blkreel", _NAMES), ("rows", pa.int64()), ("path", pa.string()), ("partial", pa.string()),
@@ -153,12 +154,18 @@ def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
            for key in ("model", "firmware", "unit", "capacity_bytes", "interface")},
         "drive_kind": each["drive"]["kind"], "workload": each["workload"]["checksum"],
         "workload_title": each["workload"]["title"], "workload_name": each["workload"]["name"],
-        "headline": each["headline"], **_headline(each), "verdict": each["verdict"]["level"],
+        "condition": _condition(each), "headline": each["headline"], **_headline(each),
+        "verdict": each["verdict"]["level"],
         "reasons": ",".join(dict.fromkeys(reason["code"] for reason in each["verdict"]["reasons"])),
         "partial": each["partial"]["sha256"] if each["partial"] else None,
         "file_bytes": files[f"{each['id']}.json"][0], "file_mtime_ns": files[f"{each['id']}.json"][1],
         "file_sha256": sha256,
     } for each, sha256 in read])
+
+
+def _condition(result: Result) -> str:
+    """The inputs of a run beside workload, pace and state, as text; empty for a test, whose checksum covers them."""
+    return Condition.of(result["metadata"]).words() if result["metadata"] else ""
 
 
 def _headline(result: Result) -> dict[str, Any]:

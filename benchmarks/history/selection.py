@@ -10,11 +10,12 @@ from blkreel.common.suggestions import did_you_mean
 Row = Mapping[str, Any]  # of Catalog.result_table()
 _CHECKSUM_DIGITS = 6  # of a workload, fewest
 _LISTED_DIGITS = 12  # of a checksum or a hash
-COLUMNS = ("unit", "pace", "state", "host", "firmware", "kernel")  # that a selection may name
+COLUMNS = ("unit", "pace", "state", "condition", "host", "firmware", "kernel")  # that a selection may name
 # What results of one series have in common, and the option that selects it.
 _SAME = (("workload", "its checksum as WORKLOAD", "workloads"), ("model", "--drive", "models"),
          ("unit", "--where unit=HASH", "units"), ("capacity_bytes", "--drive", "capacities"),
-         ("pace", "--where pace=TEXT", "paces"), ("state", "--where state=TEXT", "states"))
+         ("pace", "--where pace=TEXT", "paces"), ("state", "--where state=TEXT", "states"),
+         ("condition", "--where condition=TEXT", "kinds of inputs"))
 
 
 @dataclass(frozen=True)

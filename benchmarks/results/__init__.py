@@ -52,6 +52,7 @@ def results_of(path: str | Path, on_step: Callable[[int, int], None] = lambda do
         "started_at": document.get("started_at"), "ended_at": document.get("ended_at"), "seed": document.get("seed"),
         "verdict": verdict_of(test, runs, content), "simulated": runs.simulated,
         "parameters": document.get("parameters") or {}, "parameters_text": document.get("parameters_text") or {},
+        "inputs": runs.inputs(),
         "figures": content.figures, "tables": [*content.tables, *endurance_tables(runs)], "series": content.series,
         "method": [list(entry) for entry in content.method],
         "missing": runs.missing(),

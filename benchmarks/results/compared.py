@@ -73,6 +73,8 @@ def _differences(named: _Named) -> Iterator[Reason]:
         settings[name] = {
             label: document["parameters_text"].get(name) or parameter_words(document["parameters"].get(name))
             for label, document in named.items()}
+    for name in dict.fromkeys(name for document in named.values() for name in document.get("inputs", {})):
+        settings[name] = {label: document.get("inputs", {}).get(name, "as usual") for label, document in named.items()}
     for name, values in settings.items():
         if len(set(values.values())) > 1:
             texts = ", ".join(f"{value} [{label}]" for label, value in values.items())
@@ -127,7 +129,8 @@ def _repetition_key(test: Results) -> tuple[str, str]:
     """Equal for repetitions of one test on one drive."""
     drive = test["drive"]
     unit = drive.get("serial_hash") or [drive.get(key) for key in ("path", "model", "firmware", "size_bytes")]
-    return (test["label"] or "", json.dumps([unit, test["parameters"], test["scale"], test["quick"]], sort_keys=True))
+    inputs = [test["parameters"], test["scale"], test["quick"], test.get("inputs", {})]
+    return (test["label"] or "", json.dumps([unit, *inputs], sort_keys=True))
 
 
 def _method(named: _Named) -> list[list[str]]:

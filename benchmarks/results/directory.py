@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 from blkreel.benchmarks.test_file import DONE, FAILED, FILE, SKIPPED, TestDocument, read_test
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.storage_url import StorageUrl
+from blkreel.traces.format.condition import payload_words
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 
 from .document import Missing
+
+_CHECKSUM_DIGITS = 12
 
 _T = TypeVar("_T")
 
@@ -120,6 +123,16 @@ class Runs:
         except BlkreelError as error:
             self.unreadable[step.id] = str(error)
         self._on_step(len(self.metadata) + len(self.unreadable), self._total)
+
+    def inputs(self) -> dict[str, str]:
+        """Inputs of the test beside its parameters, as texts: the traces by their checksums, the kind of data written,
+        and an erase that is not a discard. What is as usual is left out."""
+        document = self.test.document
+        traces = {(metadata.get("run") or {}).get("source", {}).get("sha256") for metadata in self.metadata.values()}
+        erase = document.get("erase") or ""
+        texts = {"trace": ", ".join(sorted(sha256[:_CHECKSUM_DIGITS] for sha256 in traces if sha256)),
+                 "data": payload_words(document.get("payload")), "erase": "" if erase == "discard" else erase}
+        return {name: text for name, text in texts.items() if text}
 
     def missing(self) -> list[Missing]:
         """Steps that failed, are waiting or cannot be read. Rounds skipped in steady state are not missing."""

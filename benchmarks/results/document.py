@@ -81,6 +81,7 @@ class Results(TypedDict):
     simulated: bool  # on simulated drives: the figures are those of their models
     parameters: dict[str, Any]
     parameters_text: dict[str, str]
+    inputs: NotRequired[dict[str, str]]  # other than the parameters; without those that are as usual
     figures: dict[str, Any]
     tables: list[Table]
     series: NotRequired[list[Series]]

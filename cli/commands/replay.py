@@ -140,7 +140,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     settings = {"trace": str(Path(trace).absolute()) if Path(trace).exists() else trace, "on": list(targets),
                 "pace": list(paces), "idle": idle, "map": wanted_map, "prefill": prefill, "without": without,
                 "baseline": baseline, "threads": threads, "label": label, "device": device, "seed": seed,
-                "compressible": compressible, "duplicates": duplicates, "polled": polled}
+                "compressible": compressible, "duplicates": duplicates, "polled": polled,
+                "effect_limits": str(limits), "trace_content": opened.footer.identity}
     repetitions = Repetitions(output or "", repeat, until_valid, settings, force) if repeat else None
     if output:
         (repetitions or RunDirectory(output, force)).check()

@@ -63,6 +63,7 @@ class RunFacts(TypedDict):
     without: list[str]  # kinds of I/Os of the trace that the run leaves out
     prefill: PrefillAccount | None
     payload: dict[str, int] | None  # None if the plan writes nothing
+    polled: bool  # completions were polled for
     unwritten_bytes: int
     planned_ops: int
     issued_ops: int

@@ -296,6 +296,7 @@ class Replay:
             "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
+            "polled": self.polled,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": planned.ios if plan.is_open else plan.total_ios,
             "issued_ops": records.issued.ios,

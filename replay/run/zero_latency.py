@@ -75,6 +75,7 @@ def _key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
     return {"sha256": sha256, "devices": [drive.device for drive in plan.drives], "pace": plan.pace.account(),
             "streams": {str(stream): pace.account() for stream, pace in plan.stream_paces.items()},
             "idle_cap_ns": plan.idle.cap_ns, "without": list(plan.without), "copies": plan.mapping.copies,
+            "threads": plan.sharding.account(),
             "observed": plan.observed, "engine": engine_version()}
 
 

@@ -138,6 +138,7 @@ class Run(TypedDict, total=False):
     idle: Idle
     state: dict[str, Any] | None
     payload: dict[str, int] | None
+    polled: bool
     planned_ops: int
     issued_ops: int
     completed_ops: int

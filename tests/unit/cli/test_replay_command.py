@@ -119,6 +119,22 @@ def test_each_repetition_starts_from_the_state_of_the_first(blkreel, image, trac
     assert result.stderr.count("again") == 2, "the first run found the state as it was prepared"
 
 
+def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tmp_path):
+    """The map, the device, and the arguments of a map. A comparison states what differs, and decides no condition."""
+    trace = make_trace(submit_ns=np.arange(2000) * MS // 10, offset_bytes=np.arange(2000) * 65536 % (16 << 20),
+                       length_bytes=4096, op=OPS["read"], device=np.arange(2000) % 2)
+    drive = "nil:256MiB,read_latency=200us,channels=1,clock=virtual"
+    for name, options in {"a": (), "b": ("--map", "tile=2"), "c": ("--map", "tile=4")}.items():
+        blkreel("replay", trace, "--device", "0", "--on", drive, "-o", tmp_path / name, "--label", "A", *options)
+    blkreel("replay", trace, "--device", "1", "--on", drive, "-o", tmp_path / "d", "--label", "A")
+    runs = [tmp_path / name for name in "abcd"]
+    document = json.loads(blkreel("compare", *runs, "--json").stdout)
+    assert [[entry["n"] for entry in section["entries"]] for section in document["sections"]] == [[1, 1, 1], [1]]
+    assert any(note.startswith("map is not the same: ") and "tile, copies 2" in note for note in document["notes"])
+    decided = blkreel("compare", *runs[:2], "--fail-if", "read_wait > +10%", "--allow-simulated", check=False)
+    assert decided.returncode == 3 and "map is not the same" in decided.stderr
+
+
 def test_an_unknown_state_is_a_warning(blkreel, image, trace, tmp_path):
     result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--repeat", "1", check=False)
     assert f"the state of {image} is unknown" in result.stderr and "precondition" in result.stderr
@@ -133,8 +149,16 @@ def test_the_same_command_continues(blkreel, image, trace, tmp_path):
     assert f"{runs / '1'} is finished" in result.stderr
     assert (runs / "1/records.parquet").stat().st_mtime_ns == first and (runs / "2/records.parquet").exists()
     assert f"next: {blkreel.command} compare {runs}" in result.stdout
+    limits = blkreel(*words, "--repeat", "3", "--effect-limits", "1%:5%", check=False)
+    assert limits.returncode == 1 and "another replay: effect_limits differ" in limits.stderr
     other = blkreel(*words, "--repeat", "2", "--idle", "none", check=False)
     assert other.returncode == 1 and "another replay: idle differ" in other.stderr
+    with TraceWriter(trace, TRACE_SCHEMA, force=True) as writer:
+        writer.write({name: np.zeros(1, np.int64) for name in ("submit_ns", "latency_ns", "offset_bytes")}
+                     | {"length_bytes": np.array([4096]), "op": np.array([OPS["write"]])})
+        writer.close({"devices": [{"name": "sda", "size_bytes": 1 << 30}], "lost": {"total": 0}})
+    changed = blkreel(*words, "--repeat", "3", check=False)
+    assert changed.returncode == 1 and "another replay: trace_content differ" in changed.stderr
     replaced = blkreel(*words, "--repeat", "1", "--idle", "none", "--force", check=False)
     assert replaced.returncode in (0, 3) and not (runs / "2").exists()
     assert account(runs / "1")["idle"]["name"] == "none"

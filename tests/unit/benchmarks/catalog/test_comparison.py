@@ -31,8 +31,8 @@ def odd_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("odd")
     traits = {"workload": {"source": {**SOURCE, "sha256": "6f" * 32, "path": "other.parquet"}},
               "pace": {"pace": {**PACE, "name": "depth", "depth": 4}}, "state": {"state": {"name": "client"}},
-              "drive_kind": {"simulated": True}, "fidelity_limits": {"host_effect": {"limits": {"accepted": 0.5,
-                                                                                               "withheld": 0.6}}}}
+              "condition": {"source": {**SOURCE, "device": 1}}, "drive_kind": {"simulated": True},
+              "fidelity_limits": {"host_effect": {"limits": {"accepted": 0.5, "withheld": 0.6}}}}
     return {reason: run_of(root / reason, reason, seed=20 + number, **trait)
             for number, (reason, trait) in enumerate(traits.items())}
 
@@ -174,7 +174,7 @@ def test_only_comparable_results_join(catalog, new_run):
     joined = join(catalog, measure_fleet([new_run]).measured)
     assert {(run.run or {})["label"] for run in joined.runs} == {"fast", "slow"} and len(joined.runs) == 4
     assert {each.reason: each.label for each in joined.left_out} == {
-        reason: reason for reason in ("workload", "pace", "state", "drive_kind", "fidelity_limits")}
+        reason: reason for reason in ("workload", "pace", "state", "condition", "drive_kind", "fidelity_limits")}
     text = compare(new_run, "--catalog", catalog.directory).stdout.splitlines()[-1]
     assert "4 results joined; left out: 1 of another workload, 1 at another pace, 1 in another state" in text
     assert "(--why)" in text
@@ -194,7 +194,7 @@ def test_without_runs_the_largest_group_is_compared(catalog):
     joined = join(catalog, workloads=["game"])
     labels = {(run.run or {})["label"] for run in joined.runs}
     assert {"fast", "slow"} <= labels and not {"state", "drive_kind"} & labels
-    assert {each.reason for each in joined.left_out} == {"state", "drive_kind"}
+    assert {each.reason for each in joined.left_out} == {"state", "condition", "drive_kind"}
 
 
 def test_a_result_that_is_named_too_counts_once(catalog, small_runs, tmp_path):

@@ -22,7 +22,8 @@ START = date(2026, 9, 1)
 def result(night: int, run: int = 0, **other: object) -> dict[str, object]:
     return {"id": f"{night:03d}-{run}", "label": "A", "model": "Example 990", "firmware": "1.0", "unit": "ab" * 32,
             "capacity_bytes": 10**12, "simulated": False, "workload": "5e" * 32, "workload_title": "Game load",
-            "workload_name": "game.parquet", "pace": "Dependent timing", "state": "client", "verdict": "valid",
+            "workload_name": "game.parquet", "pace": "Dependent timing", "state": "client", "condition": "device 0",
+            "verdict": "valid",
             "started_at": f"{START + timedelta(night)}T2{run}:00:00Z", "host": "lab", "kernel": "6.12",
             "path": f"runs/{night}-{run}", **other}
 
@@ -123,6 +124,7 @@ def test_values_that_are_missing_or_zero_are_left_out():
 @pytest.mark.parametrize(("other", "message"), [
     ({"state": "fresh"}, "2 states: client, fresh; choose one by --where state=TEXT"),
     ({"pace": "Original timing"}, "2 paces: Dependent timing, Original timing; choose one by --where pace=TEXT"),
+    ({"condition": "device 1"}, "2 kinds of inputs: device 0, device 1; choose one by --where condition=TEXT"),
     ({"unit": "cd" * 32}, "2 units: abababababab, cdcdcdcdcdcd; choose one by --where unit=HASH"),
     ({"workload": "6f" * 32}, "2 workloads: Game load .5e5e5e5e5e5e., Game load .6f6f6f6f6f6f.; choose one by its"),
     ({"capacity_bytes": 2 * 10**12}, "2 capacities"),

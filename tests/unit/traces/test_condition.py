@@ -1,0 +1,94 @@
+"""The condition of a run: no input of a result is missing from it."""
+
+import copy
+from dataclasses import fields, replace
+from typing import get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blkreel.replay.run.account import RunAccount
+from blkreel.traces.format.condition import Condition, Role, differences
+
+# Keys of a run's account that Condition reads, and its results. A new key needs a place here, and an input one in
+# Condition.
+INPUTS = {"source", "pace", "idle", "without", "map", "state", "prefill", "payload", "polled", "drives",
+          "unwritten_bytes"}
+RESULTS = {
+    "label", "simulated", "drive", "planned_ops", "issued_ops", "completed_ops", "moved_bytes", "written_bytes",
+    "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "left_out", "plan_ns",
+    "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
+    "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
+    "environment", "seed", "latency_log", "verdict"}
+
+RUN = {
+    "source": {"sha256": "5e" * 32, "path": "game.parquet", "device": 0},
+    "pace": {"name": "dependent", "depth": None, "factor": None, "dependencies": "observed", "threads": {"count": 1},
+             "streams": {}},
+    "idle": {"name": "original", "cap_ns": None}, "without": [], "map": {"name": "tile", "copies": 8},
+    "state": {"name": "data", "scale": 1.0, "span_bytes": 40_000_000, "permuted": False, "erased_by": "discard",
+              "payload": {"compressible_percent": 0, "duplicates_percent": 0}},
+    "prefill": None, "unwritten_bytes": 0, "payload": {"compressible_percent": 0, "duplicates_percent": 0},
+    "polled": False, "drives": None}
+
+# (path of a value in the account, other values of it)
+VALUES = [
+    (("source", "sha256"), ["6f" * 32]), (("source", "device"), [1, 2]), (("pace", "name"), ["original", "asap"]),
+    (("pace", "dependencies"), ["inferred"]), (("pace", "threads", "count"), [2, 8]),
+    (("pace", "streams"), [{"1": {"name": "depth", "depth": 4, "factor": None}}]),
+    (("idle", "cap_ns"), [25_000_000, 5_000_000]), (("without",), [["writes"]]), (("map", "name"), ["compact"]),
+    (("map", "copies"), [2, 4]), (("state", "name"), ["client", None]), (("state", "scale"), [0.01]),
+    (("state", "span_bytes"), [200_000_000]), (("state", "permuted"), [True]),
+    (("state", "erased_by"), [None, "format"]),
+    (("state", "payload", "compressible_percent"), [50]), (("unwritten_bytes",), [4096]),
+    (("payload", "compressible_percent"), [50, 90]), (("payload", "duplicates_percent"), [25]), (("polled",), [True])]
+
+
+def changed(path, value):
+    run = copy.deepcopy(RUN)
+    entry = run
+    for key in path[:-1]:
+        entry = entry[key]
+    entry[path[-1]] = value
+    if path == ("idle", "cap_ns"):
+        run["idle"]["name"] = "cap"
+    return Condition.of({"run": run})
+
+
+def test_each_key_of_an_account_is_an_input_or_a_result():
+    keys = set(get_type_hints(RunAccount))
+    assert keys == INPUTS | RESULTS and not INPUTS & RESULTS
+
+
+def test_each_input_says_what_a_difference_means():
+    assert all(isinstance(each.metadata["role"], Role) for each in fields(Condition))
+
+
+@given(st.sampled_from([(path, value) for path, values in VALUES for value in values]),
+       st.sampled_from([(path, value) for path, values in VALUES for value in values]))
+def test_two_runs_that_differ_in_one_input_have_two_conditions(one, other):
+    condition, usual = changed(*one), Condition.of({"run": RUN})
+    assert condition != usual and list(condition.differing(usual))
+    assert (changed(*other) == condition) == (one == other)
+
+
+def test_the_seed_and_the_host_are_no_inputs():
+    assert Condition.of({"run": {**RUN, "seed": 7, "environment": {"kernel": "6.1"}}}) == Condition.of({"run": RUN})
+
+
+def test_idle_time_is_no_input_of_a_pace_without_times():
+    saturating = {**RUN, "pace": {"name": "depth", "depth": 4}}
+    capped = {**saturating, "idle": {"name": "cap", "cap_ns": 5}}
+    assert Condition.of({"run": capped}) == Condition.of({"run": saturating})
+
+
+def test_differences_are_said_with_their_values():
+    usual = Condition.of({"run": RUN})
+    texts = list(differences({"A": usual, "B": replace(usual, map="compact"), "C": usual}))
+    assert texts == ["map is not the same: tile, copies 8 [A, C], compact [B]"]
+
+
+@pytest.mark.parametrize("run", [{}, {"source": None, "pace": None, "map": None, "state": {}}])
+def test_an_account_of_an_earlier_version_has_a_condition(run):
+    assert isinstance(Condition.of({"run": {**run, "label": "x"}}).words(), str)

@@ -1,0 +1,165 @@
+"""The condition of a run: every input of its result. Two runs with the same condition on one drive are repetitions.
+
+The only definition of what makes results comparable. Repetitions, sections of a comparison, the catalog and its history
+use it (docs/method.md, "Condition of a run"). Its values are texts, so that a difference can be printed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Self
+
+from blkreel.common.units import format_bytes, format_ns
+
+UNKNOWN = "unknown"  # of a run of an earlier version
+
+
+class Role(Enum):
+    """What a difference in an input means for two results."""
+
+    APART = "not compared with each other"
+    SAID = "no repetitions of each other; a comparison of them states the difference"
+
+
+def _input(role: Role) -> Any:
+    return field(default="", metadata={"role": role})
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The inputs of a run as texts; empty: the usual one. workload: checksum of the trace, else its path.
+
+    A captured trace has its own path as workload, and no other input.
+    """
+
+    workload: str = _input(Role.APART)
+    kind: str = _input(Role.APART)
+    device: str = _input(Role.APART)
+    pace: str = _input(Role.APART)
+    idle: str = _input(Role.APART)
+    without: str = _input(Role.APART)
+    map: str = _input(Role.SAID)
+    state: str = _input(Role.SAID)
+    payload: str = _input(Role.SAID)
+    prefill: str = _input(Role.SAID)
+    threads: str = _input(Role.SAID)
+    polling: str = _input(Role.SAID)
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any], path: object = "") -> Self:
+        """metadata: of a run or a captured trace. path: of the latter."""
+        run = metadata.get("run")
+        if not run:
+            return cls(workload=str(path), kind="captured")
+        source, pace = run.get("source") or {}, run.get("pace") or {}
+        drives = run.get("drives") or [{**run, "source_device": source.get("device")}]
+        return cls(
+            workload=source.get("sha256") or source.get("path") or "", kind="replayed",
+            device=_joined(_text(drive.get("source_device")) for drive in drives),
+            pace=_pace(pace), idle=_idle(run), without=_joined(run.get("without") or []),
+            map=_joined(_arguments(drive.get("map")) for drive in drives),
+            state=_joined(_state(drive.get("state")) for drive in drives),
+            payload=payload_words(run.get("payload")), prefill=_joined(_prefill(drive) for drive in drives),
+            threads=str((pace.get("threads") or {}).get("count") or 1),
+            polling="polled" if run.get("polled") else "")
+
+    def of_role(self, role: Role) -> tuple[str, ...]:
+        """The values of the inputs of a role."""
+        return tuple(getattr(self, each.name) for each in fields(self) if each.metadata["role"] is role)
+
+    def differing(self, other: Self, role: Role | None = None) -> Iterator[str]:
+        """Names of the inputs that differ."""
+        for each in fields(self):
+            if role in (None, each.metadata["role"]) and getattr(self, each.name) != getattr(other, each.name):
+                yield each.name
+
+    def words(self) -> str:
+        """Inputs beside workload, kind, pace and state, for a table: `device 0; map compact; 2 threads`."""
+        texts = {"device": f"device {self.device}", "idle": f"idle {self.idle}", "without": f"without {self.without}",
+                 "map": f"map {self.map}", "payload": self.payload, "prefill": f"prefill {self.prefill}",
+                 "threads": f"{self.threads} thread{'' if self.threads == '1' else 's'}", "polling": self.polling}
+        return "; ".join(text for name, text in texts.items() if getattr(self, name))
+
+
+def input_names(role: Role) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(Condition) if each.metadata["role"] is role)
+
+
+def differences(conditions: Mapping[str, Condition]) -> Iterator[str]:
+    """What differs between conditions that are compared: `map is not the same: compact [A], identity [B]`.
+
+    conditions: by the name of the drive or label.
+    """
+    for each in fields(Condition):
+        values: dict[str, list[str]] = {}
+        for name, condition in conditions.items():
+            values.setdefault(getattr(condition, each.name) or "none", []).append(name)
+        if each.metadata["role"] is Role.SAID and len(values) > 1:
+            texts = ", ".join(f"{value} [{', '.join(names)}]" for value, names in values.items())
+            yield f"{each.name} is not the same: {texts}"
+
+
+def _joined(texts: Sequence[str] | Iterator[str]) -> str:
+    """Of several drives; equal texts once."""
+    return " and ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _text(value: object) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _pace(pace: Mapping[str, Any]) -> str:
+    name = pace.get("name") or UNKNOWN
+    words = {"depth": f"depth={pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
+    if pace.get("dependencies") == "inferred":
+        words += ", inferred dependencies"
+    streams = [f"stream {number}: {_pace(own)}" for number, own in sorted((pace.get("streams") or {}).items())]
+    return "; ".join([words, *streams])
+
+
+def _idle(run: Mapping[str, Any]) -> str:
+    """A pace without times has no idle time to remove."""
+    idle, pace = run.get("idle") or {}, run.get("pace") or {}
+    saturating = pace.get("name") in ("asap", "depth") and not pace.get("streams")
+    if saturating or idle.get("name") in (None, "original"):
+        return ""
+    return f"capped at {format_ns(idle['cap_ns'])}" if idle.get("cap_ns") else "removed"
+
+
+def _arguments(entry: Mapping[str, Any] | None) -> str:
+    """`tile, copies 8`: a name and its arguments."""
+    if not entry:
+        return UNKNOWN
+    numbers = {key: value for key, value in entry.items() if key != "name"}
+    return ", ".join([str(entry.get("name")), *(
+        f"{key.removesuffix('_bytes').replace('_', ' ')} {format_bytes(value) if key.endswith('_bytes') else value}"
+        for key, value in numbers.items())])
+
+
+def _state(state: Mapping[str, Any] | None) -> str:
+    """Name and arguments; not the drive's size, which the map and the state's name cover."""
+    if not state or not state.get("name"):
+        return "not prepared"
+    words = [str(state["name"])]
+    if state.get("scale") not in (None, 1, 1.0):
+        words.append("scaled")
+    if state.get("span_bytes"):
+        words.append(f"{format_bytes(state['span_bytes'])} written")
+    if state.get("permuted"):
+        words.append("each block once")
+    if state.get("erased_by"):
+        words.append(f"erased by {state['erased_by']}")
+    if state.get("payload"):
+        words += [text] if (text := payload_words(state["payload"])) else []
+    return ", ".join(words)
+
+
+def payload_words(payload: Mapping[str, Any] | None) -> str:
+    """Compressibility and duplicates of the written data; empty for the usual, incompressible data."""
+    kinds = (("compressible_percent", "compressible"), ("duplicates_percent", "duplicates"))
+    return ", ".join(f"{payload[key]} % {word}" for key, word in kinds if payload and payload.get(key))
+
+
+def _prefill(drive: Mapping[str, Any]) -> str:
+    """Whether blocks that are read first were left unwritten; it does not matter who wrote them."""
+    return "declined" if drive.get("unwritten_bytes") and not drive.get("prefill") else ""
