@@ -20,7 +20,7 @@ RESULTS = {
     "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "left_out", "plan_ns",
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
     "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
-    "environment", "seed", "latency_log", "verdict"}
+    "environment", "emulated", "seed", "latency_log", "verdict"}
 
 RUN = {
     "source": {"sha256": "5e" * 32, "path": "game.parquet", "device": 0},
