@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import directory_at
+from blkreel.common.safe_files import directory_at, file_name
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.traces.format.reader import TEST
 
@@ -152,8 +152,8 @@ def read_test(directory: Path) -> tuple[TestDocument, bool]:
         for step in document["steps"]:
             if step["status"] not in _STATUS:
                 raise ValueError(f"invalid step {step['id']}")
-            if not _is_inside(step.get("directory")):
-                raise ValueError(f"the directory of step {step['id']} is not in steps/")
+            if step.get("directory") is not None:
+                _check_inside(directory, step["directory"], step["id"])
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, f"missing key {error}" if isinstance(error, KeyError) else str(error)) from None
     return document, is_private
@@ -168,9 +168,14 @@ def _is_private(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
 
 
-def _is_inside(directory: object) -> bool:
-    """Whether it is null or steps/NAME: files that are added to the run of a step must stay in the test."""
-    if directory is None:
-        return True
-    parts = directory.split("/") if isinstance(directory, str) else []
-    return len(parts) == 2 and parts[0] == "steps" and parts[1] not in ("", ".", "..")
+def _check_inside(test: Path, directory: str, step: str) -> None:
+    """Raise ValueError unless it is steps/NAME: files that are added to the run of a step must stay in the test."""
+    steps, _, name = directory.partition("/")
+    try:
+        is_inside = steps == "steps" and bool(file_name(name))
+    except ValueError:
+        is_inside = False
+    if not is_inside:
+        raise ValueError(f"the directory of step {step} is not in steps/")
+    if (test / steps).is_symlink() or (test / directory).is_symlink():
+        raise ValueError(f"the directory of step {step} is a symbolic link, which could lead elsewhere")

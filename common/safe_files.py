@@ -8,6 +8,7 @@ its directory, and files are created with O_EXCL or opened with O_NOFOLLOW.
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -23,6 +24,7 @@ from .errors import BlkreelError, OutputExists, SafetyError, UsageError
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]
 _MAX_LINKS = 40  # the limit of the kernel
+_ANY_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
 # Pattern of a name: None for a file, the layout of its content for a directory. The first match counts.
 Layout = Mapping[str, "Layout | None"]
 
@@ -157,6 +159,26 @@ def open_own(path: StrPath, flags: int, mode: int = 0o666) -> int:
 
 def _no_plain_file(path: Path) -> SafetyError:
     return SafetyError(f"{path} is a link, or not a regular file", f"check it, and remove it: ls -l {path}")
+
+
+def file_name(value: object, pattern: re.Pattern[str] = _ANY_NAME) -> str:
+    """A name that a file of others gives, as the name of a file in a directory that the caller chose.
+
+    Every name from a file that becomes part of a path goes through this. Raises ValueError for anything but a name of
+    the pattern that leads nowhere else.
+    """
+    if not isinstance(value, str) or value in (".", "..") or "/" in value or not pattern.fullmatch(value):
+        raise ValueError(f"{value!r} is not a valid name of a file")
+    return value
+
+
+def read_plain(path: StrPath) -> bytes:
+    """The content of a file of a directory that others filled: no link leads elsewhere. Raises OSError."""
+    # Without O_NONBLOCK, opening a FIFO would block.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        return file.read()
 
 
 def create(path: StrPath) -> FileIO:

@@ -4,7 +4,6 @@ A baseline (docs/replay.md) has the same reads on the same drive in the same sta
 writes. Reads of one run that met a write are not compared with its other reads: they differ in more than the writes.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.common.errors import TraceError
+from blkreel.common.safe_files import file_name
 from blkreel.traces.format.reader import open_trace
 
 from .paired import Document, paired
@@ -68,10 +68,12 @@ def slowdown_by_writes(runs: Sequence[Measured],
 def _read_by_read(run: Measured, name: str, compare: Callable[[Measured, Measured], Document]) -> Document:
     """name: of the folder of the baseline; a path elsewhere is not followed."""
     location = run.records
-    if not isinstance(location, Path) or not re.fullmatch(r"[\w-]+", name):
+    if not isinstance(location, Path):
         return {"why": "the path of the baseline is not a folder of the run here"}
     try:
-        trace = open_trace(location.parent / name)
+        trace = open_trace(location.parent / file_name(name))
+    except ValueError:
+        return {"why": "the path of the baseline is not a folder of the run here"}
     except (TraceError, OSError) as error:
         return {"why": f"the baseline cannot be read: {error}"}
     # The comparison reads rows and metadata, not the partial.

@@ -23,7 +23,7 @@ from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partial_file import load as load_partial
 from blkreel.common.errors import OutputExists, UsageError
-from blkreel.common.safe_files import unlink, write_file
+from blkreel.common.safe_files import read_plain, unlink, write_file
 from blkreel.common.typed_document import parse_json
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
 from blkreel.traces.format.writer import output_error
@@ -64,7 +64,10 @@ class Catalog:
             except OSError as error:
                 raise output_error(path, error) from error
         try:
-            content = parse_json(header.read_bytes())
+            if link := next((path / name for name in ("results", "partials", "tables") if (path / name).is_symlink()),
+                            None):
+                raise ValueError(f"{link.name} is a symbolic link, which could lead elsewhere")
+            content = parse_json(read_plain(header))
             if content["format"] != FORMAT or not isinstance(content["version"], int):
                 raise ValueError("not the header of a catalog")
         except FileNotFoundError:
@@ -180,7 +183,7 @@ class Catalog:
             raise CatalogError(f"{path} has partials of version {described['version']}, this blkreel reads "
                                f"{PARTIAL_VERSION}", f"add the run again: blkreel results add {result['path']}")
         try:
-            content = path.read_bytes()
+            content = read_plain(path)
         except OSError as error:
             raise CatalogError(f"{path} cannot be read: {error.strerror}",
                                f"add the run again: blkreel results add {result['path']}") from None

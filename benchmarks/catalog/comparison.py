@@ -24,7 +24,7 @@ from .collect import identity_of, test_checksum
 from .result import CatalogError, id_of
 from .selection import matching
 from .stored import StoredRun
-from .tables import read_known_result
+from .tables import read_hashed_result, read_result
 
 # reason -> words behind a number of results
 REASONS = {
@@ -33,7 +33,7 @@ REASONS = {
     "parameters": "with other parameters",
     "fidelity_limits": "judged by other limits of fidelity", "unreadable": "unreadable",
 }
-_COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated", "file_sha256"]
+_COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated"]
 _Row = Mapping[str, Any]
 
 
@@ -174,7 +174,7 @@ def _join_tests(joined: Joined, rows: list[_Row], new_tests: Sequence[tuple[Path
             _leave_out(joined, row, "parameters", row["workload_name"])
         else:
             try:
-                result, _ = read_known_result(joined.catalog.path_of(row["id"]), row["file_sha256"])
+                result = read_result(joined.catalog.path_of(row["id"]))
             except CatalogError as error:
                 _leave_out(joined, row, "unreadable", str(error))
                 continue
@@ -188,7 +188,7 @@ def _leave_out(joined: Joined, row: _Row, reason: str, text: str) -> None:
 
 
 def _stored(catalog: Catalog, row: _Row) -> StoredRun:
-    return StoredRun(catalog, *read_known_result(catalog.path_of(row["id"]), row["file_sha256"]))
+    return StoredRun(catalog, *read_hashed_result(catalog.path_of(row["id"])))
 
 
 def _traits(measured: Measured) -> tuple[str, str, str, bool]:

@@ -2,16 +2,20 @@
 
 import hashlib
 import json
+import re
 from typing import Any, Literal, TypedDict, cast
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.json_file import finite
+from blkreel.common.safe_files import file_name
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.common.verdict import Verdict
 
 FORMAT = "blkreel result"
 VERSION = 1
 _ID_DIGITS = 32
+_ID = re.compile(rf"[0-9a-f]{{{_ID_DIGITS}}}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class CatalogError(BlkreelError):
@@ -128,6 +132,11 @@ def parse(content: bytes, path: object) -> Result:
             raise NewerVersion(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
         if wrong := mismatch(document, Result):
             raise ValueError(wrong)
+        file_name(document["id"], _ID)
+        if document["partial"]:
+            file_name(document["partial"]["sha256"], _SHA256)
+        if not document["path"].startswith("/") or "\0" in document["path"]:
+            raise ValueError("path is not an absolute path")
     except ValueError as error:
         raise damaged(path, str(error)) from None
     result = cast(Result, document)

@@ -5,7 +5,6 @@ that is missing, old or of another catalog costs time and no digit.
 """
 
 import hashlib
-import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import SafetyError
-from blkreel.common.safe_files import NewFile
+from blkreel.common.safe_files import NewFile, read_plain
 from blkreel.traces.format.condition import Condition
 
 from .result import CatalogError, Result, parse
@@ -123,17 +122,15 @@ def read_result(path: Path) -> Result:
     return _parsed(_content(path), path)
 
 
-def read_known_result(path: Path, sha256: str) -> tuple[Result, str]:
-    """(as read_result(), SHA-256 of the file). sha256: of the content that was checked before, which is not checked
-    again."""
+def read_hashed_result(path: Path) -> tuple[Result, str]:
+    """(as read_result(), SHA-256 of the file)."""
     content = _content(path)
-    actual = hashlib.sha256(content).hexdigest()
-    return json.loads(content) if actual == sha256 else _parsed(content, path), actual
+    return _parsed(content, path), hashlib.sha256(content).hexdigest()
 
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain(path)
     except OSError as error:
         raise CatalogError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
 

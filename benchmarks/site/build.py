@@ -19,7 +19,7 @@ from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.output_lock import directory_locked
-from blkreel.common.safe_files import directory_at, unlink, write_file
+from blkreel.common.safe_files import directory_at, file_name, read_plain, unlink, write_file
 from blkreel.common.typed_document import parse_json
 from blkreel.traces.format.writer import output_error
 
@@ -156,7 +156,7 @@ def _constant(name: str, content: bytes) -> dict[str, bytes]:
 
 
 def _file(name: str, path: Path) -> dict[str, bytes]:
-    return {name: path.read_bytes()}
+    return {name: read_plain(path)}
 
 
 def _with_stem(stem: str, make: _Make) -> dict[str, bytes]:
@@ -179,7 +179,7 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
     """The files of an earlier site; empty of a new one. Raises OutputExists, UsageError for a damaged manifest."""
     path = directory / MANIFEST
     try:
-        text = path.read_bytes()
+        text = read_plain(path)
     except FileNotFoundError:
         if any(directory.iterdir()):
             raise OutputExists(directory) from None
@@ -189,6 +189,8 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         document = parse_json(text)
         files: dict[str, dict[str, Any]] = document["files"]
+        if link := next((name for name in _DIRECTORIES if (directory / name).is_symlink()), None):
+            raise ValueError(f"{link} is a symbolic link, which could lead elsewhere")
         if document["format"] != _FORMAT or document["version"] != _VERSION or not all(
                 _is_of_a_site(name) and isinstance(entry["inputs"], str) and isinstance(entry["sha256"], str)
                 and isinstance(entry["bytes"], int) for name, entry in files.items()):
@@ -200,11 +202,11 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_of_a_site(name: str) -> bool:
-    """Whether a name can be of a site, so that an edited manifest removes nothing else."""
+    """Whether a name can be of a site, so that an edited manifest removes nothing else. May raise ValueError."""
     if name in (pages.INDEX, pages.FEED):
         return True
     directory, _, file = name.partition("/")
-    return directory in _DIRECTORIES and bool(_PART.fullmatch(file))
+    return directory in _DIRECTORIES and file_name(file, _PART) == file
 
 
 def _write_manifest(directory: Path, files: Mapping[str, dict[str, Any]]) -> None:
@@ -223,6 +225,6 @@ def _size(path: Path) -> int:
 def _checksum(path: Path) -> str:
     """Empty for a file that is gone."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_plain(path)).hexdigest()
     except OSError:
         return ""

@@ -354,3 +354,19 @@ def test_a_command_does_not_suggest_to_replace_a_pipe(tmp_path, blkreel):
         result = blkreel(*words, "-o", tmp_path / "pipe", check=False)
         assert result.returncode == 2 and "is a pipe" in result.stderr and "--force" not in result.stderr
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a/b", "a\0", "a\udc80", None, 5])
+def test_a_name_from_a_file_leads_nowhere_else(name):
+    with pytest.raises(ValueError, match="is not a valid name of a file"):
+        safe_files.file_name(name)
+
+
+def test_a_plain_file_is_read_through_no_link(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "fifo")
+    assert safe_files.read_plain(tmp_path / safe_files.file_name("file")) == b"content"
+    for name in ("link", "fifo"):
+        with pytest.raises(OSError):
+            safe_files.read_plain(tmp_path / name)

@@ -119,19 +119,22 @@ def test_a_step_set_aside_stays_in_its_directory(blkreel, output, tmp_path):
     assert "test.json is damaged" in refused.stderr
 
 
-@pytest.mark.parametrize("directory", ["../elsewhere", "steps/..", "/{elsewhere}", "steps/../../elsewhere", 5])
+@pytest.mark.parametrize("directory", ["../elsewhere", "steps/..", "/{elsewhere}", "steps/../../elsewhere",
+                                       "steps/link", 5])
 def test_a_power_log_is_added_to_no_run_elsewhere(blkreel, output, tmp_path, directory):
     document = json.loads((output / "test.json").read_text())
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(output / document["steps"][0]["directory"], elsewhere)
     before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    (output / "steps/link").symlink_to(elsewhere)
     document["steps"][0]["directory"] = str(directory).format(elsewhere=elsewhere) if directory != 5 else 5
     (output / "test.json").write_text(json.dumps(document))
     start_s = time.time() - 3600
     (tmp_path / "meter.csv").write_text("".join(f"{start_s + second},5\n" for second in range(7200)))
     refused = blkreel("power", output, "--log", tmp_path / "meter.csv", check=False)
     assert refused.returncode == 1
-    assert ("test.json is damaged" if directory == 5 else "is not in steps/") in refused.stderr
+    assert {5: "test.json is damaged", "steps/link": "is a symbolic link"}.get(
+        directory, "is not in steps/") in refused.stderr
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
 
 
