@@ -89,7 +89,7 @@ class _CheckedStep(TypedDict, total=False):
     status: Required[str]
     title: str
     role: str | None
-    labels: dict[str, Any]
+    labels: dict[str, str | int | float | bool]
     directory: str | None
     started_at: str | None
     ended_at: str | None
@@ -152,6 +152,8 @@ def read_test(directory: Path) -> tuple[TestDocument, bool]:
         for step in document["steps"]:
             if step["status"] not in _STATUS:
                 raise ValueError(f"invalid step {step['id']}")
+            if not isinstance((step.get("labels") or {}).get("repeat", 1), int):
+                raise ValueError(f"the label repeat of step {step['id']} is not an integer")
             if step.get("directory") is not None:
                 _check_inside(directory, step["directory"], step["id"])
     except (ValueError, KeyError, TypeError) as error:

@@ -1,9 +1,14 @@
-"""Whether a JSON document has the types that the code relies on: others may have changed its file."""
+"""Documents of others in JSON and TOML: whether they have the types that the code relies on."""
 
 import json
+import tomllib
 import types
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+from .storage_url import Location
+
+T = TypeVar("T")
 
 _INTEGERS = range(-(1 << 63), 1 << 64)
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object",
@@ -16,6 +21,43 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_json(path: Location, kind: type[T]) -> T:
+    """The document of a file. kind: as of mismatch(). Raises OSError, and ValueError `PATH: KEY is not an integer`."""
+    try:
+        document = parse_json(path.read_text())
+        wrong = mismatch(document, kind)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if wrong:
+        raise ValueError(f"{path}: {wrong}")
+    return cast(T, document)
+
+
+def parse_toml(text: str | bytes) -> dict[str, Any]:
+    """Raises ValueError for every text that is not TOML in UTF-8, and for integers of more than 64 bits."""
+    try:
+        document = tomllib.loads(text if isinstance(text, str) else text.decode())
+    except UnicodeDecodeError:
+        raise ValueError("not a text in UTF-8") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # int() refuses more digits than it can convert in a short time
+        raise ValueError("an integer has too many digits") from None
+    if wrong := _too_long(document):
+        raise ValueError(f"{wrong} is out of range")
+    return document
+
+
+def _too_long(value: Any, where: str = "") -> str | None:
+    """The first integer of more than 64 bits."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, int) and value not in _INTEGERS:
+        return where
+    return next((wrong for key, part in parts if (wrong := _too_long(part, _joined(where, str(key))))), None)
 
 
 def mismatch(value: Any, kind: Any, where: str = "") -> str | None:

@@ -16,7 +16,7 @@ for _power, _letter in enumerate("KMGTP", start=1):
     _SIZE_UNITS[f"{_letter}B"] = 1000**_power
 _TIME_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9,
                   "min": 60 * 10**9, "h": 3600 * 10**9}
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([^\d\s.]*)\s*")
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\d\s.]*)\s*")
 
 
 def parse_size_bytes(text: str) -> int:

@@ -2,12 +2,12 @@
 
 import base64
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from blkreel.analysis.charts.theme import COLOURS, Brand
 from blkreel.common.errors import UsageError
+from blkreel.common.typed_document import parse_toml
 
 _REMEDY = "docs/reports.md shows such a file"
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -22,10 +22,10 @@ def load(path: str | Path) -> Brand:
     """Read a theme file. Raises UsageError with the invalid key."""
     path = Path(path)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}", _REMEDY) from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:  # too deeply nested
+        document = parse_toml(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", _REMEDY) from error
+    except ValueError as error:
         raise UsageError(f"{path}: {error}", _REMEDY) from error
     for key in document:
         if key not in ("font", "logo", *COLOURS):

@@ -1,7 +1,6 @@
 """Facts about drives that the user supplies in drives.toml: class, flash, price, predecessor, rivals."""
 
 import re
-import tomllib
 from dataclasses import dataclass, fields
 from datetime import date
 from fnmatch import fnmatchcase
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import UsageError
+from blkreel.common.typed_document import parse_toml
 
 EXAMPLE = """\
 [[drive]]
@@ -107,8 +107,8 @@ def load(path: str | Path) -> DrivesFile:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}", _REMEDY) from error
     try:
-        told = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:  # too deeply nested
+        told = parse_toml(text)
+    except ValueError as error:
         raise UsageError(f"{path}: {error}", _REMEDY) from error
     for key in told:
         if key != "drive":

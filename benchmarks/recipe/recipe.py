@@ -5,7 +5,6 @@ docs/tests.md lists the keys of a recipe. benchmarks/recipe/steps.py expands a r
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
+from blkreel.common.typed_document import parse_toml
 
 from .values import KINDS, Share, Value, format_value, is_list, read_value
 
@@ -108,15 +108,13 @@ def load_recipe(name: str) -> Recipe:
         raise UsageError(f"cannot read {path}: {error.strerror}", "list the recipes: blkreel test --list") from None
     try:
         return parse_recipe(path.stem, data)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:  # too deeply nested
+    except ValueError as error:
         raise UsageError(f"{path} is not valid TOML: {error}", SEE_DOCS) from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text", SEE_DOCS) from None
 
 
 def parse_recipe(name: str, data: bytes) -> Recipe:
-    """Raises UsageError, tomllib.TOMLDecodeError and UnicodeDecodeError."""
-    table = tomllib.loads(data.decode())
+    """Raises UsageError, and ValueError for data that is not TOML."""
+    table = parse_toml(data)
     check_keys(name, table, _KEYS, required={"title", "explain", "report", "steps"})
     _check_types(name, table)
     parameters = {key: _parameter(name, key, entry) for key, entry in table.get("parameters", {}).items()}

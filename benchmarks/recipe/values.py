@@ -57,7 +57,7 @@ def parse_size(text: object) -> int | Share:
 
 def parse_count(text: object) -> int:
     digits = text if isinstance(text, str) else repr(text)  # not str(): that of a Size has a unit
-    if not re.fullmatch(r"\s*\d+\s*", digits):
+    if not re.fullmatch(r"\s*[0-9]{1,18}\s*", digits):
         raise UsageError(f"{text!r} is not a whole number", "write it like 32")
     return int(digits)
 
@@ -72,7 +72,7 @@ def parse_percent(text: object) -> int:
 def parse_number(text: Any) -> float:
     try:
         value = float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = -1.0
     if not 0 < value < float("inf"):
         raise UsageError(f"{text!r} is not a number above 0", "write it like 1000 or 0.5")

@@ -1,6 +1,5 @@
 """`blkreel predict`: what a trace takes on drives that were fitted to runs."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from blkreel.common.json_file import print_json
 from blkreel.common.numbers import digits, time_unit
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
-from blkreel.common.typed_document import mismatch
+from blkreel.common.typed_document import mismatch, parse_toml
 from blkreel.replay.plan.mapping import DoesNotFit
 from blkreel.replay.predict.prediction import FittedFacts, Prediction, drive_file, predict
 from blkreel.replay.simulated import spec
@@ -114,7 +113,7 @@ def _show(rows: list[_Row]) -> None:
 
 def _facts(path: Path) -> FittedFacts:
     """Table `fitted` of the file, {} if a user wrote it. Raises UsageError for one with other types."""
-    facts = tomllib.loads(path.read_text()).get(spec.FITTED, {})
+    facts = parse_toml(path.read_bytes()).get(spec.FITTED, {})
     if problem := mismatch(facts, FittedFacts, spec.FITTED):
         raise UsageError(f"{path}: {problem}", "fit it again: blkreel model-drive RUN... -o DRIVE.toml")
     checked: FittedFacts = facts

@@ -308,7 +308,7 @@ def find_targets(arguments: Sequence[str], device: int | None) -> dict[int | Non
     remedy = "name one drive for each device: --on 0=DEVICE --on 1=DEVICE"
     targets: dict[int | None, Target] = {}
     for argument in arguments:
-        match = re.fullmatch(r"(\d+)=(.+)", argument)
+        match = re.fullmatch(r"([0-9]{1,9})=(.+)", argument)
         index, path = (int(match[1]), match[2]) if match else (None, argument)
         if index in targets:
             which = f"for device {index}" if match else "without a device number"

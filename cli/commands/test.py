@@ -14,7 +14,7 @@ from blkreel.benchmarks.recipe.steps import TestStep, steps_of
 from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only
 from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create, now, read_resumable
 from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces
-from blkreel.benchmarks.test_file import TestHeader
+from blkreel.benchmarks.test_file import FILE, TestHeader, damaged
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
@@ -168,7 +168,10 @@ def _resumed(directory: Path, device: str | None, destroy: str | None, telemetry
     stored, is_private = read_resumable(directory)
     target = find_target(device or stored["device"])
     check_unchanged(stored, target)
-    recipe = parse_recipe(stored["test"], stored["recipe"]["text"].encode())
+    try:
+        recipe = parse_recipe(stored["test"], stored["recipe"]["text"].encode())
+    except ValueError as error:
+        raise damaged(directory / FILE, f"recipe.text is not valid TOML: {error}") from None
     values = recipe.resolve(_overrides(recipe, stored), quick=stored["quick"], scale=stored["scale"])
     steps = steps_of(recipe, values, size_bytes=target.size_bytes, block_bytes=target.block_bytes,
                      seed=stored["seed"])

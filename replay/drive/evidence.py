@@ -5,10 +5,9 @@ path, inode, birth time and size. Changed contents show in the kernel's counts o
 modification time and allocated size.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from blkreel.common.device import multipath_paths
 from blkreel.common.system import text_in
@@ -22,6 +21,16 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _GROWING = (0, 1, 2, 4, 5, 6, 11, 12, 13, 15)
 # Sectors written and discarded, as places in _GROWING.
 _CHANGED = (5, 8)
+
+
+class Evidence(TypedDict):
+    """power: see power_of(). counts: None of a file. modified_ns, allocated_bytes: of an image; the first is None while
+    blkreel writes to it."""
+
+    power: str
+    counts: list[int] | None
+    modified_ns: NotRequired[int | None]
+    allocated_bytes: NotRequired[int]
 
 
 def identity_words(target: Target) -> str:
@@ -47,33 +56,33 @@ def identity_words(target: Target) -> str:
     return f"{words}:{target.partition}"
 
 
-def evidence_of(target: Target, *, is_written: bool) -> dict[str, Any]:
+def evidence_of(target: Target, *, is_written: bool) -> Evidence:
     """Evidence of its contents, to be compared later. is_written: blkreel is about to change them."""
-    evidence: dict[str, Any] = {"power": power_of(target), "counts": _counts(target)}
+    evidence: Evidence = {"power": power_of(target), "counts": _counts(target)}
     if image := _image(target):
         with suppress(OSError):
             status = status_of(image)
-            evidence |= {"modified_ns": None if is_written else status.modified_ns,
-                         "allocated_bytes": status.allocated_bytes}
+            evidence["modified_ns"] = None if is_written else status.modified_ns
+            evidence["allocated_bytes"] = status.allocated_bytes
     return evidence
 
 
-def lost_by(target: Target, then: Mapping[str, Any], *, discards: bool) -> str | None:
+def lost_by(target: Target, then: Evidence, *, discards: bool) -> str | None:
     """What happened to the contents since the evidence `then`; None if they seem unchanged.
 
     discards: whether blkreel may have discarded blocks since.
     """
     now = evidence_of(target, is_written=False)
-    counts = list(zip(then["counts"] or [], now["counts"] or [], strict=True)) if then["power"] == now["power"] else []
+    counts = list(zip(then["counts"] or [], now["counts"] or [], strict=False)) if then["power"] == now["power"] else []
     if any(after < before for before, after in counts):
         return "the drive was reset since"
-    if "modified_ns" not in then or "modified_ns" not in now:
+    if not ("modified_ns" in then and "allocated_bytes" in then and "modified_ns" in now and "allocated_bytes" in now):
         return None
     shrunk = now["allocated_bytes"] < then["allocated_bytes"]
     if then["modified_ns"] is None:  # a run that was killed: it wrote until nobody knows when
         return "its image lost blocks since" if shrunk and not discards else None
     # Writes through the loop device are counted: see written_by_others().
-    by_loop = any(counts[index][1] > counts[index][0] for index in _CHANGED) if counts else False
+    by_loop = any(after > before for before, after in (counts[index] for index in _CHANGED if index < len(counts)))
     if then["modified_ns"] == now["modified_ns"] or (by_loop and not shrunk):
         return None
     return "another program changed its image since"

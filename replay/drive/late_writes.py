@@ -18,7 +18,7 @@ from blkreel.common.command_line import running_command
 from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.typed_document import read_json
 
 from . import state
 from .file_identity import identity_of
@@ -43,6 +43,10 @@ class Writer(TypedDict):
     pid: int
     process_start: int
     path: str
+
+
+class _Stored(TypedDict):
+    writing: Writer
 
 
 def is_locked(descriptor: int) -> bool:
@@ -77,11 +81,11 @@ def end(target: Target) -> None:
 def late_writer(target: Target) -> Writer | None:
     """The command that has ended with writes in flight on the drive of the target; None without one."""
     try:
-        writer: Writer = parse_json(_file(target).read_text())["writing"]
-        if mismatch(writer, Writer) or _process_start(writer["pid"]) == writer["process_start"]:
+        writer = read_json(_file(target), _Stored)["writing"]
+        if _process_start(writer["pid"]) == writer["process_start"]:
             return None
         descriptor = os.open(writer["path"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
     try:
         return writer if is_locked(descriptor) else None

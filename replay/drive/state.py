@@ -4,6 +4,7 @@ One JSON file per drive, in BLKREEL_STATE_DIR, else /var/lib/blkreel/drives for 
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -16,12 +17,12 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import field_mismatch, mismatch, parse_json
+from blkreel.common.typed_document import field_mismatch, read_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.simulated import state as simulated
 
 from . import external_io
-from .evidence import evidence_of, identity_words, lost_by, power_of
+from .evidence import Evidence, evidence_of, identity_words, lost_by, power_of
 from .external_io import sum_or_none
 from .target import Target
 
@@ -92,7 +93,7 @@ class DriveState:
     written_since_bytes: int = 0
     discarded_since_bytes: int = 0
     notes: list[str] = field(default_factory=list)
-    payload: dict[str, Any] | None = None
+    payload: dict[str, int] | None = None
     capacity_bytes: int = 0
     usable_bytes: int = 0
     spans: list[list[int]] = field(default_factory=list)
@@ -222,24 +223,37 @@ def _with_external_discards(target: Target, state: DriveState) -> DriveState:
                    discarded_since_bytes=state.discarded_since_bytes + external_bytes)
 
 
-def _stored(target: Target) -> tuple[DriveState, dict[str, Any] | None]:
+class _Stored(TypedDict):
+    state: dict[str, Any]
+    evidence: NotRequired[Evidence | None]
+
+
+def _stored(target: Target) -> tuple[DriveState, Evidence | None]:
     """The state as it was saved, with the evidence of that time."""
     try:
-        document = parse_json(file_of(target).read_text())
+        document = read_json(file_of(target), _Stored)
         stored, evidence = document["state"], document.get("evidence")
-        if wrong := field_mismatch(stored, DriveState) or mismatch(evidence, dict[str, Any] | None, "evidence"):
-            raise ValueError(wrong)
         names = {field.name for field in fields(DriveState)}
-        if any(name not in stored for name in _FIRST):
-            raise KeyError("a field of the first version is missing")
+        if field_mismatch(stored, DriveState) or any(name not in stored for name in _FIRST):
+            return DriveState(), None
+        if any(len(span) != 2 for span in stored.get("spans", [])) or not _is_time(stored["prepared_at"]):
+            return DriveState(), None
         state = DriveState(**{name: value for name, value in stored.items() if name in names})
         if not state.since and (state.written_since_bytes or state.discarded_since_bytes):
             state.since = [{"by": _EARLIER, "at": state.prepared_at, "written_bytes": state.written_since_bytes,
                             "discarded_bytes": state.discarded_since_bytes, "ended": True}]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         # A damaged or older file counts as none: the state is unknown.
         return DriveState(), None
     return state, evidence
+
+
+def _is_time(text: str | None) -> bool:
+    """Whether it is null, or a time with its zone."""
+    try:
+        return text is None or datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def save(target: Target, state: DriveState, *, is_written: bool = False) -> None:
@@ -367,4 +381,4 @@ def progress_file(target: Target) -> Path:
 
 
 def file_of(target: Target) -> Path:
-    return state_directory() / (hashlib.sha256(identity_words(target).encode()).hexdigest()[:24] + ".json")
+    return state_directory() / (hashlib.sha256(os.fsencode(identity_words(target))).hexdigest()[:24] + ".json")

@@ -67,7 +67,7 @@ def parse_pace(text: str, drive: Drive) -> Pace:
         return Pace("asap", min(drive.queue_depth or 128, MAX_DEPTH))
     if match := re.fullmatch(rf"x{_FACTOR}|{_FACTOR}x", text):
         return scaled(float(match[1] or match[2]))
-    match = re.fullmatch(r"depth=(\d+)", text)
+    match = re.fullmatch(r"depth=([0-9]{1,9})", text)
     if not match:
         raise UsageError(f"invalid --pace: {text!r}", choice_remedy(text, _NAMES, _CHOICES))
     if not 1 <= int(match[1]) <= MAX_DEPTH:
@@ -87,7 +87,7 @@ def parse_paces(texts: Iterable[str], drive: Drive) -> tuple[Pace, dict[int, Pac
     common: list[str] = []
     of_stream: dict[int, Pace] = {}
     for text in texts:
-        match = re.fullmatch(r"(\d+):(.*)", text)
+        match = re.fullmatch(r"([0-9]{1,9}):(.*)", text)
         if not match:
             common.append(text)
         elif int(match[1]) in of_stream:

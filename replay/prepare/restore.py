@@ -1,11 +1,12 @@
 """Put a drive into its remembered state again, so that each repetition of a replay starts from the same one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import Progress
+from blkreel.common.typed_document import field_mismatch
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import NOT_ERASED_AS_ASKED, DriveState
 from blkreel.replay.drive.target import Target
@@ -39,9 +40,17 @@ class StateRecipe:
             raise BlkreelError(f"{target.path}: the state {state.name} was prepared by an earlier version, which did "
                                "not record how", f"blkreel precondition {target.path} --state {state.name}")
         erase = "none" if NOT_ERASED_AS_ASKED in state.notes else state.erased_by or "discard"
-        payload = Payload(**(state.payload or {}))
-        return cls(state.name, state.seed, state.idle_ns, erase, state.identity["erases"], state.identity["permuted"],
-                   state.identity["spans"], payload.account(), state.trace)
+        try:
+            payload = Payload(**(state.payload or {}))
+            recipe = cls(state.name, state.seed, state.idle_ns, erase, state.identity["erases"],
+                         state.identity["permuted"], state.identity["spans"], payload.account(), state.trace)
+            wrong = field_mismatch(asdict(recipe), cls)
+        except (KeyError, TypeError) as error:
+            wrong = str(error)
+        if wrong:
+            raise BlkreelError(f"{target.path}: the record of its state {state.name} is damaged: {wrong}",
+                               f"blkreel precondition {target.path} --state {state.name}")
+        return recipe
 
     def state_on(self, target: Target, plan: TracePlan, drive: DrivePlan, seed: int) -> State:
         """The steps to the state. Raises BlkreelError for the state `trace` of another trace than that of the plan."""

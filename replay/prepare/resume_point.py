@@ -11,12 +11,12 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import field_mismatch, parse_json
+from blkreel.common.typed_document import field_mismatch, read_json
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.evidence import power_of
@@ -96,14 +96,18 @@ def key_of(state: State, **options: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+class _Stored(TypedDict):
+    preparing: dict[str, Any]
+
+
 def load(target: Target) -> Record | None:
     """The unfinished preparation of the drive; None without one, or if its file cannot be read."""
     try:
-        stored = parse_json(drive_state.progress_file(target).read_text())["preparing"]
+        stored = read_json(drive_state.progress_file(target), _Stored)["preparing"]
         if field_mismatch(stored, Record):
             return None
         return Record(**{field.name: stored[field.name] for field in fields(Record)})
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError):
         return None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from blkreel.common.errors import BlkreelError
 from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.typed_document import read_json
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES, StallCause
 from blkreel.replay.fidelity.lateness import (
@@ -192,12 +192,10 @@ def remember(calibration: Calibration) -> None:
 def recall() -> Calibration | None:
     """The last calibration of this machine; None without one, or if it is of another processor."""
     try:
-        calibration: Calibration = parse_json(_file().read_text())
-        if mismatch(calibration, Calibration):
-            return None
-        return calibration if calibration["cpu_model"] == cpu_model() and calibration["faithful_iops"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+        calibration = read_json(_file(), Calibration)
+    except (OSError, ValueError):
         return None
+    return calibration if calibration["cpu_model"] == cpu_model() and calibration["faithful_iops"] else None
 
 
 def warning_for(ios: int, duration_ns: int | None) -> str | None:

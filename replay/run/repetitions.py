@@ -3,18 +3,18 @@
 `repetitions.json` holds the options that determine the runs, and the state that each of them starts from.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.json_file import write_json
 from blkreel.common.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.safe_files import clear_directory, make_directory
+from blkreel.common.typed_document import field_mismatch, read_json
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
@@ -39,6 +39,12 @@ class Repetition:
     def is_valid(self) -> bool:
         """Whether its verdict is valid or qualified."""
         return self.account["verdict"]["level"] != "invalid"
+
+
+class _Document(TypedDict):
+    version: int
+    settings: dict[str, Any]
+    states: list[dict[str, Any] | None]
 
 
 class Repetitions:
@@ -136,16 +142,16 @@ class Repetitions:
             yield Repetition(number, path, account)
             number += 1
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read(self) -> _Document | None:
         try:
-            document = json.loads((self.path / FILE).read_text())
-            if document["version"] != 1 or not isinstance(document["settings"], dict):
+            document = read_json(self.path / FILE, _Document)
+            if document["version"] != 1 or any(field_mismatch(state, StateRecipe)
+                                               for state in document["states"] if state):
                 return None
-            states: list[dict[str, Any] | None] = document["states"]
-            [StateRecipe(**state) for state in states if state]
-        except (OSError, ValueError, KeyError, TypeError):
+            [StateRecipe(**state) for state in document["states"] if state]
+        except (OSError, ValueError, TypeError):
             return None
-        return {"settings": document["settings"], "states": states}
+        return document
 
     def _clear(self) -> None:
         try:

@@ -5,7 +5,7 @@ docs/replay.md, "Simulated drive", describes the effect of each key; KEYS has th
 
 import hashlib
 import json
-import tomllib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import did_you_mean
+from blkreel.common.typed_document import parse_toml
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 PREFIX = "nil:"
@@ -53,7 +54,7 @@ def _share(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if not text.isdigit():
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         raise UsageError(f"invalid whole number: {text!r}", "write it like 32")
     return int(text)
 
@@ -196,7 +197,7 @@ def parse(name: str) -> SimulatedDrive:
 @cache
 def typical_drives() -> dict[str, dict[str, str]]:
     """The keys and values of each typical drive by its name, with `title` and `size`."""
-    return tomllib.loads(_TYPICAL.read_text())
+    return parse_toml(_TYPICAL.read_text())
 
 
 def is_typical(name: str) -> bool:
@@ -259,10 +260,10 @@ def _from_words(name: str, text: str) -> dict[str, str]:
 
 def _from_file(path: str) -> tuple[str, dict[str, str]]:
     try:
-        given = {key: str(value) for key, value in tomllib.loads(Path(path).read_text()).items() if key != FITTED}
+        given = {key: str(value) for key, value in parse_toml(Path(path).read_bytes()).items() if key != FITTED}
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "use nil:FILE.toml or nil:SIZE,key=value") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:  # too deeply nested
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", 'write lines like: size = "64GiB"') from None
     if "size" not in given:
         raise UsageError(f"{path}: no size", 'add a line: size = "64GiB"')

@@ -12,18 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypedDict, cast
+from typing import IO, Any, TypedDict
 
 from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import directory_at, open_own, unlink
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.typed_document import read_json
 
 from .spec import SimulatedDrive
-
-_NUMBERS = {"clock_ns": int, "ios": int, "throttled": int, "granule_bytes": int, "cache_fill_bytes": float,
-            "random_written_bytes": float, "temperature_c": float}
 
 
 class SimulatedState(TypedDict):
@@ -37,6 +34,11 @@ class SimulatedState(TypedDict):
     random_written_bytes: float
     temperature_c: float
     mapped: str
+
+
+class _Stored(TypedDict):
+    state: SimulatedState
+    saved_at_ns: int
 
 
 def fresh(drive: SimulatedDrive) -> SimulatedState:
@@ -53,15 +55,12 @@ def load(drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> Sim
 def read_state(path: Path, drive: SimulatedDrive, now_ns: Callable[[], int] = time.time_ns) -> SimulatedState:
     """The state in a file, as of now; that of a fresh drive if there is none for this drive."""
     try:
-        stored = parse_json(path.read_text())
-        if mismatch(stored["state"], SimulatedState) or mismatch(stored["saved_at_ns"], int):
-            return fresh(drive)
-        values: dict[str, Any] = {name: kind(stored["state"][name]) for name, kind in _NUMBERS.items()}
-        state = cast(SimulatedState, {**values, "mapped": str(stored["state"]["mapped"])})
-        saved_at_ns = int(stored["saved_at_ns"])
-    except (OSError, ValueError, KeyError, TypeError):
+        stored = read_json(path, _Stored)
+    except (OSError, ValueError):
         # A damaged file counts as none.
         return fresh(drive)
+    state: SimulatedState = {**stored["state"]}
+    saved_at_ns = stored["saved_at_ns"]
     if state["granule_bytes"] != drive.granule_bytes:
         return fresh(drive)
     if drive.is_virtual:

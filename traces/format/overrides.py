@@ -5,11 +5,12 @@ Its keys replace those of the metadata key `run`. The records themselves do not 
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.json_file import write_json
 from blkreel.common.storage_url import Location
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.typed_document import read_json
 
 from .metadata_types import Run
 from .schema import Metadata
@@ -17,6 +18,12 @@ from .trace import Trace
 
 FILE = "amended.json"
 VERSION = 1
+
+
+class _Document(TypedDict):
+    version: int
+    epoch_ns: int | None
+    run: Run
 
 
 def amend(trace: Trace, changes: Metadata, why: str) -> None:
@@ -39,8 +46,8 @@ def amended(records: Location, metadata: Metadata) -> Metadata:
 
 def _changes(path: Location, metadata: Metadata) -> Metadata:
     try:
-        document = parse_json(path.read_text())
-        belongs = document["version"] == VERSION and document["epoch_ns"] == metadata.get("epoch_ns")
-        return dict(document["run"]) if belongs and not mismatch(document["run"], Run) else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        document = read_json(path, _Document)
+    except (OSError, ValueError):
         return {}
+    belongs = document["version"] == VERSION and document["epoch_ns"] == metadata.get("epoch_ns")
+    return dict(document["run"]) if belongs else {}

@@ -1,13 +1,12 @@
 """The TOML file of a workload model. docs/model.md lists its keys."""
 
 import math
-import tomllib
 from pathlib import Path
 from typing import Any, TypedDict
 
 from blkreel import __version__
 from blkreel.common.errors import UsageError
-from blkreel.common.typed_document import mismatch
+from blkreel.common.typed_document import mismatch, parse_toml
 from blkreel.traces.format.schema import OPS
 
 from .measurement import LENGTH_CLASSES
@@ -93,10 +92,10 @@ def model_text(model: WorkloadModel) -> str:
 def read_model(path: Path) -> WorkloadModel:
     """Raises UsageError for a file that is not a workload model, or has a value that cannot be played."""
     try:
-        document = tomllib.loads(path.read_text())
+        document = parse_toml(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", _REFIT) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:  # too deeply nested
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", _REFIT) from None
     if "blkreel_model" not in document:
         raise UsageError(f"{path} is not a workload model: no key blkreel_model", _REFIT)

@@ -119,7 +119,7 @@ class PowerLog:
         names = [name.lower() for name in head]
         if word.lower() in names:
             return names.index(word.lower())
-        if word.isdigit() and 1 <= int(word) <= width:
+        if word.isdecimal() and len(word) < 10 and 1 <= int(word) <= width:
             return int(word) - 1
         raise BlkreelError(f"{self.path}: no column {word!r}; it has {', '.join(head) or f'{width} without names'}",
                            _EXAMPLE)

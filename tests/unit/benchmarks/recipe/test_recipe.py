@@ -179,7 +179,7 @@ def test_a_recipe_that_is_no_file_or_no_toml(tmp_path):
     with pytest.raises(UsageError, match="is not valid TOML"):
         load_recipe(str(tmp_path / "bad.toml"))
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="not UTF-8 text"):
+    with pytest.raises(UsageError, match="not a text in UTF-8"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 

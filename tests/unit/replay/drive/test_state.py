@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 
 from blkreel.common.device import Drive
+from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive import evidence as drive_evidence
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import DriveState, about_to_write, load, remember_writes, save, words
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.prepare.restore import StateRecipe
+from blkreel.replay.prepare.resume_point import state_words
 from blkreel.replay.prepare.states import state_for
 from blkreel.traces.blocksets.block_set import BlockSet
 
@@ -364,3 +368,35 @@ def test_the_counts_of_a_multipath_head_are_those_of_its_paths(sysfs_drive, tmp_
     monkeypatch.setattr(drive_evidence, "multipath_paths", lambda disk: paths)
     counts = drive_evidence.evidence_of(sysfs_drive(7, 100), is_written=True)["counts"]
     assert counts == [1, 0, 16, 1, 0, 16, 0, 0, 0, 0]
+
+
+def fields_of(document, path=()):
+    for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from fields_of(value, (*path, key))
+
+
+def test_a_damaged_record_stops_no_command(target):
+    """Each field with values of other types: the state is as recorded, or unknown."""
+    state = state_for("data", 64 * MIB, 512, seed=1, spans=[(0, MIB)])
+    save(target, DriveState(
+        "data", before(hours=1), since=[a_run(MIB)], spans=[[0, MIB]], payload={"compressible_percent": 5},
+        written_since_bytes=MIB, counted={"power": "a", "write_bytes": 1}, identity=dict(state.identity)))
+    assert load(target).name == "data" and StateRecipe.of(target, load(target)) is not None
+    path = drive_state.file_of(target)
+    whole = json.loads(path.read_text())
+    for *parents, last in fields_of(whole):
+        for value in (None, "yesterday", "2026-01-01", 5, -1, [], [None], [5], {}, {"a": 1}):
+            changed = json.loads(json.dumps(whole))
+            at = changed
+            for key in parents:
+                at = at[key]
+            at[last] = value
+            path.write_text(json.dumps(changed))
+            found = load(target)
+            words(found, NOW, drive_state.written_by_others(target, found))
+            state_words(target)
+            found.covers_blocks(Extents(np.array([0]), np.array([MIB])))
+            with suppress(BlkreelError):
+                StateRecipe.of(target, found)
