@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .errors import BlkreelError
+from .printable import storable
 from .safe_files import NewFile, StrPath, directory_at, lock_file, names_in
 from .system import read_kernel_text
 
@@ -121,7 +122,7 @@ def write_output(path: StrPath, content: bytes | str, *, force: bool = False,
                  owner: tuple[int, int] | None = None) -> None:
     """Write a file that gets its name when it is complete. Raises as new_output(), and OutputExists."""
     with new_output(path, force=force, owner=owner) as new:
-        new.file.write(content.encode() if isinstance(content, str) else content)
+        new.file.write(storable(content).encode() if isinstance(content, str) else content)
         new.publish()
 
 

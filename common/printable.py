@@ -7,6 +7,7 @@ from typing import Any
 # line separators, and the two characters that XML forbids.
 _NOT_PRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _BYTE = 0xDC00  # os.fsdecode() turns the byte 0xff into the surrogate 0xdcff
 
@@ -14,6 +15,11 @@ _BYTE = 0xDC00  # os.fsdecode() turns the byte 0xff into the surrogate 0xdcff
 def printable(text: object) -> str:
     """The text with each unsafe character as an escape: ESC as `\\x1b`, a byte that is not UTF-8 as `\\xff`."""
     return _NOT_PRINTABLE.sub(_escaped, str(text))
+
+
+def storable(text: str) -> str:
+    """The text for a file in UTF-8: a byte of a name that is not UTF-8 as `\\xff`."""
+    return _SURROGATES.sub(_escaped, text)
 
 
 def printable_document(value: Any) -> Any:

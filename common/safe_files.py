@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import BlkreelError, OutputExists, SafetyError, UsageError
+from .printable import storable
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]
@@ -367,7 +368,7 @@ class NewFile:
 def write_file(path: StrPath, content: bytes | str, *, mode: int | None = None, **options: Any) -> None:
     """Write a file that gets its name when it is complete. mode: permissions. options: see NewFile."""
     with NewFile(path, **options) as new:
-        new.file.write(content.encode() if isinstance(content, str) else content)
+        new.file.write(storable(content).encode() if isinstance(content, str) else content)
         if mode is not None:
             os.fchmod(new.file.fileno(), mode)
         new.publish()

@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import SafetyError
+from blkreel.common.printable import storable
 from blkreel.common.safe_files import NewFile, read_plain
 from blkreel.traces.format.condition import Condition
+from blkreel.traces.format.footer import local_file
 
 from .result import CatalogError, Result, parse
 
@@ -96,7 +98,7 @@ def _generation(table: pa.Table) -> bytes | None:
 def _stored(path: Path, schema: pa.Schema) -> pa.Table:
     """The table of a file, empty if it is missing, damaged or of another version: the results replace it."""
     try:
-        with pq.ParquetFile(path) as file:  # read_table() loads pyarrow.dataset first
+        with pq.ParquetFile(local_file(path)) as file:  # read_table() loads pyarrow.dataset first
             table = file.read()
     except (OSError, pa.ArrowException):
         return schema.empty_table()
@@ -178,7 +180,7 @@ def _metric_rows(read: list[_Read]) -> pa.Table:
 def _table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
     arrays = []
     for field in schema:
-        values = [row[field.name] for row in rows]
+        values = [storable(value) if isinstance(value, str) else value for value in (row[field.name] for row in rows)]
         if pa.types.is_dictionary(field.type):
             arrays.append(pa.array(values, pa.string()).dictionary_encode())
         else:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from blkreel.common.printable import storable
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.trace import Trace
 
@@ -37,7 +38,7 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
 def _texts(codes: np.ndarray, text_of: Callable[[int], str]) -> pa.Array:
     """The text of each code. There are few different ones."""
     values, at = np.unique(codes, return_inverse=True)
-    texts = pa.array([text_of(int(value)) for value in values], pa.string())
+    texts = pa.array([storable(text_of(int(value))) for value in values], pa.string())
     return texts.take(pa.array(at))
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blkreel.common.printable import storable
+
 VARINT, FIXED64, BYTES = 0, 1, 2
 _VARINT_BITS = 7
 
@@ -84,7 +86,7 @@ def messages(number: int, *parts: Part) -> Part:
 
 def texts(number: int, words: Sequence[str], which: np.ndarray) -> Part:
     """A field with one of several strings. which: index of the word for each row."""
-    encoded = [word.encode() for word in words]
+    encoded = [storable(word).encode() for word in words]
     width = max(map(len, encoded), default=0)
     data = np.frombuffer(b"".join(word.ljust(width, b"\0") for word in encoded), np.uint8)
     data = data.reshape(len(encoded), width)
@@ -110,5 +112,5 @@ def integer(number: int, value: int) -> bytes:
 
 def content(number: int, value: bytes | str) -> bytes:
     """A field with a message, bytes or a string, of a single message."""
-    encoded = value.encode() if isinstance(value, str) else value
+    encoded = storable(value).encode() if isinstance(value, str) else value
     return tag(number, BYTES) + varint(len(encoded)) + encoded

@@ -1,10 +1,13 @@
 """The footer of a trace file: a cheap check that the file is complete, and its identity."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+import pyarrow as pa
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
@@ -28,6 +31,11 @@ class Footer:
     @property
     def begins_at(self) -> int:
         return self.size_bytes - len(self.content)
+
+
+def local_file(path: Path) -> pa.NativeFile:
+    """An open file. By its path Arrow opens only a name in UTF-8."""
+    return pa.OSFile(os.fsencode(path))
 
 
 def read_footer(path: Location) -> Footer:

@@ -76,15 +76,66 @@ class Verdict(TypedDict, total=False):
     withheld: list[str]
 
 
+class ReadAhead(TypedDict, total=False):
+    ios: int | None
+    read_ahead_ios: int | None
+
+
 class Pace(TypedDict, total=False):
-    name: str
+    name: Required[str]
     depth: int | None
     factor: float | None
+    dependencies: str | None
+    read_ahead: ReadAhead | None
+    streams: dict[str, "Pace"] | None
+
+
+class ZeroLatency(TypedDict, total=False):
+    load_time_ns: int | None
+
+
+class ReadTimes(TypedDict, total=False):
+    load_time_ns: int | None
+    wait_ns: int | None
+
+
+class SlowdownRatios(TypedDict):
+    load_time: float | None
+    read_wait: float | None
+
+
+class Baseline(TypedDict, total=False):
+    path: Required[str]
+    without: list[str]
+    load_time_ns: int | None
+    read_wait_ns: int | None
+    verdict: str
+    slowdown: Required[SlowdownRatios]
+
+
+class RunWrites(TypedDict, total=False):
+    by: str
+    at: str | None
+    written_bytes: Required[int | None]
+    discarded_bytes: Required[int | None]
+    ended: Required[bool]
+
+
+class DriveState(TypedDict, total=False):
+    name: Required[str | None]
+    prepared_at: str | None
+    scale: float
+    payload: dict[str, int] | None
+    written_since_bytes: int | None
+    discarded_since_bytes: int | None
+    since: list[RunWrites] | None
+    notes: list[str] | None
+    by_others_bytes: int | None
 
 
 class Idle(TypedDict, total=False):
-    name: str
-    cap_ns: int | None
+    name: Required[str]
+    cap_ns: Required[int | None]
     removed_ns: int
 
 
@@ -131,12 +182,17 @@ class Telemetry(TypedDict, total=False):
 
 class Run(TypedDict, total=False):
     label: str
+    simulated: bool
     drive: Device
     drives: list[dict[str, Any]] | None
     source: Source
     pace: Pace
     idle: Idle
-    state: dict[str, Any] | None
+    without: list[str] | None
+    state: DriveState | None
+    reads: ReadTimes | None
+    baseline: Baseline | None
+    zero_latency: ZeroLatency | None
     payload: dict[str, int] | None
     polled: bool
     planned_ops: int

@@ -12,7 +12,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.storage_url import Location, StorageUrl
 from blkreel.traces.samples import called
 
-from .footer import Footer, FooterFirst
+from .footer import Footer, FooterFirst, local_file
 from .pages import (
     PageCheck,
     PageError,
@@ -20,7 +20,7 @@ from .pages import (
     RowGroup,
     row_group_offsets,
 )
-from .schema import Metadata
+from .schema import COLUMN_TYPES, Metadata
 
 _READ_BYTES = 256 << 10
 
@@ -48,7 +48,8 @@ class Trace:
             remote.on_range = PageCheck(self.footer, self.row_groups).check_range
             return file
         # Small reads: complete column chunks of a row group take tens of MiB.
-        return pq.ParquetFile(self.path, page_checksum_verification=True, buffer_size=_READ_BYTES, pre_buffer=False)
+        return pq.ParquetFile(local_file(self.path), page_checksum_verification=True, buffer_size=_READ_BYTES,
+                              pre_buffer=False)
 
     @cached_property
     def _pages(self) -> PageCheck:
@@ -115,8 +116,13 @@ class Trace:
                 groups: range | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in submit order, at most `rows` per batch, of all or some row groups.
 
-        Raises TraceError at a damaged page.
+        Raises TraceError at a damaged page, and at a value that is missing.
         """
+        for batch in self._batches(columns, rows, groups):
+            self._check_nulls(batch)
+            yield batch
+
+    def _batches(self, columns: list[str] | None, rows: int, groups: range | None) -> Iterator[pa.RecordBatch]:
         try:
             self._check_pages(groups)
             if not isinstance(self.path, StorageUrl):
@@ -131,12 +137,21 @@ class Trace:
             raise damaged(self.path, error) from error
 
     def table(self, columns: list[str] | None = None) -> pa.Table:
-        """All rows at once: about 80 bytes each. Raises TraceError at a damaged page."""
+        """All rows at once: about 80 bytes each. Raises TraceError as batches()."""
         try:
             self._check_pages(None)
-            return self._file.read(columns=columns)
+            table = self._file.read(columns=columns)
         except (OSError, pa.ArrowException, PageError) as error:
             raise damaged(self.path, error) from error
+        self._check_nulls(table)
+        return table
+
+    def _check_nulls(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Columns of the format have a value in each row; other columns of a file may have none."""
+        for name in rows.schema.names:
+            if name in COLUMN_TYPES and (missing := rows[name].null_count):
+                raise TraceError(f"{self.path}: column {name} has {missing:,} values missing",
+                                 "the file was changed after it was written: record it again")
 
 
 def damaged(path: Location, error: Exception) -> TraceError:

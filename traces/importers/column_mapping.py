@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.suggestions import did_you_mean
-from blkreel.traces.format.footer import read_footer
+from blkreel.traces.format.footer import local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageError
 from blkreel.traces.format.schema import OPS
 
@@ -189,7 +189,7 @@ class ColumnMapping(SourceFormat):
     def _of_parquet(self, source: SourceFile, account: Account) -> Iterator[Batch]:
         try:
             PageCheck(read_footer(source.path)).check_file(source.path)
-            file = pq.ParquetFile(source.path)
+            file = pq.ParquetFile(local_file(source.path))
             names = file.schema_arrow.names
             for name, field_ in self._fields.items():
                 if field_.column not in names:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError
 from blkreel.common.safe_files import NewFile
+from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.common.units import format_bytes
-from blkreel.traces.format.footer import Footer, read_footer
+from blkreel.traces.format.footer import Footer, local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageLimitError, RowGroup, row_groups_of
 from blkreel.traces.format.schema import KEY_PREFIX
 from blkreel.traces.format.writer import output_error, refuse_existing
@@ -92,17 +93,23 @@ def write_telemetry(path: str | Path, telemetry: Telemetry, *, force: bool = Fal
     return path
 
 
+class _Document(TypedDict):
+    sensors: dict[str, dict[str, Any]]
+    smart: dict[str, dict[str, Any]]
+    epoch_ns: int | None
+
+
 def read_file(path: str | Path) -> Telemetry:
     """Read one file. Raises TraceError if it is damaged, of another kind, or of a later version."""
     path = Path(path)
     try:
         footer = read_footer(path)
         row_groups = row_groups_of(footer)
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(local_file(path), page_checksum_verification=True) as file:
             raw = (file.metadata.metadata or {}).get(_KEY.encode())
             _check_size(path, footer, row_groups, file.metadata.num_rows)
             table = file.read() if raw is not None else None
-        document = json.loads(raw) if raw is not None else None
+        document = parse_json(raw) if raw is not None else None
     except FileNotFoundError:
         raise TraceError(f"{path} does not exist", "name a run that `blkreel replay -o` made") from None
     except PageLimitError as error:
@@ -116,6 +123,8 @@ def read_file(path: str | Path) -> Telemetry:
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         raise TraceError(f"{path} has telemetry version {document.get('version')}; this blkreel reads up to {VERSION}",
                          "update blkreel")
+    if wrong := mismatch(document, _Document):
+        raise TraceError(f"{path} is damaged ({wrong})", "copy it again from where it was whole")
     return Telemetry(document["sensors"], document["smart"], document["epoch_ns"], _by_sensor(table))
 
 

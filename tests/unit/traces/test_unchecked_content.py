@@ -1,0 +1,104 @@
+"""Traces and runs that other programs wrote: a message instead of an internal error."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from synthetic_catalog import run_of
+
+from blkreel.analysis.report import present
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.writer import TraceWriter
+
+WRONG = [None, "constructor", 5, [], {}, [None], {"a": 1}]
+# Of runs with a baseline, which the synthetic run has not.
+MORE = {"zero_latency": {"load_time_ns": 5}, "reads": {"load_time_ns": 5, "wait_ns": 5}, "without": ["writes"],
+        "baseline": {"path": "baseline", "without": ["writes"], "load_time_ns": 5, "read_wait_ns": 5,
+                     "verdict": "valid", "slowdown": {"read_wait": 1.5, "load_time": 2.0}},
+        "pace": {"name": "original", "depth": None, "streams": {"1": {"name": "depth", "depth": 4}}}}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "t.parquet"
+    with TraceWriter(path) as out:
+        out.write({"submit_ns": np.arange(10) * 1000, "latency_ns": np.full(10, 100),
+                   "offset_bytes": np.arange(10) * 4096, "length_bytes": np.full(10, 4096),
+                   "op": np.full(10, OPS["read"])})
+        out.close({"devices": [{"name": "src", "size_bytes": 1 << 20}]})
+    return path
+
+
+def rewritten(path, change=lambda table: table, metadata=()):
+    table = change(pq.read_table(path))
+    keys = {**table.schema.metadata, **{f"blkreel.{key}".encode(): json.dumps(value).encode()
+                                        for key, value in metadata}}
+    pq.write_table(table.replace_schema_metadata(keys), path)
+
+
+@pytest.mark.parametrize("words", [["check"], ["info"], ["slice", "--from", "1us"], ["anonymize"],
+                                   ["export", "--format", "csv"], ["replay", "--on", "nil:1GiB"],
+                                   ["report"]], ids=lambda words: words[0])
+def test_a_column_with_a_null(blkreel, trace, tmp_path, words):
+    def with_null(table):
+        column = table["length_bytes"].to_pylist()
+        index = table.schema.get_field_index("length_bytes")
+        return table.set_column(index, "length_bytes", [[None, *column[1:]]])
+
+    rewritten(trace, with_null)
+    output = [] if words[0] in ("check", "info") else ["-o", tmp_path / "out"]
+    result = blkreel(words[0], trace, *words[1:], *output, check=False)
+    assert result.returncode == 1 and "column length_bytes has 1 values missing" in result.stderr
+
+
+def test_a_name_of_a_bit_that_is_no_number(blkreel, trace):
+    rewritten(trace, metadata=[("flag_names", {"constructor": "x"})])
+    result = blkreel("check", trace, check=False)
+    assert "flag_names.constructor is not the number of a bit" in result.stderr
+
+
+def fields(document, path=()):
+    for key, value in document.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from fields(value, (*path, key))
+
+
+def test_amended_values_of_wrong_types(tmp_path):
+    run_of(tmp_path / "run")
+    metadata = open_trace(tmp_path / "run").metadata
+    whole = {**metadata["run"], **MORE}
+    accepted = 0
+    for *parents, last in fields(whole):
+        for value in WRONG:
+            changed = json.loads(json.dumps(whole))
+            at = changed
+            for key in parents:
+                at = at[key]
+            at[last] = value
+            (tmp_path / "run/amended.json").write_text(json.dumps(
+                {"version": 1, "epoch_ns": metadata["epoch_ns"], "run": changed}))
+            if open_trace(tmp_path / "run").metadata["run"].get("without") == ["writes"] or last == "without":
+                present.report(tmp_path / "run")
+                accepted += 1
+    assert accepted > 20
+
+
+def test_names_that_are_no_utf_8(blkreel, trace, tmp_path):
+    """Drive, run, catalog and outputs."""
+    name = os.fsdecode(b"\xff")
+    with open(tmp_path / f"{name}.img", "wb") as file:
+        file.truncate(1 << 20)
+    run = tmp_path / f"run{name}"
+    blkreel("precondition", tmp_path / f"{name}.img", "--state", "full")
+    assert blkreel("replay", trace, "--on", tmp_path / f"{name}.img", "-o", run, check=False).returncode in (0, 3)
+    blkreel("info", run)
+    blkreel("report", run, "-o", tmp_path / f"{name}.html")
+    assert b"run\\xff" in (tmp_path / f"{name}.html").read_bytes()
+    blkreel("export", run / "records.parquet", "--format", "csv", "-o", tmp_path / f"{name}.csv")
+    assert b"\\xff.img" in (tmp_path / f"{name}.csv").read_bytes()
+    blkreel("results", "add", run, "--catalog", tmp_path / f"catalog{name}")
+    assert "\\xff" in blkreel("results", "list", "--catalog", tmp_path / f"catalog{name}", "--json").stdout
