@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blkreel.traces.format.names_in_rows import NamesInRows
 from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, Metadata
 from blkreel.traces.format.writer import TraceWriter, table_of
 
@@ -35,6 +36,7 @@ class SpoolContents:
         self._metadata = metadata
         self._begin_bytes = self._until_bytes = metadata.get("spool_begin_bytes", 0)
         self._notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
+        self._names: NamesInRows | None = None
         self.end: dict[str, Any] | None = None
         with BlockFile(self._path, self._begin_bytes) as blocks:
             self.has_layout = blocks.columns is not None
@@ -50,7 +52,8 @@ class SpoolContents:
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
         public = {key: value for key, value in self._metadata.items() if not key.startswith("spool_")}
-        return {**self._notes.begun, **public, **self._notes.metadata()}
+        metadata = {**self._notes.begun, **public, **self._notes.metadata()}
+        return self._names.metadata(metadata) if self._names else metadata
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of arrival."""
@@ -68,10 +71,14 @@ class SpoolContents:
             yield self._batch(gathered)
 
     def write_rows(self, writer: TraceWriter) -> None:
-        """Write the rows in submit order."""
+        """Write the rows in submit order. metadata() then has the names in these rows only."""
+        names = NamesInRows(self.metadata())
         for table in with_rows_waited_on(in_submit_order(self.batches, self._directory),
                                         self._directory):
-            writer.write({name: table[name].to_numpy() for name in table.column_names})
+            columns = {name: table[name].to_numpy() for name in table.column_names}
+            names.add(columns)
+            writer.write(columns)
+        self._names = names
 
     def _batch(self, blocks: list[dict[str, np.ndarray]]) -> pa.RecordBatch:
         joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}

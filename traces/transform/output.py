@@ -1,6 +1,6 @@
 """The trace that a tool writes, and what the tool reports about it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.safe_files import caller_of_sudo
+from blkreel.traces.format.names_in_rows import NamesInRows
 from blkreel.traces.format.schema import OP_NAMES, Metadata
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE
@@ -32,22 +33,6 @@ class Transformed:
     restored_dependencies: int = 0
 
 
-class _Named:
-    """Which of the ids that have a name are in the rows. Rows may have many more ids than there are names."""
-
-    def __init__(self, ids: Iterable[int]):
-        self._ids = np.unique(np.fromiter((number for number in ids if abs(number) < 1 << 63), np.int64))
-        self._occurs = np.zeros(len(self._ids), bool)
-
-    def add(self, ids: np.ndarray) -> None:
-        if len(self._ids):
-            at = np.searchsorted(self._ids, ids).clip(max=len(self._ids) - 1)
-            self._occurs[at[self._ids[at] == ids]] = True
-
-    def occurring(self) -> set[int]:
-        return set(self._ids[self._occurs].tolist())
-
-
 class TransformOutput:
     """Takes rows in order of submission, and writes the trace with the names of the threads and files in them.
 
@@ -57,9 +42,7 @@ class TransformOutput:
 
     def __init__(self, path: Path, schema: pa.Schema, names: Metadata, *, force: bool, public: bool):
         self._span = Span()
-        self._tids = _Named(int(tid) for tid in names.get("threads") or {})
-        self._inodes = _Named(file["inode"] for file in names.get("files") or [])
-        self._names_files = "files" in names
+        self._names = NamesInRows(names)
         self._ios = dict.fromkeys(OP_NAMES.values(), 0)
         self._bytes = dict.fromkeys(OP_NAMES.values(), 0)
         self._writer = TraceWriter(path, schema, force=force, owner=caller_of_sudo(),
@@ -85,9 +68,7 @@ class TransformOutput:
     def write(self, columns: dict[str, np.ndarray]) -> None:
         self._writer.write(columns)
         self._span.add(columns)
-        self._tids.add(columns["tid"])
-        if "inode" in columns:
-            self._inodes.add(columns["inode"])
+        self._names.add(columns)
         for code, name in OP_NAMES.items():
             matches = columns["op"] == code
             self._ios[name] += int(matches.sum())
@@ -96,13 +77,7 @@ class TransformOutput:
     def finish(self, metadata: Metadata, notes: Sequence[str] = (), *, cut_dependencies: int = 0,
                restored_dependencies: int = 0) -> Transformed:
         """Write the metadata, and give the trace its name."""
-        metadata = {**metadata, "duration_ns": self._span.duration_ns}
-        if metadata.get("threads"):
-            tids = self._tids.occurring()
-            metadata["threads"] = {tid: thread for tid, thread in metadata["threads"].items() if int(tid) in tids}
-        if metadata.get("files") and self._names_files:
-            inodes = self._inodes.occurring()
-            metadata["files"] = [file for file in metadata["files"] if file["inode"] in inodes]
+        metadata = self._names.metadata({**metadata, "duration_ns": self._span.duration_ns})
         path = self._writer.close(metadata)
         return Transformed(path, metadata, self._ios, self._bytes, self._span.duration_ns, list(notes),
                            cut_dependencies, restored_dependencies)

@@ -61,14 +61,17 @@ def test_with_own_only_others_are_counted_and_not_recorded(started, loop_drive, 
     drive, path = loop_drive(), tmp_path / "t.parquet"
     other = waiting_shell(f"{dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
     script = f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done"
-    process = started(drive, "--workload-only", "--json", "--", "sh", "-c", script)
+    process = started(drive, "--workload-only", "--files", "--json", "--", "sh", "-c", script)
     other.communicate("go\n")
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
     summary = json.loads(stdout)
     assert list(rows(path).sector) == list(range(COUNT))
     assert summary["ledger"]["not_own"] == COUNT and summary["diskstats"]["difference"] == 0
-    assert open_trace(path).metadata["filters"]["own_only"] is True
+    metadata = open_trace(path).metadata
+    assert metadata["filters"]["own_only"] is True
+    tids = set(open_trace(path).table(["tid"])["tid"].to_pylist())
+    assert {int(tid) for tid in metadata["threads"]} <= tids, "other processes have no names in the trace"
 
 
 def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive, waiting_shell, tmp_path):

@@ -22,7 +22,8 @@ ROWS = 100
 
 def columns(start):
     return {"submit_ns": start + np.arange(ROWS), "latency_ns": np.full(ROWS, 5),
-            "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096), "op": np.zeros(ROWS)}
+            "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096), "op": np.zeros(ROWS),
+            "tid": np.full(ROWS, 7)}
 
 
 @pytest.fixture

@@ -246,9 +246,11 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
               ("tid", "i4"), ("inode", "i8")]
     writer = BlockWriter(spool.rows_file, "capture", layout, checksums=True)
     writer.note({"note": "threads", "threads": [[7, 5, "n\u00c3\u00a4h", "main"]]})
-    writer.rows({**columns(np.arange(10)), "tid": np.full(10, 7), "inode": np.arange(10)})
-    writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"]]})
-    writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2})
+    writer.rows({**columns(np.arange(10)), "tid": np.repeat([7, 8], 5), "inode": np.arange(10)})
+    writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"],
+                                                [9, 9, "without a row", "other"]]})
+    writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2
+                 + [{"inode": 99, "filesystem": "8:1", "path": "/home/other/without a row"}]})
     writer.end({"events": 10})
     spool.rows_file.close()
     trace = open_trace(recover(output, ended=lambda end, begun: {"ledger": {**end, "of": begun["command"]}}))

@@ -1,0 +1,50 @@
+"""Which of the named threads and files the rows of a trace refer to: no other names are stored in it."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .schema import Metadata
+
+
+class NamesInRows:
+    """add() takes rows; then metadata() has the `threads` and `files` that they refer to.
+
+    names: metadata with all `threads` and `files`. Without `files` those of metadata() stay as they are.
+    """
+
+    def __init__(self, names: Metadata):
+        self._tids = _Ids(int(tid) for tid in names.get("threads") or {})
+        self._inodes = _Ids(file["inode"] for file in names.get("files") or [])
+        self._names_files = "files" in names
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        self._tids.add(columns["tid"])
+        if "inode" in columns:
+            self._inodes.add(columns["inode"])
+
+    def metadata(self, metadata: Metadata) -> Metadata:
+        metadata = dict(metadata)
+        if metadata.get("threads"):
+            tids = self._tids.occurring()
+            metadata["threads"] = {tid: thread for tid, thread in metadata["threads"].items() if int(tid) in tids}
+        if metadata.get("files") and self._names_files:
+            inodes = self._inodes.occurring()
+            metadata["files"] = [file for file in metadata["files"] if file["inode"] in inodes]
+        return metadata
+
+
+class _Ids:
+    """Which of these ids occur. Rows may have many more ids than there are names."""
+
+    def __init__(self, ids: Iterable[int]):
+        self._ids = np.unique(np.fromiter((number for number in ids if abs(number) < 1 << 63), np.int64))
+        self._occurs = np.zeros(len(self._ids), bool)
+
+    def add(self, ids: np.ndarray) -> None:
+        if len(self._ids):
+            at = np.searchsorted(self._ids, ids).clip(max=len(self._ids) - 1)
+            self._occurs[at[self._ids[at] == ids]] = True
+
+    def occurring(self) -> set[int]:
+        return set(self._ids[self._occurs].tolist())
