@@ -50,8 +50,8 @@ PARTS = (
     Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
     Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
          lane=0),
-    # Tests of a file share captures and demos.
-    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile"], lane=1),
+    # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
+    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
     Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
 )
 
