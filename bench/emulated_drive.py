@@ -44,10 +44,15 @@ def emulated(keys, size=SIZE):
         process.communicate()
 
 
+def milliseconds(seconds):
+    return f"{1000 * seconds:.0f}ms"
+
+
 def fio(device, seconds, **options):
     """The jobs of a run: [(read, write), ...] as fio reports them."""
     words = [f"--{key}={value}" for key, value in {
-        "name": "a", "filename": device, "direct": 1, "ioengine": "io_uring", "time_based": 1, "runtime": f"{seconds}s",
+        "name": "a", "filename": device, "direct": 1, "ioengine": "io_uring", "time_based": 1,
+        "runtime": milliseconds(seconds),
         "ramp_time": "200ms", "norandommap": 1, "output-format": "json", **options}.items()]
     result = subprocess.run(["fio", *words], capture_output=True, text=True, check=True)
     return json.loads(result.stdout)["jobs"]
@@ -61,7 +66,7 @@ def latencies_us(device, seconds, *jobs):
     with tempfile.TemporaryDirectory() as place:
         words = [word for op in jobs for word in (f"--name={op}", f"--rw=rand{op}", f"--write_lat_log={place}/{op}")]
         subprocess.run(["fio", f"--filename={device}", "--direct=1", "--ioengine=psync", "--bs=4k", "--time_based",
-                        f"--runtime={seconds}s", "--output=/dev/null", *words], check=True)
+                        f"--runtime={milliseconds(seconds)}", "--output=/dev/null", *words], check=True)
         return [statistics.median(int(line.split(",")[1]) for path in Path(place).glob(f"{op}_clat.*.log")
                                   for line in path.read_text().splitlines()) / 1000 for op in jobs]
 
@@ -75,6 +80,13 @@ def bandwidth_mb(mb, op, seconds):
     with emulated({**NEUTRAL, "read_latency": "20us", "write_latency": "20us", f"{op}_bandwidth": f"{mb}MB/s"}) as (
             device, _):
         return fio(device, seconds, rw=op, bs="128k", iodepth=8)[0][op]["bw_bytes"] / 1e6
+
+
+def link_mb(mb, seconds):
+    """Reads and writes together, on a drive whose link they share."""
+    with emulated({**NEUTRAL, "read_latency": "20us", "write_latency": "20us", "link": f"{mb}MB/s"}) as (device, _):
+        job = fio(device, seconds, rw="rw", bs="128k", iodepth=16)[0]
+    return (job["read"]["bw_bytes"] + job["write"]["bw_bytes"]) / 1e6
 
 
 def deep_iops(iops, op, seconds):
@@ -92,10 +104,10 @@ def beside_flushes_us(us, own_group, seconds):
     """Mean latency of reads at depth 1 beside a program that writes and flushes in a loop."""
     with emulated({**NEUTRAL, "read_latency": f"{us}us", "flush_latency": "5ms"}) as (device, _):
         reads = ["fio", "--name=r", f"--filename={device}", "--direct=1", "--ioengine=psync", "--rw=randread",
-                 "--bs=4k", "--time_based", f"--runtime={seconds}s", "--output-format=json"]
+                 "--bs=4k", "--time_based", f"--runtime={milliseconds(seconds)}", "--output-format=json"]
         writer = subprocess.Popen(
             ["fio", "--name=w", f"--filename={device}", "--ioengine=psync", "--direct=1", "--rw=randwrite", "--bs=4k",
-             "--fsync=1", "--time_based", f"--runtime={seconds + 2}s", "--output=/dev/null"])
+             "--fsync=1", "--time_based", f"--runtime={milliseconds(seconds + 2)}", "--output=/dev/null"])
         group = own_blkio_group() if own_group else None
         result = subprocess.run(reads, capture_output=True, text=True, check=True,
                                 preexec_fn=(lambda: (group / "cgroup.procs").write_text("0")) if group else None)
@@ -154,6 +166,7 @@ def rows(options):
         for us in (100, 500):
             yield ("mixed", f"{op}s beside {'writes' if op == 'read' else 'reads'}, each one at a time", "us",
                    factor * us, lambda s, us=us, op=op: mixed_us(us, op, s))
+    yield "link", "128 KiB reads and writes over one link", "MB/s", 550, lambda s: link_mb(550, s)
     yield "flush", "reads beside flushes of 5 ms, mean", "us", 80, lambda s: beside_flushes_us(80, False, s)
     if Path("/sys/fs/cgroup/blkio").is_dir():
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
@@ -168,7 +181,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="time of a measurement")
-    parser.add_argument("--only", action="append", help="a group: latency, bandwidth, iops, mixed, flush, trace")
+    parser.add_argument("--only", action="append", help="a group: latency, bandwidth, iops, mixed, link, flush, trace")
     options = parser.parse_args()
     need(("fio", "fio"))
     print(machine())
