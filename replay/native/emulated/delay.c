@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capabilities.h"
 #include "run/clock.h"
 
 /* A wait spins this long before a reply is due, because a wake-up takes time. */
@@ -124,6 +125,7 @@ static void *send_when_due(void *argument)
 {
 	struct delay *delay = argument;
 
+	capabilities_limit(0);
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	pthread_mutex_lock(&delay->lock);
 	for (;;) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capabilities.h"
 #include "error.h"
 #include "run/clock.h"
 
@@ -123,6 +124,7 @@ static void *transfer_files(void *argument)
 {
 	struct fuse_server *server = argument;
 
+	capabilities_limit(0);
 	pthread_mutex_lock(&server->lock);
 	for (;;) {
 		struct emulated_io *io;
@@ -251,6 +253,8 @@ static void send_init(struct fuse_server *server, uint64_t unique, const struct 
 	};
 
 	send_data(server, unique, &out, sizeof(out));
+	/* The kernel takes the limits above from a thread that has CAP_SYS_ADMIN. */
+	capabilities_limit(0);
 }
 
 static void send_attributes(struct fuse_server *server, uint64_t unique)

@@ -244,6 +244,29 @@ def test_a_capture_and_a_replay_have_its_account(running, name, blkreel, tmp_pat
         tmp_path / "run.html").read_text()
 
 
+@pytest.mark.parametrize("image", [(), ("--image", "drive.img")], ids=["memory", "file"])
+def test_memory_pressure_does_not_stop_it(name, tmp_path, image):
+    """The server and a writer in one control group, whose limit is below what the writer leaves in the page cache."""
+    tree = Path("/sys/fs/cgroup/memory")
+    if not (tree / "memory.limit_in_bytes").exists():
+        pytest.skip("needs the memory controller of cgroup v1")
+    group = tree / f"blkreel-{name}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(320 * MIB))
+        writes = "for i in 1 2 3; do dd if=/dev/zero of=$BLKREEL_DEVICE bs=1M count=128 conv=fsync; done"
+        result = subprocess.run(
+            ["sh", "-c", f'echo 0 >{group}/cgroup.procs && exec "$0" "$@"', BLKREEL, "emulate",
+             DRIVE.replace("64MiB", "128MiB"), "--name", name, ANY_MACHINE, *image, "--", "sh", "-c", writes],
+            capture_output=True, text=True, cwd=tmp_path, timeout=90)
+        assert result.returncode == 0, result.stderr
+        assert "aborted" not in result.stderr
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), seconds=10)
+        group.rmdir()
+    assert not left_behind(name)
+
+
 def test_the_state_of_an_image_is_kept(emulate, tmp_path):
     drive = "nil:64MiB,read_latency=200us,cache=32MiB,cache_drain=1B/s"
     emulate("--image", "drive.img", "--", "sh", "-c", "dd if=/dev/zero of=$BLKREEL_DEVICE bs=1M count=8 oflag=direct",
