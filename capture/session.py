@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from blkreel import __version__
 from blkreel.common.command_line import AS_ROOT
-from blkreel.common.device import Drive, block_directory, describe, drives_under
+from blkreel.common.device import Drive, block_directory, describe, drives_under, list_drives
 from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.printable import printable
@@ -224,7 +224,7 @@ class _Session:
         if source.error and not source.died:
             raise source.error
         ended = self._end_metadata(source)
-        metadata = {**self.spool_metadata, **ended,
+        metadata = {**self.spool_metadata, **ended, "devices": _as_large_as_now(self.spool_metadata["devices"]),
                     "threads": {str(tid): entry for tid, entry in source.threads.items()}}
         if uses := self.emulated.end():
             metadata["emulated"] = uses
@@ -328,6 +328,13 @@ class _Session:
 
 def _has_ledger(metadata: ledger.EndMetadata | dict[str, Any]) -> TypeGuard[ledger.EndMetadata]:
     return "ledger" in metadata
+
+
+def _as_large_as_now(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A drive may grow during a capture: a volume that is extended, a loop device that is attached anew."""
+    sizes_bytes = {drive.name: drive.size_bytes for drive in list_drives()}
+    return [{**device, "size_bytes": max(device["size_bytes"], sizes_bytes.get(device["name"], 0))}
+            for device in devices]
 
 
 def _drives(options: CaptureOptions, monitor: CaptureMonitor) -> list[Drive]:

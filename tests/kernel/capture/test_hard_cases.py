@@ -173,3 +173,13 @@ def test_what_completed_unseen_is_told_from_what_is_in_flight(held_drive):
     assert end["note"] == "end" and end["ios"][OPS["write"]] == 1
     assert end["ledger"]["reused"] == 1 and end["in_flight_at_end"] == 0
     assert end["drives"][0]["diskstats"]["write"] == 1, "the kernel's counters have it"
+
+
+def test_a_drive_that_grows_during_the_capture(captured, blkreel, loop_drive, tmp_path):
+    drive = loop_drive(8 * MIB)
+    script = (f"truncate -s {16 * MIB} {loop_drive.image_of(drive)}; losetup --set-capacity {drive}; "
+              f"dd if={drive} of=/dev/null bs=4k skip=3000 count=50 iflag=direct status=none")
+    rows, _ = captured(drive, script)
+    assert (rows.offset_bytes + rows.length_bytes).max() > 8 * MIB
+    blkreel("check", tmp_path / "t.parquet")
+    assert open_trace(tmp_path / "t.parquet").metadata["devices"][0]["size_bytes"] == 16 * MIB
