@@ -32,7 +32,7 @@ def words_of(name):
                         for word in (max(each.opts, key=len), next(iter(getattr(each.type, "choices", ["missing"]))))]
 # One meaning, and a text that names what the command works on.
 OWN_TEXT = {"--output", "--path", "--json", "--destroy", "--erase", "--map", "--device", "--seed", "--dry-run", "--on",
-            "--label", "--quick", "--format"}
+            "--label", "--quick", "--format", "--force"}
 ONE_OR_SEVERAL = {"--on", "--destroy"}  # drives
 # A number of the devices of a trace, or the name of a device in the source of an import.
 NUMBER_OR_NAME = {"--device"}
