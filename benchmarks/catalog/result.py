@@ -10,6 +10,7 @@ from blkreel.common.json_file import finite
 from blkreel.common.safe_files import file_name
 from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.common.verdict import Verdict
+from blkreel.traces.format.metadata_types import TraceMetadata
 
 FORMAT = "blkreel result"
 VERSION = 1
@@ -130,7 +131,7 @@ def parse(content: bytes, path: object) -> Result:
         version = document.get("version")
         if isinstance(version, int) and version > VERSION:
             raise NewerVersion(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
-        if wrong := mismatch(document, Result):
+        if wrong := mismatch(document, Result) or mismatch(document["metadata"], TraceMetadata | None, "metadata"):
             raise ValueError(wrong)
         file_name(document["id"], _ID)
         if document["partial"]:
