@@ -20,7 +20,7 @@ def descriptors():
 
 
 @pytest.mark.parametrize("name", ["blkreel.replay.engine.engine.subprocess.Popen",
-                                  "blkreel.replay.simulated.state._parameter_file"])
+                                  "blkreel.replay.simulated.state.Running.files"])
 def test_a_helper_that_cannot_start_leaves_no_descriptor(a_plan, monkeypatch, name):
     def refuse(*arguments, **options):
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/file")
