@@ -70,14 +70,18 @@ class Ring:
         return {"max_bytes": self.max_bytes, "keep_ns": self.keep_ns, "dropped_rows": self.dropped_rows}
 
     def lost_since_begin(self, lost: Lost) -> Lost:
-        """The losses in the part of the capture that is held."""
+        """The losses in the part of the capture that is held. Those without a time may be in it, and stay."""
         if self.dropped_until_ns is None or not lost["total"]:
             return lost
-        intervals = [interval for interval in lost["intervals"] if interval["last_ns"] >= self.dropped_until_ns]
-        per_cpu: dict[str, int] = {}
-        for interval in intervals:
-            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) + interval["count"]
-        return {"total": sum(per_cpu.values()), "per_cpu": per_cpu, "intervals": intervals}
+        held, total, per_cpu = [], lost["total"], dict(lost["per_cpu"])
+        for interval in lost["intervals"]:
+            if interval["last_ns"] >= self.dropped_until_ns:
+                held.append(interval)
+                continue
+            total -= interval["count"]
+            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) - interval["count"]
+        return {**lost, "total": total, "per_cpu": {cpu: count for cpu, count in per_cpu.items() if count > 0},
+                "intervals": held}
 
     def _drop(self, until_bytes: int) -> None:
         self.dropped_rows += self.spool.drop_head(until_bytes, lambda rows: {
