@@ -6,6 +6,7 @@ from keyword import iskeyword
 import click
 
 from blkreel.cli.options.verbosity import add_verbosity
+from blkreel.cli.options.without_effect import refuse_without_effect
 
 # Here, not in the modules: `blkreel --help` must not wait for pandas and the chart library.
 COMMANDS = {
@@ -65,4 +66,4 @@ def find_command(name: str) -> click.Command:
     folder, _, file = name.replace("-", "_").rpartition(" ")
     module = ".".join(filter(None, ("blkreel.cli.commands", folder, f"{file}_" if iskeyword(file) else file)))
     command: click.Command = import_module(module).command
-    return add_verbosity(command)
+    return add_verbosity(refuse_without_effect(name, command))

@@ -84,8 +84,13 @@ class TestRecord:
                                f"free disk space, then resume with: blkreel test --resume {self.directory}") from error
 
     @property
+    def left(self) -> list[StepRecord]:
+        """The steps that were not done."""
+        return [step for step in self.steps if step.status not in (DONE, SKIPPED)]
+
+    @property
     def unfinished(self) -> StepRecord | None:
-        return next((step for step in self.steps if step.status not in (DONE, SKIPPED)), None)
+        return next(iter(self.left), None)
 
 
 def now() -> str:

@@ -67,8 +67,6 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
     if output is None and make_trace is None:
         raise UsageError("nothing to write: neither -o nor --make-trace",
                          f"write the model: {command_line('model', source, '-o', 'MODEL.toml')}")
-    if ios and make_trace is None:
-        raise UsageError("--ios without --make-trace", "add --make-trace OUT.parquet")
     for path in filter(None, (output, make_trace)):
         refuse_output(path, force)
     model, notes, most_sampled_ios = _model(source, device)

@@ -74,8 +74,6 @@ def command(device: str, name: str, destroy: str | None, erase: str | None, span
     if target.is_nil and not target.is_simulated:
         raise UsageError(f"{device}: not a drive", "list drives: blkreel drives")
     trace_blocks = _trace_blocks(target, trace, wanted_map, of_trace) if trace else {}
-    if not trace and (wanted_map or of_trace is not None):
-        raise UsageError("--map and --device need a trace", "add --state trace --trace FILE")
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=rest, permuted=permutation,
                       spans=[_parse_span(span) for span in spans] or None,
                       erase=bool(erase and erase != "none") or None, **trace_blocks)

@@ -122,8 +122,6 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     limit_memory_use()
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output': directory of the run.")
-    if until_valid and repeat is None:
-        raise UsageError("--until-valid: no number of repetitions", "add --repeat 6")
     limits = parse_limits(effect_limits)
     idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
     opened = open_trace(trace)
@@ -135,8 +133,6 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         index: target for index, target in target_of.items() if index is not None}
     shallowest = min((target.drive for target in target_of.values()), key=lambda drive: drive.queue_depth or 128)
     pace, stream_paces = parse_paces(paces, shallowest)
-    if baseline and without:
-        raise UsageError("--baseline replays with and without the writes", "leave out --without")
     settings = {"trace": str(Path(trace).absolute()) if Path(trace).exists() else trace, "on": list(targets),
                 "pace": list(paces), "idle": idle, "map": wanted_map, "prefill": prefill, "without": without,
                 "baseline": baseline, "threads": threads, "label": label, "device": device, "seed": seed,

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from blkreel.benchmarks.recipe.steps import TestStep, steps_of
 from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only
 from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create, now, read_resumable
 from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces
-from blkreel.benchmarks.test_file import FILE, TestHeader, damaged
+from blkreel.benchmarks.test_file import FILE, TestDocument, TestHeader, damaged
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
@@ -89,8 +90,13 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
     limit_memory_use()
     telemetry = telemetry.for_several_runs()
     if resume is not None:
-        _refuse_with_resume(name, output, sets, quick or fit)
-        runner = _resumed(resume, device, destroy, telemetry, no_live)
+        stored, is_private = read_resumable(resume)
+        resumed = _resumed(resume, device, stored)
+        if dry_run:
+            show_steps(resumed.recipe, resumed.values, [step.step for step in resumed.record.left], resumed.target,
+                       stored["scale"], as_json)
+            return 0
+        runner = _resumed_runner(resumed, device, destroy, telemetry, no_live, is_private)
     elif not name:
         raise click.UsageError("Missing argument NAME: list the benchmarks with: blkreel test --list")
     else:
@@ -159,13 +165,17 @@ def _runner(record: TestRecord, target: Target, destroy: str | None, telemetry: 
                            telemetry=telemetry, on_step=begin_step)
 
 
-def _resumed(directory: Path, device: str | None, destroy: str | None, telemetry: TelemetryOptions,
-             no_live: bool) -> BenchmarkRunner:
-    """Resume with the stored parameters and recipe of test.json.
+@dataclass(frozen=True)
+class _Resumed:
+    """An interrupted test, with the stored recipe and parameters of test.json."""
 
-    The command line must name the drive, by --on or by the serial of --destroy: others may have changed test.json.
-    """
-    stored, is_private = read_resumable(directory)
+    record: TestRecord
+    recipe: Recipe
+    values: Mapping[str, Any]
+    target: Target
+
+
+def _resumed(directory: Path, device: str | None, stored: TestDocument) -> _Resumed:
     target = find_target(device or stored["device"])
     check_unchanged(stored, target)
     try:
@@ -182,13 +192,19 @@ def _resumed(directory: Path, device: str | None, destroy: str | None, telemetry
     for step_record, step in zip(records, stored["steps"], strict=True):
         step_record.restore(step)
     header = cast(TestHeader, {key: value for key, value in stored.items() if key not in ("steps", "version")})
-    record = TestRecord(directory, header, records)
+    return _Resumed(TestRecord(directory, header, records), recipe, values, target)
+
+
+def _resumed_runner(resumed: _Resumed, device: str | None, destroy: str | None, telemetry: TelemetryOptions,
+                    no_live: bool, is_private: bool) -> BenchmarkRunner:
+    """The command line must name the drive, by --on or by --destroy: others may have changed test.json."""
+    record, target = resumed.record, resumed.target
     if record.unfinished is not None:
         if device is None and is_named_only(target):
             raise SafetyError(f"this overwrites {target.path}, which only {record.path} names",
                               f"to confirm: {_called_with('--on', str(target.path))}")
         warn(safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]]))
-        telemetry = _with_meter(telemetry, stored.get("telemetry"), is_private, record.path)
+        telemetry = _with_meter(telemetry, record.header.get("telemetry"), is_private, record.path)
     return _runner(record, target, destroy, telemetry, no_live)
 
 
@@ -218,12 +234,6 @@ def _overrides(recipe: Recipe, stored: TestHeader) -> dict[str, str]:
         if recipe.parameters[name].kind == "trace" and not Path(words).exists() and (started_in / words).exists():
             overrides[name] = str(started_in / words)
     return overrides
-
-
-def _refuse_with_resume(name: str | None, output: Path | None, sets: tuple[str, ...], shortened: bool) -> None:
-    if name or output or sets or shortened:
-        raise UsageError("--resume continues with the stored parameters",
-                         "leave out NAME, -o, --set, --quick and --fit")
 
 
 def _parsed(sets: tuple[str, ...]) -> dict[str, str]:

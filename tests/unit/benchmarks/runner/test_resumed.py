@@ -171,3 +171,13 @@ def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
     assert refused.returncode == 1
     assert "is not a test directory, so --force does not replace it" in refused.stderr
     assert (tmp_path / "photos/results.json").read_text() == "mine"
+
+
+def test_a_dry_run_of_a_resumed_test_shows_the_steps_that_are_left_and_writes_nothing(blkreel, output, tmp_path):
+    change(output)
+    files = [tmp_path / "image", *output.rglob("*.json"), *output.rglob("*.parquet")]
+    before = {path: checksum(path) for path in files}
+    shown = json.loads(blkreel("test", "--resume", output, "--dry-run", "--json").stdout)
+    stored = json.loads((output / "test.json").read_text())
+    assert shown["dry_run"] and [step["id"] for step in shown["steps"]] == [stored["steps"][-1]["id"]]
+    assert {path: checksum(path) for path in before} == before
