@@ -23,6 +23,7 @@ from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partial_file import load as load_partial
 from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.output_lock import directory_locked
 from blkreel.common.safe_files import read_plain, unlink, write_file
 from blkreel.common.typed_document import parse_json
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 HEADER = "catalog.json"
 FORMAT, VERSION = "blkreel catalog", 1
 _FEWEST_DIGITS = 4
+_TURN_S = 30.0  # an add holds the lock while it writes two files
 
 Added = Literal["added", "unchanged", "replaced"]
 
@@ -105,27 +107,37 @@ class Catalog:
         return self.put(result, partial)
 
     def put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
-        """As add(), of a result that collected() gave."""
+        """As add(), of a result that collected() gave. Commands that change one catalog at once take turns."""
+        try:
+            with directory_locked(self.directory, _TURN_S):
+                return self._put(result, partial)
+        except OSError as error:
+            raise output_error(self.directory, error) from error
+
+    def _put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
         path, before = self.path_of(result["id"]), None
         if path.exists():
             before = self._result(path)
             if before is not None and _content(before) == _content(result) and self._has_partial(before):
                 return before, "unchanged"
         partial_path = self.partial_path(result)
-        try:
-            if partial is not None and partial_path is not None:
-                write_file(partial_path, partial, force=True)
-            write_file(path, dump(result), force=True)
-        except OSError as error:
-            raise output_error(self.directory, error) from error
+        if partial is not None and partial_path is not None:
+            write_file(partial_path, partial, force=True)
+        write_file(path, dump(result), force=True)
         if before is not None and (old := self.partial_path(before)) and old != partial_path:
-            unlink(old)
+            self._remove_unused(old)
         return result, "replaced" if before is not None else "added"
 
     def remove(self, result: Result) -> None:
-        """Remove a result and its partial. Raises OSError."""
-        unlink(self.path_of(result["id"]))
-        if partial := self.partial_path(result):
+        """Remove a result, and its partial unless another result has the same one. Raises OSError, OutputInUse."""
+        with directory_locked(self.directory, _TURN_S):
+            unlink(self.path_of(result["id"]))
+            if partial := self.partial_path(result):
+                self._remove_unused(partial)
+
+    def _remove_unused(self, partial: Path) -> None:
+        """Equal runs have one partial. The checksum counts in a damaged result too: it may be restored."""
+        if not any(_may_name(self.results / name, partial.stem.encode()) for name in self._names()):
             unlink(partial)
 
     def entry(self, id_: str) -> Result:
@@ -232,6 +244,14 @@ def _content(result: Result) -> dict[str, object]:
     if results := result["results"]:
         content["results"] = {key: value for key, value in results.items() if key not in ("path", "blkreel")}
     return content
+
+
+def _may_name(path: Path, checksum: bytes) -> bool:
+    """Whether the file of a result has the checksum; also if it cannot be read."""
+    try:
+        return checksum in read_plain(path)
+    except OSError:
+        return True
 
 
 def _refuse_other_directory(path: Path) -> None:

@@ -31,10 +31,12 @@ class Problem:
 
 @dataclass
 class Verification:
-    """results: number of files read. recomputed: number of results measured again from their runs."""
+    """results: number of files read. recomputed: number of results measured again from their runs. repaired: files of
+    results that were added again."""
 
     results: int = 0
     recomputed: int = 0
+    repaired: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -46,9 +48,10 @@ class Verification:
         return {**asdict(self), "valid": not self.problems}
 
 
-def verify(catalog: Catalog, *, runs: bool = True,
+def verify(catalog: Catalog, *, runs: bool = True, repair: bool = False,
            on_result: Callable[[int, int], None] = lambda done, total: None) -> Verification:
-    """runs: measure those again that are still in their directories. on_result(done, total): progress."""
+    """runs: measure those again that are still in their directories. repair: add a result with a problem again from its
+    run, where that is unchanged. on_result(done, total): progress."""
     report = Verification()
     files = sorted(catalog.results.iterdir()) if catalog.results.is_dir() else []
     partials: set[Path] = set()
@@ -67,9 +70,13 @@ def verify(catalog: Catalog, *, runs: bool = True,
             continue
         if partial := catalog.partial_path(result):
             partials.add(partial)
+        before = len(report.problems)
         report.problems += _partial_problems(catalog, path, result)
         if runs:
             _compare_with_run(report, path, result, gone, moved)
+        if repair and len(report.problems) > before and _added_again(catalog, result):
+            del report.problems[before:]
+            report.repaired.append(str(path))
     on_result(len(files), len(files))
     folder = catalog.directory / "partials"
     for path in sorted(set(folder.iterdir()) - partials if folder.is_dir() else ()):
@@ -82,6 +89,17 @@ def verify(catalog: Catalog, *, runs: bool = True,
     if moved:
         report.notes.append(f"{len(moved)} results: their directory now has another run, the first is {moved[0]}")
     return report
+
+
+def _added_again(catalog: Catalog, result: Result) -> bool:
+    """Whether the run of the result was still in its directory, and replaced the result."""
+    try:
+        if identity_of(Path(result["path"])) != result["measured"]:
+            return False
+        catalog.add(result["path"], host=result["host"])
+    except BlkreelError:
+        return False
+    return True
 
 
 def _partial_problems(catalog: Catalog, path: Path, result: Result) -> Iterator[Problem]:

@@ -16,26 +16,31 @@ from blkreel.common.printable import printable
 @options.catalog
 @click.option("--runs/--no-runs", default=True, show_default=True,
               help="Recompute the metrics of runs and tests that are still in their directories.")
+@click.option("--repair", is_flag=True, help="Add results with a problem again from their runs, where these are "
+                                             "unchanged.")
 @as_json
-def command(catalog: Path | None, runs: bool, as_json: bool) -> int:
+def command(catalog: Path | None, runs: bool, repair: bool, as_json: bool) -> int:
     """Check the files of a catalog: checksums, ids, and metrics from partials and from runs.
 
     Finds results that were edited by hand, damaged, renamed or copied without their partial. The exit code is 1 if
-    there are any. Nothing is changed.
+    there are any. Nothing is changed without --repair.
 
     \b
     blkreel results verify
     blkreel results verify --catalog catalog/ --no-runs
+    blkreel results verify --repair
     """
     opened = options.opened(catalog)
     with progress("verifying", total=1) as task:
-        report = verify(opened, runs=runs, on_result=lambda done, total: task.update(
+        report = verify(opened, runs=runs, repair=repair, on_result=lambda done, total: task.update(
             done / max(1, total), f"{done:,} of {total:,} results"))
     if as_json:
         print_json({"version": 1, "catalog": str(opened.directory), **report.document()})
         return report.exit_code
     for problem in report.problems:
         print(printable(f"{problem.file}: {problem.message}; {problem.remedy}"))
+    for name in report.repaired:
+        print(printable(f"{name}: repaired from its run"))
     for note in report.notes:
         print(printable(f"note: {note}"))
     counts = (f"{report.results:,} result{'' if report.results == 1 else 's'}, {report.recomputed:,} recomputed from "

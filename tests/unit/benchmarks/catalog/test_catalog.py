@@ -14,6 +14,7 @@ from synthetic_catalog import run_of, variant
 import blkreel
 from blkreel.benchmarks.catalog import Catalog, collected, tables
 from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checksum_of, dump, id_of
+from blkreel.benchmarks.catalog.verify import verify
 from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, UsageError
 
@@ -272,3 +273,33 @@ def test_an_id_is_that_of_the_content_however_it_is_written(measured):
     text = json.dumps(measured, indent=3, allow_nan=True)
     assert id_of(json.loads(text)) == id_of(measured)
     assert id_of({**measured, "another key": 1}) != id_of(measured)
+
+
+def test_a_partial_stays_until_its_last_result_is_removed(catalog, results):
+    """Equal runs have one partial."""
+    (first, partial), (second, _) = results[:2]
+    twin = {**second, "partial": first["partial"]}
+    twin["checksum"] = checksum_of(twin)
+    shared, replaced = catalog.partial_path(first), catalog.partial_path(second)
+    assert catalog.put(twin, partial)[1] == "replaced" and not replaced.exists()
+    catalog.remove(first)
+    assert catalog.partial(twin)
+    catalog.remove(twin)
+    assert not shared.exists() and catalog.partial(results[2][0])
+
+
+def test_verify_repairs_what_the_run_still_has(catalog, small_runs, results):
+    lost, changed = catalog.partial_path(results[0][0]), catalog.partial_path(results[1][0])
+    contents = lost.read_bytes(), changed.read_bytes()
+    lost.unlink()
+    changed.write_bytes(b"damaged")
+    gone = {**results[2][0], "path": "/nowhere"}
+    gone["checksum"] = checksum_of(gone)
+    catalog.put(gone, results[2][1])
+    catalog.path_of(gone["id"]).write_bytes(dump(gone))
+    catalog.partial_path(gone).unlink()
+    assert len(verify(catalog).problems) == 3
+    report = verify(catalog, repair=True)
+    assert report.repaired == sorted(str(catalog.path_of(result["id"])) for result, _ in results[:2])
+    assert [problem.file for problem in report.problems] == [str(catalog.partial_path(gone))]
+    assert (lost.read_bytes(), changed.read_bytes()) == contents
