@@ -13,7 +13,7 @@ from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.units import format_bytes
 
-from . import late_writes
+from . import image_file, late_writes
 from .claim import held_by_others, is_held, open_exclusively
 from .file_identity import Identity, identity_of
 from .target import Target
@@ -45,7 +45,19 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     if target.drive.read_only:
         raise SafetyError(f"{target.path} is read-only, and this writes to it",
                           f"blockdev --setrw {target.path}, or a trace of reads with --no-prefill")
+    is_file = target.drive.kind == "file"
+    if is_file:
+        image_file.refuse_output(target)
     owner = endangered_drive(target, kernel)
+    if owner is None and destroy is None and is_file and image_file.has_data(target):
+        raise SafetyError(f"{target.path} has data, and this overwrites it: it has no holes, as truncate makes them, "
+                          "and blkreel has not used it as a drive",
+                          f"to confirm: {confirmed_command(argv, *kept, str(target.path))}")
+    if owner is None and destroy is not None and not _names(destroy, target):
+        raise SafetyError(f"--destroy {destroy!r} does not name {target.path}",
+                          f"leave it out, or give the path: {confirmed_command(argv, *kept, str(target.path))}")
+    if is_file:
+        image_file.accept(target)
     if owner and destroy != confirmation(owner):
         wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
         about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
@@ -59,12 +71,19 @@ def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], arg
     """check() for each target and whether it is written to; of `destroy` one must name it. Nothing is written yet."""
     kernel = kernel or Kernel()
     warnings = []
+    matched: set[str] = set()
     for target, writes in targets:
         owner = endangered_drive(target, kernel) if writes else None
         named = confirmation(owner) if owner else None
+        if writes and owner is None:
+            named = next((word for word in destroy if _names(word, target)), None)
         given = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
         others = [word for word in destroy if word != named] if len(targets) > 1 else []
+        matched |= {word for word in destroy if word == named}
         warnings += check(target, writes=writes, destroy=given, argv=argv, kernel=kernel, kept=others)
+    unmatched = [word for word in destroy if word not in matched]
+    if unmatched and any(writes for _, writes in targets):
+        raise SafetyError(f"--destroy {unmatched[0]!r} names no drive that this overwrites", "leave it out")
     return warnings
 
 
@@ -89,6 +108,12 @@ def endangered_drive(target: Target, kernel: Kernel) -> Drive | None:
     backing = backing_of(target, kernel)
     below = target_of(backing, kernel) if backing else None
     return endangered_drive(below, kernel) if below else None
+
+
+def _names(word: str, target: Target) -> bool:
+    """Whether `--destroy` names a file or a loop device, which have no serial: by its path or the name of its node."""
+    identity = identity_of(word)
+    return word == confirmation(target.drive) or (identity is not None and identity == identity_of(target.path))
 
 
 def confirmation(drive: Drive) -> str:

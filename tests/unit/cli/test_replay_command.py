@@ -208,3 +208,26 @@ def test_a_directory_of_other_files_is_not_replaced(blkreel, image, trace, tmp_p
         result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "1", *options, check=False)
         assert result.returncode == 1, result.stderr
     assert [path.name for path in runs.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_with_data_is_overwritten_only_if_the_command_names_it(blkreel, trace, tmp_path):
+    document, other = tmp_path / "documents.tar", tmp_path / "copy.parquet"
+    document.write_bytes(b"precious" * (4 << 20))
+    other.write_bytes(trace.read_bytes() + b"PAR1" * (8 << 20))
+    before = document.read_bytes()
+
+    def replay(target, *options):
+        return blkreel("replay", trace, "--on", target, "-o", tmp_path / "run", "--pace", "asap", "--force", *options,
+                       check=False)
+
+    refused = replay(document)
+    assert refused.returncode == 5 and f"--destroy {document}" in refused.stderr
+    for words in ((), ("--destroy", other)):
+        result = replay(other, *words)
+        assert result.returncode == 5 and "is a trace or another output of blkreel" in result.stderr
+    wrong = replay(document, "--destroy", "WRONG")
+    assert wrong.returncode == 5 and "--destroy 'WRONG' does not name" in wrong.stderr
+    assert document.read_bytes() == before and other.read_bytes().startswith(trace.read_bytes())
+    assert replay(document, "--destroy", document).returncode in (0, 3)
+    assert document.read_bytes() != before
+    assert replay(document).returncode in (0, 3)  # a drive of blkreel from now on

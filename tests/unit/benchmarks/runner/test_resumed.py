@@ -33,7 +33,8 @@ time = "50ms"
 
 
 def image_at(path):
-    path.write_bytes(b"precious" * (IMAGE_BYTES // 8))
+    path.write_bytes(b"precious" * (IMAGE_BYTES // 16))
+    os.truncate(path, IMAGE_BYTES)
     return path
 
 
