@@ -213,7 +213,12 @@ def unlink(path: StrPath) -> None:
     """Remove a file if it exists."""
     path = Path(path)
     with suppress(FileNotFoundError), directory_at(path.parent) as directory:
-        os.unlink(path.name, dir_fd=directory)
+        try:
+            os.unlink(path.name, dir_fd=directory)
+        except OSError as error:
+            # On a read-only file system also for a name that does not exist.
+            if error.errno != errno.EROFS or _exists(directory, path.name):
+                raise
 
 
 def remove_directory(path: StrPath, layout: Layout) -> bool:

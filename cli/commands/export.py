@@ -9,16 +9,32 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, force, public
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import notice
+from blkreel.common.errors import UsageError
 from blkreel.common.json_file import print_json
 from blkreel.common.printable import printable
+from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import format_bytes, format_count
 from blkreel.traces.exporters import FORMATS, Exported, export_trace
 from blkreel.traces.format.reader import open_trace
 
+_ALIASES = {"fio": "iolog3", "systrace": "chrome-trace", "chrome": "chrome-trace", "trace-event": "chrome-trace",
+            "oraclegeneral": "oracle-general", "libcachesim": "oracle-general"}
+
+
+class _Format(click.Choice):  # type: ignore[type-arg]
+    """A name of FORMATS, or a common name of one of them."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = _ALIASES.get(value.lower(), value.lower())
+        if name not in FORMATS:
+            raise UsageError(f"--format {value}: no such format",
+                             did_you_mean(name, FORMATS, f"use one of: {', '.join(FORMATS)}"))
+        return name
+
 
 @click.command()
 @click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
-@click.option("--format", "format_name", required=True, type=click.Choice(list(FORMATS)), metavar="NAME",
+@click.option("--format", "format_name", required=True, type=_Format(list(FORMATS)), metavar="NAME",
               help=f"Format of the file: {', '.join(FORMATS)}.")
 @click.option("-o", "--output", required=True, type=OUTPUT, help="File to write.")
 @force

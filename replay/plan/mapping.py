@@ -158,6 +158,9 @@ def parse_map(text: str | None) -> str | None:
     raise UsageError(f"invalid --map: {text!r}", choice_remedy(text, _NAMES, _CHOICES))
 
 
+_LARGER = "replay it on a larger drive: blkreel drives lists their sizes"
+
+
 def choose_mapping(name: str | None, touched: BlockSet, target: Target, trace_name: str, *,
                    source_bytes: int | None = None, longest_bytes: int = 0) -> Mapping:
     """The map of that name, as parse_map() gives it; without a name identity if the trace fits, else compact.
@@ -167,27 +170,29 @@ def choose_mapping(name: str | None, touched: BlockSet, target: Target, trace_na
     """
     fits = _up(touched.limit_bytes, target.block_bytes) <= target.size_bytes
     kind = (name or ("identity" if fits else "compact")).partition("=")[0]
+    span_bytes = _down(target.size_bytes, _granule(target))
+    # Growing to whole blocks at both ends may add two blocks.
+    wraps = longest_bytes + 2 * target.block_bytes <= span_bytes
+    wrap = "; or use --map wrap" if wraps else ""  # never a map that is refused too
     if kind == "compact":
         packed = touched.grown(_granule(target))
         if packed.bytes > target.size_bytes:
             raise DoesNotFit(
                 f"{trace_name} touches {_exact(packed.bytes)}, more than the {_exact(target.size_bytes)} of "
-                f"{target.path}", "replay it on a larger drive: blkreel drives lists their sizes; or use --map wrap")
+                f"{target.path}", f"{_LARGER}{wrap}")
         return Compact("compact", target.block_bytes, packed=PackedSet(packed))
     if kind in ("wrap", "scale"):
-        span_bytes = _down(target.size_bytes, _granule(target))
-        # Growing to whole blocks at both ends may add two blocks.
-        if longest_bytes + 2 * target.block_bytes > span_bytes:
+        if not wraps:
             raise BlkreelError(f"{trace_name} has an I/O of {_exact(longest_bytes)}, too long for --map {kind} on the "
-                               f"{_exact(target.size_bytes)} of {target.path}",
-                               "replay it on a larger drive: blkreel drives lists their sizes")
+                               f"{_exact(target.size_bytes)} of {target.path}", _LARGER)
         if kind == "wrap":
             return Wrap("wrap", target.block_bytes, span_bytes=span_bytes)
         return _scale(max(source_bytes or 0, touched.limit_bytes), target)
     if not fits:
+        compacts = touched.grown(_granule(target)).bytes <= target.size_bytes
         raise BlkreelError(
             f"{trace_name} reaches to {_exact(touched.limit_bytes)}, {target.path} ends at "
-            f"{_exact(target.size_bytes)}", "use --map compact, or a larger drive")
+            f"{_exact(target.size_bytes)}", "use --map compact, or a larger drive" if compacts else f"{_LARGER}{wrap}")
     if kind == "tile":
         drive_bytes = max(touched.limit_bytes, min(source_bytes or 0, target.size_bytes))
         return _tile(name or kind, drive_bytes, touched.limit_bytes, target, trace_name)

@@ -34,7 +34,7 @@ def replayed(blkreel, trace, tmp_path):
         image = tmp_path / "image"
         image.write_bytes(bytes([UNTOUCHED]) * size_bytes)
         result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--pace", "depth=1", "--json",
-                         "--force", *arguments, check=False)
+                         "--force", "--destroy", image, *arguments, check=False)
         assert result.returncode in (0, 3), result.stderr
         rows = open_trace(tmp_path / "run").table().to_pandas().sort_values("submit_ns", kind="stable")
         return json.loads(result.stdout)["run"], rows, np.frombuffer(image.read_bytes(), np.uint8)

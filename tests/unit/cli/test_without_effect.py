@@ -81,3 +81,11 @@ def test_an_argument_beside_resume_is_refused_by_its_value():
     result = CliRunner().invoke(cli, ["test", "qd1", "--seed", "7", "--resume", "missing"])
     assert result.exception.message == "qd1, --seed have no effect with --resume"
     assert "test.json" in result.exception.remedy
+
+
+def test_common_names_of_an_export_format_are_taken_or_lead_to_it():
+    kind = options_of("export")["--format"].type
+    assert [kind.convert(name, None, None) for name in ("fio", "CSV", "chrome")] == ["iolog3", "csv", "chrome-trace"]
+    with pytest.raises(UsageError) as error:
+        kind.convert("iolog", None, None)
+    assert error.value.remedy == "did you mean 'iolog3'?"

@@ -1,5 +1,6 @@
 """Root in directories of others: links that they have planted lead it nowhere."""
 
+import errno
 import os
 import shutil
 import stat
@@ -370,3 +371,14 @@ def test_a_plain_file_is_read_through_no_link(tmp_path):
     for name in ("link", "fifo"):
         with pytest.raises(OSError):
             safe_files.read_plain(tmp_path / name)
+
+
+def test_a_name_that_does_not_exist_on_a_read_only_file_system_needs_no_removal(tmp_path, monkeypatch):
+    def read_only(name, *, dir_fd):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    monkeypatch.setattr(os, "unlink", read_only)
+    safe_files.unlink(tmp_path / "missing")
+    (tmp_path / "there").touch()
+    with pytest.raises(OSError, match="Read-only"):
+        safe_files.unlink(tmp_path / "there")

@@ -1,5 +1,6 @@
 """Where I/Os go on a target, and what a read touches first there: over random traces, sizes and blocks."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -213,6 +214,20 @@ def test_a_trace_that_does_not_fit_names_the_sizes_and_the_way_out():
     for name in ("wrap", "scale"):
         with pytest.raises(BlkreelError, match=f"I/O of 1.05 MB .*too long for --map {name}.*larger drive"):
             choose_mapping(name, touched, target(1 << 20), "t.parquet", longest_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("name", ["identity", "compact", "tile"])
+@pytest.mark.parametrize(("extents", "longest_bytes"), [
+    ([(0, 8), (1 << 21, 8)], 4096), ([(0, 4096), (1 << 21, 8)], 4096), ([(0, 4096)], 2 << 20)])
+def test_a_map_that_is_suggested_is_not_refused(name, extents, longest_bytes):
+    touched, drive = of(extents), target(1 << 20)
+    if name == "compact" and extents[0][1] == 8:
+        return
+    with pytest.raises(BlkreelError) as error:
+        choose_mapping(name, touched, drive, "t", longest_bytes=longest_bytes)
+    for suggested in re.findall(r"--map (\w+)", error.value.remedy):
+        choose_mapping(suggested, touched, drive, "t", longest_bytes=longest_bytes)
+    assert ("--map" in error.value.remedy) == (longest_bytes < 1 << 20)
 
 
 def test_a_map_of_nothing_moves_nothing():
