@@ -8,9 +8,14 @@ import errno
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.installation import state_directory
+from blkreel.common.safe_files import write_file
+from blkreel.common.system import text_in
 from blkreel.common.units import format_bytes
 
 from . import image_file, late_writes
@@ -36,10 +41,11 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     unseen = refuse_opened(target, kernel)
     _check_exclusive(target, argv)
     warnings = []
-    if unseen:
+    if unseen and _is_first_of_boot():
         rights = "have capabilities that this one lacks" if os.geteuid() == 0 else "are of other users"
         remedy = "" if os.geteuid() == 0 else f"; run as root: sudo {shlex.join(argv)}"
-        warnings.append(f"open files of {unseen} processes were not checked for {target.path}: they {rights}{remedy}")
+        processes = "1 process" if unseen == 1 else f"{unseen} processes"
+        warnings.append(f"open files of {processes} were not checked for {target.path}: they {rights}{remedy}")
     if not writes:
         return warnings
     if target.drive.read_only:
@@ -64,6 +70,17 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
         raise SafetyError(f"{wrong} ({about}) and all data on it would be lost",
                           f"to confirm: {confirmed_command(argv, *kept, confirmation(owner))}")
     return warnings
+
+
+def _is_first_of_boot() -> bool:
+    """Whether this user was not warned since boot. A warning before each replay would not be read."""
+    path = state_directory() / "processes-not-checked"
+    boot_id = text_in(Path("/proc/sys/kernel/random/boot_id"))
+    if text_in(path) == boot_id:
+        return False
+    with suppress(OSError, SafetyError):
+        write_file(path, boot_id, force=True)
+    return True
 
 
 def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], argv: list[str],

@@ -331,7 +331,11 @@ def test_who_has_it_open_for_a_moment_only_is_waited_for(image, monkeypatch):
     assert not seen
 
 
-def test_what_could_not_be_looked_into_is_told(image, monkeypatch):
+def test_what_could_not_be_looked_into_is_named_once_per_boot(image, monkeypatch, tmp_path):
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(usage, "openings_of", lambda target, kernel: ([], 12))
     (warning,) = safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
     assert f"open files of 12 processes were not checked for {image}" in warning
+    assert not safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+    (tmp_path / "state/processes-not-checked").write_text("another boot")
+    assert safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
