@@ -4,7 +4,7 @@ Replay, analysis and benchmarks add reasons. Reports group them by code.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 Level = Literal["valid", "qualified", "invalid"]
 LEVELS: tuple[Level, ...] = ("valid", "qualified", "invalid")
@@ -122,19 +122,35 @@ def note(code: str, text: str) -> Note:
     return {"code": code, "text": text}
 
 
-def judged(reasons: Iterable[Any], at_least: Level = "valid", notes: Iterable[Any] = (),
-           withheld: Iterable[str] = ()) -> dict[str, Any]:
-    """A verdict as a JSON object: the worst level of the reasons and of `at_least`, the worst reasons first."""
+def judged(reasons: Iterable[Reason], at_least: Level = "valid", notes: Iterable[Note] = (),
+           withheld: Iterable[str] = ()) -> Verdict:
+    """The worst level of the reasons and of `at_least`, the worst reasons first."""
     ordered = sorted(reasons, key=lambda each: -LEVELS.index(each["level"]))  # stable
     worst = max([at_least, *(each["level"] for each in ordered)], key=LEVELS.index)
     return {"level": worst, "reasons": ordered, "notes": list(notes), "withheld": sorted(set(withheld))}
 
 
-def recorded(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+def merged(verdicts: Iterable[Verdict], reasons: Iterable[Reason] = ()) -> Verdict:
+    """The verdict on all of them together: the worst level, each reason and note once, and all withheld metrics.
+
+    reasons: of the whole, in addition.
+    """
+    verdicts = list(verdicts)
+    notes = [each for verdict in verdicts for each in verdict.get("notes", ())]
+    first: dict[tuple[str, str], Reason] = {}
+    for each in (*(each for verdict in verdicts for each in verdict["reasons"]), *reasons):
+        first.setdefault((each["level"], each["text"]), each)
+    return judged(first.values(),
+                  max((verdict["level"] for verdict in verdicts), key=LEVELS.index, default="valid"),
+                  {each["text"]: each for each in notes}.values(),
+                  (key for verdict in verdicts for key in verdict.get("withheld", ())))
+
+
+def recorded(verdict: Mapping[str, Any] | None) -> Verdict:
     """A verdict as a file has it, in the present form. Reasons without a code get `recorded_verdict`, and a note."""
     verdict = verdict or {}
-    reasons = [{**reason("recorded_verdict", each["level"], each["text"]), **each} for each in
-               verdict.get("reasons") or []]
+    reasons: list[Reason] = [cast(Reason, {**reason("recorded_verdict", each["level"], each["text"]), **each})
+                             for each in verdict.get("reasons") or []]
     notes = list(verdict.get("notes") or [])
     if verdict and "withheld" not in verdict:
         notes.append(note("recorded_verdict", "verdict recorded by an earlier version, by fixed limits of lateness"))

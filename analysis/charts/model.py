@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blkreel.analysis.metrics.metric import Metric
+from blkreel.common.verdict import Verdict
 
 from .theme import NO_BRAND, Brand
 
@@ -128,14 +129,14 @@ class Entry:
 
     key: its label, as in data and rows. facts: first-class properties by name, in the order shown: model, firmware,
     unit (serial's hash, shortened), capacity, interface, class, flash, state, price, ... `filters` are those of them
-    that a reader filters by. verdict: {"level", "reasons"}. rank: from 1 (ties share one), by the leading figure;
+    that a reader filters by. rank: from 1 (ties share one), by the leading figure;
     None with the reason in `why` without the figure, or with too few runs where other drives have enough. place: in
     the order of that figure, whatever the runs; the rank if None. link: to its own page.
     """
 
     key: str
     facts: dict[str, Any]
-    verdict: dict[str, Any]
+    verdict: Verdict
     rank: int | None = None
     highlighted: bool = False
     place: int | None = None

@@ -9,7 +9,7 @@ from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
-from blkreel.common.verdict import LEVELS, judged
+from blkreel.common.verdict import merged
 
 from . import metric_tables, workloads
 from .answer import answer, source_line
@@ -99,18 +99,13 @@ def _joined(page: Page, other: Page, prefix: str, title: str) -> Page:
         section, id=prefix + section.id, title=f"{title}: {section.title}",
         charts=tuple(replace(chart, id=prefix + chart.id) for chart in section.charts)) for section in other.sections)
     known = {entry.key: entry for entry in page.entries}
-    entries = [replace(entry, verdict=_worse(entry.verdict, found.verdict)) if (found := next(
+    entries = [replace(entry, verdict=merged((entry.verdict, found.verdict))) if (found := next(
         (each for each in other.entries if each.key == entry.key), None)) else entry for entry in page.entries]
     entries += [replace(entry, rank=None, place=None, why="") for entry in other.entries if entry.key not in known]
     return replace(page, entries=tuple(entries), sections=(*page.sections, *sections),
                    notices=(*page.notices, *(f"{title}: {notice}" for notice in other.notices)),
                    parameters=(*page.parameters, *((f"{title}: {name}", text) for name, text in other.parameters)),
                    decisions=(*page.decisions, *other.decisions))
-
-
-def _worse(first: Document, second: Document) -> Document:
-    reasons = [*first["reasons"], *(each for each in second["reasons"] if each not in first["reasons"])]
-    return judged(reasons, max(first["level"], second["level"], key=LEVELS.index))
 
 
 def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[Score] = ()) -> Answer:

@@ -1,13 +1,13 @@
 """The drives of a comparison as its page lists them: facts, verdict, rank."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from blkreel.analysis.charts.model import Entry
 from blkreel.common import numbers
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
-from blkreel.common.verdict import LEVELS, judged
+from blkreel.common.verdict import Reason, Verdict, merged
 from blkreel.traces.format.condition import payload_words
 
 from .columns import idle_words, state_words
@@ -122,15 +122,13 @@ def _over_sections(ones: list[Document], drives_file: DrivesFile | None) -> dict
     return {**first, "runs": f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])}
 
 
-def _verdict(ones: list[Document], titles: list[str]) -> Document:
+def _verdict(ones: list[Document], titles: list[str]) -> Verdict:
     """The worst verdict; a reason that holds in some sections only names them."""
-    reasons: dict[tuple[str, str], tuple[Document, list[str]]] = {}
+    reasons: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
     for one, title in zip(ones, titles, strict=True):
         for reason in one["verdict"]["reasons"]:
             reasons.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(title)
-    merged = [reason if len(where) == len(ones) else {**reason, "text": f"{reason['text']} ({'; '.join(where)})"}
-              for reason, where in reasons.values()]
-    notes = [note for one in ones for note in one["verdict"].get("notes", [])]
-    return judged(merged, max((one["verdict"]["level"] for one in ones), key=LEVELS.index),
-                  {note["text"]: note for note in notes}.values(),
-                  [key for one in ones for key in one["verdict"].get("withheld", [])])
+    named: list[Reason] = [reason if len(where) == len(ones) else
+                           {**reason, "text": f"{reason['text']} ({'; '.join(where)})"}
+                           for reason, where in reasons.values()]
+    return merged((cast(Verdict, {**one["verdict"], "reasons": []}) for one in ones), named)

@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.metric import SHARE
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.numbers import duration
-from blkreel.common.verdict import LEVELS, Level, judged, reason, recorded
+from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, reason, recorded
 from blkreel.traces.format.source_lacks import lacks
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
@@ -16,7 +16,7 @@ Document = dict[str, Any]  # a JSON object: a document, a section, an entry or m
 START_APART_C = 3.0  # docs/method.md, "Verdict on a run"
 
 
-def verdict(metadata: Document, numbers: Document) -> Document:
+def verdict(metadata: Document, numbers: Document) -> Verdict:
     """The verdict (common/verdict.py) on one run or captured trace.
 
     Starts from the replay's verdict (docs/method.md, "Verdict on a run") and adds reasons from the records, each once.
@@ -70,29 +70,23 @@ def _behind_words(writer: Document) -> str:
     return f"{SHARE.text(writer['written_share'])} of the bytes were written"
 
 
-def of_runs(verdicts: list[Document], starts_c: Sequence[float | None] = ()) -> Document:
+def of_runs(verdicts: Sequence[Verdict], starts_c: Sequence[float | None] = ()) -> Verdict:
     """The verdict on a set of runs: the worst of them, each reason once, and whether they are enough.
 
     starts_c: the drive's temperature at the start of each run, None where unknown, which is held against none.
     """
-    reasons: list[Document] = []
-    notes: list[Document] = []
-    for each in verdicts:
-        reasons += [one for one in each["reasons"] if one not in reasons]
-        notes += [one for one in each.get("notes", []) if one not in notes]
+    reasons: list[Reason] = []
     if len(verdicts) < ENOUGH_RUNS:
-        reasons.append({**reason("few_runs", "qualified",
-                                 f"n={len(verdicts)}: fewer than {ENOUGH_RUNS} runs, no interval", None,
-                                 len(verdicts), ENOUGH_RUNS)})
+        reasons.append(reason("few_runs", "qualified", f"n={len(verdicts)}: fewer than {ENOUGH_RUNS} runs, no interval",
+                              None, len(verdicts), ENOUGH_RUNS))
     if known := [start_c for start_c in starts_c if start_c is not None]:
         usual_c = median(known)
         furthest_c = max(known, key=lambda start_c: abs(start_c - usual_c))
         if abs(furthest_c - usual_c) > START_APART_C:
-            reasons.append({**reason("start_temperature", "qualified", f"a run began with the drive at "
-                                     f"{furthest_c:.0f} C, the set at {usual_c:.0f} C", None,
-                                     abs(furthest_c - usual_c), START_APART_C)})
-    withheld = [key for each in verdicts for key in each.get("withheld", [])]
-    return judged(reasons, max((each["level"] for each in verdicts), key=LEVELS.index), notes, withheld)
+            reasons.append(reason("start_temperature", "qualified", f"a run began with the drive at "
+                                  f"{furthest_c:.0f} C, the set at {usual_c:.0f} C", None, abs(furthest_c - usual_c),
+                                  START_APART_C))
+    return merged(verdicts, reasons)
 
 
 def lost_events(metadata: Document) -> int:

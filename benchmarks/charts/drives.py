@@ -10,7 +10,7 @@ from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
-from blkreel.common.verdict import Reason, judged
+from blkreel.common.verdict import Verdict, merged
 
 Path = tuple[str, ...]  # keys of a figure in a document
 _SUMMED = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "write_bursts")
@@ -59,12 +59,8 @@ class DriveResults:
         return self.tests[0]["path"] if len(self.tests) == 1 else None
 
     @cached_property
-    def verdict(self) -> dict[str, Any]:
-        reasons: dict[str, Reason] = {}
-        for test in self.tests:
-            for each in test["verdict"]["reasons"]:
-                reasons.setdefault(each["text"], each)
-        return judged(reasons.values())
+    def verdict(self) -> Verdict:
+        return merged(test["verdict"] for test in self.tests)
 
     def states(self) -> list[str]:
         return list(dict.fromkeys(state for test in self.tests for state in test["figures"].get("states") or {}))

@@ -6,6 +6,7 @@ from blkreel.analysis.charts.history import Dot, LevelLine, Step, history_chart
 from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, Page, Row, Section, Table
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.common.numbers import size
+from blkreel.common.verdict import judged
 
 from .document import NOUNS, change_words, counted, direction, interval_words, runs_of, sentence, spread_words
 from .selection import Selected
@@ -25,7 +26,7 @@ def page_of(histories: Sequence[History], selected: Selected, brand: Brand = NO_
     facts = {"model": row["model"], "unit": row["unit"][:12], "state": row["state"],
              "capacity": size(row["capacity_bytes"]) if row["capacity_bytes"] else ""}
     levels = {each["verdict"] for each in selected.rows}
-    verdict: dict[str, object] = {"level": "qualified" if "qualified" in levels else "valid", "reasons": []}
+    verdict = judged((), "qualified" if "qualified" in levels else "valid")
     title = f"{row['workload_title']} on {entry}"
     first, last = selected.rows[0]["started_at"], selected.rows[-1]["started_at"]
     source = " · ".join(filter(None, (title, row["pace"], counted(len(selected.rows), "run"),

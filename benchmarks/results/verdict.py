@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
@@ -19,7 +18,7 @@ def verdict_of(test: Test, runs: Runs, content: Content) -> Verdict:
     """Reasons of the test as a whole, of the report, and of the runs."""
     reasons = [*_of_test(test, runs), *content.reasons]
     of_runs, notes = _of_runs(runs, {reason["text"] for reason in reasons})
-    return cast(Verdict, judged([*reasons, *of_runs], notes=notes))
+    return judged([*reasons, *of_runs], notes=notes)
 
 
 def _of_test(test: Test, runs: Runs) -> Iterator[Reason]:

@@ -17,6 +17,7 @@ from blkreel.analysis.stats.ranking import EFFECT
 from blkreel.benchmarks.history.document import counted
 from blkreel.benchmarks.history.series import MetricText
 from blkreel.common.numbers import size
+from blkreel.common.verdict import Level, judged
 
 from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of
 from .content import Row as Result
@@ -365,7 +366,7 @@ class Maker:
         facts = dict(drive.facts)
         if drive.capacity_bytes:
             facts["capacity"] = size(drive.capacity_bytes)
-        return Entry(drive.label, facts, {"level": _level(rows or drive.rows), "reasons": []}, place=drive.place,
+        return Entry(drive.label, facts, judged((), _level(rows or drive.rows)), place=drive.place,
                      link=link)
 
     def _above(self) -> tuple[tuple[str, str], ...]:
@@ -455,7 +456,7 @@ def _ranked(content: Content) -> int:
     return sum(drive.overall is not None for drive in content.drives)
 
 
-def _level(rows: Iterable[Result]) -> str:
+def _level(rows: Iterable[Result]) -> Level:
     """The worst verdict but invalid, whose values are left out; invalid if all are."""
     levels = {row["verdict"] for row in rows}
     return "qualified" if "qualified" in levels else "valid" if "valid" in levels else "invalid"

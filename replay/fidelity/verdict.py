@@ -30,8 +30,8 @@ ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_
 def judge(run: Mapping[str, Any]) -> Verdict:
     power_reasons, notes = health.power(run.get("telemetry"), run["wall_ns"])
     effects = (run.get("host_effect") or {}).get("metrics") or {}
-    return cast(Verdict, judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
-                                withheld=[key for key, effect in effects.items() if effect["level"] == "withheld"]))
+    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
+                  withheld=[key for key, effect in effects.items() if effect["level"] == "withheld"])
 
 
 def _invalid(run: Mapping[str, Any]) -> Iterator[Reason]:

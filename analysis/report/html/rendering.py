@@ -14,8 +14,8 @@ import blkreel
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.spec import Spec
 from blkreel.analysis.charts.theme import COLOURS, Brand
-from blkreel.analysis.report.verdict import Document
 from blkreel.common import numbers
+from blkreel.common.verdict import Reason
 
 from . import cells
 from .static_chart import static_svg, tokens
@@ -153,7 +153,7 @@ def render(page: model.Page, assets: Assets | None = None) -> str:
     return html
 
 
-def shared_reasons(page: model.Page) -> list[Document]:
+def shared_reasons(page: model.Page) -> list[Reason]:
     """Reasons that hold for every entry; the page lists them once."""
     if len(page.entries) < 2:
         return []

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from blkreel.common.verdict import CODES, judged, note, reason, recorded
+from blkreel.common.verdict import CODES, judged, merged, note, reason, recorded
 
 METHOD = Path(__file__).parents[3] / "docs/method.md"
 
@@ -22,6 +22,17 @@ def test_the_worst_reason_decides_and_comes_first():
     assert verdict["reasons"][0] == {"code": "io_errors", "level": "invalid", "metric": "error_ops", "value": 3,
                                      "limit": 0, "text": "a"}
     assert verdict["withheld"] == ["read_p50", "read_p99"]
+
+
+def test_a_merged_verdict_has_all_that_holds_against_its_parts():
+    """The entry of a drive with two benchmarks lost the notes and withheld metrics of both."""
+    hazards, hot = reason("hazards", "qualified", "b"), note("power_not_measured", "power not measured")
+    parts = [judged([hazards], notes=[hot], withheld=["read_p99"]),
+             judged([hazards, reason("io_errors", "invalid", "a")], notes=[hot], withheld=["read_p50"])]
+    assert merged(parts, [reason("few_runs", "qualified", "n=2")]) == {
+        "level": "invalid", "notes": [hot], "withheld": ["read_p50", "read_p99"],
+        "reasons": [reason("io_errors", "invalid", "a"), hazards, reason("few_runs", "qualified", "n=2")]}
+    assert merged([judged((), "invalid")])["level"] == "invalid", "a level without reasons"
 
 
 def test_a_note_does_not_lower_the_level():
