@@ -188,6 +188,8 @@ def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
                 number = row.get(column["key"])
                 if isinstance(number, bool) or not isinstance(number, int | float):
                     continue
+                if column["key"].endswith(("_smallest", "_largest")):
+                    continue  # of the repeats, which give the interval
                 repeats = row.get(f"{column['key']}_repeats") or [number]
                 sure = interval(repeats) if len(repeats) >= ENOUGH_RUNS else None
                 key = "/".join((_word(table["title"]), ":".join(map(_word, names)), column["key"]))

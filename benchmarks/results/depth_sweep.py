@@ -6,7 +6,21 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, Series, Table, by_state, in_state, ratio, series, steps_over_repeats, table, without
+from .document import (
+    Content,
+    Row,
+    Series,
+    Table,
+    by_state,
+    in_state,
+    other_labels,
+    ratio,
+    series,
+    state_label,
+    steps_over_repeats,
+    table,
+    without,
+)
 
 ROLE = "depth"
 APART = (32, 128)
@@ -18,8 +32,8 @@ def report(test: Test, runs: Runs) -> Content:
     """Labels: state, depth, repeat."""
     measured = runs.measured(ROLE, step_stats, number="depth")
     content, off = Content(figures={"states": {}}), set()
-    for state, own in by_state(measured).items():
-        rows, figures = sweep(test, state, own)
+    for state, own in by_state(measured, "depth").items():
+        rows, figures = sweep(test, own)
         content.figures["states"][state] = figures
         content.tables += sweep_tables(state, rows, figures)
         content.series += sweep_series(state, rows)
@@ -34,14 +48,16 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def sweep(test: Test, state: str, measured: list[tuple[Step, StepStats]]) -> tuple[list[Row], Row]:
+def sweep(test: Test, measured: list[tuple[Step, StepStats]]) -> tuple[list[Row], Row]:
     """(a row for each depth, the figures) of the steps of one state."""
     groups: dict[int, list[StepStats]] = {}
     for step, stats in measured:
         groups.setdefault(step.labels["depth"], []).append(stats)
     rows = [_row(depth, groups[depth]) for depth in sorted(groups)]
+    first = measured[0][0]
     wanted = {step.labels.get("depth") for step in test.steps
-              if step.role == ROLE and str(step.labels.get("state", "")) == state}
+              if step.role == ROLE and state_label(step) == state_label(first)
+              and other_labels(step, "depth") == other_labels(first, "depth")}
     maxima = [row["max_ns"] for row in rows if row["max_ns"] is not None]
     return rows, {
         "depths": {str(row["depth"]): without(row, "depth", "why") for row in rows},

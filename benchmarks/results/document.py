@@ -115,6 +115,7 @@ def table(title: str, metrics: Sequence[BenchmarkMetric], rows: Sequence[Row]) -
     complete = []
     for row in rows:
         values = {key: row.get(key) for key in keys}
+        values |= {repeats: row[repeats] for key in keys if (repeats := f"{key}_repeats") in row}
         why = {key: text for key, text in row.get("why", {}).items() if key in values and values[key] is None}
         complete.append({**values, **({"why": why} if why else {})})
     return {"title": title, "rows": complete,
@@ -137,11 +138,24 @@ def state_label(step: HasLabels) -> str:
     return str(step.labels.get("state", ""))
 
 
-def by_state(measured: Iterable[tuple["StepT", _T]]) -> dict[str, list[tuple["StepT", _T]]]:
-    """Pairs of (step, value) by the state of the step. Repeats are pooled, states never."""
+def other_labels(step: HasLabels, *known: str) -> dict[str, str]:
+    """Labels of the loops of a recipe that a report does not know: neither state, repeat nor one of `known`."""
+    return {name: str(value) for name, value in step.labels.items() if name not in ("state", "repeat", *known)}
+
+
+def by_state(measured: Iterable[tuple["StepT", _T]], *known: str) -> dict[str, list[tuple["StepT", _T]]]:
+    """Pairs of (step, value) by the state of the step. Repeats are pooled, states never.
+
+    known: labels that the report groups by itself. Steps that differ in another label, of a recipe with loops of its
+    own, are never pooled either: `client, block 65536`.
+    """
+    pairs = list(measured)
+    others = [other_labels(step, *known) for step, _ in pairs]
+    varying = {name for labels in others for name in labels if len({each.get(name) for each in others}) > 1}
     states: dict[str, list[tuple[StepT, _T]]] = {}
-    for step, value in measured:
-        states.setdefault(state_label(step), []).append((step, value))
+    for (step, value), labels in zip(pairs, others, strict=True):
+        words = [f"{name} {text}" for name, text in labels.items() if name in varying]
+        states.setdefault(", ".join(filter(None, [state_label(step), *words])), []).append((step, value))
     return states
 
 

@@ -8,7 +8,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.step_stats import ClassStats, StepStats, energy_note, step_stats
 
 from .directory import Runs, Test
-from .document import Content, Row, over_repeats, ratio, series, steps_over_repeats, table, without
+from .document import Content, Row, by_state, over_repeats, ratio, series, steps_over_repeats, table, without
 
 ROLE = "mix"
 FULL, EMPTY = "full", "data"
@@ -17,9 +17,9 @@ FULL, EMPTY = "full", "data"
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, mix (reads in percent), repeat."""
     groups: dict[str, dict[int, dict[int, StepStats]]] = {}
-    for step, stats in runs.measured(ROLE, step_stats, number="mix"):
-        groups.setdefault(str(step.labels.get("state", "")), {}).setdefault(
-            step.labels["mix"], {})[step.repeat] = stats
+    for state, own in by_state(runs.measured(ROLE, step_stats, number="mix"), "mix").items():
+        for step, stats in own:
+            groups.setdefault(state, {}).setdefault(step.labels["mix"], {})[step.repeat] = stats
     wanted = sorted({mix for step in test.steps if step.role == ROLE
                      and isinstance(mix := step.labels.get("mix"), int)}, reverse=True)
     content = Content(method=[*METHOD, energy_note([stats for mixes in groups.values() for repeats in mixes.values()

@@ -51,8 +51,8 @@ def _measure(directory: Path, trace: Trace) -> Measured:
 def report(test: Test, runs: Runs) -> Content:
     """Roles qd1 and blocks, labels state, access, op, block, repeat; and role depth, label depth, where there is a
     sweep as well."""
-    measured = {role: by_state(runs.measured(role, _measure)) for role in ROLES}
-    sweeps = by_state(runs.measured(SWEEP, step_stats, number="depth"))
+    measured = {role: by_state(runs.measured(role, _measure), "access", "op", "block") for role in ROLES}
+    sweeps = by_state(runs.measured(SWEEP, step_stats, number="depth"), "depth")
     content = Content(figures={"states": {}})
     for state in dict.fromkeys([*measured[ROLES[0]], *measured[ROLES[1]], *sweeps]):
         figures: Row = {}
@@ -64,7 +64,7 @@ def report(test: Test, runs: Runs) -> Content:
                 content.tables.append(table(in_state(title, state), METRICS, rows))
         content.series += _curves(state, figures["blocks"].values())
         if state in sweeps:
-            rows, of_sweep = sweep(test, state, sweeps[state])
+            rows, of_sweep = sweep(test, sweeps[state])
             figures["sweep"] = of_sweep
             content.tables += sweep_tables(state, rows, of_sweep)
             content.series += sweep_series(state, rows)

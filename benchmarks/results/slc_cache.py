@@ -111,14 +111,15 @@ def report(test: Test, runs: Runs) -> Content:
     """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
     measured = runs.measured(ROLE, _measure, number="rest_ns")
     content = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.stats for _, each in measured])])
-    for state, own in by_state(measured).items():
+    for state, own in by_state(measured, "rest_ns").items():
         groups: dict[int, list[Measured]] = {}
         for step, each in own:
             groups.setdefault(step.labels["rest_ns"], []).append(each)
         in_order = [each for rest_ns in sorted(groups) for each in groups[rest_ns]]
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
         content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
-                                          "fast_bytes": rows[0]["fast_bytes"]}
+                                          "fast_bytes": next((row["fast_bytes"] for row in rows if not row["rest_ns"]),
+                                                             None)}
         content.tables.append(table(in_state("Fast part, by the rest before it", state), METRICS, rows))
         content.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
                          if len(groups[rest_ns][0].samples)]

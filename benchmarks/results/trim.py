@@ -14,7 +14,7 @@ from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, over_repeats, series, table, without
+from .document import Content, Row, by_state, over_repeats, series, table, without
 
 EXTENTS, WHOLE = "extents", "whole"
 GB = 10**9
@@ -101,9 +101,10 @@ def median_slope(count_bytes: Array, duration_ns: Array) -> float | None:
 def report(test: Test, runs: Runs) -> Content:
     """Role extents, labels state and repeat if there are any; role whole, labels state and before."""
     content, rows, lines = Content(method=list(METHOD)), [], []
-    for step, each in runs.measured(EXTENTS, _measure):
+    extents = by_state(runs.measured(EXTENTS, _measure))
+    for state, step, each in [(state, *pair) for state, own in extents.items() for pair in own]:
         sizes = _sizes(each)
-        rows.append({**_slopes(step, each),
+        rows.append({**_slopes(step, each), "state": state or None,
                      "by_size": {str(row["bytes"]): without(row, "bytes", "why") for row in sizes}})
         lines += _points(step, each)
         content.tables.append(table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
@@ -126,8 +127,8 @@ def report(test: Test, runs: Runs) -> Content:
 def _by_contents(measured: list[tuple[Step, StepStats]]) -> dict[str, list[StepStats]]:
     """Measurements of whole drives by their contents: the state, and for a drive that had just been discarded also the
     state before, if there are several. Usable parts of different sizes are never pooled."""
-    wholes = [(str(step.labels.get("state", "")), str(step.labels.get("before", "")), stats)
-              for step, stats in measured]
+    wholes = [(state, str(step.labels.get("before", "")), stats)
+              for state, own in by_state(measured, "before").items() for step, stats in own]
     before: dict[str, set[str]] = {}
     for state, was, _ in wholes:
         before.setdefault(state, set()).add(was)
@@ -156,7 +157,7 @@ def _slopes(step: Step, each: Measured) -> Row:
         why |= dict.fromkeys(("added_s_per_gb", "added_median_s_per_gb"), no_slope)
     if own is None:
         why |= dict.fromkeys(("own_s_per_gb", "own_median_s_per_gb"), "fewer than two sizes")
-    return {"state": step.labels.get("state"), "repeat": step.repeat, "added_s_per_gb": added and added[0],
+    return {"repeat": step.repeat, "added_s_per_gb": added and added[0],
             "added_at_nothing_ns": added and added[1] * SECOND_NS,
             "added_median_s_per_gb": median_slope(each.bytes, each.added_ns), "own_s_per_gb": own and own[0],
             "own_at_nothing_ns": own and own[1] * SECOND_NS,

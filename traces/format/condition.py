@@ -48,20 +48,20 @@ class Condition:
     @classmethod
     def of(cls, metadata: Mapping[str, Any], path: object = "") -> Self:
         """metadata: of a run or a captured trace. path: of the latter."""
-        run = metadata.get("run")
+        run = _entry(metadata, "run")
         if not run:
             return cls(workload=str(path), kind="captured")
-        source, pace = run.get("source") or {}, run.get("pace") or {}
+        source, pace = _entry(run, "source"), _entry(run, "pace")
         drives = run.get("drives") or [{**run, "source_device": source.get("device")}]
+        drives = [drive for drive in drives if isinstance(drive, Mapping)]
         return cls(
-            workload=source.get("sha256") or source.get("path") or "", kind="replayed",
+            workload=str(source.get("sha256") or source.get("path") or ""), kind="replayed",
             device=_joined(_text(drive.get("source_device")) for drive in drives),
-            pace=_pace(pace), idle=_idle(run), without=_joined(run.get("without") or []),
-            map=_joined(_arguments(drive.get("map")) for drive in drives),
-            state=_joined(_state(drive.get("state")) for drive in drives),
-            payload=payload_words(run.get("payload")), prefill=_joined(_prefill(drive) for drive in drives),
-            threads=str((pace.get("threads") or {}).get("count") or 1),
-            polling="polled" if run.get("polled") else "")
+            pace=_pace(pace), idle=_idle(run), without=_joined(map(str, run.get("without") or [])),
+            map=_joined(_arguments(_entry(drive, "map")) for drive in drives),
+            state=_joined(_state(_entry(drive, "state")) for drive in drives),
+            payload=payload_words(_entry(run, "payload")), prefill=_joined(map(_prefill, drives)),
+            threads=str(_entry(pace, "threads").get("count") or 1), polling="polled" if run.get("polled") else "")
 
     def of_role(self, role: Role) -> tuple[str, ...]:
         """The values of the inputs of a role."""
@@ -104,6 +104,12 @@ def _joined(texts: Sequence[str] | Iterator[str]) -> str:
     return " and ".join(dict.fromkeys(text for text in texts if text))
 
 
+def _entry(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object of a document; empty if it is missing or of another type, as in a document made by others."""
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
 def _text(value: object) -> str:
     return UNKNOWN if value is None else str(value)
 
@@ -113,20 +119,21 @@ def _pace(pace: Mapping[str, Any]) -> str:
     words = {"depth": f"depth={pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
     if pace.get("dependencies") == "inferred":
         words += ", inferred dependencies"
-    streams = [f"stream {number}: {_pace(own)}" for number, own in sorted((pace.get("streams") or {}).items())]
+    streams = [f"stream {number}: {_pace(own)}" for number, own in sorted(_entry(pace, "streams").items())
+               if isinstance(own, Mapping)]
     return "; ".join([words, *streams])
 
 
 def _idle(run: Mapping[str, Any]) -> str:
     """A pace without times has no idle time to remove."""
-    idle, pace = run.get("idle") or {}, run.get("pace") or {}
+    idle, pace = _entry(run, "idle"), _entry(run, "pace")
     saturating = pace.get("name") in ("asap", "depth") and not pace.get("streams")
     if saturating or idle.get("name") in (None, "original"):
         return ""
     return f"capped at {format_ns(idle['cap_ns'])}" if idle.get("cap_ns") else "removed"
 
 
-def _arguments(entry: Mapping[str, Any] | None) -> str:
+def _arguments(entry: Mapping[str, Any]) -> str:
     """`tile, copies 8`: a name and its arguments."""
     if not entry:
         return UNKNOWN
@@ -136,9 +143,9 @@ def _arguments(entry: Mapping[str, Any] | None) -> str:
         for key, value in numbers.items())])
 
 
-def _state(state: Mapping[str, Any] | None) -> str:
+def _state(state: Mapping[str, Any]) -> str:
     """Name and arguments; not the drive's size, which the map and the state's name cover."""
-    if not state or not state.get("name"):
+    if not state.get("name"):
         return "not prepared"
     words = [str(state["name"])]
     if state.get("scale") not in (None, 1, 1.0):
@@ -149,9 +156,7 @@ def _state(state: Mapping[str, Any] | None) -> str:
         words.append("each block once")
     if state.get("erased_by"):
         words.append(f"erased by {state['erased_by']}")
-    if state.get("payload"):
-        words += [text] if (text := payload_words(state["payload"])) else []
-    return ", ".join(words)
+    return ", ".join(filter(None, [*words, payload_words(_entry(state, "payload"))]))
 
 
 def payload_words(payload: Mapping[str, Any] | None) -> str:

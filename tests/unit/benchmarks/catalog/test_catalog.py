@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_catalog import run_of, variant
+from synthetic_tests import MS, MadeTest, closed_loop
 
 import blkreel
 from blkreel.benchmarks.catalog import Catalog, collected, tables
@@ -303,3 +304,13 @@ def test_verify_repairs_what_the_run_still_has(catalog, small_runs, results):
     assert report.repaired == sorted(str(catalog.path_of(result["id"])) for result, _ in results[:2])
     assert [problem.file for problem in report.problems] == [str(catalog.partial_path(gone))]
     assert (lost.read_bytes(), changed.read_bytes()) == contents
+
+
+def test_a_metric_of_a_test_has_the_interval_of_its_repeats(tmp_path):
+    test = MadeTest(tmp_path / "t", "depths")
+    for repeat in range(1, 8):
+        test.step("depth", {"depth": 1, "repeat": repeat}, closed_loop(100, MS + repeat * 1000, 1))
+    result, _ = collected(test.path, host="lab")
+    metric = result["metrics"]["by_queue_depth/1/mb_s"]
+    assert metric["n"] == 7 and metric["low"] < metric["value"] < metric["high"]
+    assert not [key for key in result["metrics"] if key.endswith(("_smallest", "_largest"))]

@@ -283,6 +283,29 @@ def test_six_whole_repeats_of_a_clean_test_are_valid(tmp_path):
     assert document["figures"]["states"][""]["depths"]["1"]["n"] == 6
 
 
+@pytest.mark.parametrize(("report", "role", "label"), [
+    ("depths", "depth", {"depth": 4}), ("mixes", "mix", {"mix": 50}), ("cache", "fill", {"rest_ns": 0}),
+    ("qd1", "qd1", {"access": "random", "op": "read", "block": 4096}), ("trim", "whole", {})])
+def test_loops_of_a_recipe_of_ones_own_are_never_pooled(tmp_path, report, role, label):
+    """Steps that differ in a label that the report does not know, and a repeat of one of them."""
+    test = MadeTest(tmp_path / "t", report)
+    for size, repeat, depth in (("small", 1, 1), ("small", 2, 1), ("large", 1, 2)):
+        test.step(role, {"state": "full", "size": size, "repeat": repeat, **label}, closed_loop(100, MS, depth))
+    figures = results_of(test.path)["figures"]
+    groups = figures["whole"] if report == "trim" else figures["states"]
+    assert list(groups) == ["full, size small", "full, size large"]
+    assert [next(rows_with(group, "n"))["n"] for group in groups.values()] == [2, 1]
+
+
+def rows_with(entry, key):
+    """All rows of nested figures that have a key."""
+    if isinstance(entry, dict):
+        if key in entry:
+            yield entry
+        for value in entry.values():
+            yield from rows_with(value, key)
+
+
 @pytest.mark.parametrize("report", ["mixed-burst", "depths", "qd1", "cache", "consistency", "mixes", "trace"])
 def test_states_are_never_pooled(tmp_path, report):
     """Two states are two results, not two repeats of one."""
