@@ -32,7 +32,7 @@ def words_of(name):
                         for word in (max(each.opts, key=len), next(iter(getattr(each.type, "choices", ["missing"]))))]
 # One meaning, and a text that names what the command works on.
 OWN_TEXT = {"--output", "--path", "--json", "--destroy", "--erase", "--map", "--device", "--seed", "--dry-run", "--on",
-            "--label", "--quick", "--format", "--force"}
+            "--label", "--quick", "--format", "--force", "--repair"}
 ONE_OR_SEVERAL = {"--on", "--destroy"}  # drives
 # A number of the devices of a trace, or the name of a device in the source of an import.
 NUMBER_OR_NAME = {"--device"}
@@ -56,8 +56,8 @@ def by_name():
 def test_an_option_has_one_meaning():
     """`--keep` once named a cache, a file and a time, and `--idle` a rest and a kind of replay."""
     for name, uses in by_name().items():
-        types = {(type(option.type).__name__, option.is_flag, name in ONE_OR_SEVERAL or option.multiple)
-                 for _, option in uses}
+        types = {("Choice" if isinstance(option.type, click.Choice) else type(option.type).__name__, option.is_flag,
+                  name in ONE_OR_SEVERAL or option.multiple) for _, option in uses}
         assert len(types) == 1 or name in NUMBER_OR_NAME, f"{name}: {types}"
         texts = {option.help for _, option in uses}
         assert len(texts) == 1 or name in OWN_TEXT, f"{name}: {texts}"

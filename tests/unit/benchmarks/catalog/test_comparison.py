@@ -139,7 +139,8 @@ def test_an_entry_of_other_results_is_not_used(catalog):
     comparisons(catalog)
     path = next(path for path in catalog.results.iterdir() if '"slow"' in path.read_text())
     result = catalog.entry(path.stem)
-    run = {**result["metadata"]["run"], "label": "slow", "telemetry": {"temperature_c": {"start": 41}}}
+    temperature = {"start": 41, "max": 41, "end": 41}
+    run = {**result["metadata"]["run"], "label": "slow", "telemetry": {"temperature_c": temperature}}
     changed = {**result, "metadata": {**result["metadata"], "run": run}}
     path.write_bytes(dump({**changed, "checksum": checksum_of(changed)}))
     by_stored, worked_out = comparisons(catalog)
