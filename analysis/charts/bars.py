@@ -10,6 +10,7 @@ from .spec import HIGHLIGHTED, Datum, Spec, finish, if_highlighted, tooltip
 
 TIED = "Drives joined by a bracket tie: the interval of their ratio includes 1, or they differ by less than 2 %."
 _ROW_STEP = 26  # pixels
+_BASE_OFFSET = 5  # pixels of two bars of a row from its middle
 _VALUE_ROOM = 104  # pixels at the right for values and brackets
 _BRACKETS = (5, 0)  # pixels from the right edge; neighboring brackets alternate
 _TICK = 5  # pixels
@@ -21,6 +22,7 @@ _WHISKER_COLOR: Spec = {"expr": "text"}
 class Bar:
     """entry: key of the drive. low, high: of the whisker, a thick one for an interval. order: place of the drive, from
     0. rank: drives that share a rank tie, None without ranks. text: the value as printed. spread: the whisker as text.
+    base: a value to compare with, as a second bar above.
     """
 
     entry: str
@@ -32,6 +34,7 @@ class Bar:
     rank: int | None = None
     text: str = ""
     spread: str = ""
+    base: float | None = None
 
 
 def bar_rows(description: str, bars: Sequence[Bar], style: SeriesStyle, axis: Axis) -> Spec | None:
@@ -39,7 +42,8 @@ def bar_rows(description: str, bars: Sequence[Bar], style: SeriesStyle, axis: Ax
     point on a thin line replaces it."""
     if not bars:
         return None
-    bounds = [value for bar in bars for value in (bar.value, bar.low, bar.high) if value is not None]
+    bounds = [value for bar in bars for value in (bar.value, bar.low, bar.high, bar.base)
+              if value is not None]
     across = scale_axis(axis, bounds, is_x=True)
     x = across.encode("value", grid=True, domain=False, ticks=False, labelFlush=False,
                       title=f"{across.title}, logarithmic" if across.is_log else across.title)
@@ -57,14 +61,24 @@ def bar_rows(description: str, bars: Sequence[Bar], style: SeriesStyle, axis: Ax
     color = if_highlighted({"expr": "accent"}, {"expr": "plain"})
     fields = tooltip(("name", "drive"), ("text", axis.title),
                      *((("spread", "spread"),) if any(bar.spread for bar in bars) else ()))
+    has_bases = any(bar.base is not None for bar in bars)
     shape: Spec = {"type": "bar", "height": 2 if across.is_log else 13}
-    layers: list[Spec] = [{"mark": shape, "encoding": {"y": y, "x": x, "x2": {"value": 0}, "color": color,
+    layers: list[Spec] = []
+    if has_bases:
+        shape = {"type": "bar", "height": 9, "yOffset": _BASE_OFFSET}
+        layers.append({"mark": {"type": "bar", "height": 9, "yOffset": -_BASE_OFFSET, "color": {"expr": "muted"},
+                                "opacity": 0.5},
+                       "encoding": {"y": y, "x": {**x, "field": "base"}, "x2": {"value": 0}, "tooltip": fields}})
+    layers += [{"mark": shape, "encoding": {"y": y, "x": x, "x2": {"value": 0}, "color": color,
                                                        "tooltip": fields}}]
     if across.is_log:
         layers.append({"mark": {"type": "point", "filled": True, "opacity": 1, "size": 90},
                        "encoding": {"y": y, "x": x, "color": color, "tooltip": fields}})
     if any(bar.low is not None for bar in bars):
-        layers.append({"mark": {"type": "rule", "strokeCap": "butt", "color": _WHISKER_COLOR}, "encoding": {
+        whisker: Spec = {"type": "rule", "strokeCap": "butt", "color": _WHISKER_COLOR}
+        if has_bases:
+            whisker |= {"yOffset": _BASE_OFFSET, "y2Offset": _BASE_OFFSET}
+        layers.append({"mark": whisker, "encoding": {
             "y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"},
             "strokeWidth": {"field": "thick", "type": "quantitative", "scale": None}}})
     edge = f"width - {_BRACKETS[0] + 9}"
@@ -109,5 +123,6 @@ def _rows(bars: Sequence[Bar], across: ScaledAxis) -> list[Datum]:
                      "low": value if bar.low is None else bar.low / across.divisor,
                      "high": value if bar.high is None else bar.high / across.divisor,
                      "thick": 4 if bar.is_interval else 1.5, "text": bar.text, "spread": bar.spread,
+                     **({} if bar.base is None else {"base": bar.base / across.divisor}),
                      **{f"bracket_{index}": int(bracket == index) for index in range(len(_BRACKETS))}})
     return rows

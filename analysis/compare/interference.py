@@ -18,13 +18,13 @@ import numpy as np
 
 from blkreel.analysis.metrics.distributions import PERCENTILES, ValueCounts, enough
 from blkreel.common.binning import LogLinearBins
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.trace import Trace
 
 Document = dict[str, Any]  # as in the JSON document
 
 WINDOWS_NS = (10_000_000, 100_000_000, 1_000_000_000)
-COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "device"]
+COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "flags", "device"]
 _BINS = LogLinearBins(7)
 ERROR = 1 / 256  # of a percentile: latencies count as the middle of their bin
 _FEWEST = 10  # reads from which on a correlation is given
@@ -114,6 +114,7 @@ class Interference:
     def _feed_drive(self, writes: _Writes, columns: dict[str, np.ndarray]) -> None:
         submit_ns, latency_ns, op = columns["submit_ns"], columns["latency_ns"], columns["op"]
         is_write, is_read = ((op == OPS[name]) & (latency_ns >= 0) for name in ("write", "read"))
+        is_read &= (columns["flags"] & FLAGS["role_background"]) == 0
         written_ns = np.concatenate([writes.submit_ns, submit_ns[is_write]])
         written_bytes = np.concatenate([writes.length_bytes, columns["length_bytes"][is_write]])
         # A write with latency 0 was never in flight.

@@ -21,7 +21,7 @@ import pyarrow as pa
 from blkreel.analysis.metrics.distributions import enough
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OP_NAMES
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.trace import Trace
 
 VERSION = 1
@@ -32,7 +32,8 @@ WINDOW_ROWS = 1 << 19  # in all runs together, so that memory is the same for tw
 FEWEST_ROWS = 1 << 15
 MOST_AHEAD_ROWS = 4 << 20  # of one file beyond its window: 150 MB
 LOSSES = 20
-COLUMNS = ["source_row", "submit_ns", "due_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "status"]
+COLUMNS = ["source_row", "submit_ns", "due_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "status",
+           "flags"]
 MEASURES = ("latency", "response")
 NOTE = ("I/O by I/O, a difference of these runs; whether the drives differ is told by intervals over runs, because the "
         "unit of repetition is a whole run")
@@ -128,6 +129,8 @@ class _Rows:
 
     def _taken(self, batch: pa.RecordBatch) -> Columns:
         rows = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS}
+        is_foreground = (rows["flags"] & FLAGS["role_background"]) == 0
+        rows = {name: column[is_foreground] for name, column in rows.items()}
         if self._origin_ns is None and len(rows["submit_ns"]):
             self._origin_ns = int(rows["submit_ns"][0])
         rows["at_ns"] = rows["submit_ns"] - (self._origin_ns or 0)

@@ -16,7 +16,7 @@ from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
 
 CLASSES = ("read", "write", "other")
 COLUMNS = ["submit_ns", "latency_ns", "op"]
-QUEUE_COLUMNS = ["due_ns", "flags"]  # of a run
+QUEUE_COLUMNS = ["due_ns", "flags"]  # of a run; flags also of a trace with roles
 
 # As native/metrics.c has them.
 _LIMIT_NS, _LATENCY_LIMIT_NS = 1 << 61, 1 << 60
@@ -125,13 +125,13 @@ def carry_after(batches: Iterable[pa.RecordBatch]) -> Carry:
     out of order."""
     carry = Carry()
     for batch in batches:
-        names = [*COLUMNS, *(QUEUE_COLUMNS if set(QUEUE_COLUMNS) <= set(batch.schema.names) else ())]
+        names = [*COLUMNS, *(name for name in QUEUE_COLUMNS if name in batch.schema.names)]
         for name in names:
             if batch[name].null_count:
                 raise TraceError(f"column {name} has {batch[name].null_count} values missing",
                                  "it was changed after it was written: record it again")
         if batch.num_rows:
-            carry = carry.then(_of_rows(*(batch[name].to_numpy(zero_copy_only=False) for name in names)))
+            carry = carry.then(_of_rows(**{name: batch[name].to_numpy(zero_copy_only=False) for name in names}))
     return carry
 
 
@@ -142,6 +142,8 @@ def _of_rows(submit_ns: np.ndarray, latency_ns: np.ndarray, op: np.ndarray, due_
     if submit_ns[0] < -_LATENCY_LIMIT_NS or submit_ns[-1] >= _LIMIT_NS or latency_ns.max() >= _LATENCY_LIMIT_NS:
         raise out_of_range()
     seen = latency_ns >= 0
+    if flags is not None:
+        seen &= (flags & FLAGS["role_background"]) == 0
     last_ns = int(submit_ns[-1])
     if not seen.any():
         return Carry(last_ns)

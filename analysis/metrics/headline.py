@@ -21,8 +21,8 @@ class PaceHeadline:
 
 
 _OPEN = PaceHeadline(("read_wait", "read_throughput", "read_response_p99"),
-                     ("read_service_time", "read_p50", "read_latency_mean", "read_p99", "write_wait", "write_p99",
-                      "written_on_time", "slowdown_by_writes"))
+                     ("slowdown_by_writes", "read_wait_alone", "background_reached", "read_service_time", "read_p50",
+                      "read_latency_mean", "read_p99", "write_wait", "write_p99", "written_on_time"))
 _FULL_SPEED = PaceHeadline(("throughput", "iops"), ("read_p50", "read_p99", "write_p99", "mean_busy_depth"))
 _HEADLINES = {
     "captured": PaceHeadline(("read_wait", "read_throughput"),
@@ -30,7 +30,8 @@ _HEADLINES = {
                               "write_p99")),
     **dict.fromkeys(OPEN_LOOP, _OPEN),
     "dependent": PaceHeadline(("load_time", "added_by_drive"),
-                              ("read_share", "compute_share", "read_p99", "write_p99", "slowdown_by_writes")),
+                              ("slowdown_by_writes", "load_time_alone", "background_reached", "read_share",
+                               "compute_share", "read_p99", "write_p99")),
     "depth": _FULL_SPEED,
     "asap": _FULL_SPEED,
 }
@@ -40,6 +41,10 @@ HEADLINE = tuple(METRICS[key] for key in dict.fromkeys(
     key for keys in ([each.leading for each in _HEADLINES.values()], [each.others for each in _HEADLINES.values()])
     for each in keys for key in each))
 LOAD_TIME, ADDED_BY_DRIVE = METRICS["load_time"], METRICS["added_by_drive"]
+SLOWDOWN_BY_WRITES, BACKGROUND_REACHED = METRICS["slowdown_by_writes"], METRICS["background_reached"]
+READ_BYTES = METRICS["read_bytes"]
+# The same of the baseline run.
+ALONE = {"load_time": METRICS["load_time_alone"], "read_wait": METRICS["read_wait_alone"]}
 READ_WAIT, READ_THROUGHPUT, WRITE_WAIT = METRICS["read_wait"], METRICS["read_throughput"], METRICS["write_wait"]
 WRITE_AMPLIFICATION, MEDIA_WRITES_PER_DAY = METRICS["write_amplification"], METRICS["media_writes_per_day"]
 READ_P50, READ_P99, READ_RESPONSE_P99 = METRICS["read_p50"], METRICS["read_p99"], METRICS["read_response_p99"]

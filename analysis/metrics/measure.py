@@ -10,6 +10,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.printable import printable_document
 from blkreel.common.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
 from .accumulator import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, MetricsAccumulator, Partial
@@ -101,5 +102,11 @@ def run_columns_of(trace: Trace) -> list[str]:
 def columns_of(trace: Trace) -> list[str]:
     """The columns of a trace that the metrics need."""
     run_columns = run_columns_of(trace)
-    # Flags are read for issue lateness only, which a captured trace does not have.
-    return [name for name in [*COLUMNS, *VIEW_COLUMNS] if run_columns or name != "flags"] + run_columns
+    # Flags are read for issue lateness, which a captured trace does not have, and for the role of an I/O.
+    needs_flags = bool(run_columns) or has_roles(trace)
+    return [name for name in [*COLUMNS, *VIEW_COLUMNS] if needs_flags or name != "flags"] + run_columns
+
+
+def has_roles(trace: Trace) -> bool:
+    """Whether an I/O of the trace may have a role. The statistics of the file usually suffice."""
+    return trace.greatest("flags") >= FLAGS["role_background"]

@@ -12,7 +12,7 @@ from .run_times import RunTimes
 Value = int | float | str | None
 Better = Literal["higher", "lower", ""]
 
-OPEN_LOOP = ("original", "scaled")  # the plan sets when each I/O is issued, so also rates and makespans
+OPEN_LOOP = ("original", "scaled", "paced")  # the plan sets when each I/O is issued, so also rates and makespans
 TIMED = (*OPEN_LOOP, "dependent")  # paces with due times
 ALL_PACES = ("captured", *TIMED, "depth", "asap")
 UNTIMED = tuple(pace for pace in ALL_PACES if pace not in OPEN_LOOP)

@@ -310,12 +310,15 @@ def _media_per_day(partial: Partial, times: RunTimes) -> Value:
 
 
 def _slowdown_by_writes(partial: Partial, times: RunTimes) -> Value:
-    if times.read_load_ns is not None and times.without_writes_load_ns:
-        return times.read_load_ns / times.without_writes_load_ns
+    if times.with_writes_load_ns is not None and times.without_writes_load_ns:
+        return times.with_writes_load_ns / times.without_writes_load_ns
     if times.load_ns is None and times.without_writes_read_wait_ns:
-        return partial.read.wait_ns / times.without_writes_read_wait_ns
+        wait_ns = times.with_writes_read_wait_ns
+        return (partial.read.wait_ns if wait_ns is None else wait_ns) / times.without_writes_read_wait_ns
     return None
 
+
+_NO_BASELINE = "no baseline run, an invalid one, or too few reads beside writes"
 
 # From the account of the run: `run` in recompute.
 _RUN = (
@@ -345,10 +348,23 @@ _RUN = (
            _ONLY_DEPENDENT, 'run["pace"]["read_ahead"]["read_ahead_ios"] / run["pace"]["read_ahead"]["ios"]',
            short="Read-ahead", listed=True, missing="the run does not store its read-ahead", of_run=_read_ahead_share),
     Metric("slowdown_by_writes", "run.slowdown_by_writes", "Slowdown by writes", NUMBER,
-           "load time of the reads (dependent pace) or read wait / the same in the baseline run, without the writes",
+           "load time (dependent pace) or read wait / the same in the baseline run: of the reads, without the writes "
+           "of the trace; of all workload I/O, without the background",
            _nothing, "lower", ALL_PACES[1:], short="Slowdown", listed=True, optional=True,
-           missing="no baseline run without the writes, an invalid one, or too few reads beside writes",
-           of_run=_slowdown_by_writes),
+           missing=_NO_BASELINE, of_run=_slowdown_by_writes),
+    Metric("load_time_alone", "run.load_time_alone_ns", "Load time alone", NS,
+           "load time of the baseline run, without the writes or without the background", _nothing, "lower",
+           _ONLY_DEPENDENT, short="Alone", optional=True, missing=_NO_BASELINE, use="load_time",
+           of_run=lambda partial, times: times.without_writes_load_ns),
+    Metric("read_wait_alone", "run.read_wait_alone_ns", "Read wait alone", NS,
+           "read wait of the baseline run, without the writes or without the background", _nothing, "lower",
+           ALL_PACES[1:], short="Wait alone", optional=True, missing=_NO_BASELINE,
+           of_run=lambda partial, times: times.without_writes_read_wait_ns),
+    Metric("background_reached", "run.background_reached", "Background reached", SHARE,
+           "bytes that the background wrote during the workload / bytes that were due in that time; the least of "
+           "several backgrounds", _nothing, "higher", ALL_PACES[1:], short="Backgr.", optional=True,
+           missing="no background", of_run=lambda partial, times: times.background_done and ratio(
+               times.background_done, times.background_due or 0)),
     Metric("write_amplification", "run.write_amplification", "Write amplification", NUMBER,
            "bytes that the drive wrote to its media / bytes that it was written, by its own counters before and after "
            f"the run; shown if their steps leave it uncertain by at most {100 * LARGEST_UNCERTAINTY:.0f} %",

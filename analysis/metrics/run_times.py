@@ -14,22 +14,28 @@ class RunTimes:
     """From the metadata of a run. `+` pools runs: times add up. None: unknown, also if it is of one of them.
 
     load_ns: from the first submit of workload I/O (of all I/O if none is marked) to its last completion, at dependent
-    pace. zero_latency_ns: the same of the plan on a drive without latency. read_load_ns: from
-    the first submit of the workload's reads to their last completion, at dependent pace. without_writes_load_ns,
+    pace. zero_latency_ns: the same of the plan on a drive without latency. with_writes_load_ns:
+    load time of what the baseline has too, at dependent pace; with_writes_read_wait_ns: read wait, None for that of the
+    records. Both are means over the phases of a background that were simulated. without_writes_load_ns,
     without_writes_read_wait_ns: of the reads of the baseline run, which leaves the writes out; None where no slowdown
-    is stated (why_no_slowdown()). load_ios: that the load time covers, read_ahead_ios: those of them that are
-    read-ahead. captured_ns: duration of the replayed trace. writes: by the drive's own counters.
+    is stated (why_no_slowdown()). load_ios: that the load
+    time covers, read_ahead_ios: those of them that are read-ahead. captured_ns: duration of the replayed trace. writes:
+    by the drive's own counters. background_due, background_done: of the background, bytes due and written (its least
+    share of several, in millionths of the bytes due), None without one.
     """
 
     load_ns: int | None = None
     zero_latency_ns: int | None = None
-    read_load_ns: int | None = None
+    with_writes_load_ns: int | None = None
+    with_writes_read_wait_ns: int | None = None
     without_writes_load_ns: int | None = None
     without_writes_read_wait_ns: int | None = None
     load_ios: int | None = None
     read_ahead_ios: int | None = None
     captured_ns: int | None = None
     writes: WriteCounts | None = None
+    background_due: int | None = None
+    background_done: int | None = None
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Self:
@@ -44,11 +50,20 @@ class RunTimes:
         is_dependent = (run.get("pace") or {}).get("name") == "dependent"
         own_wall_ns = run.get("own_wall_ns")
         load_ns = run.get("wall_ns") if own_wall_ns is None else own_wall_ns
+        # Without the writes of the trace only the reads are the same; without a background all of the workload's I/O.
+        compared_ns = load_ns if run.get("background") else (run.get("reads") or {}).get("load_time_ns")
+        shares = [each["reached_share"] for each in run.get("background") or () if each["reached_share"] is not None]
+        compared_wait_ns = None
+        if baseline.get("phases"):
+            slowdown = baseline["slowdown"]
+            compared_ns = round((slowdown["load_time"] or 0) * baseline["load_time_ns"])
+            compared_wait_ns = round((slowdown["read_wait"] or 0) * baseline["read_wait_ns"])
         return cls(load_ns if is_dependent else None, zero_latency.get("load_time_ns"),
-                   (run.get("reads") or {}).get("load_time_ns") if is_dependent else None,
+                   compared_ns if is_dependent else None, compared_wait_ns,
                    baseline.get("load_time_ns") if is_dependent else None, baseline.get("read_wait_ns"),
                    read_ahead.get("ios"), read_ahead.get("read_ahead_ios"),
-                   (run.get("source") or {}).get("duration_ns"), WriteCounts.of(run))
+                   (run.get("source") or {}).get("duration_ns"), WriteCounts.of(run),
+                   10**6 if shares else None, round(min(shares) * 10**6) if shares else None)
 
     def __add__(self, other: Self) -> Self:
         def total(a: Any, b: Any) -> Any:

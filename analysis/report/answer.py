@@ -17,6 +17,7 @@ from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.verdict import LEVELS
 
+from .beside import beside_sentence, of_entry
 from .columns import state_words
 from .verdict import Document
 
@@ -92,12 +93,14 @@ def sentence(section: Document, under_test: str | None = None) -> str:
         return _without_result(entries)
     metric = metrics[0]
     if len(entries) == 1:
-        return _of_one(entries[0], metrics)
+        return beside_sentence(entries[0]) or _of_one(entries[0], metrics)
+    beside = of_entry(entries[0])
+    prefix = f"Beside {beside}: " if beside else ""
     if len(entries) == 2:
         base, other = two_drives(section, under_test)
         if usable(base, metric) is not None and usable(other, metric) is not None:
-            return _of_two(section, base, other, metric)
-    return _of_many(entries, metric, under_test)
+            return prefix + _of_two(section, base, other, metric)
+    return prefix + _of_many(entries, metric, under_test)
 
 
 def two_drives(section: Document, under_test: str | None) -> tuple[Document, Document]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from blkreel.analysis.charts.model import MOST_OPEN, Answer, Chart, Page
 from blkreel.analysis.charts.model import Section as PageSection
+from blkreel.analysis.report.charts.beside import beside
 from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
@@ -125,10 +126,11 @@ def _charts(section: Section, prefix: str, order: list[str], drives_file: Drives
     two = [change_rows(shown, f"{prefix}changes", highlight)] if len(shown["entries"]) == 2 else []
     others = section_charts(section, prefix, order, drives_file, highlight)
     by_writes = slowdown(shown["entries"], f"{prefix}slowdown")
-    charts = [chart for chart in [*two, *ranked_charts, by_writes, *others] if chart]
+    both = beside(shown["entries"], f"{prefix}beside")
+    charts = [chart for chart in [both, *two, *ranked_charts, by_writes, *others] if chart]
     lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
-    if by_writes:
-        lead.insert(0, by_writes.id)
+    if both or by_writes:
+        lead.insert(0, both.id if both else by_writes.id if by_writes else "")
     if two:  # two versions of a drive or firmware: single slow I/Os come first
         lead.append(f"{prefix}latency-over-time")
     wanted = [*lead, *(prefix + name for name in _OPEN)]

@@ -40,6 +40,7 @@ from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
 
 from . import verdict as verdicts
+from .beside import beside_words
 from .columns import drive_words
 from .verdict import Document
 
@@ -337,6 +338,8 @@ def pace_title(each: Measured) -> str:
     title = _paced(pace)
     if _account(each, "without"):
         title += f", without {' and '.join(_account(each, 'without'))}"
+    if beside := beside_words(each.run):
+        title += f", beside {beside}"
     for stream, own in (pace.get("streams") or {}).items():
         words = _paced(own)
         title += f"; stream {stream}: {words[0].lower()}{words[1:]}"
@@ -358,7 +361,8 @@ def _paced(pace: Document) -> str:
     if name == "dependent":
         inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
         return f"Dependent timing{inferred}"
-    return {"asap": "As fast as possible", "original": "Original timing"}.get(name, f"Pace {name}")
+    return {"asap": "As fast as possible", "original": "Original timing",
+            "paced": "Paced as captured"}.get(name, f"Pace {name}")
 
 
 def claim(each: Measured) -> str:
@@ -400,7 +404,7 @@ def _pace_order(each: Measured) -> list[int]:
     order = [bool(each.run), rank, idle not in (None, "original"), idle == "none",
              (_account(each, "idle") or {}).get("cap_ns") or 0]
     order[-1] = -order[-1]
-    return [*order, bool(_account(each, "without"))]
+    return [*order, bool(_account(each, "without") or _account(each, "background"))]
 
 
 def condition_of(each: Measured) -> Condition:

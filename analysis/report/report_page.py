@@ -8,6 +8,7 @@ from blkreel.analysis.report.charts.workload_profile import workload_profile
 
 from . import metric_tables
 from .answer import answer, source_line
+from .charts.beside import beside
 from .columns import drive_words, exposure_words, idle_words, state_words
 from .commands import with_gap
 from .document import Section as DocumentSection
@@ -22,7 +23,9 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     """document, section: of document.report."""
     entry, shown = section.entries[0].shown, section.shown
     run, order = entry["runs"][0]["run"], [entry["label"]]
+    both = beside([entry], "beside")
     parts = [
+        Section("beside", "Alone and beside the background", (both,) if both else ()),
         Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (shown["claim"],)),
         Section("time", "Over time", tuple(over_time_charts(section, "", order))),
         Section("latency", "Latency", tuple(latency_charts(section, "", order)),

@@ -8,7 +8,7 @@ from blkreel import __version__
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.boundary_state import COLUMNS as CARRY_COLUMNS
 from blkreel.analysis.metrics.boundary_state import QUEUE_COLUMNS, Carry, carry_after
-from blkreel.analysis.metrics.measure import BATCH_ROWS, columns_of, naming
+from blkreel.analysis.metrics.measure import BATCH_ROWS, columns_of, has_roles, naming
 from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION, dump
 from blkreel.common.errors import BlkreelError, TraceError
@@ -64,7 +64,7 @@ def carry_of(part: Part, on_rows: Callable[[int], None] = lambda done: None) -> 
     """The carry behind the part, measured of the part alone. Raises TraceError."""
     with naming(part.location):
         trace = _opened(part)
-        of_run = QUEUE_COLUMNS if set(QUEUE_COLUMNS) <= set(trace.schema.names) else []
+        of_run = QUEUE_COLUMNS if "due_ns" in trace.schema.names else ["flags"] if has_roles(trace) else []
         return carry_after(trace.batches([*CARRY_COLUMNS, *of_run], groups=part.groups))
 
 

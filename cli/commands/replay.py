@@ -26,6 +26,9 @@ from blkreel.common.console import Console, Detail, warn
 from blkreel.common.errors import UsageError
 from blkreel.common.json_file import print_json
 from blkreel.common.progress import Progress, ProgressTask
+from blkreel.common.units import parse_time_ns
+from blkreel.replay.background.plan import PlanBeside, plan_beside
+from blkreel.replay.background.spec import parse_background
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import Target, find_target
@@ -33,9 +36,9 @@ from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
 from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.mapping import parse_map
+from blkreel.replay.plan.mapping import Part, parse_map
 from blkreel.replay.plan.pace import parse_paces
-from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore
 from blkreel.replay.run import calibrate
@@ -58,9 +61,10 @@ MAX_THREADS = 64
                    "it: --on 0=/dev/sda --on 1=/dev/sdb.")
 @click.option("-o", "--output", type=OutputPath(str), metavar="RUN", help="Directory of the run to write.")
 @click.option("--pace", "paces", multiple=True, metavar="[STREAM:]PACE", shell_complete=completion.paces,
-              help="Issue times of the I/Os. original: as captured. x2, x0.5: twice, half as fast. dependent: after "
-                   "the I/Os that each one waited for. asap: as fast as possible. depth=N: always N in flight. With "
-                   "STREAM: for that stream of the trace. [default: original]")
+              help="Issue times of the I/Os. original: as captured. x2, x0.5: twice, half as fast. paced: as captured, "
+                   "with at most as many in flight. dependent: after the I/Os that each one waited for. asap: as fast "
+                   "as possible. depth=N: always N in flight. With STREAM: for that stream of the trace. "
+                   "[default: original]")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               shell_complete=completion.idle_policies,
               help="Idle time between I/Os: original, cap=25ms (shorten longer gaps), none.")
@@ -75,7 +79,15 @@ MAX_THREADS = 64
 @click.option("--without", type=click.Choice(["writes"]),
               help="Leave out a kind of I/O. writes: replay the reads only.")
 @click.option("--baseline", is_flag=True,
-              help="First replay the reads without the writes, into RUN/baseline, to find what the writes cost them.")
+              help="Also replay the trace without its writes, or without --background, into RUN/baseline, to find what "
+                   "they cost its reads. With --repeat and --background the order alternates.")
+@click.option("--background", "backgrounds", multiple=True, metavar="BACKGROUND", shell_complete=completion.traces,
+              help="I/O beside the trace, on its own part of the drive, over and over until the trace ends. "
+                   "TRACE[,rate=1Gbit], or generated: writes=110MB/s, writes=40MB/2s, "
+                   "writes=200MB/s,block=128KiB,sequential. Repeat it for several. With --baseline the trace is also "
+                   "replayed alone.")
+@click.option("--background-lead", default="10s", show_default=True, metavar="TIME",
+              help="Time from the start of the background to that of the trace.")
 @click.option("--threads", default="1", show_default=True, metavar="N|auto",
               help="Number of issuing threads. auto: several if the trace is too fast for one.")
 @click.option("--label", metavar="TEXT", help="Name of the run in reports. [default: drive and pace]")
@@ -99,9 +111,10 @@ MAX_THREADS = 64
 @as_json
 def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tuple[str, ...], idle: str,
             wanted_map: str | None, destroy: tuple[str, ...], prefill: bool, without: str | None, baseline: bool,
-            threads: str, label: str | None, device: int | None, seed: int, compressible: int, duplicates: int,
-            telemetry: TelemetryOptions, effect_limits: str, polled: bool, repeat: int | None, until_valid: bool,
-            dry_run: bool, detail: Detail, no_live: bool, force: bool, as_json: bool) -> int:
+            backgrounds: tuple[str, ...], background_lead: str, threads: str, label: str | None, device: int | None,
+            seed: int, compressible: int, duplicates: int, telemetry: TelemetryOptions, effect_limits: str,
+            polled: bool, repeat: int | None, until_valid: bool, dry_run: bool, detail: Detail, no_live: bool,
+            force: bool, as_json: bool) -> int:
     """Replay a trace on one or more drives, and record the latency of each I/O.
 
     Replaying writes to the drive and destroys its data; for a real drive, --destroy SERIAL confirms that.
@@ -114,6 +127,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-load/ --pace dependent --destroy S6B0NL0T1234
     sudo blkreel replay both.parquet --on /dev/nvme1n1 -o run-writes/ --baseline --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-beside/ --pace dependent --background writes=110MB/s \
+        --baseline --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-25ms/ --idle cap=25ms --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o runs/ --repeat 6 --until-valid --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
@@ -133,23 +148,33 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         index: target for index, target in target_of.items() if index is not None}
     shallowest = min((target.drive for target in target_of.values()), key=lambda drive: drive.queue_depth or 128)
     pace, stream_paces = parse_paces(paces, shallowest)
+    specs, lead_ns = [parse_background(text) for text in backgrounds], parse_time_ns(background_lead)
+    if specs and len(target_of) > 1:
+        raise UsageError("--background needs a single drive", "replay the devices one after the other: --device N")
     settings = {"trace": str(Path(trace).absolute()) if Path(trace).exists() else trace, "on": list(targets),
                 "pace": list(paces), "idle": idle, "map": wanted_map, "prefill": prefill, "without": without,
-                "baseline": baseline, "threads": threads, "label": label, "device": device, "seed": seed,
+                "baseline": baseline, "background": list(backgrounds), "background_lead": background_lead,
+                "threads": threads, "label": label, "device": device, "seed": seed,
                 "compressible": compressible, "duplicates": duplicates, "polled": polled,
                 "effect_limits": str(limits), "trace_content": opened.footer.identity}
     repetitions = Repetitions(output or "", repeat, until_valid, settings, force) if repeat else None
     if output:
         (repetitions or RunDirectory(output, force)).check()
 
-    def make_plan(without: tuple[str, ...]) -> TracePlan:
+    def make_plan(without: tuple[str, ...], part: Part | None = None,
+                  map_name: str | None = wanted_map) -> TracePlan:
         with progress("reading the trace", opened.rows) as task:
             return plan_trace(opened, targets_by_device, pace=pace, stream_paces=stream_paces, idle=idle_policy,
-                              map_name=wanted_map, device=device, prefill=prefill, threads=thread_count,
-                              on_rows=task.update, without=without)
+                              map_name=map_name, device=device, prefill=prefill, threads=thread_count,
+                              on_rows=task.update, without=without, part=part)
 
-    def make_plans() -> _Plans:
-        plan = make_plan((without,) if without else ())
+    def make_plans(number: int = 1) -> _Plans:
+        left_out = (without,) if without else ()
+        if specs:
+            beside = plan_beside(functools.partial(make_plan, left_out), next(iter(target_of.values())), specs,
+                                 lead_ns=lead_ns, map_name=wanted_map, prefill=prefill, seed=seed)
+            return beside.repetition(number), beside.foreground if baseline else None
+        plan = make_plan(left_out)
         if baseline:
             check_writes(plan, trace)
         return plan, make_plan(WITHOUT) if baseline else None
@@ -170,7 +195,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         return session.repeat(plans, make_plans, repetitions)
 
 
-_Plans = tuple[TracePlan, TracePlan | None]  # of a run, and of its baseline
+_Plans = tuple[Plan, TracePlan | None]  # of a run, and of its baseline
 
 
 @dataclass(frozen=True)
@@ -188,13 +213,13 @@ class _Session:
     live: bool | None
     as_json: bool
 
-    def check(self, plan: TracePlan) -> None:
+    def check(self, plan: Plan) -> None:
         """Check the drives, last before the first write."""
         warn(safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=self.destroy,
                               argv=["blkreel", *sys.argv[1:]]))
         start_fresh(plan.targets)
 
-    def describe(self, plan: TracePlan) -> None:
+    def describe(self, plan: Plan) -> None:
         if warning := calibrate.warning_for(plan.total_ios, plan.duration_ns):
             warn([warning])
         for line in state_lines(plan.targets):
@@ -209,7 +234,7 @@ class _Session:
             print(f"next: {command_line('report', directory.path)}")
         return NOT_TRUSTWORTHY if account["verdict"]["level"] == "invalid" else 0
 
-    def repeat(self, plans: _Plans, make_plans: Callable[[], _Plans], repetitions: Repetitions) -> int:
+    def repeat(self, plans: _Plans, make_plans: Callable[[int], _Plans], repetitions: Repetitions) -> int:
         """Exit code 3 unless all repetitions are trustworthy; with --until-valid, unless as many as wanted are.
 
         plans: of the first repetition. Raises Interrupted after Ctrl-C.
@@ -222,11 +247,12 @@ class _Session:
         while repetitions.attempts_left:
             number, directory = repetitions.next()
             directory.check()
-            plans, next_plans = next_plans or make_plans(), None
+            plans, next_plans = next_plans if next_plans and number == 1 else make_plans(number), None
             self.check(plans[0])
             self._restore_states(plans[0], states, number)
             restore_again = functools.partial(self._restore_states, plans[0], states, number)
-            account, asked_to_stop = self._replay(plans, directory, self.seed + number - 1, True, restore_again)
+            account, asked_to_stop = self._replay(plans, directory, self.seed + number - 1, True, restore_again,
+                                                  number)
             done = repetitions.add(number, account)
             if not self.as_json:
                 self._print(done.path, repetition_lines)
@@ -245,8 +271,9 @@ class _Session:
         return 0 if trustworthy else NOT_TRUSTWORTHY
 
     def _replay(self, plans: _Plans, directory: RunDirectory, seed: int, force: bool,
-                restore_states: Callable[[], None] = lambda: None) -> tuple[RunAccount, bool]:
-        """(account of the run, whether Ctrl-C was pressed). restore_states: called between the baseline and the run."""
+                restore_states: Callable[[], None] = lambda: None, number: int = 1) -> tuple[RunAccount, bool]:
+        """(account of the run, whether Ctrl-C was pressed). restore_states: called between the baseline and the run.
+        number: of the repetition. With a background, every other one has its baseline last."""
         plan, baseline_plan = plans
         run = Replay(plan, directory, self.label, seed, _progress(plan, self.live), force, self.payload, self.polled,
                      last_use=True, telemetry=self.telemetry, effect_limits=self.effect_limits)
@@ -257,10 +284,11 @@ class _Session:
             start_fresh(plan.targets)
             restore_states()
 
-        account = run_with_baseline(run, baseline_plan, between)
+        baseline_last = isinstance(plan, PlanBeside) and number % 2 == 0
+        account = run_with_baseline(run, baseline_plan, between, baseline_last=baseline_last)
         return account, run.asked_to_stop
 
-    def _restore_states(self, plan: TracePlan, states: Sequence[StateRecipe | None], number: int) -> None:
+    def _restore_states(self, plan: Plan, states: Sequence[StateRecipe | None], number: int) -> None:
         for drive, recipe in zip(plan.drives, states, strict=True):
             if recipe is None:
                 continue
@@ -277,13 +305,13 @@ def _say(line: str) -> None:
     print(f"blkreel: {line}", file=sys.stderr)
 
 
-def _warn_of_unknown_states(plan: TracePlan, states: Sequence[StateRecipe | None]) -> None:
+def _warn_of_unknown_states(plan: Plan, states: Sequence[StateRecipe | None]) -> None:
     warn(f"the state of {target.path} is unknown: each repetition starts from what the previous one left; put it "
          f"into a state first: blkreel precondition {target.path} --state client"
          for target, recipe in zip(plan.targets, states, strict=True) if recipe is None and not target.is_nil)
 
 
-def _progress(plan: TracePlan, live: bool | None) -> Progress:
+def _progress(plan: Plan, live: bool | None) -> Progress:
     drives = [display_name(target) for target in plan.targets]
 
     def show(step: str, total: float | None = None) -> AbstractContextManager[ProgressTask]:
@@ -294,7 +322,7 @@ def _progress(plan: TracePlan, live: bool | None) -> Progress:
     return show
 
 
-def _label(plan: TracePlan) -> str:
+def _label(plan: Plan) -> str:
     drives = " and ".join(target.drive.model or target.drive.name for target in plan.targets)
     return f"{drives}, {plan_pace_words(plan)}"
 

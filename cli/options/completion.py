@@ -72,7 +72,8 @@ def metrics(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
 
 
 def paces(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    return _matching(incomplete, (("original", "as captured"), ("dependent", "after the I/Os that each one waited for"),
+    return _matching(incomplete, (("original", "as captured"), ("paced", "as captured, with at most as many in flight"),
+                                  ("dependent", "after the I/Os that each one waited for"),
                                   ("asap", "as fast as possible"), ("depth=", "always N in flight"),
                                   ("x2", "twice as fast")))
 

@@ -70,8 +70,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "replay": (
         Rule("with --pace asap or depth=N, which issue without idle time", _saturates, _of("idle")),
         Rule("without --repeat", _without("repeat"), _of("until_valid"), remedy="or add --repeat 6"),
-        Rule("with --baseline, which replays with and without the writes", lambda values: values["baseline"],
-             _of("without")),
+        Rule("with --baseline, which replays with and without the writes",
+             lambda values: values["baseline"] and not values["backgrounds"], _of("without")),
+        Rule("without --background", _without("backgrounds"), _of("background_lead"),
+             remedy="or add --background BACKGROUND"),
     ),
     "precondition": (
         Rule("on a state other than data", lambda values: _state(values) != "data", _of("spans"),

@@ -5,16 +5,18 @@ from datetime import datetime
 from typing import Any
 
 from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
 from blkreel.common.json_file import print_json
 from blkreel.common.text_table import shortened, wrapped
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import judged
+from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import Target
 from blkreel.replay.fidelity.certificate import certificate_lines
-from blkreel.replay.plan.plan import PlannedCounts, TracePlan
+from blkreel.replay.plan.plan import Plan, PlannedCounts
 from blkreel.replay.prepare.resume_point import state_words
 
 _VERDICT_LINES = 3
@@ -36,7 +38,7 @@ def pace_words(account: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def plan_pace_words(plan: TracePlan) -> str:
+def plan_pace_words(plan: Plan) -> str:
     """pace_words() of a plan."""
     return pace_words({"pace": plan.pace_account(), "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns}})
 
@@ -46,11 +48,11 @@ def _pace_name(pace: Mapping[str, Any]) -> str:
     return {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
 
 
-def show_plan(plan: TracePlan, as_json: bool) -> None:
+def show_plan(plan: Plan, as_json: bool) -> None:
     """Print a dry run. A dependent plan is generated once and discarded, to count its dependencies."""
     counts = PlannedCounts()
     if any(pace.dependent for pace in plan.paces):
-        for _ in plan.batches(counts):
+        for _ in plan.foreground.batches(counts):
             pass
     drives = [_drive_document(drive) for drive in plan.drives]
     pace = plan.pace_account(counts)
@@ -70,6 +72,9 @@ def show_plan(plan: TracePlan, as_json: bool) -> None:
         print(f"  dependencies {pace['dependencies']}:")
         for kind, text in _DEPENDENCY_KINDS.items():
             print(f"    {format_count(pace['anchored'][kind]):>12} {text}")
+    for background in plan.backgrounds if isinstance(plan, PlanBeside) else ():
+        print(f"  background   {background.words()}, {format_bytes(background.part.size_bytes)} from "
+              f"{format_bytes(background.part.start_bytes)} on")
     threads = pace["threads"]
     if threads["count"] > 1 or threads["note"]:
         print(f"  issued by    {_describe_threads(threads)}")
@@ -125,10 +130,10 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
         size += f", {format_count(total['unseen_ops'])} I/Os without completion"
     if not total["ops"] and not account:
         size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
-    lines = wrapped(f"{run['path']}: {label}, {size}", width)
+    lines = wrapped(beside_sentence(entry), width) + wrapped(f"{run['path']}: {label}, {size}", width)
     lines += _in_one_line("  ", metric_words(entry), width)
-    if words := exposure_words(entry):
-        lines.append(shortened(f"  {words}", width))
+    lines += _in_one_line("  ", [words] if (words := exposure_words(entry)) else [], width)
+    lines += [shortened(f"  {line}", width) for line in _background_lines(account)]
     lines += _in_one_line("  ", _lateness_words(account, entry), width)
     if detail.verbose and account:
         lines += [f"  {line}" for line in _cause_lines(account)]
@@ -146,7 +151,8 @@ def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) ->
     if detail.verbose or detail.why:
         return summary_lines(document, detail, width)
     entry = document["entry"]
-    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", metric_words(entry), width),
+    words = [beside] if (beside := beside_sentence(entry)) else metric_words(entry)
+    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width),
             *(f"  {line}" for line in verdict_lines(_of_one_run(entry["verdict"]), detail, width - 2))]
 
 
@@ -176,9 +182,21 @@ def _noun(metric: Metric) -> str:
     return f"{title[0].lower()}{title[1:]}"
 
 
+def _background_lines(account: Mapping[str, Any]) -> Iterator[str]:
+    """What each background of a run did while the workload ran."""
+    for background in account.get("background") or ():
+        if background["reached_bytes_s"] is None:
+            continue
+        reached, asked = (format_count(round(background[key] / 1e6)) for key in ("reached_bytes_s", "asked_bytes_s"))
+        p99_ns = background["latency_p99_ns"]
+        yield (f"{background['words']}: {reached} of {asked} MB/s"
+               + (f", p99 {format_ns(p99_ns)}" if p99_ns is not None else "")
+               + f", outstanding {background['outstanding_share'] * 100:.0f} % of the time")
+
+
 def _lateness_words(account: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     late = account.get("lateness")
-    if not late:
+    if not late or not late["max_ns"]:
         return []
     words = [f"issue lateness p50 {format_ns(late['p50_ns'])}", f"p99 {format_ns(late['p99_ns'])}",
              f"max {format_ns(late['max_ns'])}"]

@@ -54,6 +54,10 @@ RECORD_COLUMNS = [("due_ns", "i8"), ("submit_ns", "i8"), ("complete_ns", "i8"), 
                   ("stream", "i2"), ("burst", "i4"), ("source_row", "i8"), ("target", "i2"), ("tid", "i4"),
                   ("idle_removed_ns", "i8"), ("host_delay_ns", "i8"), ("stall_ns", "i8")]
 
+# Rows of the lane that may be outstanding once the row is issued, with itself; 0: as many as the lane's depth. Only in
+# a plan without dependencies and with CAPTURED_COLUMNS.
+IN_FLIGHT_COLUMNS = [("in_flight", "i4")]
+
 # A flag of rows in a plan with dependencies that are not issued: they complete the moment they are due.
 OMITTED = 1 << 30
 
@@ -205,13 +209,14 @@ class Lane:
 
     batches: as for run_engine, all with the same optional columns. thread: index of the issuing thread; the indexes of
     a run have no gaps. background: the lane ends when all other lanes are issued and completed, and shares its thread
-    with one of them; its plan may be endless.
+    with one of them; its plan may be endless. start_ns: of a foreground lane, the time of its earliest issue.
     """
 
     batches: Iterable[Batch]
     depth: int
     thread: int = 0
     background: bool = False
+    start_ns: int = 0
 
 
 EnginePlan = Iterable[Batch] | Sequence[Lane]
@@ -313,7 +318,7 @@ class _Feeder(threading.Thread):
 
 def plan_columns(batch: Batch) -> ColumnTypes:
     """The columns of a plan with batches like this one."""
-    groups = (TARGET_COLUMNS, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS)
+    groups = (TARGET_COLUMNS, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS, IN_FLIGHT_COLUMNS)
     return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
 
 
@@ -329,6 +334,7 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
         words = options.command()
         if has_lanes:
             words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                          + f",start={lane.start_ns}" * bool(lane.start_ns)
                           for lane, (read, _) in zip(lanes, pipes, strict=True)]
         words[1:1] = [f"--simulate={file.fileno()}" for file in states]
         # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.

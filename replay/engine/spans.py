@@ -51,42 +51,28 @@ class RunSpan:
         return self.wall_ns if self.workload_wall_ns is None else self.workload_wall_ns
 
 
-class ReadTimes:
-    """Of the completed reads, in any order. wait_ns is the length of the union of [start, complete) over reads.
-
-    start: due where the drive's queue was full, at most QUEUED_LIMIT_NS before submit; else submit.
-    """
+class OutstandingTime:
+    """Length of the union of intervals [start, end), which come about in the order of their ends."""
 
     def __init__(self) -> None:
-        self._span = RunSpan()
         self._settled_ns = 0
         self._starts_ns = self._ends_ns = np.empty(0, np.int64)  # disjoint, ascending
         self._pending: list[tuple[np.ndarray, np.ndarray]] = []
         self._pending_rows = 0
 
-    def add(self, rows: Batch) -> None:
-        mask = (rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])
-        if not mask.any():
-            return
-        reads = {name: rows[name][mask] for name in ("submit_ns", "complete_ns", "due_ns", "flags")}
-        self._span.add(reads)
-        queue_full = (reads["flags"] & FLAGS["queue_full"]) != 0
-        submit_ns = reads["submit_ns"]
-        due_ns = np.clip(reads["due_ns"], submit_ns - QUEUED_LIMIT_NS, submit_ns)
-        self._pending.append((np.where(queue_full, due_ns, submit_ns), reads["complete_ns"]))
-        self._pending_rows += len(reads["flags"])
+    def add(self, starts_ns: np.ndarray, ends_ns: np.ndarray) -> None:
+        """One interval or more."""
+        self._pending.append((starts_ns, ends_ns))
+        self._pending_rows += len(starts_ns)
         if self._pending_rows > max(_MERGE_ROWS, len(self._starts_ns)):
-            latest_ns = int(self._pending[-1][0].min())
             self._merge()
-            self._settle(latest_ns - _SETTLED_NS)
+            self._settle(int(starts_ns.min()) - _SETTLED_NS)
 
-    def account(self) -> ReadTimesAccount | None:
-        """None without a read."""
+    def until(self, end_ns: int | None = None) -> int:
+        """The length in ns, of what lies before end_ns."""
         self._merge()
-        if not len(self._starts_ns) and not self._settled_ns:
-            return None
-        return {"load_time_ns": self._span.load_time_ns,
-                "wait_ns": self._settled_ns + int((self._ends_ns - self._starts_ns).sum())}
+        ends_ns = self._ends_ns if end_ns is None else np.minimum(self._ends_ns, end_ns)
+        return self._settled_ns + int(np.maximum(ends_ns - self._starts_ns, 0).sum())
 
     def _merge(self) -> None:
         if not self._pending:
@@ -104,6 +90,36 @@ class ReadTimes:
         count = int(np.searchsorted(self._ends_ns, before_ns))
         self._settled_ns += int((self._ends_ns[:count] - self._starts_ns[:count]).sum())
         self._starts_ns, self._ends_ns = self._starts_ns[count:], self._ends_ns[count:]
+
+
+class ReadTimes:
+    """Of the completed reads, in any order. wait_ns is the length of the union of [start, complete) over reads.
+
+    start: due where the drive's queue was full, at most QUEUED_LIMIT_NS before submit; else submit.
+    """
+
+    def __init__(self) -> None:
+        self._span = RunSpan()
+        self._outstanding = OutstandingTime()
+        self._has_reads = False
+
+    def add(self, rows: Batch) -> None:
+        mask = (rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])
+        if not mask.any():
+            return
+        self._has_reads = True
+        reads = {name: rows[name][mask] for name in ("submit_ns", "complete_ns", "due_ns", "flags")}
+        self._span.add(reads)
+        queue_full = (reads["flags"] & FLAGS["queue_full"]) != 0
+        submit_ns = reads["submit_ns"]
+        due_ns = np.clip(reads["due_ns"], submit_ns - QUEUED_LIMIT_NS, submit_ns)
+        self._outstanding.add(np.where(queue_full, due_ns, submit_ns), reads["complete_ns"])
+
+    def account(self) -> ReadTimesAccount | None:
+        """None without a read."""
+        if not self._has_reads:
+            return None
+        return {"load_time_ns": self._span.load_time_ns, "wait_ns": self._outstanding.until()}
 
 
 def _widened(span_ns: tuple[int, int] | None, submit_ns: np.ndarray,

@@ -20,6 +20,8 @@ from .host_effect import HostEffectAccount
 # Mean share of a CPU's time that a hypervisor took. A drive in software suffers from it too.
 STEAL_QUALIFIED_SHARE = 0.02
 STEAL_INVALID_SHARE = 0.05
+# Bytes that a background wrote / bytes that were due.
+BACKGROUND_REACHED = 0.95
 # Run over capture, without removed idle time, from which on the drive counts as slower than the captured one.
 SLOWER_DRIVE = 1.02
 # Metrics that qualify a run beside its headline metrics.
@@ -45,7 +47,7 @@ def _invalid(run: Mapping[str, Any]) -> Iterator[Reason]:
         yield reason("io_errors", "invalid", f"{run['error_ops']:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
                      "error_ops", run["error_ops"], 0)
     missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
-    if missing:
+    if missing > 0:
         yield reason("missing_ios", "invalid", f"{missing:,} of {run['planned_ops']:,} planned I/Os missing", None,
                      missing, 0)
     elif not run["dropped"] and not run["as_planned"]:
@@ -147,6 +149,13 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
         limit = f" above {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else ""
         yield reason("idle_removed", "qualified", f"{format_ns(idle['removed_ns'])} of idle time{limit} removed", None,
                      idle["removed_ns"], 0)
+    for background in run.get("background") or ():
+        share = background["reached_share"]
+        if share is not None and share < BACKGROUND_REACHED:
+            yield reason("background_slow", "qualified",
+                         f"background {background['spec']} reached {_share(round(share, 3))} of its rate, "
+                         f"{background['reached_bytes_s'] / 1e6:,.0f} of {background['asked_bytes_s'] / 1e6:,.0f} MB/s "
+                         f"(limit {_share(BACKGROUND_REACHED)})", None, share, BACKGROUND_REACHED)
     yield from _pace(run.get("pace") or {})
     yield from _read_ahead(run)
     if run.get("hazards"):

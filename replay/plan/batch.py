@@ -7,12 +7,14 @@ import numpy as np
 from blkreel.replay.engine.engine import (
     CAPTURED_COLUMNS,
     DEPENDENCY_COLUMNS,
+    IN_FLIGHT_COLUMNS,
     OMITTED,
     PLAN_COLUMNS,
     TARGET_COLUMNS,
     Batch,
 )
 
+_COLUMNS = PLAN_COLUMNS + TARGET_COLUMNS + DEPENDENCY_COLUMNS + CAPTURED_COLUMNS + IN_FLIGHT_COLUMNS
 _DEFAULTS = {"due_ns": -1, "flags": 0, "stream": 0, "burst": -1, "source_row": -1}
 
 
@@ -23,7 +25,7 @@ def plan_batch(offset_bytes: np.ndarray, length_bytes: np.ndarray | int, op: np.
     """
     values = {**_DEFAULTS, "offset_bytes": offset_bytes, "length_bytes": length_bytes, "op": op, **columns}
     return {name: np.ascontiguousarray(np.broadcast_to(np.asarray(values[name], code), len(offset_bytes)))
-            for name, code in PLAN_COLUMNS + TARGET_COLUMNS + DEPENDENCY_COLUMNS + CAPTURED_COLUMNS if name in values}
+            for name, code in _COLUMNS if name in values}
 
 
 def issued_rows(columns: Batch) -> Batch:

@@ -24,6 +24,18 @@ _CHOICES = ("identity or refuse (the same offsets, or an error), compact (packed
             "scale (spread or squeezed), tile or tile=N (N copies side by side)")
 
 
+@dataclass(frozen=True)
+class Part:
+    """The bytes of a target that one trace or workload may use."""
+
+    start_bytes: int
+    size_bytes: int
+
+    @property
+    def end_bytes(self) -> int:
+        return self.start_bytes + self.size_bytes
+
+
 class DoesNotFit(BlkreelError):
     """The trace touches more bytes than the target has."""
 
@@ -34,13 +46,14 @@ class Mapping:
 
     block_bytes: of the target; I/Os grow to whole blocks. copies: how often each I/O is issued, stride_bytes apart.
     folds: whether different blocks of the source may become one block of the target. Then a pass over the mapped
-    trace is needed to find the blocks that are read first.
+    trace is needed to find the blocks that are read first. start_bytes: added to all offsets, for a part of the target.
     """
 
     name: str = "identity"
     block_bytes: int = 512
     copies: int = 1
     stride_bytes: int = 0
+    start_bytes: int = 0
     folds: ClassVar[bool] = False
 
     def map(self, offset_bytes: np.ndarray, length_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -49,12 +62,12 @@ class Mapping:
         length = -(-(offset_bytes + length_bytes) // self.block_bytes) * self.block_bytes - start
         not_empty = length_bytes > 0
         start, length = np.where(not_empty, start, 0), np.where(not_empty, length, 0)
-        start = np.where(not_empty, self._mapped(start, length), 0)
+        start = np.where(not_empty, self.start_bytes + self._mapped(start, length), 0)
         return start, start + length
 
     def map_bytes(self, offset_bytes: np.ndarray) -> np.ndarray:
         """Offsets on the target of single bytes that the trace touches."""
-        return self._mapped(offset_bytes, np.ones(len(offset_bytes), np.int64))
+        return self.start_bytes + self._mapped(offset_bytes, np.ones(len(offset_bytes), np.int64))
 
     def tiled(self, columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
         """Mapped rows of a plan, each repeated for all copies, in the order of the rows.
@@ -82,7 +95,7 @@ class Mapping:
 
     def account(self) -> dict[str, Any]:
         """The entry `map` of the run's account."""
-        return {"name": self.name}
+        return {"name": self.name, **({"start_bytes": self.start_bytes} if self.start_bytes else {})}
 
     def _mapped(self, start: np.ndarray, length: np.ndarray) -> np.ndarray:
         return start
@@ -115,7 +128,7 @@ class Wrap(Mapping):
         return np.asarray(np.minimum(start % self.span_bytes, self.span_bytes - length))
 
     def account(self) -> dict[str, Any]:
-        return {"name": self.name, "span_bytes": self.span_bytes}
+        return {**super().account(), "span_bytes": self.span_bytes}
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ class Scale(Mapping):
         return np.asarray(np.minimum(mapped, self.target_regions * self.region_bytes - length))
 
     def account(self) -> dict[str, Any]:
-        return {"name": self.name, "region_bytes": self.region_bytes,
+        return {**super().account(), "region_bytes": self.region_bytes,
                 "factor": self.target_regions / self.source_regions}
 
 
@@ -142,7 +155,7 @@ class Tile(Mapping):
     """Copies of the trace side by side, issued together. map() gives offsets of the first copy."""
 
     def account(self) -> dict[str, Any]:
-        return {"name": self.name, "copies": self.copies, "stride_bytes": self.stride_bytes}
+        return {**super().account(), "copies": self.copies, "stride_bytes": self.stride_bytes}
 
 
 def parse_map(text: str | None) -> str | None:
@@ -162,71 +175,85 @@ _LARGER = "replay it on a larger drive: blkreel drives lists their sizes"
 
 
 def choose_mapping(name: str | None, touched: BlockSet, target: Target, trace_name: str, *,
-                   source_bytes: int | None = None, longest_bytes: int = 0) -> Mapping:
+                   source_bytes: int | None = None, longest_bytes: int = 0, part: Part | None = None) -> Mapping:
     """The map of that name, as parse_map() gives it; without a name identity if the trace fits, else compact.
 
-    source_bytes: size of the traced device. longest_bytes: of the longest I/O. Raises BlkreelError if the trace does
-    not fit.
+    source_bytes: size of the traced device. longest_bytes: of the longest I/O. part: of the target, default all of it.
+    Raises BlkreelError if the trace does not fit.
     """
-    fits = _up(touched.limit_bytes, target.block_bytes) <= target.size_bytes
+    part = part or Part(0, target.size_bytes)
+    room = _exact(part.size_bytes)
+    fits = _up(touched.limit_bytes, target.block_bytes) <= part.size_bytes
     kind = (name or ("identity" if fits else "compact")).partition("=")[0]
-    span_bytes = _down(target.size_bytes, _granule(target))
+    span_bytes = _down(part.size_bytes, _granule(target))
     # Growing to whole blocks at both ends may add two blocks.
     wraps = longest_bytes + 2 * target.block_bytes <= span_bytes
     wrap = "; or use --map wrap" if wraps else ""  # never a map that is refused too
     if kind == "compact":
         packed = touched.grown(_granule(target))
-        if packed.bytes > target.size_bytes:
+        if packed.bytes > part.size_bytes:
             raise DoesNotFit(
-                f"{trace_name} touches {_exact(packed.bytes)}, more than the {_exact(target.size_bytes)} of "
-                f"{target.path}", f"{_LARGER}{wrap}")
-        return Compact("compact", target.block_bytes, packed=PackedSet(packed))
+                f"{trace_name} touches {_exact(packed.bytes)}, more than the {room} of {target.path}",
+                f"{_LARGER}{wrap}")
+        return Compact("compact", target.block_bytes, start_bytes=part.start_bytes, packed=PackedSet(packed))
     if kind in ("wrap", "scale"):
         if not wraps:
             raise BlkreelError(f"{trace_name} has an I/O of {_exact(longest_bytes)}, too long for --map {kind} on the "
-                               f"{_exact(target.size_bytes)} of {target.path}", _LARGER)
+                               f"{room} of {target.path}", _LARGER)
         if kind == "wrap":
-            return Wrap("wrap", target.block_bytes, span_bytes=span_bytes)
-        return _scale(max(source_bytes or 0, touched.limit_bytes), target)
+            return Wrap("wrap", target.block_bytes, start_bytes=part.start_bytes, span_bytes=span_bytes)
+        return _scale(max(source_bytes or 0, touched.limit_bytes), target, part)
     if not fits:
-        compacts = touched.grown(_granule(target)).bytes <= target.size_bytes
+        compacts = touched.grown(_granule(target)).bytes <= part.size_bytes
         raise BlkreelError(
-            f"{trace_name} reaches to {_exact(touched.limit_bytes)}, {target.path} ends at "
-            f"{_exact(target.size_bytes)}", "use --map compact, or a larger drive" if compacts else f"{_LARGER}{wrap}")
+            f"{trace_name} reaches to {_exact(touched.limit_bytes)}, {target.path} ends at {room}",
+            "use --map compact, or a larger drive" if compacts else f"{_LARGER}{wrap}")
     if kind == "tile":
-        drive_bytes = max(touched.limit_bytes, min(source_bytes or 0, target.size_bytes))
-        return _tile(name or kind, drive_bytes, touched.limit_bytes, target, trace_name)
-    return Mapping("identity", target.block_bytes)
+        drive_bytes = max(touched.limit_bytes, min(source_bytes or 0, part.size_bytes))
+        return _tile(name or kind, drive_bytes, touched.limit_bytes, target, part, trace_name)
+    return Mapping("identity", target.block_bytes, start_bytes=part.start_bytes)
 
 
-def _scale(source_bytes: int, target: Target) -> Scale:
+def end_of(mapping: Mapping, touched: BlockSet, target: Target) -> int:
+    """The byte of the target behind the last one that the mapped trace may touch."""
+    if isinstance(mapping, Compact):
+        return mapping.start_bytes + mapping.packed.blocks.bytes
+    if isinstance(mapping, Wrap):
+        return mapping.start_bytes + mapping.span_bytes
+    if isinstance(mapping, Scale):
+        return mapping.start_bytes + mapping.target_regions * mapping.region_bytes
+    last_bytes = (mapping.copies - 1) * mapping.stride_bytes + touched.limit_bytes
+    return mapping.start_bytes + _up(last_bytes, _granule(target))
+
+
+def _scale(source_bytes: int, target: Target, part: Part) -> Scale:
     region_bytes = _REGION_BYTES
-    while region_bytes > target.size_bytes:
+    while region_bytes > part.size_bytes:
         region_bytes //= 2
-    source_regions, target_regions = -(-source_bytes // region_bytes) or 1, target.size_bytes // region_bytes
+    source_regions, target_regions = -(-source_bytes // region_bytes) or 1, part.size_bytes // region_bytes
     # Keep the product within 63 bits, even for a damaged trace with an absurd device size.
     while source_regions * target_regions >= 1 << 62:
         region_bytes *= 2
         source_regions, target_regions = -(-source_regions // 2), target_regions // 2
-    return Scale("scale", target.block_bytes, region_bytes=region_bytes, source_regions=source_regions,
-                 target_regions=target_regions)
+    return Scale("scale", target.block_bytes, start_bytes=part.start_bytes, region_bytes=region_bytes,
+                 source_regions=source_regions, target_regions=target_regions)
 
 
-def _tile(name: str, source_bytes: int, limit_bytes: int, target: Target, trace_name: str) -> Tile:
-    """`tile`: as many copies as the traced device fits on the target. `tile=N`: limit_bytes must fit N times."""
+def _tile(name: str, source_bytes: int, limit_bytes: int, target: Target, part: Part, trace_name: str) -> Tile:
+    """`tile`: as many copies as the traced device fits on the part. `tile=N`: limit_bytes must fit N times."""
     granule = _granule(target)
     least_bytes = max(_up(limit_bytes, granule), granule)
     if "=" not in name:
         stride_bytes = _up(max(source_bytes, least_bytes), granule)
-        copies = max(1, min(_down(target.size_bytes, granule) // stride_bytes, _MAX_COPIES))
-        return Tile("tile", target.block_bytes, copies, stride_bytes)
+        copies = max(1, min(_down(part.size_bytes, granule) // stride_bytes, _MAX_COPIES))
+        return Tile("tile", target.block_bytes, copies, stride_bytes, part.start_bytes)
     copies = int(name.partition("=")[2])
-    stride_bytes = _down(target.size_bytes // copies, granule)
+    stride_bytes = _down(part.size_bytes // copies, granule)
     if copies > 1 and stride_bytes < least_bytes:
         raise BlkreelError(
-            f"{trace_name} reaches to {_exact(limit_bytes)}: {target.path}, which ends at {_exact(target.size_bytes)}, "
-            f"has no room for {copies} copies", f"use --map tile={max(1, target.size_bytes // least_bytes)}")
-    return Tile("tile", target.block_bytes, copies, stride_bytes if copies > 1 else 0)
+            f"{trace_name} reaches to {_exact(limit_bytes)}: {target.path}, which ends at {_exact(part.size_bytes)}, "
+            f"has no room for {copies} copies", f"use --map tile={max(1, part.size_bytes // least_bytes)}")
+    return Tile("tile", target.block_bytes, copies, stride_bytes if copies > 1 else 0, part.start_bytes)
 
 
 def _granule(target: Target) -> int:

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError
 from blkreel.common.suggestions import choice_remedy
 
 MAX_DEPTH = 1024
-_CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), dependent (after the I/Os that it "
-            "waited for), asap (as fast as the drive allows), or depth=N (N in flight)")
-_NAMES = ("original", "dependent", "asap")
+_CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), paced (at the captured times, with "
+            "at most as many in flight as captured), dependent (after the I/Os that it waited for), asap (as fast as "
+            "the drive allows), or depth=N (N in flight)")
+_NAMES = ("original", "paced", "dependent", "asap")
 _FACTOR = r"(\d+(?:\.\d*)?|\.\d+)"
 _FACTORS = (0.001, 1000)
 
@@ -32,7 +35,12 @@ class Pace:
     @property
     def timed(self) -> bool:
         """Whether each I/O has a due time that does not depend on the drive."""
-        return self.name in ("original", "scaled")
+        return self.name in ("original", "scaled", "paced")
+
+    @property
+    def paced(self) -> bool:
+        """Whether each I/O also waits until at most as many are in flight as when it was captured."""
+        return self.name == "paced"
 
     @property
     def dependent(self) -> bool:
@@ -56,12 +64,29 @@ ORIGINAL = Pace("original")
 DEPENDENT = Pace("dependent")
 
 
+class InFlightLimits:
+    """How many I/Os of a lane were in flight when each was submitted. Takes rows in order of submission."""
+
+    def __init__(self) -> None:
+        self._complete_ns = np.empty(0, np.int64)  # of rows that may still be in flight
+
+    def of(self, submit_ns: np.ndarray, latency_ns: np.ndarray) -> np.ndarray:
+        """The numbers of the next rows, with the row itself. latency_ns: -1 for unknown, which counts as none."""
+        complete_ns = np.concatenate([self._complete_ns, submit_ns + np.maximum(latency_ns, 0)])
+        done = np.searchsorted(np.sort(complete_ns), submit_ns, "right")
+        # A row that completed at its own submission is among the `done`.
+        before = len(self._complete_ns) + np.arange(len(submit_ns))
+        if len(submit_ns):
+            self._complete_ns = complete_ns[complete_ns > submit_ns[-1]]
+        return np.asarray(np.maximum(before - done, 0).astype(np.int32) + 1)
+
+
 def parse_pace(text: str, drive: Drive) -> Pace:
     """`original`, `xN` or `Nx`, `dependent`, `asap` or `depth=N`. Raises UsageError.
 
     asap keeps the drive's queue full: more I/Os would only wait in front of it.
     """
-    if text in ("original", "dependent"):
+    if text in ("original", "paced", "dependent"):
         return Pace(text)
     if text == "asap":
         return Pace("asap", min(drive.queue_depth or 128, MAX_DEPTH))

@@ -25,7 +25,7 @@ from .idle import IdleCompressor, IdlePolicy
 from .infer import Inferred
 from .mapped_blocks import MappedBlocks
 from .mapping import Mapping
-from .pace import Pace
+from .pace import InFlightLimits, Pace
 from .sharding import SINGLE, Sharding
 from .survey import CHANGING, Survey, TraceSurvey
 
@@ -50,7 +50,9 @@ class DrivePlan:
     """What a run does to one drive. device: the number of the device of the trace.
 
     prefill: blocks of the target to be written before the run; empty if not needed or declined.
-    unwritten: blocks of the target that the run reads although nothing has written them.
+    unwritten: blocks of the target that the run reads although nothing has written them. background_prefill: as
+    prefill, of the backgrounds. background_writes: whether they change data on the drive; the length of the run decides
+    how much.
     """
 
     target: Target
@@ -59,6 +61,8 @@ class DrivePlan:
     prefill: MappedBlocks = field(default_factory=MappedBlocks)
     unwritten: MappedBlocks = field(default_factory=MappedBlocks)
     device: int = 0
+    background_prefill: tuple[MappedBlocks, ...] = ()
+    background_writes: bool = False
 
     @property
     def total_ios(self) -> int:
@@ -74,18 +78,25 @@ class DrivePlan:
         """Maximum bytes that the plan writes and discards; None if only the run's time limits them."""
         discarded_bytes = self.survey.bytes.get("discard", 0) * self.mapping.copies
         written_bytes = self.changed_bytes - discarded_bytes
+        if self.background_writes:
+            return None, None
         if self.survey.bounded:
             return written_bytes, discarded_bytes
         return (None if written_bytes else 0), (None if discarded_bytes else 0)
 
     @property
+    def changes_drive(self) -> bool:
+        """Whether the plan or a background changes data on the drive."""
+        return self.survey.changes_drive() or self.background_writes
+
+    @property
     def writes(self) -> bool:
         """Whether the plan or its prefill changes data on the drive."""
-        return self.survey.changes_drive() or len(self.prefill) > 0
+        return self.changes_drive or any(len(blocks) > 0 for blocks in (self.prefill, *self.background_prefill))
 
     def forget_blocks(self) -> None:
         """Free the block sets that only the preparation needs."""
-        for blocks in (self.prefill, self.unwritten):
+        for blocks in (self.prefill, self.unwritten, *self.background_prefill):
             blocks.forget()
         self.survey.read_first.forget()
         if not self.mapping.holds(self.survey.touched):
@@ -103,6 +114,11 @@ class Plan(ABC):
     # Latest time of an issue, and whether the run may end before its plan.
     stop_ns: int | None = None
     is_open: bool = False
+
+    @property
+    def foreground(self) -> "Plan":
+        """The plan whose I/O is measured; another plan's for one with a background."""
+        return self
 
     @property
     def background_lanes(self) -> list[bool]:
@@ -154,7 +170,7 @@ class Plan(ABC):
 
     @property
     def changes_a_drive(self) -> bool:
-        return any(drive.survey.changes_drive() for drive in self.drives)
+        return any(drive.changes_drive for drive in self.drives)
 
     @property
     def writes(self) -> bool:
@@ -283,6 +299,7 @@ class TracePlan(Plan):
             counts.dependencies[lane] = waits.counts
             counts.read_ahead[lane] = ReadAheadCount()
             counts.read_ahead_in_time[lane] = ReadAheadInTime(reach)
+        limits = InFlightLimits() if pace.paced else None
         for io, source_row, submit_ns in self.rows(pace.dependent or self.sharding.by_thread is not None):
             if pace.saturating:
                 io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
@@ -302,6 +319,9 @@ class TracePlan(Plan):
             columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
             if self.without and waits:
                 columns = self._omit_writes(columns)
+            if limits:
+                columns["in_flight"] = self.mapping.copies * limits.of(columns["captured_ns"],
+                                                                       columns["captured_latency_ns"])
             for batch in self.mapping.tiled(columns):
                 if shard is not None and self.sharding.by_region:
                     in_shard = self.sharding.by_region(batch.get("target", 0), batch["offset_bytes"]) == shard

@@ -18,7 +18,7 @@ from blkreel.traces.samples import called
 from . import dependencies, survey_cache
 from .idle import IdlePolicy
 from .mapped_blocks import MappedBlocks
-from .mapping import choose_mapping
+from .mapping import Part, choose_mapping
 from .pace import Pace
 from .plan import DrivePlan, TracePlan
 from .shards import sharding_of
@@ -28,11 +28,12 @@ from .survey import OnRows, Survey, choose_device, read_first_on, source_bytes, 
 def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace, idle: IdlePolicy,
                stream_paces: dict[int, Pace] | None = None, map_name: str | None = None, device: int | None = None,
                prefill: bool = True, threads: int | str = 1, on_rows: OnRows = lambda rows: None,
-               without: tuple[str, ...] = ()) -> TracePlan:
+               without: tuple[str, ...] = (), part: Part | None = None) -> TracePlan:
     """Survey the trace and decide everything about its replay; opens no drive.
 
     targets: of each device of the trace to replay, or one for the only or the chosen device. threads: number of
-    issuing threads, or `auto`. on_rows: see survey_trace(). without: see TracePlan. Raises TraceError, UsageError, or
+    issuing threads, or `auto`. on_rows: see survey_trace(). without: see TracePlan. part: of a single target, where the
+    trace goes. Raises TraceError, UsageError, or
     BlkreelError if the trace does not fit.
     """
     _check_order(trace)
@@ -54,7 +55,7 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
     survey = survey_trace(trace, list(targets), idle, block_bytes, on_rows, reads_only=bool(without))
     if len(targets) > 1 and (map_name or "").startswith("tile"):
         raise UsageError("--map tile needs a single drive", "replay the devices one after the other: --device N")
-    drives = tuple(_drive_plan(trace, target, survey.by_device[number], map_name, prefill, on_rows, bool(without))
+    drives = tuple(_drive_plan(trace, target, survey.by_device[number], map_name, prefill, on_rows, bool(without), part)
                    for number, target in targets.items())
     if isinstance(threads, int) and threads + len(stream_paces) > MAX_LANES:
         raise UsageError(f"{threads} threads and {len(stream_paces)} streams with paces of their own are too many",
@@ -66,9 +67,9 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
 
 
 def _drive_plan(trace: Trace, target: Target, survey: Survey, map_name: str | None, prefill: bool,
-                on_rows: OnRows, reads_only: bool) -> DrivePlan:
+                on_rows: OnRows, reads_only: bool, part: Part | None) -> DrivePlan:
     mapping = choose_mapping(map_name, survey.touched, target, called(trace.path), longest_bytes=survey.longest_bytes,
-                             source_bytes=source_bytes(trace, survey.device))
+                             source_bytes=source_bytes(trace, survey.device), part=part)
     read_first = read_first_on(trace, survey, mapping, on_rows, reads_only=reads_only)
     none = MappedBlocks()
     return DrivePlan(target, survey, mapping, *((read_first, none) if prefill else (none, read_first)),

@@ -11,7 +11,7 @@ from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import NOT_ERASED_AS_ASKED, DriveState
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
-from blkreel.replay.plan.plan import DrivePlan, TracePlan
+from blkreel.replay.plan.plan import DrivePlan, Plan
 
 from .precondition import Preparation
 from .states import State, state_for
@@ -52,7 +52,7 @@ class StateRecipe:
                                f"blkreel precondition {target.path} --state {state.name}")
         return recipe
 
-    def state_on(self, target: Target, plan: TracePlan, drive: DrivePlan, seed: int) -> State:
+    def state_on(self, target: Target, plan: Plan, drive: DrivePlan, seed: int) -> State:
         """The steps to the state. Raises BlkreelError for the state `trace` of another trace than that of the plan."""
         of_trace: dict[str, Any] = {}
         if self.trace is not None:
@@ -65,7 +65,7 @@ class StateRecipe:
                          spans=spans, permuted=self.permuted, erase=self.erases, **of_trace)
 
 
-def restore(plan: TracePlan, drive: DrivePlan, recipe: StateRecipe, repetition: int, progress: Progress, *,
+def restore(plan: Plan, drive: DrivePlan, recipe: StateRecipe, repetition: int, progress: Progress, *,
             notify: Callable[[str], None] = lambda text: None, engine: Engine = run_engine) -> DriveState | None:
     """Put a drive into the state again, unless nothing was written to it since.
 
@@ -83,7 +83,7 @@ def restore(plan: TracePlan, drive: DrivePlan, recipe: StateRecipe, repetition: 
     return preparation.run()
 
 
-def recipes_of(plan: TracePlan) -> list[StateRecipe | None]:
+def recipes_of(plan: Plan) -> list[StateRecipe | None]:
     """Of each drive of the plan, in its order."""
     return [StateRecipe.of(drive.target, drive_state.load(drive.target)) for drive in plan.drives]
 

@@ -104,6 +104,16 @@ def about(name: str) -> str:
     return f"{STATES[base]}; on three quarters of the drive, the rest left erased" if spare else STATES[name]
 
 
+def overwritten_bytes(name: str, capacity_bytes: int, block_bytes: int) -> int:
+    """The beginning of a drive that the state `client` overwrites at random; 0 for other states."""
+    base, _, spare = name.partition("+")
+    if base != "client":
+        return 0
+    block_bytes = max(4096, block_bytes)
+    span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
+    return _whole(min(_RANDOM_BYTES, span_bytes // 32), block_bytes) or block_bytes
+
+
 def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, rest_ns: int | None = None,
               spans: Sequence[tuple[int, int]] | None = None, permuted: bool = False,
               prefill: MappedBlocks | None = None, trace: dict[str, Any] | None = None,
@@ -132,7 +142,7 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     filled: Filled = Extents.none()
     if base == "client":
         filled_bytes = _whole(span_bytes * 95 // 100, _FILL_BYTES) or span_bytes
-        random_bytes = _whole(min(_RANDOM_BYTES, span_bytes // 32), block_bytes) or block_bytes
+        random_bytes = overwritten_bytes(name, capacity_bytes, block_bytes)
         filled = _from_0(filled_bytes)
         steps += [
             _fill(_from_0(filled_bytes)),

@@ -1,10 +1,13 @@
 """The account of a run: the metadata key `run` of its records."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.verdict import Verdict
+from blkreel.replay.background.account import BackgroundAccount
+from blkreel.replay.background.phases import PhaseTimes
 from blkreel.replay.engine.spans import ReadTimesAccount
 from blkreel.replay.fidelity.host_effect import HostEffectAccount
 from blkreel.replay.fidelity.lateness import LatenessAccount
@@ -24,10 +27,12 @@ class Slowdown(TypedDict):
 
 
 class BaselineAccount(TypedDict):
-    """path: relative to the directory of the run. load_time_ns, read_wait_ns: as `reads` of the baseline's account.
-
-    verdict: its level. reason: the text of its first reason, which is one of the worst; None without one. withheld:
-    keys of the baseline's metrics that must not be used.
+    """path: relative to the directory of the run. without: what it leaves out, writes or background.
+    load_time_ns, read_wait_ns: as `reads` of the baseline's account; of a run with a background load_time_ns is that of
+    all workload I/O. verdict: its level. reason: the text of its first reason, which is one of the worst; None without
+    one. withheld: keys of the baseline's metrics that must not be used. phases: the slowdown (load time at dependent
+    pace, else read wait) at each phase of the background that was simulated, with that of the run; `slowdown` is their
+    geometric mean.
     """
 
     path: str
@@ -38,6 +43,7 @@ class BaselineAccount(TypedDict):
     reason: str | None
     withheld: list[str]
     slowdown: Slowdown
+    phases: list[float] | None
 
 
 class PrefillAccount(TypedDict, total=False):
@@ -82,7 +88,9 @@ class RunFacts(TypedDict):
     wall_ns: int
     own_wall_ns: int | None  # of workload I/O
     reads: ReadTimesAccount | None  # None without a read
-    baseline: BaselineAccount | None  # of a run without the writes
+    baseline: BaselineAccount | None  # of a run without the writes, or without the background
+    background: list[BackgroundAccount] | None
+    other_phases: list[PhaseTimes] | None  # of the background, on simulated drives
     zero_latency: ZeroLatency | None  # of a complete run with a dependent pace
     drift_ns: int
     lateness: LatenessAccount | None
@@ -107,18 +115,39 @@ class RunAccount(RunFacts):
 
 
 def baseline_account(baseline: RunAccount, reads: ReadTimesAccount | None,
-                     is_dependent: bool) -> BaselineAccount | None:
-    """The entry `baseline` of a run. reads: of the run. None if one of them completed no read."""
+                     is_dependent: bool, load_time_ns: int | None = None,
+                     other_phases: Sequence[PhaseTimes] = ()) -> BaselineAccount | None:
+    """The entry `baseline` of a run. reads: of the run. load_time_ns: of all workload I/O of a run with a background,
+    which is the same in the baseline; None of a run whose baseline has its reads only. None if one of them completed no
+    read."""
     before = baseline["reads"]
     if before is None or reads is None:
         return None
-    slowdown: Slowdown = {"load_time": _ratio(reads["load_time_ns"], before["load_time_ns"]) if is_dependent else None,
-                          "read_wait": _ratio(reads["wait_ns"], before["wait_ns"])}
+    alone_ns = before["load_time_ns"] if load_time_ns is None else load_time_of(baseline)
+    beside_ns = reads["load_time_ns"] if load_time_ns is None else load_time_ns
+    load_times = [_ratio(each_ns, alone_ns) for each_ns in (
+        beside_ns, *(each["load_time_ns"] for each in other_phases))] if is_dependent else []
+    read_waits = [_ratio(each_ns, before["wait_ns"]) for each_ns in (
+        reads["wait_ns"], *(each["read_wait_ns"] for each in other_phases))]
+    slowdown: Slowdown = {"load_time": _mean(load_times), "read_wait": _mean(read_waits)}
+    phases = [ratio for ratio in (load_times or read_waits) if ratio] if other_phases else None
+    without = list(WITHOUT) if load_time_ns is None else ["background"]
     verdict = baseline["verdict"]
-    return {"path": BASELINE, "without": list(WITHOUT), "load_time_ns": before["load_time_ns"],
-            "read_wait_ns": before["wait_ns"], "verdict": verdict["level"],
-            "reason": next((reason["text"] for reason in verdict["reasons"]), None), "withheld": verdict["withheld"],
-            "slowdown": slowdown}
+    return {"path": BASELINE, "without": without, "load_time_ns": alone_ns, "read_wait_ns": before["wait_ns"],
+            "verdict": verdict["level"], "reason": next((reason["text"] for reason in verdict["reasons"]), None),
+            "withheld": verdict["withheld"], "slowdown": slowdown, "phases": phases}
+
+
+def load_time_of(account: RunFacts) -> int:
+    """From the first submit of workload I/O, of all I/O if none is marked, to the last completion."""
+    own_wall_ns = account["own_wall_ns"]
+    return account["wall_ns"] if own_wall_ns is None else own_wall_ns
+
+
+def _mean(ratios: Sequence[float | None]) -> float | None:
+    """Their geometric mean; None without ratios, or if one is unknown."""
+    known = [ratio for ratio in ratios if ratio]
+    return math.exp(sum(map(math.log, known)) / len(known)) if known and len(known) == len(ratios) else None
 
 
 def _ratio(with_writes_ns: int, without_ns: int) -> float | None:

@@ -1,4 +1,5 @@
-"""The baseline of a run: the same reads without the writes, on the same drive in the same state, run before it."""
+"""The baseline of a run: the same reads without the writes, or without the background, on the same drive in the same
+state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,8 +8,10 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.safe_files import remove_directory
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.plan import Plan
+from blkreel.traces.format.overrides import amend
+from blkreel.traces.format.reader import open_trace
 
-from .account import RunAccount
+from .account import RunAccount, baseline_account, load_time_of
 from .directory import BASELINE, LAYOUT, RunDirectory
 from .run import Replay
 
@@ -19,28 +22,51 @@ def check_writes(plan: Plan, path: object) -> None:
         raise UsageError(f"{path} holds no writes: a baseline without them is the same replay", "leave out --baseline")
 
 
-def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lambda: None) -> RunAccount:
-    """Replay the plan without the writes into the folder `baseline` of the run's directory, then the run itself.
+def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lambda: None, *,
+                      baseline_last: bool = False) -> RunAccount:
+    """Replay the baseline's plan into the folder `baseline` of the run's directory, then the run itself.
 
-    between: puts the drives back into the state that the baseline started from. Raises Interrupted or BlkreelError if
-    the baseline is not complete; then nothing of it remains.
+    between: puts the drives back into the state that the first of them started from. baseline_last: the run comes
+    first, and the baseline is added to its account. Raises Interrupted or BlkreelError if the baseline is not
+    complete; then nothing of it remains.
     """
     directory = run.output
+    if baseline_last:
+        run.last_use = False
+        account = run.run()
+        if account["partial"]:
+            return account
+        directory.create()
+        try:
+            between()
+            baseline = _run_baseline(run, plan, RunDirectory(directory.path / BASELINE, force=True), last_use=True)
+            is_dependent = any(pace.dependent for pace in plan.paces)
+            added = baseline_account(baseline, account["reads"], is_dependent,
+                                     load_time_of(account) if account["background"] else None,
+                                     account["other_phases"] or ())
+            amend(open_trace(directory.path), {"baseline": added}, "the baseline was replayed after the run")
+        finally:
+            directory.release()
+        return {**account, "baseline": added}
     directory.create()
     inner = RunDirectory(directory.path / BASELINE, force=True)
     try:
-        inner.check()
-        baseline = replace(run, plan=plan, output=inner, force=True)
-        account = baseline.run()
-        if account["partial"] or baseline.asked_to_stop:
-            remove_directory(inner.path, LAYOUT)
-            if account["partial"] in (None, "interrupted"):
-                raise Interrupted("interrupted during the baseline without writes", "run the same command again")
-            raise BlkreelError(f"the baseline without writes ended early: {account['partial']}",
-                               "look at: dmesg | tail")
+        # The run needs the blocks that both read.
+        run.baseline = _run_baseline(run, plan, inner, last_use=False)
         between()
     except BaseException:
         directory.abandon()
         raise
-    run.baseline = account
     return run.run()
+
+
+def _run_baseline(run: Replay, plan: Plan, inner: RunDirectory, last_use: bool) -> RunAccount:
+    inner.check()
+    baseline = replace(run, plan=plan, output=inner, force=True, last_use=last_use)
+    account = baseline.run()
+    if account["partial"] or baseline.asked_to_stop:
+        remove_directory(inner.path, LAYOUT)
+        if account["partial"] in (None, "interrupted"):
+            raise Interrupted("interrupted during the baseline", "run the same command again")
+        raise BlkreelError(f"the baseline ended early: {account['partial']}", "look at: dmesg | tail")
+    return account

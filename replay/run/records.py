@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from blkreel.replay.background.account import Backgrounds
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.io_errors import error_kind, error_text
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.fidelity.lateness import Lateness
 from blkreel.replay.plan.batch import issued_rows
-from blkreel.traces.format.schema import OP_NAMES, OPS
+from blkreel.traces.format.schema import FLAGS, OP_NAMES, OPS
 from blkreel.traces.spool.spool import Spool
 
 _PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
@@ -106,12 +107,26 @@ class IoTotals:
         return self.bytes["write"] + self.bytes["write_zeroes"]
 
 
-class RunRecords:
-    """Writes the engine's records to the spool and sums them up for the account of the run."""
+def foreground_of(rows: Batch) -> tuple[Batch, Batch | None]:
+    """The rows of the foreground and those of backgrounds; None without any of these."""
+    is_background = (rows["flags"] & FLAGS["role_background"]) != 0
+    if not is_background.any():
+        return rows, None
+    return ({name: column[~is_background] for name, column in rows.items()},
+            {name: column[is_background] for name, column in rows.items()})
 
-    def __init__(self, spool: Spool):
+
+class RunRecords:
+    """Writes the engine's records to the spool and sums them up for the account of the run.
+
+    backgrounds: their sums. Of all rows: issued, unfinished_ops, errors, and totals by target; the others are of the
+    foreground.
+    """
+
+    def __init__(self, spool: Spool, backgrounds: Backgrounds | None = None):
         self.issued = IoChecksum()
-        self.completed_ops = 0
+        self.issued_ops = self.completed_ops = self.unfinished_ops = 0
+        self.backgrounds = backgrounds
         self.error_ops = 0
         self.first_error: str | None = None
         self.errors: Counter[str] = Counter()  # by error_kind()
@@ -128,22 +143,29 @@ class RunRecords:
         submit_ns, complete_ns = rows["submit_ns"], rows["complete_ns"]
         if not len(submit_ns):
             return
-        finished = complete_ns >= submit_ns
-        latency_ns = np.where(finished, complete_ns - submit_ns, -1)
+        latency_ns = np.where(complete_ns >= submit_ns, complete_ns - submit_ns, -1)
         # Write before counting, so that the sums never hold rows that the file does not, and do not buffer: a kill
         # loses what is not written.
         recorded = {name: rows[name] for name in self._columns}
         self._spool.write({**recorded, "latency_ns": latency_ns, "device": rows["target"]})
         self.issued.add(rows)
-        self.completed_ops += int(finished.sum())
-        self.span.add(rows)
-        self.reads.add(rows)
+        self.unfinished_ops += int((complete_ns < submit_ns).sum())
         self.last_submit_ns = max(self.last_submit_ns, int(submit_ns.max()))
-        self.lateness.add(rows["due_ns"], submit_ns, rows["flags"])
+        self._add_foreground(rows)
         for target in np.unique(rows["target"]).tolist():
             is_target = rows["target"] == target
             self.of_target(target).add(rows["op"][is_target], rows["length_bytes"][is_target])
         self._count_errors(rows)
+
+    def _add_foreground(self, rows: Batch) -> None:
+        rows, background_rows = foreground_of(rows)
+        self.issued_ops += len(rows["op"])
+        self.completed_ops += int((rows["complete_ns"] >= rows["submit_ns"]).sum())
+        self.span.add(rows)
+        self.reads.add(rows)
+        self.lateness.add(rows["due_ns"], rows["submit_ns"], rows["flags"])
+        if self.backgrounds:
+            self.backgrounds.add(background_rows, rows)
 
     def _count_errors(self, rows: Batch) -> None:
         failed = np.flatnonzero(rows["status"] != 0)

@@ -137,7 +137,8 @@ class Repetitions:
         while (self.path / str(number) / RUN_RECORDS).is_file():
             path = self.path / str(number)
             account = open_trace(path).metadata.get("run")
-            if not account or account["partial"] or spool_of(path / RUN_RECORDS).is_dir():
+            has_baseline = not self._settings.get("baseline") or (account or {}).get("baseline")
+            if not account or account["partial"] or not has_baseline or spool_of(path / RUN_RECORDS).is_dir():
                 return
             yield Repetition(number, path, account)
             number += 1

@@ -13,10 +13,13 @@ from blkreel.common.limits import limit_reached
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.safe_files import unlink
 from blkreel.common.units import format_count, format_ns
+from blkreel.replay.background.account import Backgrounds
+from blkreel.replay.background.phases import PhaseTimes, other_phases, states_before
+from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state
 from blkreel.replay.drive.claim import Claim, held
 from blkreel.replay.drive.external_io import sum_or_none
-from blkreel.replay.drive.target import engine_options
+from blkreel.replay.drive.target import Target, engine_options
 from blkreel.replay.engine.engine import (
     BLOCK_ROWS,
     PLAN_BLOCKS_AHEAD,
@@ -34,6 +37,7 @@ from blkreel.replay.engine.untimed_io import issue_untimed
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
+from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.streams.rules import ranges
@@ -46,7 +50,7 @@ from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, base
 from .directory import LATENCY_LOG, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
-from .records import IoChecksum, PrefixChecksum, RunRecords
+from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of
 from .zero_latency import ZeroLatency, zero_latency
 
 _NOTE_EVERY_S = 2.0
@@ -101,13 +105,16 @@ class Replay:
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
         self._zero_latency: ZeroLatency | None = None
+        self._phases: list[PhaseTimes] = []
         try:
             schema = RUN_SCHEMA if self.plan.idle.cap_ns is None else COMPRESSED_RUN_SCHEMA
             spool = Spool(self.output.records, schema, {}, force=self.force, public=True)
         except BaseException:
             self.output.abandon()
             raise
-        self._records = RunRecords(spool)
+        beside = self.plan if isinstance(self.plan, PlanBeside) else None
+        self._records = RunRecords(
+            spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None)
         self._planned: list[IoChecksum] = []  # by lane
         self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
@@ -124,6 +131,8 @@ class Replay:
                 raise
             if self.last_use:
                 self.plan.forget_blocks()
+            beside = self.plan if isinstance(self.plan, PlanBeside) else None
+            states = states_before(beside) if beside else None
             on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.label)
                           for drive in self.plan.drives]
             try:
@@ -142,8 +151,11 @@ class Replay:
                 set_written(totals.changed_bytes, totals.bytes["discard"])
         self._complete_inputs()
         partial = self._totals.get("stopped")
-        if not partial and isinstance(self.plan, TracePlan):
-            self._zero_latency = zero_latency(self.plan, self._source["sha256"], self.progress, self.engine)
+        if not partial and isinstance(self.plan.foreground, TracePlan):
+            self._zero_latency = zero_latency(self.plan.foreground, self._source["sha256"], self.progress, self.engine)
+        if not partial and beside and states:
+            self._phases = other_phases(beside, states, self.seed, self.payload, self.progress, self.engine,
+                                        foreground_of)
         account = self._with_latency_log(self.account(partial))
         try:
             spool.finish({**self._metadata(), "run": account})
@@ -168,9 +180,13 @@ class Replay:
         return {**account, "latency_log": LATENCY_LOG if logs else None}
 
     def _prefill(self, drive: DrivePlan, run_drive: RunDrive) -> None:
-        extents, target = drive.prefill, drive.target
-        if not len(extents) or run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
-            return
+        if len(drive.prefill) and not run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
+            self._write_blocks(drive.prefill, drive.target)
+        for blocks in drive.background_prefill:
+            if len(blocks):
+                self._write_blocks(blocks, drive.target)
+
+    def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
         set_written = state.about_to_write(target, extents.bytes, 0, self.label)
         untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
                                 total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1,
@@ -185,7 +201,7 @@ class Replay:
         # the kernel's threads on its CPU.
         options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth, seed=self.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
-                                may_write=[drive.survey.changes_drive() for drive in plan.drives],
+                                may_write=[drive.changes_drive for drive in plan.drives],
                                 payload=self.payload, polled=self.polled)
         noted_at, elapsed_ns = time.monotonic(), 0
         self._note(spool)
@@ -205,8 +221,9 @@ class Replay:
             def on_rows(rows: Batch) -> None:
                 nonlocal noted_at
                 self._records.add(rows)
-                self._certificate.take(rows)
-                self._host_effect.take(rows)
+                foreground, _ = foreground_of(rows)
+                self._certificate.take(foreground)
+                self._host_effect.take(foreground)
                 self._recorder.take(rows)
                 task.take_rows(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
@@ -243,9 +260,13 @@ class Replay:
 
     def _checksummed(self, lane: Lane) -> Lane:
         """The lane, with a checksum of its batches to verify in the end that all of them were issued."""
-        planned = PrefixChecksum(_READ_AHEAD_ROWS) if self.plan.is_open else IoChecksum()
+        # A lane with dependencies is not issued in the order of its plan, so that it has no prefix.
+        is_dependent = any(pace.dependent for pace in self.plan.paces)
+        is_open = self.plan.is_open and (lane.background or not is_dependent)
+        planned = PrefixChecksum(_READ_AHEAD_ROWS) if is_open else IoChecksum()
         self._planned.append(planned)
-        return replace(lane, batches=self._certificate.watch(planned.sum_up(lane.batches)))
+        batches = planned.sum_up(lane.batches)
+        return replace(lane, batches=batches if lane.background else self._certificate.watch(batches))
 
     @property
     def asked_to_stop(self) -> bool:
@@ -280,6 +301,7 @@ class Replay:
 
     def account(self, partial: str | None) -> RunAccount:
         """The account of the run as of now. partial: why it is not complete, None if it is."""
+        is_final = partial != _KILLED
         plan, records, totals = self.plan, self._records, self._totals
         first = self._drives[0]
         planned = self._planned_checksum()
@@ -298,8 +320,8 @@ class Replay:
             "payload": self._payload(),
             "polled": self.polled,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
-            "planned_ops": planned.ios if plan.is_open else plan.total_ios,
-            "issued_ops": records.issued.ios,
+            "planned_ops": self._planned_ops(planned),
+            "issued_ops": records.issued_ops,
             "completed_ops": records.completed_ops,
             "moved_bytes": records.bytes["read"] + records.bytes["write"],
             "written_bytes": records.bytes["write"],
@@ -316,6 +338,8 @@ class Replay:
             "own_wall_ns": records.span.workload_wall_ns,
             "reads": records.reads.account(),
             "baseline": self._baseline_account(),
+            "background": records.backgrounds.account(is_final=is_final) if records.backgrounds else None,
+            "other_phases": self._phases or None,
             "zero_latency": self._zero_latency,
             "drift_ns": records.lateness.drift_ns(),
             "lateness": records.lateness.account(),
@@ -339,7 +363,9 @@ class Replay:
 
     def _baseline_account(self) -> BaselineAccount | None:
         is_dependent = any(pace.dependent for pace in self.plan.paces)
-        return self.baseline and baseline_account(self.baseline, self._records.reads.account(), is_dependent)
+        return self.baseline and baseline_account(self.baseline, self._records.reads.account(), is_dependent,
+                                                   self._records.span.load_time_ns
+                                                   if isinstance(self.plan, PlanBeside) else None, self._phases)
 
     def _new_host_effect(self) -> HostEffect:
         paces = self.plan.paces
@@ -362,6 +388,11 @@ class Replay:
         return sum((planned.of_first(count if cut_off or background else sys.maxsize)
                     for planned, background, count in zip(self._planned, self.plan.background_lanes, issued,
                                                           strict=True)), IoChecksum())
+
+    def _planned_ops(self, planned: IoChecksum) -> int:
+        """Of the foreground; of an open plan the I/Os that the engine took before the cut-off."""
+        plan = self.plan
+        return planned.ios if plan.is_open and plan.foreground is plan else plan.foreground.total_ios
 
     def _payload(self) -> dict[str, int] | None:
         """Kind of data written. buffers_full_ops: writes that had to wait because writes in flight owned all data."""
@@ -399,5 +430,5 @@ class Replay:
             "devices": [drive.describe() for drive in self._drives], "threads": self.plan.source_threads,
             "lost": {"total": 0, "per_cpu": {}, "intervals": []},
             "unmatched": 0, "in_flight_at_start": 0,
-            "in_flight_at_end": self._records.issued.ios - self._records.completed_ops,
+            "in_flight_at_end": self._records.unfinished_ops,
         }

@@ -21,7 +21,7 @@ MAY_IMPORT = {
 # Folders of a package from the highest down: a folder imports only folders after it. A subfolder has the rank of its
 # folder, and both may import each other.
 RANKS = {
-    "replay": ("predict", "run", "prepare", "fidelity", "streams", "plan", "telemetry", "engine",
+    "replay": ("predict", "run", "background", "prepare", "fidelity", "streams", "plan", "telemetry", "engine",
                "emulated", "drive", "simulated"),
     "analysis": ("report", "compare", "scale", "charts", "stats", "metrics"),
     "traces": ("importers", "model", "exporters", "transform", "spool", "telemetry", "format", "samples", "blocksets"),

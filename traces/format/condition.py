@@ -38,6 +38,7 @@ class Condition:
     pace: str = _input(Role.APART)
     idle: str = _input(Role.APART)
     without: str = _input(Role.APART)
+    background: str = _input(Role.APART)
     map: str = _input(Role.SAID)
     state: str = _input(Role.SAID)
     payload: str = _input(Role.SAID)
@@ -58,6 +59,7 @@ class Condition:
             workload=str(source.get("sha256") or source.get("path") or ""), kind="replayed",
             device=_joined(_text(drive.get("source_device")) for drive in drives),
             pace=_pace(pace), idle=_idle(run), without=_joined(map(str, run.get("without") or [])),
+            background="; ".join(_background(own) for own in run.get("background") or [] if isinstance(own, Mapping)),
             map=_joined(_arguments(_entry(drive, "map")) for drive in drives),
             state=_joined(_state(_entry(drive, "state")) for drive in drives),
             payload=payload_words(_entry(run, "payload")), prefill=_joined(map(_prefill, drives)),
@@ -76,6 +78,7 @@ class Condition:
     def words(self) -> str:
         """Inputs beside workload, kind, pace and state, for a table: `device 0; map compact; 2 threads`."""
         texts = {"device": f"device {self.device}", "idle": f"idle {self.idle}", "without": f"without {self.without}",
+                 "background": f"beside {self.background}",
                  "map": f"map {self.map}", "payload": self.payload, "prefill": f"prefill {self.prefill}",
                  "threads": f"{self.threads} thread{'' if self.threads == '1' else 's'}", "polling": self.polling}
         return "; ".join(text for name, text in texts.items() if getattr(self, name))
@@ -131,6 +134,12 @@ def _idle(run: Mapping[str, Any]) -> str:
     if saturating or idle.get("name") in (None, "original"):
         return ""
     return f"capped at {format_ns(idle['cap_ns'])}" if idle.get("cap_ns") else "removed"
+
+
+def _background(background: Mapping[str, Any]) -> str:
+    """As given to --background, with the checksum of its trace. Its phase is no input: repetitions have others."""
+    words = [_text(background.get("spec")), f"after {format_ns(background.get('lead_ns') or 0)}"]
+    return ", ".join([*words, str(background["sha256"])[:12]] if background.get("sha256") else words)
 
 
 def _arguments(entry: Mapping[str, Any]) -> str:

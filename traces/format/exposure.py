@@ -38,7 +38,8 @@ class Exposure:
 
     read_bytes: of all. met_bytes: submitted while a background write was outstanding. beside_bytes: submitted while
     background writes were going on: outstanding, or GOING_ON_BYTES_S completed within the second around. weighted:
-    sum of read bytes x bytes written in that second, over the reads beside writes. reads_ns: from the first submission
+    sum of read bytes x bytes written in that second, over the reads beside writes. At the begin and the end of the
+    trace the second is what there is of it, and its bytes count accordingly more. reads_ns: from the first submission
     of a read to the last completion. written_until_ns: last completion of a write, from the same start; None without
     writes. longest_pause_ns: between two writes.
     """
@@ -91,12 +92,12 @@ class Exposure:
         return ""
 
     def words(self) -> str:
-        """`94 % of the bytes read beside writes at 110 MB/s, 12 % while one was outstanding`."""
+        """`94 % of the bytes read beside writes at 110 MB/s, 12 % with one outstanding`."""
         share, met, rate = self.beside_share, self.met_share, self.write_bytes_s
         if share is None or met is None:
             return "no reads"
         at = f" at {format_count(round(rate / 1e6)) if rate >= 9.95e6 else f'{rate / 1e6:.1f}'} MB/s" if rate else ""
-        return f"{percent(share)} of the bytes read beside writes{at}, {percent(met)} while one was outstanding"
+        return f"{percent(share)} of the bytes read beside writes{at}, {percent(met)} with one outstanding"
 
     def document(self) -> dict[str, Any]:
         """For JSON documents: shares of the bytes read, and the rate of the writes in bytes/s."""
@@ -192,6 +193,8 @@ class _Scan:
 
     def __init__(self) -> None:
         self._sums = Exposure()
+        self._begin_ns: int | None = None  # of the trace
+        self._end_ns = 0
         self._first_ns: int | None = None
         self._read_until_ns = 0
         self._written_until_ns: int | None = None
@@ -204,6 +207,9 @@ class _Scan:
         submit_ns, latency_ns = columns["submit_ns"], columns["latency_ns"]
         complete_ns = submit_ns + np.maximum(latency_ns, 0)
         writes = writes & (latency_ns >= 0)
+        if self._begin_ns is None:
+            self._begin_ns = int(submit_ns[0])
+        self._end_ns = max(self._end_ns, int(complete_ns.max()))
         if reads.any():
             if self._first_ns is None:
                 self._first_ns = int(submit_ns[reads][0])
@@ -219,7 +225,7 @@ class _Scan:
         self._settle(int(submit_ns[-1]) - WINDOW_NS // 2)
 
     def result(self) -> Exposure:
-        sums = self._counted(len(self._read_ns))
+        sums = self._counted(len(self._read_ns), self._end_ns)
         if self._first_ns is None:
             return sums
         return Exposure(sums.read_bytes, sums.met_bytes, sums.beside_bytes, sums.weighted,
@@ -237,21 +243,24 @@ class _Scan:
         """Count the reads submitted before this time, and drop them and the writes that no later read meets."""
         count = int(np.searchsorted(self._read_ns, before_ns))
         if count:
-            self._sums = self._counted(count)
+            self._sums = self._counted(count, before_ns + WINDOW_NS)
             self._read_ns, self._read_bytes = self._read_ns[count:], self._read_bytes[count:]
         near = self._complete_ns > min([before_ns, *self._read_ns[:1].tolist()]) - WINDOW_NS // 2
         if not near.all():
             self._submit_ns, self._complete_ns = self._submit_ns[near], self._complete_ns[near]
             self._written_bytes = self._written_bytes[near]
 
-    def _counted(self, count: int) -> Exposure:
-        """The sums with the first `count` waiting reads."""
+    def _counted(self, count: int, end_ns: int) -> Exposure:
+        """The sums with the first `count` waiting reads. end_ns: of the trace, or later than the second around them."""
         sums, read_ns, length = self._sums, self._read_ns[:count], self._read_bytes[:count]
         order = np.argsort(self._complete_ns, kind="stable")
         complete_ns = self._complete_ns[order]
         written = np.concatenate([[0], np.cumsum(self._written_bytes[order])])
         around = (written[np.searchsorted(complete_ns, read_ns + WINDOW_NS // 2, "right")]
                   - written[np.searchsorted(complete_ns, read_ns - WINDOW_NS // 2, "right")])
+        covered_ns = np.maximum(np.minimum(read_ns + WINDOW_NS // 2, end_ns)
+                                - np.maximum(read_ns - WINDOW_NS // 2, self._begin_ns or 0), WINDOW_NS // 10)
+        around = np.rint(around * (WINDOW_NS / covered_ns)).astype(np.int64)
         # A write of latency 0 is never outstanding: it counts as submitted and as complete.
         met = (np.searchsorted(self._submit_ns, read_ns, "right") - np.searchsorted(complete_ns, read_ns, "right")) > 0
         beside = met | (around * 10**9 >= GOING_ON_BYTES_S * WINDOW_NS)

@@ -223,6 +223,18 @@ static inline int add_seen(struct metrics *metrics, bool exact, const struct met
 	return err;
 }
 
+/*
+ * I/O beside the workload counts in the rates over time only, from the first I/O of the workload on: all other metrics are
+ * of what the workload waited for.
+ */
+static inline void add_background(struct metrics *metrics, const struct metrics_columns *columns, int64_t i, int kind)
+{
+	int64_t first_ns = metrics->spans[CLASS_ALL].first_ns, complete_ns = columns->submit_ns[i] + columns->latency_ns[i];
+
+	if (columns->latency_ns[i] >= 0 && first_ns != INT64_MAX && complete_ns >= first_ns)
+		timeline_add(&metrics->timeline, kind, complete_ns - first_ns, columns->length_bytes[i]);
+}
+
 /* Compiled twice, for both values of `exact`. */
 static inline __attribute__((always_inline)) int feed_rows(struct metrics *metrics, bool exact,
 							   const struct metrics_columns *columns)
@@ -237,6 +249,10 @@ static inline __attribute__((always_inline)) int feed_rows(struct metrics *metri
 		    (uint64_t)bytes >= LENGTH_LIMIT_BYTES || add_up(&metrics->totals.bytes, bytes))
 			return -ERANGE;
 		metrics->last_submit_ns = submit_ns;
+		if (columns->flags && columns->flags[i] & FLAG_ROLE_BACKGROUND) {
+			add_background(metrics, columns, i, kind);
+			continue;
+		}
 		if (columns->latency_ns[i] < 0) {
 			metrics->sums[kind].unseen_ops++;
 			metrics->sums[kind].unseen_bytes += bytes;

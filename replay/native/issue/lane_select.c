@@ -14,7 +14,7 @@ static bool has_room(const struct lane_select *select, struct lane *lane, int64_
 	int16_t index;
 	int8_t op;
 
-	if (lane->outstanding == lane->depth)
+	if (lane->outstanding >= lane_depth(lane))
 		return false;
 	if (due_ns < 0 && !select->payload)
 		return true;
@@ -46,6 +46,8 @@ static int64_t next_due_ns(const struct lane_select *select, struct lane *lane, 
 	if (!is_open(select, lane, now_ns))
 		return LANE_NOTHING;
 	due_ns = lane_next_due_ns(lane, now_ns);
+	if (due_ns < lane->start_ns && now_ns < lane->start_ns)
+		due_ns = lane->start_ns;
 	return due_ns <= select->stop_ns ? due_ns : LANE_NOTHING;
 }
 

@@ -96,6 +96,14 @@ void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *le
 	*length_bytes = block->length_bytes[lane->plan.next];
 }
 
+unsigned lane_depth(const struct lane *lane)
+{
+	const struct plan *plan = &lane->plan;
+	unsigned limit = !plan->dependent && plan->current->in_flight ? (unsigned)plan->current->in_flight[plan->next] : 0;
+
+	return limit && limit < lane->depth ? limit : lane->depth;
+}
+
 void lane_take(struct lane *lane, struct io *io)
 {
 	lane->outstanding++;

@@ -20,6 +20,7 @@ struct lane {
 	unsigned depth;
 	unsigned outstanding;
 	bool background;           /* ends when all foreground lanes have ended */
+	int64_t start_ns;          /* time of the earliest issue; for rows without deadlines */
 	bool finished;             /* of a foreground lane: no row is left or outstanding */
 	unsigned number;           /* in the order of the options */
 	int64_t queue_was_full_ns; /* when a row was last due while the queue was full */
@@ -43,6 +44,9 @@ int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
 
 /* Target, op and length of the next row. */
 void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes);
+
+/* Rows of the lane that may be outstanding once the next row is issued. */
+unsigned lane_depth(const struct lane *lane);
 
 /* Moves the next row into `io`. */
 void lane_take(struct lane *lane, struct io *io);

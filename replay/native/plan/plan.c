@@ -20,6 +20,7 @@
 #define DEPENDENCY_COLUMNS                                                                                     \
 	{ "after_1", 4 }, { "after_2", 4 }, { "after_3", 4 }, { "after_4", 4 }, { "behind", 4 }, { "compute_ns", 8 }, \
 	{ "delay_ns", 8 }
+#define IN_FLIGHT_COLUMN { "in_flight", 4 }
 #define CAPTURED_COLUMNS { "captured_ns", 8 }, { "captured_latency_ns", 8 }, { "idle_removed_ns", 8 }, { "tid", 4 }
 
 #define LAYOUT(...)                                                                             \
@@ -28,7 +29,7 @@
 	  .column_count = sizeof((const struct block_column[]){ __VA_ARGS__ }) / sizeof(struct block_column) }
 
 /* The optional groups of a plan, as the index of its layout. */
-enum { HAS_TARGET = 1, HAS_DEPENDENCIES = 2, HAS_CAPTURED = 4, LAYOUTS = 8 };
+enum { HAS_TARGET = 1, HAS_DEPENDENCIES = 2, HAS_CAPTURED = 4, HAS_IN_FLIGHT = 8, LAYOUTS = 16 };
 
 static const struct block_layout plan_layouts[LAYOUTS] = {
 	LAYOUT(BASE_COLUMNS),
@@ -39,19 +40,26 @@ static const struct block_layout plan_layouts[LAYOUTS] = {
 	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, CAPTURED_COLUMNS),
 	LAYOUT(BASE_COLUMNS, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS),
 	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS),
+	/* Limits are of the order of the plan, which rows with dependencies do not have. */
+	[HAS_CAPTURED | HAS_IN_FLIGHT] = LAYOUT(BASE_COLUMNS, CAPTURED_COLUMNS, IN_FLIGHT_COLUMN),
+	[HAS_TARGET | HAS_CAPTURED | HAS_IN_FLIGHT] =
+		LAYOUT(BASE_COLUMNS, TARGET_COLUMN, CAPTURED_COLUMNS, IN_FLIGHT_COLUMN),
 };
 
 static int read_layout(struct plan *plan)
 {
 	const struct block_layout *layouts[LAYOUTS];
+	size_t count = 0;
 	int which;
 
 	for (unsigned i = 0; i < LAYOUTS; i++)
-		layouts[i] = &plan_layouts[i];
-	which = block_read_layout(plan->fd, layouts, LAYOUTS);
+		if (plan_layouts[i].columns)
+			layouts[count++] = &plan_layouts[i];
+	which = block_read_layout(plan->fd, layouts, count);
 	if (which < 0)
 		return which;
 	plan->layout = layouts[which];
+	which = (int)(plan->layout - plan_layouts);
 	plan->dependent = which & HAS_DEPENDENCIES;
 	plan->captured = which & HAS_CAPTURED;
 	return 0;
@@ -79,6 +87,7 @@ static void point_columns(const struct plan *plan, struct plan_block *block, con
 	block->captured_latency_ns = plan->captured ? *columns++ : NULL;
 	block->idle_removed_ns = plan->captured ? *columns++ : NULL;
 	block->tid = plan->captured ? *columns++ : NULL;
+	block->in_flight = groups & HAS_IN_FLIGHT ? *columns++ : NULL;
 }
 
 static int refuse(struct plan *plan, int err)

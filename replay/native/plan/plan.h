@@ -66,6 +66,7 @@ struct plan_block {
 	const int64_t *captured_latency_ns;
 	const int64_t *idle_removed_ns;
 	const int32_t *tid;
+	const int32_t *in_flight; /* rows of the lane outstanding at most, with this one; 0: no limit of its own */
 	void *payload;
 	size_t payload_size;
 };

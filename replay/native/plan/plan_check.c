@@ -87,6 +87,11 @@ int plan_check(struct plan *plan, const struct plan_block *block)
 			snprintf(plan->refusal, sizeof(plan->refusal), "row %" PRId64 " of the plan %s", row, why);
 			return err;
 		}
+		if (block->in_flight && block->in_flight[i] < 0) {
+			snprintf(plan->refusal, sizeof(plan->refusal), "row %" PRId64 " of the plan has a limit of %d in flight",
+				 row, block->in_flight[i]);
+			return -EINVAL;
+		}
 		if (block->due_ns[i] >= 0)
 			plan->last_due_ns = block->due_ns[i];
 		if (block->op[i] == OP_WRITE && block->length_bytes[i] > plan->longest_write_bytes)

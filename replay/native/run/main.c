@@ -38,7 +38,8 @@ static const char usage[] =
 	"usage: blkreel-replay [options] TARGET...  (reads a plan from stdin, writes records to stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
 	"  --depth N         keep at most N rows outstanding (1024)\n"
-	"  --lane FD,DEPTH,THREAD[,background]  read a plan from FD, issue it at its own depth; once for each plan.\n"
+	"  --lane FD,DEPTH,THREAD[,background|,start=NS]  read a plan from FD, issue it at its own depth; once for each\n"
+	"                    plan. start: no row before this time.\n"
 	"                    A background lane ends when all others have, and shares its thread with another lane\n"
 	"  --stop-ns N       issue nothing later than N after the start\n"
 	"  --may-write INDEX  open that target (from 0) for writing; the others get only reads and flushes\n"
@@ -66,11 +67,13 @@ static int add_lane(void *context, const char *text)
 {
 	struct run_options *run = context;
 	struct lane_options lane = { 0 };
-	int end = 0;
+	int end = 0, tail = 0;
 
 	if (run->lane_count == MAX_LANES || sscanf(text, "%d,%u,%u%n", &lane.fd, &lane.depth, &lane.thread, &end) != 3)
 		return EXIT_WRONG_USAGE;
 	lane.background = !strcmp(text + end, ",background");
+	if (sscanf(text + end, ",start=%" SCNd64 "%n", &lane.start_ns, &tail) == 1 && lane.start_ns >= 0)
+		end += tail;
 	if (text[end] && !lane.background)
 		return EXIT_WRONG_USAGE;
 	if (lane.fd < 0 || !lane.depth || lane.depth > MAX_DEPTH || lane.thread >= MAX_THREADS)

@@ -20,6 +20,7 @@ struct lane_options {
 	unsigned depth;
 	unsigned thread;
 	bool background; /* ends when all foreground lanes have ended */
+	int64_t start_ns; /* time of the earliest issue */
 };
 
 struct run_options {

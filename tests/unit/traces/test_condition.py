@@ -14,13 +14,13 @@ from blkreel.traces.format.condition import Condition, Role, differences
 # Keys of a run's account that Condition reads, and its results. A new key needs a place here, and an input one in
 # Condition.
 INPUTS = {"source", "pace", "idle", "without", "map", "state", "prefill", "payload", "polled", "drives",
-          "unwritten_bytes"}
+          "unwritten_bytes", "background"}
 RESULTS = {
     "label", "simulated", "drive", "planned_ops", "issued_ops", "completed_ops", "moved_bytes", "written_bytes",
     "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "left_out", "plan_ns",
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
     "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
-    "environment", "emulated", "seed", "latency_log", "verdict"}
+    "environment", "emulated", "seed", "latency_log", "verdict", "other_phases"}
 
 RUN = {
     "source": {"sha256": "5e" * 32, "path": "game.parquet", "device": 0},
@@ -30,7 +30,9 @@ RUN = {
     "state": {"name": "data", "scale": 1.0, "span_bytes": 40_000_000, "permuted": False, "erased_by": "discard",
               "payload": {"compressible_percent": 0, "duplicates_percent": 0}},
     "prefill": None, "unwritten_bytes": 0, "payload": {"compressible_percent": 0, "duplicates_percent": 0},
-    "polled": False, "drives": None}
+    "polled": False, "drives": None, "background": None}
+
+BACKGROUND = {"spec": "download.parquet", "sha256": "6f" * 32, "lead_ns": 10**10, "phase": 0.0}
 
 # (path of a value in the account, other values of it)
 VALUES = [
@@ -42,7 +44,9 @@ VALUES = [
     (("state", "span_bytes"), [200_000_000]), (("state", "permuted"), [True]),
     (("state", "erased_by"), [None, "format"]),
     (("state", "payload", "compressible_percent"), [50]), (("unwritten_bytes",), [4096]),
-    (("payload", "compressible_percent"), [50, 90]), (("payload", "duplicates_percent"), [25]), (("polled",), [True])]
+    (("payload", "compressible_percent"), [50, 90]), (("payload", "duplicates_percent"), [25]), (("polled",), [True]),
+    (("background",), [[BACKGROUND], [{**BACKGROUND, "spec": "writes=40MB/2s"}], [BACKGROUND, BACKGROUND],
+                       [{**BACKGROUND, "lead_ns": 10**9}], [{**BACKGROUND, "sha256": "7a" * 32}]])]
 
 
 def changed(path, value):
@@ -75,6 +79,12 @@ def test_two_runs_that_differ_in_one_input_have_two_conditions(one, other):
 
 def test_the_seed_and_the_host_are_no_inputs():
     assert Condition.of({"run": {**RUN, "seed": 7, "environment": {"kernel": "6.1"}}}) == Condition.of({"run": RUN})
+
+
+def test_the_phase_of_a_background_is_no_input():
+    """Each repetition starts at another one."""
+    runs = [{**RUN, "background": [{**BACKGROUND, "phase": phase}]} for phase in (0.0, 0.618)]
+    assert Condition.of({"run": runs[0]}) == Condition.of({"run": runs[1]})
 
 
 def test_idle_time_is_no_input_of_a_pace_without_times():

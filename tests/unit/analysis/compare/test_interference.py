@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.compare.interference import ERROR, WINDOWS_NS, Interference
+from blkreel.traces.format.schema import FLAGS
 
 MS = 1_000_000
 READ, WRITE = 0, 1
@@ -20,6 +21,7 @@ def frame(given_rows):
     t = pd.DataFrame([(*row, 0)[:5] for row in given_rows],
                      columns=["gap", "latency_ns", "length_bytes", "op", "device"])
     t["submit_ns"] = t.gap.cumsum()
+    t["flags"] = 0
     return t.drop(columns="gap")
 
 
@@ -29,6 +31,13 @@ def fed(t, cuts=()):
     for begin, end in zip(edges, edges[1:], strict=False):
         found.feed({name: t[name].to_numpy()[begin:end] for name in t})
     return found
+
+
+def test_reads_of_a_background_are_left_out():
+    t = frame([(0, 100, 4096, READ), (10, 100, 4096, WRITE), (10, 100, 4096, READ)])
+    t.loc[2, "flags"] = FLAGS["role_background"]
+    found = fed(t)
+    assert (found.reads, found.writes) == (1, 1)
 
 
 def one_by_one(t):
@@ -84,7 +93,7 @@ def test_a_drive_that_suffers_from_writes_shows_it():
     op = (random.random(count) < .4).astype(int)
     submit_ns = np.cumsum(random.integers(0, 4 * MS, count))
     t = pd.DataFrame({"submit_ns": submit_ns, "latency_ns": np.full(count, 100), "length_bytes": 131_072, "op": op,
-                      "device": 0})
+                      "device": 0, "flags": 0})
     met = one_by_one(t)[WINDOWS_NS[0]] // 131_072
     t.loc[t.op == READ, "latency_ns"] = MS + met.to_numpy() * MS + random.integers(0, 1000, len(met))
     window = fed(t, [300, 301, 1000]).shown()["windows"][0]

@@ -193,6 +193,7 @@ def fed(given_rows):
     t = pd.DataFrame(given_rows, columns=["gap", "latency_ns", "length_bytes", "op"]).astype("int64")
     found = Interference()
     found.feed({"submit_ns": t.gap.cumsum().to_numpy(), "device": np.zeros(len(t), np.int16),
+                "flags": np.zeros(len(t), np.int64),
                 **{name: t[name].to_numpy() for name in t.columns[1:]}})
     return found
 

@@ -104,7 +104,7 @@ def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseli
 
 
 def test_reads_beside_few_writes_have_no_slowdown(tmp_path):
-    run = with_baseline(tmp_path / "a", 2.0, writes=2)
+    run = with_baseline(tmp_path / "a", 2.0, writes=0)
     found = slowdown_of([run])
     assert found.paired is None and "no slowdown can be measured; use --background" in found.why
     assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None

@@ -121,11 +121,17 @@ def test_metrics_of_the_run_need_its_account(four_ios):
     # Idle for longer than the gap of 5 us: from 20 to 30 us.
     assert tree == {"load_time_ns": 50_000, "added_by_drive_ns": 40_000, "compute_share": 0.2, "largest_speedup": 5,
                     "read_share": 1, "read_ahead_share": 0.25, "slowdown_by_writes": 1.25, "write_amplification": 2.5,
+                    "load_time_alone_ns": 40_000, "read_wait_alone_ns": 15_000, "background_reached": None,
                     "media_writes_per_day_bytes": 2.5 * four_ios.write.bytes}
     pooled = registry.figures(four_ios + four_ios, RunTimes.of({"run": run}) + RunTimes.of({"run": run}))["run"]
-    assert pooled == {**tree, "load_time_ns": 100_000, "added_by_drive_ns": 80_000}
+    assert pooled == {**tree, "load_time_ns": 100_000, "added_by_drive_ns": 80_000,
+                      "load_time_alone_ns": 80_000, "read_wait_alone_ns": 30_000}
     open_loop = registry.figures(four_ios, RunTimes.of({"run": {**run, "pace": {"name": "original"}}}))["run"]
     assert open_loop["slowdown_by_writes"] == 2 and open_loop["load_time_ns"] is None
+    beside = {**run, "background": [{"reached_share": 0.9}, {"reached_share": 0.5}, {"reached_share": None}]}
+    assert registry.figures(four_ios, RunTimes.of({"run": beside}))["run"]["background_reached"] == 0.5
+    phases = {**run, "baseline": {**run["baseline"], "phases": [1, 4], "slowdown": {"load_time": 2, "read_wait": 3}}}
+    assert registry.figures(four_ios, RunTimes.of({"run": phases}))["run"]["slowdown_by_writes"] == 2
     none = registry.figures(four_ios, RunTimes.of({"run": {**run, "zero_latency": None}}))
     assert none["run"]["added_by_drive_ns"] is None
     assert "without latency" in headline.why_missing(none, headline.ADDED_BY_DRIVE, ("dependent",))

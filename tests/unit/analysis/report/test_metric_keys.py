@@ -14,6 +14,7 @@ KEYS = ("load_time", "added_by_drive", "read_wait", "read_throughput", "read_res
         "read_p50", "read_p99", "write_p99", "iops", "throughput", "slowdown_by_writes")
 REFUSED = {"captured": {"load_time", "added_by_drive", "read_response_p99", "slowdown_by_writes"},
            "original": {"load_time", "added_by_drive", "iops", "throughput"},
+           "paced": {"load_time", "added_by_drive", "iops", "throughput"},
            "scaled": {"load_time", "added_by_drive", "iops", "throughput"},
            "dependent": {"read_response_p99"},
            "depth": {"load_time", "added_by_drive", "read_response_p99"},

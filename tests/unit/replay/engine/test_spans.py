@@ -69,5 +69,5 @@ def test_settled_time_is_counted_and_needs_no_memory(monkeypatch):
             "flags": np.zeros(count, int)}
     for part in np.array_split(np.arange(count), 1000):
         times.add({name: column[part] for name, column in rows.items()})
-    assert len(times._starts_ns) < 5000
+    assert len(times._outstanding._starts_ns) < 5000
     assert times.account() == {"load_time_ns": (count - 1) * S + 7, "wait_ns": 7 * count}

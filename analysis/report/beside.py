@@ -1,0 +1,118 @@
+"""The answer of runs beside a background: how long the workload takes alone, beside it, and the ratio of both."""
+
+from collections.abc import Mapping, Sequence
+
+from blkreel.analysis.metrics.headline import (
+    ALONE,
+    BACKGROUND_REACHED,
+    LOAD_TIME,
+    READ_BYTES,
+    READ_THROUGHPUT,
+    READ_WAIT,
+    SLOWDOWN_BY_WRITES,
+)
+from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.registry import value_at
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.common import numbers
+
+from .verdict import Document
+
+FULLY_REACHED = 0.95
+_TIMES_FROM = 3.0  # ratios below are given in percent
+
+
+def beside_words(run: Mapping[str, object] | None) -> str:
+    """The backgrounds of a run: `writes of 110 MB/s`; empty without one."""
+    backgrounds = (run or {}).get("background")
+    return " and ".join(each["words"] for each in backgrounds) if isinstance(backgrounds, list) else ""
+
+
+def of_entry(entry: Document) -> str:
+    """beside_words() of the runs of an entry."""
+    return beside_words(entry["runs"][0].get("run"))
+
+
+def measure_of(entry: Document) -> Metric:
+    """What a user waits for at the pace of an entry: load time, or read wait."""
+    return LOAD_TIME if _mean(entry, LOAD_TIME) is not None else READ_WAIT
+
+
+def beside_sentence(entry: Document) -> str:
+    """`Game load: load time 4.7 s alone, 8.5 s beside writes of 110 MB/s (+80 %)`; empty without a background."""
+    words = of_entry(entry)
+    if not words:
+        return ""
+    source = (entry["runs"][0]["run"] or {}).get("source") or {}
+    title = source.get("title") or (source.get("path") or "").rpartition("/")[2] or "the workload"
+    measure = measure_of(entry)
+    beside, alone = _mean(entry, measure), _mean(entry, ALONE[measure.key])
+    if beside is None:
+        return ""
+    if alone is not None and (phases := _phases(entry)):
+        beside = alone * (geometric_mean(phases) or 1.0)
+    if measure is LOAD_TIME:
+        first = "" if alone is None else f"{measure.unit.text(alone)} alone, "
+        text = f"{title}: load time {first}{measure.unit.text(beside)} beside {words}"
+    else:
+        text = _of_open_pace(entry, title, words, beside, alone)
+    if alone is not None:
+        text += f" ({'' if measure is LOAD_TIME else 'read wait '}{slowdown_words(entry)})"
+    reached = _mean(entry, BACKGROUND_REACHED)
+    if reached is not None and reached < FULLY_REACHED:
+        text += f"; the background reached {numbers.digits(reached * 100)} % of its rate"
+    return text
+
+
+def slowdown_words(entry: Document) -> str:
+    """`+21 %, +18 to +24 % over 6 pairs`."""
+    figure = entry["headline"][SLOWDOWN_BY_WRITES.key]
+    value, pairs = figure["value"], entry["n"]
+    if value is None:
+        return "no slowdown stated"
+    low, high = figure.get("low") or figure.get("smallest"), figure.get("high") or figure.get("largest")
+    if phases := _phases(entry):
+        low, high = min(phases), max(phases)
+        return f"{_change(value)}, {_range(low, high)} over {len(phases)} phases of the background"
+    return _change(value) + (f", {_range(low, high)} over {pairs} pairs" if low is not None and pairs > 1 else "")
+
+
+def _of_open_pace(entry: Document, title: str, words: str, beside: float, alone: float | None) -> str:
+    read_bytes = [value_at(run["figures"], READ_BYTES.path) for run in entry["runs"]]
+    size = geometric_mean(read_bytes)
+    rate = READ_THROUGHPUT.unit.text
+    if not size:
+        return f"{title}: read wait {READ_WAIT.unit.text(beside)} beside {words}"
+    first = "" if alone is None else f"{rate(size * 1000 / alone)} alone, "
+    return f"{title}: reads at {first}{rate(size * 1000 / beside)} beside {words}"
+
+
+def _mean(entry: Document, metric: Metric) -> float | None:
+    values: Sequence[float | None] = [value_at(run["figures"], metric.path) for run in entry["runs"]]
+    known = [value for value in values if value]
+    return geometric_mean(known) if known and len(known) == len(values) else None
+
+
+def _phases(entry: Document) -> list[float]:
+    """Slowdowns at the phases of the background that were simulated."""
+    ratios: list[float] = []
+    for run in entry["runs"]:
+        ratios += ((run["run"] or {}).get("baseline") or {}).get("phases") or []
+    return ratios if len(ratios) > len(entry["runs"]) else []
+
+
+def _change(ratio: float) -> str:
+    return f"{numbers.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{_percent(ratio)} %"
+
+
+def _range(low: float, high: float) -> str:
+    if high >= _TIMES_FROM:
+        return f"{numbers.digits(low)} to {numbers.digits(high)} times"
+    return f"{_percent(low)} to {_percent(high)} %"
+
+
+def _percent(ratio: float) -> str:
+    change = (ratio - 1) * 100
+    if abs(change) < 0.05:
+        return "0"
+    return f"{change:+.0f}" if abs(change) >= 9.95 else f"{change:+.1f}"

@@ -1,0 +1,79 @@
+"""How long a user waits alone and beside a background, by drive: two bars each, sorted by the time beside it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blkreel.analysis.charts.axes import Axis
+from blkreel.analysis.charts.bars import Bar, bar_rows
+from blkreel.analysis.charts.model import Chart, Column, Row, Table
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Datum
+from blkreel.analysis.metrics.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
+from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.report.answer import noun, usable
+from blkreel.analysis.report.beside import measure_of, of_entry, slowdown_words
+from blkreel.analysis.report.commands import path_of
+
+from .slowdown import EXPOSURE_COLUMNS, exposure_values
+
+
+def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
+    """entries: of a section. None where no run has a background."""
+    known = [entry for entry in entries if of_entry(entry)]
+    if not known:
+        return None
+    measure = measure_of(known[0])
+    alone = ALONE[measure.key]
+    ordered = sorted((entry for entry in known if usable(entry, measure) is not None),
+                     key=lambda entry: float(entry["headline"][measure.key]["value"]))
+    bars = [_bar(entry, measure, alone, place) for place, entry in enumerate(ordered)]
+    style = SeriesStyle.of_entries(ordered, [entry["label"] for entry in ordered])
+    what, words = noun(measure), of_entry(known[0])
+    title = f"{what[:1].upper()}{what[1:]} beside {words}"
+    text = f"Upper bar: alone. Lower bar: beside {words}; at the right the slowdown."
+    absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
+    notes = (f"Without a value: {', '.join(absent)}.",) if absent else ()
+    return Chart(id_, title, _table(known, measure, alone, title),
+                 bar_rows(f"{title} by drive, the least first", bars, style, Axis(what, "ns", "linear")), "lower", text,
+                 notes)
+
+
+def _bar(entry: Datum, measure: Metric, alone: Metric, place: int) -> Bar:
+    value = float(entry["headline"][measure.key]["value"])
+    before = usable(entry, alone)
+    text = measure.unit.text(round(value))
+    if before is not None:
+        text = slowdown_words(entry).partition(",")[0]
+    return Bar(entry["label"], value, place, text=text, base=before,
+               spread=slowdown_words(entry) if before is not None else "")
+
+
+def _table(known: Sequence[Datum], measure: Metric, alone: Metric, title: str) -> Table:
+    columns = (Column("drive", "Drive"), Column("alone", "Alone", "time", "ns", alone.formula, better="lower"),
+               Column("beside", "Beside", "time", "ns", measure.formula, better="lower"),
+               Column("slowdown", "Slowdown", "number", "×", SLOWDOWN_BY_WRITES.formula, better="lower"),
+               Column("low", "Interval, low", "number", "×"), Column("high", "Interval, high", "number", "×"),
+               Column("reached", BACKGROUND_REACHED.title, "share", "%", BACKGROUND_REACHED.formula, better="higher"),
+               Column("rate", "Background", "rate", "MB/s", "bytes written during the workload / its time"),
+               Column("background_p99", "Background p99", "time", "ns", "latency of its writes", better="lower"),
+               *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
+    rows = []
+    for entry in known:
+        slowdown = entry["headline"][SLOWDOWN_BY_WRITES.key]
+        values: dict[str, Any] = {
+            "drive": entry["label"], "alone": usable(entry, alone), "beside": usable(entry, measure),
+            "slowdown": slowdown["value"], "low": slowdown.get("low"), "high": slowdown.get("high"),
+            "reached": usable(entry, BACKGROUND_REACHED), "rate": _worst(entry, "reached_bytes_s", min, 1e6),
+            "background_p99": _worst(entry, "latency_p99_ns", max), **exposure_values(entry), "runs": entry["n"]}
+        why = {name: "not measured" for name, value in values.items() if value is None}
+        if entry["n"] < 2:
+            why |= {name: f"n={entry['n']}: too few runs" for name in ("low", "high") if values[name] is None}
+        rows.append(Row(values, entry["label"], why, path=path_of(entry)))
+    return Table(title, columns, tuple(rows))
+
+
+def _worst(entry: Datum, key: str, which: Any, divisor: float = 1) -> float | None:
+    """Of all backgrounds of all runs."""
+    values = [background[key] for run in entry["runs"] for background in (run["run"] or {}).get("background") or ()
+              if background[key] is not None]
+    return which(values) / divisor if values else None

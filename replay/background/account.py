@@ -1,0 +1,131 @@
+"""What the backgrounds of a run did while the foreground ran: the key `background` of the run's account."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+
+from blkreel.replay.engine.engine import Batch
+from blkreel.replay.engine.spans import OutstandingTime
+from blkreel.replay.fidelity.lateness import Histogram
+from blkreel.traces.format.schema import OPS
+
+from .streams import Background
+
+# A write completes after it was due: bytes completed in a span of time are compared with those due in a span that is
+# earlier by this share of it, at most by this time or the lead.
+_GRACE_SHARE, _MOST_GRACE_NS = 0.1, 10**9
+
+
+class BackgroundAccount(TypedDict):
+    """stream: of its rows. spec: as given to --background; words: the same for a sentence. part: of the drive, in
+    bytes.
+
+    asked_bytes_s: mean rate of its writes, of its reads if it writes nothing. ios: completed in all, bytes: written in
+    all, with the lead. sha256: of its trace.
+    reached_bytes_s: bytes completed during the foreground / its time. reached_share: these bytes /
+    the bytes due in that time, moved a little earlier; at most 1, None if none was due. outstanding_share: share of the
+    foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an even
+    rate.
+    """
+
+    stream: int
+    spec: str
+    words: str
+    sha256: str | None
+    part: dict[str, int]
+    asked_bytes_s: float
+    ios: int
+    bytes: int
+    reached_bytes_s: float | None
+    reached_share: float | None
+    outstanding_share: float | None
+    latency_p50_ns: int | None
+    latency_p99_ns: int | None
+    phase: float
+    period_ns: int | None
+    lead_ns: int
+
+
+class BackgroundTotals:
+    """Sums over the rows of one background, in the order of completion.
+
+    begin_ns: when the foreground starts. The end is that of the foreground so far: rows of the background that
+    complete later wait for it.
+    """
+
+    def __init__(self, background: Background, begin_ns: int):
+        self._background, self._begin_ns = background, begin_ns
+        self._op = OPS["write" if background.writes else "read"]
+        self._ios = self._bytes = self._bytes_during = 0
+        self._sha256 = background.sha256()
+        self._latency = Histogram()
+        self._outstanding = OutstandingTime()
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []  # (completion, bytes) beyond the end so far
+
+    def add(self, rows: Batch) -> None:
+        rows = {name: rows[name] for name in ("stream", "op", "submit_ns", "complete_ns", "length_bytes")}
+        mask = (rows["stream"] == self._background.number) & (rows["complete_ns"] >= rows["submit_ns"])
+        self._ios += int(mask.sum())
+        mask &= rows["op"] == self._op
+        if not mask.any():
+            return
+        submit_ns, complete_ns, length = (rows[name][mask] for name in ("submit_ns", "complete_ns", "length_bytes"))
+        self._bytes += int(length.sum())
+        during = complete_ns >= self._begin_ns
+        if not during.any():
+            return
+        submit_ns, complete_ns, length = submit_ns[during], complete_ns[during], length[during]
+        self._latency.add(complete_ns - submit_ns)
+        self._outstanding.add(np.maximum(submit_ns, self._begin_ns), complete_ns)
+        self._waiting.append((complete_ns, length))
+
+    def foreground_until(self, end_ns: int) -> None:
+        """The foreground has run until end_ns so far."""
+        left = []
+        for complete_ns, length in self._waiting:
+            inside = complete_ns < end_ns
+            self._bytes_during += int(length[inside].sum())
+            if not inside.all():
+                left.append((complete_ns[~inside], length[~inside]))
+        self._waiting = left
+
+    def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> BackgroundAccount:
+        """is_final: False of a run that goes on, without the share reached, which reads the plan again."""
+        background, duration_ns = self._background, max(0, end_ns - self._begin_ns)
+        reached_share = None
+        if is_final and duration_ns:
+            grace_ns = min(round(duration_ns * _GRACE_SHARE), _MOST_GRACE_NS, lead_ns)
+            due_bytes = background.due_bytes(self._begin_ns - grace_ns, end_ns - grace_ns)
+            reached_share = min(1.0, self._bytes_during / due_bytes) if due_bytes else None
+        return {"stream": background.number, "spec": background.spec.text,
+                "words": background.words(), "sha256": self._sha256,
+                "part": {"start_bytes": background.part.start_bytes, "size_bytes": background.part.size_bytes},
+                "asked_bytes_s": background.asked_bytes_s, "ios": self._ios, "bytes": self._bytes,
+                "reached_bytes_s": self._bytes_during * 10**9 / duration_ns if duration_ns else None,
+                "reached_share": reached_share,
+                "outstanding_share": self._outstanding.until(end_ns) / duration_ns if duration_ns else None,
+                "latency_p50_ns": self._latency.percentile_ns(500), "latency_p99_ns": self._latency.percentile_ns(990),
+                "phase": background.phase, "period_ns": background.period_ns, "lead_ns": lead_ns}
+
+
+class Backgrounds:
+    """The totals of all backgrounds of a run."""
+
+    def __init__(self, backgrounds: Sequence[Background], begin_ns: int, lead_ns: int):
+        self._totals = [BackgroundTotals(background, begin_ns) for background in backgrounds]
+        self._lead_ns = lead_ns
+        self._end_ns = begin_ns
+
+    def add(self, background_rows: Batch | None, foreground_rows: Batch) -> None:
+        """Rows of one batch of records."""
+        if background_rows is not None:
+            for totals in self._totals:
+                totals.add(background_rows)
+        if len(foreground_rows["complete_ns"]):
+            self._end_ns = max(self._end_ns, int(foreground_rows["complete_ns"].max()))
+        for totals in self._totals:
+            totals.foreground_until(self._end_ns)
+
+    def account(self, *, is_final: bool) -> list[BackgroundAccount]:
+        return [totals.account(self._end_ns, self._lead_ns, is_final=is_final) for totals in self._totals]
