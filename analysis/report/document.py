@@ -360,7 +360,8 @@ def _paced(pace: Document) -> str:
         return f"Original timing divided by {pace.get('factor'):g}"
     if name == "dependent":
         inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
-        return f"Dependent timing{inferred}"
+        compute = f", computing {pace['compute']:g} times as fast" if pace.get("compute") else ""
+        return f"Dependent timing{inferred}{compute}"
     return {"asap": "As fast as possible", "original": "Original timing",
             "paced": "Paced as captured"}.get(name, f"Pace {name}")
 

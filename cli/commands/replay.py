@@ -37,7 +37,7 @@ from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.mapping import Part, parse_map
-from blkreel.replay.plan.pace import parse_paces
+from blkreel.replay.plan.pace import parse_paces, with_compute
 from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore
@@ -65,6 +65,9 @@ MAX_THREADS = 64
                    "with at most as many in flight. dependent: after the I/Os that each one waited for. asap: as fast "
                    "as possible. depth=N: always N in flight. With STREAM: for that stream of the trace. "
                    "[default: original]")
+@click.option("--compute", metavar="xN",
+              help="Divide the computing time between the I/Os of each thread, as on a faster machine: x4. Only at "
+                   "dependent pace.")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               shell_complete=completion.idle_policies,
               help="Idle time between I/Os: original, cap=25ms (shorten longer gaps), none.")
@@ -109,12 +112,12 @@ MAX_THREADS = 64
 @no_live
 @force
 @as_json
-def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tuple[str, ...], idle: str,
-            wanted_map: str | None, destroy: tuple[str, ...], prefill: bool, without: str | None, baseline: bool,
-            backgrounds: tuple[str, ...], background_lead: str, threads: str, label: str | None, device: int | None,
-            seed: int, compressible: int, duplicates: int, telemetry: TelemetryOptions, effect_limits: str,
-            polled: bool, repeat: int | None, until_valid: bool, dry_run: bool, detail: Detail, no_live: bool,
-            force: bool, as_json: bool) -> int:
+def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tuple[str, ...], compute: str | None,
+            idle: str, wanted_map: str | None, destroy: tuple[str, ...], prefill: bool, without: str | None,
+            baseline: bool, backgrounds: tuple[str, ...], background_lead: str, threads: str, label: str | None,
+            device: int | None, seed: int, compressible: int, duplicates: int, telemetry: TelemetryOptions,
+            effect_limits: str, polled: bool, repeat: int | None, until_valid: bool, dry_run: bool, detail: Detail,
+            no_live: bool, force: bool, as_json: bool) -> int:
     """Replay a trace on one or more drives, and record the latency of each I/O.
 
     Replaying writes to the drive and destroys its data; for a real drive, --destroy SERIAL confirms that.
@@ -148,13 +151,15 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         index: target for index, target in target_of.items() if index is not None}
     shallowest = min((target.drive for target in target_of.values()), key=lambda drive: drive.queue_depth or 128)
     pace, stream_paces = parse_paces(paces, shallowest)
+    if compute is not None:
+        pace = with_compute(pace, compute)
     specs, lead_ns = [parse_background(text) for text in backgrounds], parse_time_ns(background_lead)
     if specs and len(target_of) > 1:
         raise UsageError("--background needs a single drive", "replay the devices one after the other: --device N")
     settings = {"trace": str(Path(trace).absolute()) if Path(trace).exists() else trace, "on": list(targets),
-                "pace": list(paces), "idle": idle, "map": wanted_map, "prefill": prefill, "without": without,
-                "baseline": baseline, "background": list(backgrounds), "background_lead": background_lead,
-                "threads": threads, "label": label, "device": device, "seed": seed,
+                "pace": list(paces), "compute": compute, "idle": idle, "map": wanted_map, "prefill": prefill,
+                "without": without, "baseline": baseline, "background": list(backgrounds),
+                "background_lead": background_lead, "threads": threads, "label": label, "device": device, "seed": seed,
                 "compressible": compressible, "duplicates": duplicates, "polled": polled,
                 "effect_limits": str(limits), "trace_content": opened.footer.identity}
     repetitions = Repetitions(output or "", repeat, until_valid, settings, force) if repeat else None

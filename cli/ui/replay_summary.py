@@ -31,7 +31,8 @@ _DEPENDENCY_KINDS = {
 def pace_words(account: Mapping[str, Any]) -> str:
     """`dependent pace, idle capped at 25 ms`, `original pace, stream 1 at depth 4`. account: has pace and idle."""
     pace, idle = account["pace"], account["idle"]
-    parts = [f"{_pace_name(pace)} pace"]
+    name, _, compute = _pace_name(pace).partition(", ")
+    parts = [f"{name} pace", *([compute] if compute else [])]
     if idle["cap_ns"] is not None:
         parts.append(f"idle capped at {format_ns(idle['cap_ns'])}" if idle["name"] == "cap" else "idle removed")
     parts += [f"stream {stream} at {_pace_name(own)}" for stream, own in (pace.get("streams") or {}).items()]
@@ -45,7 +46,8 @@ def plan_pace_words(plan: Plan) -> str:
 
 def _pace_name(pace: Mapping[str, Any]) -> str:
     name: str = pace["name"]
-    return {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
+    words = {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
+    return f"{words}, compute x{pace['compute']:g}" if pace.get("compute") else words
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:

@@ -186,6 +186,9 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
 def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:
     if pace.get("factor"):
         yield reason("times_scaled", "qualified", f"times divided by {pace['factor']:g}", None, pace["factor"], 1)
+    if pace.get("compute"):
+        yield reason("compute_scaled", "qualified", f"computing time divided by {pace['compute']:g}; waits for timers, "
+                     "frames or the network count as computing", None, pace["compute"], 1)
     for stream, stream_pace in (pace.get("streams") or {}).items():
         if stream_pace["factor"]:
             yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace['factor']:g}",

@@ -63,9 +63,12 @@ class Processes:
 class Observed:
     """Dependencies by `waited_on`, for the rows of one lane in their order. counts: rows by KINDS."""
 
-    def __init__(self, threads: Threads | None, history: History | None = None, file_bytes: int = 0):
-        """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit."""
+    def __init__(self, threads: Threads | None, history: History | None = None, file_bytes: int = 0,
+                 compute: float = 1.0):
+        """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit.
+        compute: divisor of computing times."""
         self._file_bytes = file_bytes
+        self._compute = compute
         self.counts = Counter(dict.fromkeys(KINDS, 0))
         self._processes = Processes(threads)
         self._history = history or History()
@@ -130,8 +133,13 @@ class Observed:
         # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
         # another thread's row, whose blocked time is another count.
         computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
-        return distances(history, number, submit_ns, [after, *self._besides(io, number, after, computed)], behind,
-                         computed)
+        columns = distances(history, number, submit_ns, [after, *self._besides(io, number, after, computed)], behind,
+                            computed)
+        if self._compute == 1:
+            return columns
+        # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
+        thread_row = np.where(~is_kernel & ~caused, behind, NONE)
+        return computed_faster(columns, self._compute, history, number, thread_row, ~is_kernel)
 
     def _besides(self, io: Batch, number: np.ndarray, after: np.ndarray, behind: np.ndarray) -> list[np.ndarray]:
         """Completions that the rows waited for besides `after`. behind: the thread's previous row, or NONE."""
@@ -183,3 +191,20 @@ def distances(history: History, number: np.ndarray, submit_ns: np.ndarray, after
         compute_ns = np.where(blocked_ns >= 0, latest_ns - history.submit_ns(computed) - blocked_ns, 0).clip(0)
     return {**columns, "compute_ns": compute_ns,
             "delay_ns": np.where(has_any, submit_ns - np.where(has_any, latest_ns, 0), 0)}
+
+
+def computed_faster(columns: Batch, factor: float, history: History, number: np.ndarray, thread_row: np.ndarray,
+                    computing: np.ndarray) -> Batch:
+    """Rows of distances() with the computing times divided by the factor.
+
+    thread_row: the previous row of the same thread, or NONE. Time that the thread was blocked by I/O after the
+    completion that it waited for stays. computing: rows whose distances are computing time at all. Waits for timers,
+    frames or the network are not recorded: they count as computing.
+    """
+    delay_ns, compute_ns = columns["delay_ns"], columns["compute_ns"]
+    blocked_ns = history.blocked_between_ns(thread_row, number)
+    before_ns = history.submit_ns(number) - delay_ns - history.submit_ns(thread_row)
+    waited_ns = np.where(blocked_ns >= 0, np.clip(blocked_ns - before_ns, 0, delay_ns), 0)
+    waited_ns = np.where(computing, waited_ns, delay_ns)
+    return {**columns, "delay_ns": waited_ns + np.rint((delay_ns - waited_ns) / factor).astype(np.int64),
+            "compute_ns": np.rint(compute_ns / factor).astype(np.int64)}

@@ -11,7 +11,7 @@ import numpy as np
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 from blkreel.traces.format.state_limit import check_state
 
-from .dependencies import KINDS, distances
+from .dependencies import KINDS, computed_faster, distances
 from .history import NONE, UNKNOWN_NS, History, last_before
 
 _THREAD_BYTES = 1900  # of memory for each, beside that of the plan
@@ -21,8 +21,11 @@ MAX_PARENTS = 4  # completions that one row of the plan can depend on
 class Inferred:
     """Dependencies by times, for the rows of one lane in their order. counts: rows by KINDS."""
 
-    def __init__(self, max_parents: int = MAX_PARENTS, reach: int = DEPENDENCY_REACH, file_bytes: int = 0):
-        """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit."""
+    def __init__(self, max_parents: int = MAX_PARENTS, reach: int = DEPENDENCY_REACH, file_bytes: int = 0,
+                 compute: float = 1.0):
+        """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit.
+        compute: divisor of computing times."""
+        self._compute = compute
         self._file_bytes = file_bytes
         self.counts = Counter(dict.fromkeys(KINDS, 0))
         self._max_parents = max_parents
@@ -44,7 +47,11 @@ class Inferred:
         self.counts["waited"] += int((after[0] >= 0).sum())
         self.counts["followed"] += int(((after[0] < 0) & dependent).sum())
         self.counts["absolute"] += int((~dependent).sum())
-        return distances(self._history, number, submit_ns, after, behind)
+        columns = distances(self._history, number, submit_ns, after, behind)
+        if self._compute == 1:
+            return columns
+        unknown = np.full(len(number), NONE)
+        return computed_faster(columns, self._compute, self._history, number, unknown, unknown < 0)
 
     def parents(self, tid: np.ndarray, source_row: np.ndarray, submit_ns: np.ndarray,
                 latency_ns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:

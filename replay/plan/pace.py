@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,14 @@ _FACTORS = (0.001, 1000)
 class Pace:
     """depth: maximum in flight; for a pace with times only a bound far above a drive's queue.
 
-    factor: divisor of all times, for the pace `scaled`.
+    factor: divisor of all times, for the pace `scaled`. compute: divisor of the computing time between I/Os, for the
+    pace `dependent`.
     """
 
     name: str
     depth: int = MAX_DEPTH
     factor: float = 1.0
+    compute: float = 1.0
 
     @property
     def timed(self) -> bool:
@@ -53,11 +55,13 @@ class Pace:
         return not (self.timed or self.dependent)
 
     def __str__(self) -> str:
-        return {"depth": f"depth {self.depth}", "scaled": f"x{self.factor:g}"}.get(self.name, self.name)
+        name = {"depth": f"depth {self.depth}", "scaled": f"x{self.factor:g}"}.get(self.name, self.name)
+        return name if self.compute == 1 else f"{name}, compute x{self.compute:g}"
 
     def account(self) -> dict[str, Any]:
         return {"name": self.name, "depth": self.depth if self.saturating else None,
-                "factor": self.factor if self.name == "scaled" else None}
+                "factor": self.factor if self.name == "scaled" else None,
+                **({} if self.compute == 1 else {"compute": self.compute})}
 
 
 ORIGINAL = Pace("original")
@@ -105,6 +109,18 @@ def scaled(factor: float) -> Pace:
     if not (math.isfinite(factor) and _FACTORS[0] <= factor <= _FACTORS[1]):
         raise UsageError(f"--pace x{factor:g}: out of range", f"use x{_FACTORS[0]:g} to x{_FACTORS[1]:g}")
     return ORIGINAL if factor == 1 else Pace("scaled", factor=factor)
+
+
+def with_compute(pace: Pace, text: str) -> Pace:
+    """The pace with computing times divided by `xN`. Raises UsageError at another pace than dependent."""
+    match = re.fullmatch(rf"x{_FACTOR}|{_FACTOR}x", text)
+    factor = float(match[1] or match[2]) if match else 0.0
+    if not match or not _FACTORS[0] <= factor <= _FACTORS[1]:
+        raise UsageError(f"invalid --compute: {text!r}", f"use x{_FACTORS[0]:g} to x{_FACTORS[1]:g}: --compute x4")
+    if not pace.dependent:
+        raise UsageError(f"--compute {text}: {pace} pace has no computing time, its I/Os have times of their own",
+                         "add --pace dependent")
+    return replace(pace, compute=factor)
 
 
 def parse_paces(texts: Iterable[str], drive: Drive) -> tuple[Pace, dict[int, Pace]]:

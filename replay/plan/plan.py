@@ -294,8 +294,8 @@ class TracePlan(Plan):
         if pace.dependent:
             reach = DEPENDENCY_REACH // self.mapping.copies
             waits = (dependencies.Observed(self.trace.metadata.get("threads"), History(reach),
-                                           self.trace.footer.size_bytes) if self.observed
-                     else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes))
+                                           self.trace.footer.size_bytes, pace.compute) if self.observed
+                     else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes, compute=pace.compute))
             counts.dependencies[lane] = waits.counts
             counts.read_ahead[lane] = ReadAheadCount()
             counts.read_ahead_in_time[lane] = ReadAheadInTime(reach)

@@ -18,7 +18,7 @@ from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, Queue
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
 from blkreel.replay.plan.idle import IdlePolicy
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL
+from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, with_compute
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
@@ -72,10 +72,10 @@ class CheckedErrors:
 
 
 def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress,
-            idle: IdlePolicy = ORIGINAL_IDLE) -> Prediction:
+            idle: IdlePolicy = ORIGINAL_IDLE, compute: str | None = None) -> Prediction:
     """Simulate the replay of the trace: at dependent pace if it knows what its I/Os waited for, else at its times.
 
-    Raises TraceError, UsageError or BlkreelError as plan_trace().
+    compute: `x4` divides computing times. Raises TraceError, UsageError or BlkreelError as plan_trace().
     """
     resolution_ns = clock_step_ns(trace.metadata)
     if resolution_ns >= COARSE_CLOCK_NS:
@@ -84,6 +84,8 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                          "import it from a source with a finer clock: docs/import.md")
     target = find_target(drive.spec)
     pace = DEPENDENT if is_observed(trace) else ORIGINAL
+    if compute is not None:
+        pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=idle, prefill=False, device=device)
     span, metrics = RunSpan(), QueueMetrics()
 

@@ -120,6 +120,8 @@ def _text(value: object) -> str:
 def _pace(pace: Mapping[str, Any]) -> str:
     name = pace.get("name") or UNKNOWN
     words = {"depth": f"depth={pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
+    if pace.get("compute"):
+        words += f", computing divided by {pace['compute']:g}"
     if pace.get("dependencies") == "inferred":
         words += ", inferred dependencies"
     streams = [f"stream {number}: {_pace(own)}" for number, own in sorted(_entry(pace, "streams").items())

@@ -37,6 +37,7 @@ BACKGROUND = {"spec": "download.parquet", "sha256": "6f" * 32, "lead_ns": 10**10
 # (path of a value in the account, other values of it)
 VALUES = [
     (("source", "sha256"), ["6f" * 32]), (("source", "device"), [1, 2]), (("pace", "name"), ["original", "asap"]),
+    (("pace", "compute"), [2, 4]),
     (("pace", "dependencies"), ["inferred"]), (("pace", "threads", "count"), [2, 8]),
     (("pace", "streams"), [{"1": {"name": "depth", "depth": 4, "factor": None}}]),
     (("idle", "cap_ns"), [25_000_000, 5_000_000]), (("without",), [["writes"]]), (("map", "name"), ["compact"]),

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from quiet import progress
 
@@ -36,6 +37,8 @@ OWN = FLAGS["own"]
 DRIVE = "nil:1GiB,clock=virtual,read_latency=100us,read_bandwidth=4096GB/s,write_latency=700us,write_bandwidth=4096GB/s"
 READ_NS = 100 * US + 1  # 4 KiB at that bandwidth take 1 ns
 WRITE_NS = 700 * US + 1
+BLOCKED_SCHEMA = TRACE_SCHEMA.append(pa.field("blocked_ns", pa.int64(), nullable=False))
+BLOCKED = {"blocked_ns": np.array([0, 4]) * MS}  # of the thread, since its start
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +50,13 @@ def directories(tmp_path, monkeypatch):
 @pytest.fixture
 def trace(tmp_path):
     def make(threads=None, devices=1, **columns):
+        schema = BLOCKED_SCHEMA if "blocked_ns" in columns else TRACE_SCHEMA
         count = len(columns["submit_ns"])
         default = {"latency_ns": 500 * US, "offset_bytes": np.arange(count) * 4096, "length_bytes": 4096, "op": READ,
                    "flags": OWN}
         columns = {name: np.broadcast_to(value, count) for name, value in (default | columns).items()}
         path = tmp_path / "t.parquet"
-        with TraceWriter(path, TRACE_SCHEMA, force=True) as out:
+        with TraceWriter(path, schema, force=True) as out:
             out.write(columns)
             out.close({"devices": [{"name": str(i)} for i in range(devices)], "threads": threads or {}})
         return open_trace(path)
@@ -326,6 +330,34 @@ def test_repetitions_restore_the_state_for_the_baseline_and_for_the_run(blkreel,
         assert alone["without"] == ["writes"] and run["baseline"]["slowdown"]["read_wait"] == pytest.approx(1)
         for account in (alone, run):
             assert account["state"]["name"] == "full" and not account["state"]["written_since_bytes"]
+
+
+def test_computing_time_is_divided_and_time_blocked_by_io_stays(trace, tmp_path):
+    """Two reads of a thread, the second 11.5 ms after the first has completed. Of these the thread was blocked by I/O
+    for 3.5 ms, which a faster processor does not shorten; in all for 4 ms, with the first read."""
+    reads = trace(submit_ns=np.array([0, 12]) * MS, tid=7, waited_on=[-1, 0], think_ns=np.array([0, 11.5]) * MS,
+                  threads={"7": {"comm": "game", "pid": 7}}, **BLOCKED)
+    for factor, expected_ns in ((1, 11_500_000), (4, 3_500_000 + 8_000_000 // 4)):
+        account, rows = replayed(tmp_path, reads, Pace("dependent", compute=factor), name=f"x{factor}")
+        assert int(rows["submit_ns"].iloc[1] - rows["submit_ns"].iloc[0]) == READ_NS + expected_ns
+        assert account["pace"].get("compute") == (None if factor == 1 else factor)
+        assert account["zero_latency"]["load_time_ns"] == expected_ns, "of the same plan"
+    assert [each["text"] for each in account["verdict"]["reasons"] if each["code"] == "compute_scaled"] == [
+        "computing time divided by 4; waits for timers, frames or the network count as computing"]
+
+
+def test_inferred_dependencies_compute_faster_too(trace, tmp_path):
+    reads = trace(submit_ns=np.array([0, 12]) * MS, tid=7)
+    _, rows = replayed(tmp_path, reads, Pace("dependent", compute=4))
+    assert int(rows["submit_ns"].iloc[1] - rows["submit_ns"].iloc[0]) == READ_NS + 11_500_000 // 4
+
+
+def test_compute_needs_a_dependent_pace(blkreel, chain, tmp_path):
+    result = blkreel("replay", chain.path, "--on", DRIVE, "-o", tmp_path / "run", "--compute", "x4", check=False)
+    assert result.returncode == 2 and "add --pace dependent" in result.stderr and not (tmp_path / "run").exists()
+    result = blkreel("replay", chain.path, "--on", DRIVE, "-o", tmp_path / "run", "--compute", "x0", "--pace",
+                     "dependent", check=False)
+    assert result.returncode == 2 and "invalid --compute" in result.stderr
 
 
 def test_a_comparison_keeps_runs_without_the_writes_apart(trace, tmp_path):
