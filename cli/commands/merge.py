@@ -1,5 +1,6 @@
 """`blkreel merge`: write traces at the same time into one."""
 
+import re
 from pathlib import Path
 
 import click
@@ -8,6 +9,8 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.merging import onto
 from blkreel.cli.options.types import OUTPUT, as_json, force, public
 from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.common.errors import UsageError
+from blkreel.common.units import parse_time_ns
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.transform.merge import ALIGNMENTS, merge
 
@@ -18,21 +21,35 @@ from blkreel.traces.transform.merge import ALIGNMENTS, merge
 @click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
 @click.option("--align", type=click.Choice(ALIGNMENTS), default="clock", show_default=True,
               help="clock: at the times of the recordings. start: the first I/Os of all traces at one time.")
+@click.option("--offset", "offsets", multiple=True, metavar="N=TIME",
+              help="Move trace N (from 0, as named) later by this time: 1=2s. Repeatable.")
+@click.option("--background", "backgrounds", multiple=True, type=int, metavar="N",
+              help="Give the I/Os of trace N the role background: they are no workload I/O. Repeatable.")
 @onto
 @force
 @public
 @as_json
-def command(traces: tuple[str, ...], output: Path, align: str, onto: str, force: bool, public: bool,
-            as_json: bool) -> None:
+def command(traces: tuple[str, ...], output: Path, align: str, offsets: tuple[str, ...], backgrounds: tuple[int, ...],
+            onto: str, force: bool, public: bool, as_json: bool) -> None:
     """Combine traces into one whose I/Os run at the same time.
 
     Traces of one boot of a machine share a clock. Others are aligned by their wall clocks, whose uncertainty is
-    printed, or by --align start. Each trace keeps its devices, threads and files.
+    printed, or by --align start. Each trace keeps its devices, threads and files,
+    and is a stream of its own: replay --pace 1:paced.
 
     \b
     blkreel merge game.parquet download.parquet -o both.parquet --align start
     blkreel merge a.parquet b.parquet -o both.parquet --onto one
+    blkreel merge game.parquet download.parquet -o both.parquet --align start --offset 0=10s --background 1
     """
     result = merge([open_trace(trace) for trace in traces], output, align=align, onto_one=onto == "one", force=force,
-                   public=public)
+                   public=public, offsets_ns=dict(map(_offset, offsets)), backgrounds=backgrounds)
     show_transformed(result, as_json)
+
+
+def _offset(text: str) -> tuple[int, int]:
+    """`1=2s` as (1, ns). Raises UsageError."""
+    match = re.fullmatch(r"(\d{1,6})=(.+)", text)
+    if not match:
+        raise UsageError(f"invalid --offset: {text!r}", "give the number of a trace and a time: --offset 1=2s")
+    return int(match[1]), parse_time_ns(match[2])

@@ -158,13 +158,16 @@ class RunRecords:
         self._count_errors(rows)
 
     def _add_foreground(self, rows: Batch) -> None:
+        all_rows = rows
         rows, background_rows = foreground_of(rows)
-        self.issued_ops += len(rows["op"])
-        self.completed_ops += int((rows["complete_ns"] >= rows["submit_ns"]).sum())
+        # A trace may hold rows of a background itself (merge --background); then these are of the plan, too.
+        planned = all_rows if self.backgrounds is None else rows
+        self.issued_ops += len(planned["op"])
+        self.completed_ops += int((planned["complete_ns"] >= planned["submit_ns"]).sum())
         self.span.add(rows)
         self.reads.add(rows)
         self.lateness.add(rows["due_ns"], rows["submit_ns"], rows["flags"])
-        if self.backgrounds:
+        if self.backgrounds is not None:
             self.backgrounds.add(background_rows, rows)
 
     def _count_errors(self, rows: Batch) -> None:

@@ -1,7 +1,8 @@
 """`blkreel merge`: traces at the same time, on one clock."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow as pa
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
 from blkreel.traces.format.order import check_order
+from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
 from .carry import history
 from .output import Transformed, TransformOutput
 from .row_numbers import RowNumbers
-from .rows import filled, trace_schema
+from .rows import filled, trace_schema, with_streams
 from .tables import Renumbering, Tables, boot_offset_ns, same_boot
 
 ALIGNMENTS = ("clock", "start")
@@ -24,32 +26,68 @@ Columns = dict[str, np.ndarray]
 
 
 def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_one: bool = False, force: bool = False,
-          public: bool = False) -> Transformed:
+          public: bool = False, offsets_ns: Mapping[int, int] | None = None,
+          backgrounds: Collection[int] = ()) -> Transformed:
     """Write the rows of all traces in order of their time on one clock.
 
+    Each trace is a stream of its own, in their order from 0 on; one that has several has as many, in their order.
     align: `clock` places each trace at the time of its recording, `start` places the first I/Os of all at one time.
-    Raises UsageError if a trace has no clock to align.
+    offsets_ns: times added to those of single traces after that. backgrounds: traces whose rows get the role
+    background, by number; none of their rows is workload I/O. Raises UsageError if a trace has no clock to align, or
+    if a number is that of no trace.
     """
+    offsets_ns = offsets_ns or {}
+    for number in (*offsets_ns, *backgrounds):
+        if not 0 <= number < len(traces):
+            raise UsageError(f"there is no trace {number}", f"traces are numbered from 0 to {len(traces) - 1}")
     for trace in traces:
         check_order(trace)
-    schema = trace_schema(*(trace.schema for trace in traces))
+    schema = with_streams(trace_schema(*(trace.schema for trace in traces)))
     tables = Tables(onto_one)
     renumberings = [tables.add(trace) for trace in traces]
     shifts_ns, notes, uncertainty_ns = _by_start(traces) if align == "start" else _by_clock(traces)
+    begin_ns = shifts_ns[0]
+    shifts_ns = [shift_ns + offsets_ns.get(number, 0) for number, shift_ns in enumerate(shifts_ns)]
+    roles = [_Role(stream, number in backgrounds) for number, stream in enumerate(_first_streams(traces))]
     with (TransformOutput(output, schema, tables.names(), force=force, public=public) as out, ExitStack() as stack):
         numbers = [stack.enter_context(closing(RowNumbers(output.parent, trace.rows))) for trace in traces]
         batch_rows = max(_LEAST_BATCH_ROWS, _ROWS // len(traces))
-        sources = [_Source(_shifted(trace, renumbering, shift_ns, schema, batch_rows))
-                   for trace, renumbering, shift_ns in zip(traces, renumberings, shifts_ns, strict=True)]
+        sources = [_Source(_shifted(trace, renumbering, shift_ns, schema, batch_rows, role))
+                   for trace, renumbering, shift_ns, role in zip(traces, renumberings, shifts_ns, roles, strict=True)]
         # A list, not a generator: every source must have its next rows before the earliest are written.
         while any([source.fill() for source in sources]):
             out.write(_next_rows(sources, numbers, out.rows))
         metadata = {**tables.metadata(shifts_ns),
-                    **history(traces, "merge", {"align": align, "onto_one": onto_one}, notes),
+                    **history(traces, "merge", {"align": align, "onto_one": onto_one,
+                                                "offsets_ns": {str(key): value for key, value in offsets_ns.items()},
+                                                "backgrounds": sorted(backgrounds)}, notes),
                     "clock_uncertainty_ns": uncertainty_ns}
         if metadata.get("epoch_ns") is not None:
-            metadata["epoch_ns"] -= shifts_ns[0]
+            metadata["epoch_ns"] -= begin_ns
         return out.finish(metadata, notes)
+
+
+@dataclass(frozen=True)
+class _Role:
+    """first_stream: number of the first stream of a trace."""
+
+    first_stream: int
+    is_background: bool
+
+    def apply(self, columns: Columns) -> Columns:
+        flags = columns["flags"]
+        if self.is_background:
+            flags = (flags & ~FLAGS["own"]) | FLAGS["role_background"]
+        return {**columns, "stream": columns["stream"] + np.int16(self.first_stream), "flags": flags}
+
+
+def _first_streams(traces: Sequence[Trace]) -> list[int]:
+    """Raises UsageError for more streams than a trace has numbers for."""
+    counts = [max(0, trace.greatest("stream")) + 1 for trace in traces]
+    if sum(counts) > np.iinfo(np.int16).max:
+        raise UsageError(f"the traces have {sum(counts):,} streams together, more than a trace has numbers for",
+                         "merge fewer of them")
+    return [sum(counts[:number]) for number in range(len(counts))]
 
 
 class _Source:
@@ -96,12 +134,12 @@ def _next_rows(sources: list[_Source], numbers: list[RowNumbers], first_row: int
     return {name: values[order] for name, values in joined.items()}
 
 
-def _shifted(trace: Trace, renumbering: Renumbering, shift_ns: int, schema: pa.Schema,
-             batch_rows: int) -> Iterator[Columns]:
+def _shifted(trace: Trace, renumbering: Renumbering, shift_ns: int, schema: pa.Schema, batch_rows: int,
+             role: _Role) -> Iterator[Columns]:
     for batch in trace.batches([name for name in schema.names if name in trace.schema.names], batch_rows):
         if batch.num_rows:
             columns = filled({name: batch[name].to_numpy() for name in batch.schema.names}, schema)
-            yield renumbering.apply(columns, shift_ns)
+            yield role.apply(renumbering.apply(columns, shift_ns))
 
 
 def _first_ns(trace: Trace) -> int:

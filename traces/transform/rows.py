@@ -42,6 +42,13 @@ def trace_schema(*schemas: pa.Schema) -> pa.Schema:
     return schema
 
 
+def with_streams(schema: pa.Schema) -> pa.Schema:
+    """The schema with the column `stream`."""
+    if "stream" in schema.names:
+        return schema
+    return schema.append(pa.field("stream", COLUMN_TYPES["stream"], nullable=False))
+
+
 def filled(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, np.ndarray]:
     """All columns of the schema; a missing one has the value for unknown."""
     count = len(columns["submit_ns"])

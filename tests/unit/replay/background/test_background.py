@@ -1,8 +1,12 @@
 """Replays beside a background, on simulated drives whose times are known exactly."""
 
+import json
+import subprocess
+
 import numpy as np
 import pytest
 from quiet import progress
+from waiting import wait_until
 
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.registry import figures
@@ -292,3 +296,33 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
     again = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--background", "writes=40MB/1s",
                     "--background-lead", "2s", "--baseline", "-o", tmp_path / "again", check=False)
     assert again.stdout.split("\n")[0] == result.stdout.split("\n")[0], "the phases leave the drive as it was"
+
+
+def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):
+    """Its rows are those of the plan, and no metric is of them."""
+    blkreel("merge", "sample:app-start", "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
+            "--offset", "0=2s", "--background", "1", "--onto", "one")
+    blkreel("replay", tmp_path / "t.parquet", "--on", "nil:8GiB,clock=virtual", "--pace", "1:paced", "--pace",
+            "dependent", "-o", tmp_path / "run", check=False)
+    account = open_trace(tmp_path / "run").metadata["run"]
+    assert account["planned_ops"] == account["completed_ops"] and account["as_planned"]
+    assert account["wall_ns"] < 10 * S, "of the start of the application, not of the download"
+    assert "bytes read beside writes" in blkreel("info", tmp_path / "t.parquet").stdout
+    assert blkreel("merge", "sample:app-start", "sample:compile", "-o", tmp_path / "u.parquet", "--offset", "2s",
+                   check=False).returncode == 2
+
+
+def test_a_killed_replay_leaves_what_was_recorded(blkreel, load, tmp_path):
+    """In real time, without a drive: 100 reads for a second after a lead of a second."""
+    words = ["replay", str(load.path), "--on", "nil:1GiB", "--background", "writes=10MB/s", "--background-lead", "1s",
+             "-o", str(tmp_path / "run")]
+    with subprocess.Popen([blkreel.command, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        note = tmp_path / "run/.records.parquet.spool/metadata.json"
+        wait_until(lambda: note.is_file() and (json.loads(note.read_text()).get("run") or {}).get("background"))
+        wait_until(lambda: json.loads(note.read_text())["run"]["background"][0]["ios"])
+        process.kill()
+    blkreel("recover", tmp_path / "run", check=False)
+    account = open_trace(tmp_path / "run").metadata["run"]
+    assert "killed" in account["partial"]
+    (written,) = account["background"]
+    assert written["bytes"] and written["reached_share"] is None

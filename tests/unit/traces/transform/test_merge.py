@@ -7,6 +7,7 @@ from transformed import assert_valid, columns_of, of_another_machine
 import blkreel
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.slice import Selection, slice_trace
 
@@ -65,3 +66,24 @@ def test_without_a_wall_clock(tmp_path):
         merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet")
     merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet", align="start")
     assert "epoch_ns" not in open_trace(tmp_path / "t.parquet").metadata, "an unknown epoch stays unknown"
+
+
+def test_each_trace_is_a_stream_with_an_offset_and_a_role(tmp_path):
+    """The second trace has two streams itself. Rows of a background are no workload I/O."""
+    rows = {"submit_ns": [0, 10], "offset_bytes": [0, 4096], "length_bytes": [512, 512], "op": [0, 1],
+            "latency_ns": [5, 5], "flags": [FLAGS["own"], 0]}
+    paths = [blkreel.write_trace(tmp_path / "a.parquet", rows),
+             blkreel.write_trace(tmp_path / "b.parquet", {**rows, "stream": [0, 1]}),
+             blkreel.write_trace(tmp_path / "c.parquet", rows)]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet", align="start", offsets_ns={0: 5, 2: 100},
+          backgrounds=[1])
+    merged = columns_of(tmp_path / "t.parquet")
+    assert merged["submit_ns"].tolist() == [0, 5, 10, 15, 100, 110]
+    assert merged["stream"].tolist() == [1, 0, 2, 0, 3, 3]
+    role, own = FLAGS["role_background"], FLAGS["own"]
+    assert merged["flags"].tolist() == [role, own, role, 0, own, 0]
+    figures = blkreel.open(tmp_path / "t.parquet").figures
+    assert figures["read"]["ops"] == 2 and figures["write"]["ops"] == 2, "without the background"
+    for wrong in ({"offsets_ns": {3: 1}}, {"backgrounds": [-1]}):
+        with pytest.raises(UsageError, match="no trace"):
+            merge([open_trace(path) for path in paths], tmp_path / "u.parquet", align="start", **wrong)
