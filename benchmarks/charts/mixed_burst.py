@@ -16,6 +16,7 @@ from blkreel.benchmarks.results.mixed_burst import (
     BASELINE,
     BURSTS,
     MIXED,
+    ROLES,
     SERVICE_TIME,
     SLOWDOWN,
     THROUGHPUTS,
@@ -28,7 +29,6 @@ from .drives import DriveResults, Value
 from .tables import MetricRow, metric_table, plain
 
 _PERCENTILES = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001}  # name -> share beyond
-ROLES = {MIXED: "with the writer", BASELINE: "reads alone"}
 
 
 headline_text = NS.text  # of the figure of headline()
@@ -51,9 +51,9 @@ def sections(context: ChartContext) -> Iterator[Section]:
 def _slowdown(context: ChartContext, state: str) -> Chart | None:
     base = ("states", state)
     columns = [SLOWDOWN, *(replace(each, key=key, title=title, path=(role, each.key)) for each, key, title, role in (
-        (WAIT, "read_wait_ns", "Wait with the writer", MIXED), (WAIT, "alone_ns", "Wait, reads alone", BASELINE),
-        (SERVICE_TIME, "service_ns", "Service time with the writer", MIXED),
-        (SERVICE_TIME, "service_alone_ns", "Service time, reads alone", BASELINE)))]
+        (WAIT, "read_wait_ns", "Wait beside the writer", MIXED), (WAIT, "alone_ns", "Wait alone", BASELINE),
+        (SERVICE_TIME, "service_ns", "Service time beside the writer", MIXED),
+        (SERVICE_TIME, "service_alone_ns", "Service time alone", BASELINE)))]
     table = metric_table(context.titled("Wait time and slowdown", state), context.metric_rows(*base), columns, base)
 
     def text_of(drive: DriveResults) -> str:
@@ -62,7 +62,7 @@ def _slowdown(context: ChartContext, state: str) -> Chart | None:
         return f"{words} · {plain(slower.value, 'number')} ×" if slower.value is not None else words
 
     return ranking(context, context.named("slowdown", state),
-                   context.titled("Wait time, alone and with a writer", state),
+                   context.titled("Wait time, alone and beside a writer", state),
                    Axis("wait", "ns", "auto"), [(ROLES[BASELINE], (*base, BASELINE, "read_wait_ns")),
                                                 (ROLES[MIXED], (*base, MIXED, "read_wait_ns"))],
                    table, better="lower", form="time", order_part=1, text_of=text_of,
@@ -155,8 +155,8 @@ def _timeline(context: ChartContext, state: str) -> Chart | None:
 def _tails(context: ChartContext, state: str) -> Iterator[Chart]:
     """Read latency: with one drive both runs in one chart, with several a chart for each."""
     groups: list[tuple[tuple[str, ...], str, str]] = [
-        ((MIXED,), "read-tail", "Read latency with the writer"), ((BASELINE,), "read-tail-alone",
-              "Read latency, reads alone"), ((MIXED,), "write-tail", "Write latency")]
+        ((MIXED,), "read-tail", "Read latency beside the writer"), ((BASELINE,), "read-tail-alone",
+              "Read latency alone"), ((MIXED,), "write-tail", "Write latency")]
     if not context.several:
         groups = [((MIXED, BASELINE), "read-tail", "Read latency"), ((MIXED,), "write-tail", "Write latency")]
     for roles, id_, title in groups:

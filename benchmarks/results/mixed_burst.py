@@ -20,6 +20,7 @@ from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
+from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
@@ -39,6 +40,8 @@ from .document import (
 )
 
 MIXED, BASELINE = "mixed", "baseline"
+# The reads of each role, in the words of a replay with --background.
+ROLES = {MIXED: "beside the writer", BASELINE: "alone"}
 PERCENTILES = ("p50_ns", "p90_ns", "p99_ns")
 TAIL_POINTS = 80
 
@@ -66,6 +69,7 @@ class Measured:
     stats: StepStats
     timeline: Timeline | None
     keep_up: dict[str, Any]
+    exposure: Exposure
     reads: dict[int, Burst] = field(default_factory=dict)
     writes: dict[int, Burst] = field(default_factory=dict)
 
@@ -87,7 +91,7 @@ def _measure(directory: Path, trace: Trace) -> Measured:
     source = (trace.metadata.get("run") or {}).get("source") or {}
     keep_up = writer_keep_up(writes, source.get("streams") or [], stats.end_ns)
     partial = metrics.finish()
-    return Measured(partial, stats, partial.timeline, keep_up, reads, writes)
+    return Measured(partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
 
 
 def _add_bursts(bursts: dict[int, Burst], rows: dict[str, Array]) -> None:
@@ -151,7 +155,8 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
         without(row, "at_ns", "ops", "bytes", "mb_s", "why") for row in rows}
-    figures["writer"] = [{"repeat": repeat, **each.keep_up} for repeat, (_, each) in sorted(mixed.items())]
+    figures["writer"] = [{"repeat": repeat, **each.keep_up, "read_beside_writes": each.exposure.beside_share}
+                         for repeat, (_, each) in sorted(mixed.items())]
     content.figures["states"][state] = figures
     for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
                                   ("Share of waiting", _WAITING, _waiting_rows(figures)),
@@ -218,9 +223,8 @@ def _burst_rate(bursts: dict[int, Burst]) -> float | None:
 
 
 def _summary_rows(figures: Row) -> list[Row]:
-    for_role = {MIXED: "with the writer", BASELINE: "reads alone"}
     rows = []
-    for role, words in for_role.items():
+    for role, words in ROLES.items():
         if role in figures:
             selected = {key: figures[key] for key in figures if key.startswith("slowdown")} if role == MIXED else {}
             rows.append({"run": words, **figures[role], **selected})
@@ -270,21 +274,22 @@ _RUN = metric.text("run", "")
 _WEIGHTED = "smallest x with Σ(l where l ≤ x) ≥ p Σ l"
 WAIT = metric.duration("read_wait_ns", "Wait time", "Σ over the read bursts of max(complete) − min(submit)")
 SERVICE_TIME = metric.duration("read_service_time_ns", "Total service time", "Σ latency of the reads")
-SLOWDOWN = metric.number("slowdown", "Slowdown", "", "geometric mean over the read bursts of makespan with the writer "
-                         "/ makespan without", "lower")
+SLOWDOWN = metric.number("slowdown", "Slowdown", "", "geometric mean over the read bursts of makespan beside the "
+                         "writer / makespan alone", "lower")
 THROUGHPUTS = [metric.rate("read_burst_mb_s", "Reads", "bytes of the read bursts / Σ of their makespans"),
                metric.rate("write_burst_mb_s", "Writes", "bytes of the write bursts / Σ of their makespans")]
 WAITING = [metric.duration("p50_ns", "half of the waiting in I/Os up to", _WEIGHTED),
            metric.duration("p90_ns", "90 %", _WEIGHTED), metric.duration("p99_ns", "99 %", _WEIGHTED)]
-BURSTS = [metric.duration("makespan_ns", "Took", "max(complete) − min(submit) of its reads"),
+BURSTS = [metric.duration("makespan_ns", "Beside", "max(complete) − min(submit) of its reads"),
           metric.duration("baseline_ns", "Alone", "the same burst without a writer", ""),
-          metric.number("slowdown", "Slowdown", "", "took / alone", "lower")]
+          metric.number("slowdown", "Slowdown", "", "beside / alone", "lower")]
 _SUMMARY = [_RUN, *metric.with_spread([WAIT, SERVICE_TIME, *THROUGHPUTS, SLOWDOWN, *metric.POWER]), metric.REPEATS]
 _WAITING = [_RUN, *WAITING, metric.MEAN_LATENCY, metric.duration("latency_p99_ns", "p99"), metric.MAX_LATENCY,
             metric.OPS]
 _WRITER = [metric.REPEAT, metric.text("state", "Writer"), metric.count("bursts", "Bursts"),
            metric.count("late_bursts", "Late write bursts"), metric.size("offered_bytes", "Offered"),
-           metric.share("written_share", "Written / offered")]
+           metric.share("written_share", "Background reached", "bytes written / bytes offered"),
+           metric.share("read_beside_writes", "Read beside writes", "share of the bytes read while it wrote", "")]
 _BURSTS = [metric.REPEAT, metric.count("burst", "Burst"), metric.duration("at_ns", "At", better=""), BURSTS[0],
            metric.THROUGHPUT, *BURSTS[1:]]
 
@@ -295,7 +300,7 @@ METHOD = [
     ("Total service time", "Sum of the latencies of the reads: with two outstanding, about twice the wait."),
     ("Throughput of reads and writes", "Bytes of the bursts / sum of their makespans; time between bursts is not "
      "counted."),
-    ("Slowdown", "Geometric mean, over the read bursts, of makespan with the writer / makespan without. Bursts are "
+    ("Slowdown", "Geometric mean, over the read bursts, of makespan beside the writer / makespan alone. Bursts are "
      "paired by number, runs by repeat; a repeat without a baseline is compared with the first baseline."),
     ("Writer keep-up", "Each write burst must end before the next one is due, and 99 % of the bytes offered must be "
      "written; otherwise the writer “fell behind”, which qualifies the run. Offered are the planned bursts whose whole "
