@@ -5,9 +5,10 @@ from pathlib import Path
 
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.common.units import format_ns
-from blkreel.replay.run.account import RunAccount
+from blkreel.replay.run.account import RunAccount, load_time_of
 from blkreel.traces.format.reader import open_trace
 
+BACKGROUND_RATE = "110MB/s"
 Accounts = Mapping[str, RunAccount]  # by drive
 
 
@@ -18,16 +19,16 @@ def account_of(run: Path) -> RunAccount:
     return account if not why_no_slowdown(metadata) else {**account, "baseline": None}
 
 
-def answer_lines(load: Accounts, application: Accounts, download: Accounts) -> Iterator[str]:
-    """load: of a game load at dependent pace. application: of the captured launches at original pace. download: of the
-    game during a download, with a baseline without its writes."""
+def answer_lines(load: Accounts, application: Accounts, beside: Accounts) -> Iterator[str]:
+    """load: of a game load at dependent pace. application: of the captured launches at original pace. beside: of the
+    game load beside writes of BACKGROUND_RATE, with a baseline without them."""
+    yield f"game load alone, and beside writes of {BACKGROUND_RATE}: " + "; ".join(
+        f"{drive} {_slowdown_words(account)}" for drive, account in beside.items())
     yield "game load: " + "; ".join(f"{drive} {_load_words(account)}" for drive, account in load.items())
     yield "application during a download, time with reads outstanding: " + "; ".join(
         f"{drive} {format_ns(account['reads']['wait_ns'])}" if account["reads"] else f"{drive} no reads"
         for drive, account in application.items())
-    yield "game during a download, read wait with the writes over without: " + "; ".join(
-        f"{drive} {_slowdown_words(account)}" for drive, account in download.items())
-    accounts = [*load.values(), *application.values(), *download.values()]
+    accounts = [*load.values(), *application.values(), *beside.values()]
     if invalid := sum(account["verdict"]["level"] == "invalid" for account in accounts):
         yield f"{invalid} of {len(accounts)} runs are invalid: do not compare their figures"
 
@@ -42,5 +43,8 @@ def _load_words(account: RunAccount) -> str:
 
 def _slowdown_words(account: RunAccount) -> str:
     baseline = account["baseline"]
-    slowdown = baseline["slowdown"]["read_wait"] if baseline else None
-    return f"{slowdown:.2f}x" if slowdown is not None else "not measured (few reads beside writes, or a run is invalid)"
+    slowdown = baseline["slowdown"]["load_time"] if baseline else None
+    if baseline is None or slowdown is None:
+        return "not measured (a run or its baseline is invalid)"
+    return (f"{format_ns(baseline['load_time_ns'])} alone, {format_ns(load_time_of(account))} beside "
+            f"({(slowdown - 1) * 100:+.0f} %)")

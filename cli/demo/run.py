@@ -25,7 +25,7 @@ from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import PREFIX
 
-from .answer import account_of, answer_lines
+from .answer import BACKGROUND_RATE, account_of, answer_lines
 from .drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
 from .source import copy_application, make_dataset
 from .steps import Steps
@@ -57,9 +57,10 @@ class _Replay:
 _LOAD = _Replay("load", "a game that loads, dependent pace, pauses capped at 25 ms", f"{PREFIX}game-load",
                 ("--pace", "dependent", *_CAP))
 _APPLICATION = _Replay("application", "the captured application, original pace", None, ())
-_DOWNLOAD = _Replay("download", "the game during a download, with and without the writes", f"{PREFIX}game-download",
-                    ("--baseline", *_CAP))
-_REPLAYS = (_LOAD, _APPLICATION, _DOWNLOAD)
+_BESIDE = _Replay("beside", f"the game beside writes of {BACKGROUND_RATE}, and alone", f"{PREFIX}game-load",
+                  ("--pace", "dependent", *_CAP, "--background", f"writes={BACKGROUND_RATE}", "--background-lead", "3s",
+                   "--baseline"))
+_REPLAYS = (_LOAD, _APPLICATION, _BESIDE)
 
 
 @dataclass(frozen=True)
