@@ -390,7 +390,8 @@ def _in_unit(condition: Condition, metric: str) -> str:
     unit = _unit(metric)
     if condition.kind not in ("change", unit):
         like = {"_ns": "2ms", "_mb_s": "500MB/s", "_bytes": "8GiB", "": "1.5"}[unit]
-        raise UsageError(f"--fail-if {condition.text!r}: {metric} is not in that unit",
+        problem = f"{metric} is not in that unit" if condition.kind else f"the limit of {metric} needs a unit"
+        raise UsageError(f"--fail-if {condition.text!r}: {problem}",
                          f"write the limit like {like}, or +10%")
     return metric
 
