@@ -80,27 +80,46 @@ class Measured:
 
 def _measure(directory: Path, trace: Trace) -> Measured:
     stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
-    bursts: dict[int, dict[int, Burst]] = {OPS["read"]: {}, OPS["write"]: {}}
-    for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
+    bursts: dict[int, dict[_BurstKey, Burst]] = {OPS["read"]: {}, OPS["write"]: {}}
+    for columns in arrays(trace, [*METRIC_COLUMNS, *run_columns_of(trace), "stream"]):
         stats.feed({name: columns[name] for name in COLUMNS})
-        metrics.feed(columns)
+        metrics.feed({name: column for name, column in columns.items() if name != "stream"})
         for op, of_op in bursts.items():
             selected = (columns["op"] == op) & (columns["latency_ns"] >= 0)
             _add_bursts(of_op, {name: column[selected] for name, column in columns.items()})
-    reads, writes = bursts[OPS["read"]], bursts[OPS["write"]]
-    source = (trace.metadata.get("run") or {}).get("source") or {}
-    keep_up = writer_keep_up(writes, source.get("streams") or [], stats.end_ns)
+    reads, writes = numbered(bursts[OPS["read"]]), numbered(bursts[OPS["write"]])
+    streams = ((trace.metadata.get("run") or {}).get("source") or {}).get("streams") or []
+    planned = next((each.get("number", index) for index, each in enumerate(streams) if _plans_bursts(each)), None)
+    of_plan = writes if planned is None else {number: burst for (stream, number), burst in bursts[OPS["write"]].items()
+                                              if stream == planned}
+    keep_up = writer_keep_up(of_plan, streams, stats.end_ns)
     partial = metrics.finish()
     return Measured(partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
 
 
-def _add_bursts(bursts: dict[int, Burst], rows: dict[str, Array]) -> None:
+_BurstKey = tuple[int, int]  # stream, number in it
+
+
+def numbered(bursts: dict[_BurstKey, Burst]) -> dict[int, Burst]:
+    """By the numbers of their stream; bursts of several streams by their order in time."""
+    if len({stream for stream, _ in bursts}) <= 1:
+        return {number: burst for (_, number), burst in bursts.items()}
+    return dict(enumerate(sorted(bursts.values(), key=lambda burst: burst.submit_ns)))
+
+
+def _plans_bursts(stream: dict[str, Any]) -> bool:
+    return bool(stream.get("bursts")) and stream.get("op") == "write"
+
+
+def _add_bursts(bursts: dict[_BurstKey, Burst], rows: dict[str, Array]) -> None:
     """rows: of one op, whose completion was seen."""
-    for number in np.unique(rows["burst"][rows["burst"] >= 0]).tolist():
-        selected = {name: column[rows["burst"] == number] for name, column in rows.items()}
+    keys = np.unique(np.column_stack([rows["stream"], rows["burst"]])[rows["burst"] >= 0], axis=0)
+    for stream, number in keys.tolist():
+        is_burst = (rows["stream"] == stream) & (rows["burst"] == number)
+        selected = {name: column[is_burst] for name, column in rows.items()}
         submit_ns, due_ns = int(selected["submit_ns"].min()), int(selected["due_ns"].min())
         complete_ns = int((selected["submit_ns"] + selected["latency_ns"]).max())
-        burst = bursts.setdefault(number, Burst(submit_ns, complete_ns, due_ns))
+        burst = bursts.setdefault((stream, number), Burst(submit_ns, complete_ns, due_ns))
         burst.submit_ns, burst.due_ns = min(burst.submit_ns, submit_ns), min(burst.due_ns, due_ns)
         burst.complete_ns = max(burst.complete_ns, complete_ns)
         burst.ops += len(selected["submit_ns"])
@@ -113,7 +132,7 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict[str, Any]], end_
     Offered are the planned bursts that were due before the run ended, issued or not, without the last one if its period
     was not over. Without a plan of bursts in the run's account, `state` is "unplanned".
     """
-    planned = next((each["bursts"] for each in streams if each.get("bursts") and each.get("op") == "write"), None)
+    planned = next((each["bursts"] for each in streams if _plans_bursts(each)), None)
     if not bursts:
         return {"state": "none"}
     if planned is None or end_ns is None:

@@ -43,6 +43,18 @@ def mixed_burst(tmp_path, took_ns=SECOND, streams=(WRITER,), mixed_cost=(2 * MS,
     return results_of(test.path)
 
 
+def test_bursts_of_two_writers_are_not_one(tmp_path):
+    """The second writer has no plan and slow bursts of the same numbers: the first one kept up."""
+    test = MadeTest(tmp_path / "t", "mixed-burst")
+    slow = [rows_of(np.array([number * 2 * SECOND]), 3 * SECOND, op=1, length_bytes=KIB, burst=number, stream=2)
+            for number in range(5)]
+    test.step("mixed", {"repeat": 1}, both(*writes_of(5, SECOND), *slow, *reads_of((1, 7.2), (MS, MS))),
+              streams=(WRITER, {"number": 2, "name": "log", "op": "write"}))
+    figures = results_of(test.path)["figures"]["states"][""]
+    assert figures["writer"][0]["state"] == "kept up" and figures["writer"][0]["late_bursts"] == 0
+    assert figures["mixed"]["write_bursts"] == 10
+
+
 def test_mixed_burst_by_hand(tmp_path):
     document = mixed_burst(tmp_path)
     figures = document["figures"]["states"][""]
