@@ -70,7 +70,8 @@ def test_mixed_burst_by_hand(tmp_path):
     assert [(row["burst"], row["at_ns"], row["makespan_ns"], row["baseline_ns"], row["slowdown"]) for row in rows] == [
         (0, SECOND, 20 * MS, 10 * MS, 2), (1, 7_200 * MS, 80 * MS, 10 * MS, 8)]
     assert figures["writer"] == [{"repeat": 1, "state": "kept up", "bursts": 4, "late_bursts": 0, "written_share": 1.0,
-                                  "offered_bytes": 16 * MIB, "written_bytes": 16 * MIB}]
+                                  "offered_bytes": 16 * MIB, "written_bytes": 16 * MIB,
+                                  "read_beside_writes": 0.0}]
     assert {line["name"] for line in document["series"][0]["lines"]} == {"reads", "writes"}
     assert [line["name"] for line in document["series"][1]["lines"]] == ["reads"]
 
@@ -101,7 +102,8 @@ def test_bursts_that_were_never_issued_count_against_the_writer(tmp_path):
 
 
 def test_a_writer_without_a_plan_is_not_judged(tmp_path):
-    assert mixed_burst(tmp_path, streams=())["figures"]["states"][""]["writer"] == [{"repeat": 1, "state": "unplanned"}]
+    assert mixed_burst(tmp_path, streams=())["figures"]["states"][""]["writer"] == [
+        {"repeat": 1, "state": "unplanned", "read_beside_writes": 0.0}]
 
 
 def test_bursts_are_paired_by_number_not_by_order(tmp_path):
