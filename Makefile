@@ -159,6 +159,7 @@ bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python bench/telemetry_cost.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
 	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
+	$(SUDO) $(abspath $(BIN))/python bench/emulated_drive.py
 	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
 	$(abspath $(BIN))/python bench/analysis_speed.py
 	$(abspath $(BIN))/python bench/report_open.py

@@ -1,6 +1,8 @@
 """How exact emulated drives are: each row asks for a figure of a drive, and fio or a replay measures what it gives.
 
-Needs root and /dev/fuse. Each row is measured on a new drive, REPEAT times; the table has the median and the range.
+Needs root and /dev/fuse. Each row is measured on a new drive, REPEAT times; the table has the median, the range, and
+the largest share of late I/Os and of time for which the server waited for a processor. All runs at high priority,
+since other work on the machine delays replies.
 """
 
 import argparse
@@ -11,10 +13,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections import defaultdict
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from lab import machine, need
+
+from blkreel.common.emulated import IO_KINDS, read_account
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 SIZE = "512MiB"
@@ -25,7 +32,11 @@ BANDWIDTHS_MB = (40, 140, 550, 1000, 2000, 3500)
 DEEP_IOPS = (12_500, 25_000, 50_000, 62_500, 100_000)
 SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us", "channels": "8",
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
-SAMPLES = ("app-start", "compile")
+SAMPLES = ("app-start", "game-load")
+TRACE_METRICS = ("load_time", "added_by_drive", "read_p50", "read_p99")
+ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
+PRIORITY = -15
+disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
 
 
 @contextmanager
@@ -39,9 +50,18 @@ def emulated(keys, size=SIZE):
         if not device:
             raise SystemExit("blkreel emulate failed; run it by hand")
         yield device, description
+        time.sleep(0.6)  # until the account is renewed
+        disturbances.append(disturbance(read_account(f"bench-{os.getpid()}")))
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
+
+
+def disturbance(account):
+    counts, began = account["counts"], datetime.fromisoformat(account["started_at"])
+    ios = sum(counts[f"{kind}_ios"] for kind in IO_KINDS)
+    age_s = (datetime.now(UTC) - began).total_seconds()
+    return counts["late_ios"] / max(1, ios), account["host"]["waited_ns"] / 1e9 / age_s
 
 
 def milliseconds(seconds):
@@ -123,33 +143,24 @@ def own_blkio_group():
     return group
 
 
-def traced(sample, metric, seconds):
-    """A metric of one replay on the emulated drive as a ratio to that on the simulated drive; dependent pace."""
+def traced(sample, metric):
+    """A metric of one replay on the emulated drive in percent of that on the simulated drive; dependent pace."""
+    if not ratios[sample, metric]:
+        replay_both(sample)
+    return ratios[sample, metric].pop()
+
+
+def replay_both(sample):
     with emulated(SATA, "1GiB") as (device, description), tempfile.TemporaryDirectory() as place:
-        values = []
+        documents = []
         for name, drive in (("simulated", description), ("emulated", device)):
             subprocess.run([BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
                             "dependent", "--idle", "cap=100ms"], capture_output=True, text=True)
             report = subprocess.run([BLKREEL, "report", f"{place}/{name}", "--json"], capture_output=True, text=True)
-            values.append(value_of(json.loads(report.stdout), metric))
-        return 100 * values[1] / values[0]
-
-
-def value_of(document, metric):
-    found = []
-
-    def search(part):
-        if isinstance(part, dict):
-            if metric in part and isinstance(part[metric], dict) and part[metric].get("value") is not None:
-                found.append(part[metric]["value"])
-            for each in part.values():
-                search(each)
-        elif isinstance(part, list):
-            for each in part:
-                search(each)
-
-    search(document)
-    return found[0]
+            documents.append(json.loads(report.stdout))
+        for metric in TRACE_METRICS:
+            simulated, on_device = (document["entry"]["headline"][metric]["value"] for document in documents)
+            ratios[sample, metric].append(100 * on_device / simulated)
 
 
 def rows(options):
@@ -172,9 +183,9 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in ("load_time", "read_p50", "read_p99", "write_p50", "write_p99"):
+        for metric in TRACE_METRICS:
             yield ("trace", f"{sample}, {metric.replace('_', ' ')}, of the simulated drive", "%", 100,
-                   lambda s, sample=sample, metric=metric: traced(sample, metric, s))
+                   lambda s, sample=sample, metric=metric: traced(sample, metric))
 
 
 def main():
@@ -184,18 +195,21 @@ def main():
     parser.add_argument("--only", action="append", help="a group: latency, bandwidth, iops, mixed, link, flush, trace")
     options = parser.parse_args()
     need(("fio", "fio"))
+    os.nice(PRIORITY)
     print(machine())
     for group, what, unit, asked, measure in rows(options):
         if options.only and group not in options.only:
             continue
+        disturbances.clear()
         try:
             values = sorted(measure(options.seconds) for _ in range(options.repeat))
         except (LookupError, subprocess.CalledProcessError) as error:
             print(f"{what:<52}{asked:>10,} {unit:<5} not measured: {type(error).__name__}", flush=True)
             continue
         median = statistics.median(values)
+        late, waited = map(max, zip(*(disturbances or [(0, 0)]), strict=True))
         print(f"{what:<52}{asked:>10,} {unit:<5}{median:>11,.1f}  {median / asked - 1:+7.1%}   "
-              f"{values[0]:,.1f} to {values[-1]:,.1f}", flush=True)
+              f"{values[0]:,.1f} to {values[-1]:,.1f}   late {late:.1%}, waited {waited:.1%}", flush=True)
 
 
 if __name__ == "__main__":
