@@ -44,7 +44,7 @@ static void require_valid(const struct io *io)
 
 	REQUIRE(io->op >= 0 && io->op < OP_COUNT && io->target >= 0 && io->target < TARGETS);
 	target = &targets[io->target];
-	REQUIRE(io->op == OP_READ || target->may_write);
+	REQUIRE(io->op == OP_READ || io->op == OP_FLUSH || target->may_write);
 	if (io->op == OP_FLUSH)
 		return;
 	REQUIRE(io->offset_bytes >= 0 && io->length_bytes > 0);
