@@ -154,7 +154,7 @@ class SimulatedDrive:
 
     @property
     def model(self) -> str:
-        return f"typical {typical_drives()[self.typical]['title']} ({_MODEL})" if self.typical else _MODEL
+        return f"{typical_drives()[self.typical]['title']} (typical)" if self.typical else _MODEL
 
     @property
     def identity(self) -> str:

@@ -92,7 +92,7 @@ def test_a_typical_drive_takes_the_given_keys():
     assert target.size_bytes == 2 * 10**12 and target.simulated.clock == "real"
     assert target.drive.name == "nil:sata-qlc,cache=0,clock=real,size=2TB"
     assert find_target(target.drive.name).simulated == target.simulated
-    assert target.drive.model == "typical SATA QLC (simulated drive)"
+    assert target.drive.model == "SATA QLC (typical)"
 
 
 @pytest.mark.parametrize("name", typical_drives())
