@@ -227,6 +227,9 @@ class _Session:
     def describe(self, plan: Plan) -> None:
         if warning := calibrate.warning_for(plan.total_ios, plan.duration_ns):
             warn([warning])
+        written_bytes = sum(drive.changed_bytes + drive.prefill.bytes for drive in plan.drives)
+        if warning := self.payload.few_copies(written_bytes):
+            warn([warning])
         for line in state_lines(plan.targets):
             _say(line)
 

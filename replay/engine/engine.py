@@ -19,6 +19,7 @@ import numpy as np
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.limits import limit_reached
+from blkreel.common.units import format_bytes
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive.claim import Claim, wait_released
 from blkreel.replay.drive.late_writes import WritesInFlight
@@ -77,6 +78,11 @@ _KILL_TIMEOUT_S = 5
 _ERRORS = {2: UsageError, 5: SafetyError}
 
 
+COPY_KINDS = 256  # of native/target/payload.c
+_BLOCK_BYTES = 4096
+_ENOUGH_COPIES = 0.9
+
+
 @dataclass(frozen=True)
 class Payload:
     """Written data: percent that a compressor removes, and percent of the 4 KiB blocks that are copies of others."""
@@ -86,6 +92,19 @@ class Payload:
 
     def account(self) -> dict[str, int]:
         return {"compressible_percent": self.compressible_percent, "duplicates_percent": self.duplicates_percent}
+
+    def few_copies(self, written_bytes: int) -> str | None:
+        """A warning if so little is written that fewer blocks are copies than wanted; None otherwise.
+
+        Copies repeat COPY_KINDS blocks, so far apart that no stream compressor finds them, and these are unique.
+        """
+        blocks = written_bytes // _BLOCK_BYTES
+        copies = max(0, blocks * self.duplicates_percent // 100 - COPY_KINDS)
+        if not blocks or copies >= _ENOUGH_COPIES * blocks * self.duplicates_percent / 100:
+            return None
+        share, written = 100 * copies // blocks, format_bytes(written_bytes)
+        return (f"--duplicates {self.duplicates_percent}: {share} % of the {written} written are copies, because they "
+                f"repeat {COPY_KINDS} blocks of 4 KiB; write more, or omit --duplicates")
 
 
 class EngineTotals(TypedDict, total=False):

@@ -135,6 +135,14 @@ def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tm
     assert decided.returncode == 3 and "map is not the same" in decided.stderr
 
 
+def test_too_little_data_for_duplicates_is_a_warning(blkreel, image, trace, tmp_path):
+    """Copies repeat 256 blocks: of the 50 written and 50 prefilled ones none is a copy."""
+    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--duplicates", "90", check=False)
+    assert "--duplicates 90: 0 % of the" in result.stderr
+    enough = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--force", check=False)
+    assert "--duplicates" not in enough.stderr
+
+
 def test_an_unknown_state_is_a_warning(blkreel, image, trace, tmp_path):
     result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--repeat", "1", check=False)
     assert f"the state of {image} is unknown" in result.stderr and "precondition" in result.stderr

@@ -7,8 +7,9 @@ import subprocess
 import numpy as np
 import pyarrow as pa
 import pytest
+from tree import TREE
 
-from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
+from blkreel.replay.engine.engine import COPY_KINDS, EngineOptions, Payload, run_engine
 from blkreel.traces.format.schema import OPS
 
 MIB = 1 << 20
@@ -100,3 +101,7 @@ def test_the_seed_decides(written):
     assert written(seed=1, **options) == first
     other = written(seed=2, **options)
     assert not set(blocks_of(first)) & set(blocks_of(other))
+
+
+def test_the_number_of_repeated_blocks_is_that_of_the_helper():
+    assert f"#define COPY_KINDS {COPY_KINDS}u\n" in (TREE / "replay/native/target/payload.c").read_text()
