@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(blkreel, recipe, l
             (["trace", "--on", drive, "-o", out], 1, ["--map wrap"]),
             ([recipe, "--on", drive], 2, ["missing option '-o'"]),
             (["--resume", out], 1, ["is not a test directory"]),
-            ([recipe, "--resume", out], 2, ["leave out NAME"])):
+            ([recipe, "--resume", out], 2, ["has no effect with --resume"])):
         result = blkreel("test", *arguments, check=False)
         assert result.returncode == exit_code, (arguments, result.stderr)
         for word in words:

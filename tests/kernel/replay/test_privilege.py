@@ -63,7 +63,7 @@ def target(request, loop_drive, tmp_path):
 
 def test_a_helper_that_issues_can_do_nothing_else(blkreel, trace, target, tmp_path):
     run = tmp_path / "run"
-    process = subprocess.Popen([blkreel.command, "replay", trace, "--on", target, "--destroy", "--realtime", "-o", run],
+    process = subprocess.Popen([blkreel.command, "replay", trace, "--on", target, "-o", run],
                                env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         statuses = []
