@@ -23,7 +23,7 @@ from blkreel.traces.transform.merge import ALIGNMENTS, merge
               help="clock: at the times of the recordings. start: the first I/Os of all traces at one time.")
 @click.option("--offset", "offsets", multiple=True, metavar="N=TIME",
               help="Move trace N (from 0, as named) later by this time: 1=2s. Repeatable.")
-@click.option("--background", "backgrounds", multiple=True, type=int, metavar="N",
+@click.option("--as-background", "backgrounds", multiple=True, type=int, metavar="N",
               help="Give the I/Os of trace N the role background: they are no workload I/O. Repeatable.")
 @onto
 @force
@@ -40,7 +40,7 @@ def command(traces: tuple[str, ...], output: Path, align: str, offsets: tuple[st
     \b
     blkreel merge game.parquet download.parquet -o both.parquet --align start
     blkreel merge a.parquet b.parquet -o both.parquet --onto one
-    blkreel merge game.parquet download.parquet -o both.parquet --align start --offset 0=10s --background 1
+    blkreel merge game.parquet download.parquet -o both.parquet --align start --offset 0=10s --as-background 1
     """
     result = merge([open_trace(trace) for trace in traces], output, align=align, onto_one=onto == "one", force=force,
                    public=public, offsets_ns=dict(map(_offset, offsets)), backgrounds=backgrounds)

@@ -17,7 +17,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.installation import state_directory
 from blkreel.common.json_file import write_json
 from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import field_mismatch, read_json
+from blkreel.common.typed_document import field_mismatch, mismatch, read_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.simulated import state as simulated
 
@@ -145,8 +145,10 @@ class DriveState:
 
     def _span_bytes(self) -> int | None:
         """Of the state `data`: how much of the drive it wrote; None for others, whose name determines it."""
-        spans = (self.identity or {}).get("spans")
-        return sum(end - start for start, end in spans) if spans else None
+        spans: list[list[int]] | None = (self.identity or {}).get("spans")
+        if mismatch(spans, list[list[int]], "spans") or not spans or any(len(span) != 2 for span in spans):
+            return None  # of another state, or damaged
+        return sum(end - start for start, end in spans)
 
     def account(self) -> dict[str, Any]:
         """As in the metadata of a run. span_bytes, permuted: see Condition."""

@@ -160,7 +160,7 @@ class RunRecords:
     def _add_foreground(self, rows: Batch) -> None:
         all_rows = rows
         rows, background_rows = foreground_of(rows)
-        # A trace may hold rows of a background itself (merge --background); then these are of the plan, too.
+        # A trace may hold rows of a background itself (merge --as-background); then these are of the plan, too.
         planned = all_rows if self.backgrounds is None else rows
         self.issued_ops += len(planned["op"])
         self.completed_ops += int((planned["complete_ns"] >= planned["submit_ns"]).sum())

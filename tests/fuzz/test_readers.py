@@ -156,7 +156,7 @@ def test_deeply_nested_toml_is_refused(tmp_path):
     path = tmp_path / "deep.toml"
     path.write_bytes(b"size = " + b"[" * 5000)
     for read in (drives_file.load, brand.load, load_recipe, lambda path: spec.parse(f"nil:{path}")):
-        with pytest.raises(BlkreelError, match="recursion"):
+        with pytest.raises(BlkreelError, match="nested too deeply"):
             read(str(path))
 
 

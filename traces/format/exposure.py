@@ -30,6 +30,7 @@ LEAST_BESIDE = 0.2
 # Writes that end earlier than this share of the reads' time before its end did not last for all of it.
 _LATE_SHARE = 0.1
 _ADVICE = "use --background"
+_PIECE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -252,10 +253,19 @@ class _Scan:
 
     def _counted(self, count: int, end_ns: int) -> Exposure:
         """The sums with the first `count` waiting reads. end_ns: of the trace, or later than the second around them."""
-        sums, read_ns, length = self._sums, self._read_ns[:count], self._read_bytes[:count]
         order = np.argsort(self._complete_ns, kind="stable")
         complete_ns = self._complete_ns[order]
         written = np.concatenate([[0], np.cumsum(self._written_bytes[order])])
+        sums = self._sums
+        # In pieces: a dozen arrays of all reads of a second take more memory than the reads.
+        for start in range(0, count, _PIECE_ROWS):
+            piece = slice(start, min(start + _PIECE_ROWS, count))
+            sums = self._with_reads(sums, self._read_ns[piece], self._read_bytes[piece], complete_ns, written, end_ns)
+        return sums
+
+    def _with_reads(self, sums: Exposure, read_ns: np.ndarray, length: np.ndarray, complete_ns: np.ndarray,
+                    written: np.ndarray, end_ns: int) -> Exposure:
+        """complete_ns: of the writes, ascending. written: the bytes of those before each, and of all."""
         around = (written[np.searchsorted(complete_ns, read_ns + WINDOW_NS // 2, "right")]
                   - written[np.searchsorted(complete_ns, read_ns - WINDOW_NS // 2, "right")])
         covered_ns = np.maximum(np.minimum(read_ns + WINDOW_NS // 2, end_ns)

@@ -30,7 +30,7 @@ FLAGS = {
     "deferred": 1 << 12,
     # Another thread waited for `waited_on`, and then woke or started this one.
     "inherited": 1 << 13,
-    # In the background of other I/O of the trace, whatever its source: `replay --background`, `merge --background`.
+    # In the background of other I/O of the trace, whatever its source: `replay --background`, `merge --as-background`.
     "role_background": 1 << 14,
     # A run only: late because the drive's queue was full.
     "queue_full": 1 << 16,

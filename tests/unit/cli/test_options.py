@@ -32,8 +32,9 @@ def words_of(name):
                         for word in (max(each.opts, key=len), next(iter(getattr(each.type, "choices", ["missing"]))))]
 # One meaning, and a text that names what the command works on.
 OWN_TEXT = {"--output", "--path", "--json", "--destroy", "--erase", "--map", "--device", "--seed", "--dry-run", "--on",
-            "--label", "--quick", "--format", "--force", "--repair"}
-ONE_OR_SEVERAL = {"--on", "--destroy"}  # drives
+            "--label", "--quick", "--format", "--force", "--repair",
+            "--offset", "--compute"}
+ONE_OR_SEVERAL = {"--on", "--destroy", "--offset"}  # drives; bytes of a slice, times of the sources of a merge
 # A number of the devices of a trace, or the name of a device in the source of an import.
 NUMBER_OR_NAME = {"--device"}
 

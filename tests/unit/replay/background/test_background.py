@@ -301,7 +301,7 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
 def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):
     """Its rows are those of the plan, and no metric is of them."""
     blkreel("merge", "sample:app-start", "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
-            "--offset", "0=2s", "--background", "1", "--onto", "one")
+            "--offset", "0=2s", "--as-background", "1", "--onto", "one")
     blkreel("replay", tmp_path / "t.parquet", "--on", "nil:8GiB,clock=virtual", "--pace", "1:paced", "--pace",
             "dependent", "-o", tmp_path / "run", check=False)
     account = open_trace(tmp_path / "run").metadata["run"]

@@ -149,8 +149,12 @@ def test_a_trace_that_does_not_fit_is_refused(trace, target):
     opened = trace((0, 0, 1 << 20, READ), (1, 1 << 30, 4096, READ))
     with pytest.raises(BlkreelError, match="larger drive"):
         make_plan(opened, target)
-    with pytest.raises(BlkreelError, match="--map compact"):
+    with pytest.raises(BlkreelError, match="reaches to") as refused:
         make_plan(opened, target, map_name="identity")
+    assert "larger drive" in refused.value.remedy and "compact" not in refused.value.remedy, "which is refused too"
+    fits = trace((0, 0, 4096, READ), (1, 1 << 30, 4096, READ))
+    with pytest.raises(BlkreelError, match="--map compact"):
+        make_plan(fits, target, map_name="identity")
 
 
 def test_small_blocks_grow_on_a_drive_with_large_ones(trace, target):

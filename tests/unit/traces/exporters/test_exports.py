@@ -358,7 +358,7 @@ def test_the_command(name, tmp_path, blkreel):
 
 def test_refusals(tmp_path, blkreel):
     result = blkreel("export", SAMPLE, "--format", "fio-iolgo", "-o", tmp_path / "out", check=False)
-    assert result.returncode == 2 and "'fio-iolgo' is not one of 'csv', 'iolog3'" in result.stderr
+    assert result.returncode == 2 and "fio-iolgo: no such format; use one of: csv, iolog3" in result.stderr
     with TraceWriter(tmp_path / "empty.parquet") as out:
         out.close({})
     result = blkreel("export", tmp_path / "empty.parquet", "--format", "csv", "-o", tmp_path / "out", check=False)
