@@ -115,7 +115,9 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     # Only passed-through commands have bytes of a command, so that the extent stands elsewhere.
     category = np.where(has_extent | (category < 0), category, block_events.PASSTHROUGH)
     count = np.where(has_extent & valid, count, np.uint64(0))
-    length_bytes = np.where(states_bytes & valid & has_extent, stated_bytes, count * np.uint64(_SECTOR_BYTES))
+    # Before Linux 4.11 the bytes of requests of file systems are 0: only passed-through commands state them.
+    states_bytes &= valid & has_extent & (stated_bytes > 0)
+    length_bytes = np.where(states_bytes, stated_bytes, count * np.uint64(_SECTOR_BYTES))
     # Flushes have sector 2^64-1 on some kernels.
     sector = np.where((count > 0) & valid, sector, np.uint64(0))
     is_error = np.isin(name, _WITH_ERROR)

@@ -107,6 +107,23 @@ def event(time, name, fields, task="fio-812"):
     return f"     {task}     [001] d..1.  {time:.6f}: {name}: {fields}\n"
 
 
+def test_requests_of_0_bytes_before_linux_4_11_have_the_length_of_their_sectors(run):
+    frame, result = run(
+        event(1, "block_rq_issue", "8,0 RA 0 () 80 + 256 [fio]")
+        + event(1.001, "block_rq_complete", "8,0 RA () 80 + 256 [0]")
+        + event(2, "block_rq_issue", "8,0 DS 0 () 800 + 16 [fio]")
+        + event(2.001, "block_rq_complete", "8,0 DS () 800 + 16 [0]")
+        + event(3, "block_rq_issue", "8,0 FF 0 () 18446744073709551615 + 0 [fio]")
+        + event(3.001, "block_rq_complete", "8,0 FF () 18446744073709551615 + 0 [0]")
+        + event(4, "block_rq_issue", "8,0 N 36 () 0 + 0 [smartd]")
+        + event(4.001, "block_rq_complete", "8,0 N () 0 + 0 [0]"))
+    assert frame[["latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist() == [
+        [1_000_000, 80 * 512, 256 * 512, OPS["read"]], [1_000_000, 800 * 512, 16 * 512, OPS["discard"]],
+        [1_000_000, 0, 0, OPS["flush"]]]
+    assert result.metadata["ledger"]["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 1
+    assert not result.metadata["import_warnings"]
+
+
 def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
     frame, result = run(
         event(1, "block_rq_issue", "8,0 FF 0 () 18446744073709551615 + 0 none,0,0 [fio]")
