@@ -26,7 +26,7 @@ class Account:
 
     rejected: records that are invalid. ignored: valid records that are not I/O of a chosen device, such as messages.
     back_steps: records earlier than the record before; back_largest_ns: the largest distance to the latest time before.
-    file: name of the file being read. unit: what a position counts, `line` or `byte`.
+    lost_events: that the recording lost, as its tool reports. file: name of the file being read. unit: what a position counts, `line` or `byte`.
     """
 
     records: int = 0
@@ -35,6 +35,7 @@ class Account:
     ignored: dict[str, Tally] = field(default_factory=dict)
     back_steps: int = 0
     back_largest_ns: int = 0
+    lost_events: int = 0
     warnings: list[str] = field(default_factory=list)
     file: str = ""
     unit: str = "line"
@@ -61,6 +62,11 @@ class Account:
         if len(shown) > _EXAMPLE_BYTES:
             shown = shown[:_EXAMPLE_BYTES] + "..."
         return f"{self.file}: {self.unit} {position:,}" + (f": {shown.strip()}" if shown.strip() else "")
+
+    def missing(self) -> list[str]:
+        """What the recording had and the trace lacks."""
+        lost = [f"{self.lost_events:,} events were lost during the recording"] if self.lost_events else []
+        return [*lost, *self.lines(self.rejected, "rejected")]
 
     @property
     def rejected_records(self) -> int:

@@ -152,8 +152,8 @@ class Records:
                              "a field is read in the wrong unit: name the right format with --format")
 
     def missing(self) -> list[str]:
-        """Records that could not become rows."""
-        return self.account.lines(self.account.rejected, "rejected")
+        """Records that could not become rows, and lost events."""
+        return self.account.missing()
 
     def metadata(self) -> Metadata:
         """The trace's metadata; call it after the last column."""
@@ -170,6 +170,8 @@ class Records:
             "source_lacks": [*lacks, "dependencies", *(name for name in format_.lacks if name not in lacks)],
             "import_warnings": [*self.missing(), *account.warnings],
             **({"threads": self.threads} if self.threads else {}),
+            **({"lost": {"unit": "events", "total": account.lost_events, "per_cpu": {}, "intervals": []}}
+               if account.lost_events else {}),
         }
 
     def resolution_ns(self) -> int:

@@ -18,7 +18,7 @@ from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceF
 
 from . import block_events
 from .block_events import EventPairing, Events
-from .text_lines import Lines, blocks_of_lines
+from .text_lines import Lines, blocks_of_lines, grouped_integer
 
 _ACTIONS = {b"Q": block_events.QUEUE, b"M": block_events.BACK_MERGE, b"F": block_events.FRONT_MERGE,
             b"G": block_events.GET_REQUEST, b"R": block_events.REQUEUE, b"D": block_events.ISSUE,
@@ -34,7 +34,7 @@ _LINE = re.compile(rb"\s*\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Za-z]{1,2} +[A-Z
 _CUSTOM_LINE = re.compile(rb"\s*\d+,\d+\s.*")
 _SUMMARY = re.compile(rb"\s*(CPU\d+ \(|Total \(|Throughput \(|Events \(|Skips: |Input file |(PC )?(Reads?|Writes?|IO) "
                       rb"|(PC )?(Read|Write) (Dispatches|Merges|depth))")
-_SKIPS = re.compile(rb"\s*Skips: (\d+) forward \((\d+)")
+_SKIPS = re.compile(rb"\s*Skips: .* forward \((\d.*?)\s+-\s")
 _SECTOR_BYTES = 512
 
 
@@ -140,8 +140,7 @@ def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> N
     for at in np.flatnonzero(others).tolist():
         line = lines.line(at)
         if skips := _SKIPS.match(line):
-            if int(skips[2]):
-                account.warn(f"{int(skips[2]):,} events were lost during the recording, as blkparse reports")
+            account.lost_events += grouped_integer(skips[1])
         elif not _SUMMARY.match(line):
             account.read(1)
             account.reject("not an event of blkparse", int(lines.numbers[at]), line)

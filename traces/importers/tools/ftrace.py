@@ -19,7 +19,7 @@ from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceF
 
 from . import block_events
 from .block_events import EventPairing, Events
-from .text_lines import Lines, blocks_of_lines
+from .text_lines import Lines, blocks_of_lines, grouped_integer
 
 # Actions by the event's name. block_io_start of Linux 6.5 runs in the thread that created the request.
 _ACTIONS = {"block_bio_queue": block_events.QUEUE, "block_getrq": block_events.GET_REQUEST,
@@ -41,7 +41,8 @@ _SECTOR_BYTES = 512
 # A line of any event; the CPU stands in brackets.
 _LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?\[\d+\]\s+(\S{4,6}\s+)?\d+\.\d{6,9}:\s+[\w:]+:.*")
 _BLOCK_EVENT = re.compile(rb"[\s:](block_\w+):")
-_LOST = re.compile(rb"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]")
+# Of ftrace and, with DROPPED, of trace-cmd.
+_LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
 _CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+")
 _RECORD_BOTH = "record issue and completion: perf record -a -e block:block_rq_issue -e block:block_rq_complete"
 
@@ -192,7 +193,7 @@ def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> N
     for at in np.flatnonzero(others).tolist():
         line = lines.line(at)
         if lost := _LOST.match(line):
-            account.warn(f"{int(lost[1] or 1):,} events were lost during the recording")
+            account.lost_events += grouped_integer(lost[1] or b"1")
         elif not line.startswith(b"#") and not _CALL.fullmatch(line.rstrip()) and not line.startswith(b"version ="):
             account.read(1)
             account.reject("not an event of ftrace or perf", int(lines.numbers[at]), line)

@@ -7,6 +7,7 @@ native/text_lines.h specifies the functions; calls release the GIL.
 import ctypes
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,6 +170,11 @@ class TableLines(Lines):
 
     def __init__(self, block: bytes, first_number: int, separator: bytes):
         super().__init__(block, first_number, ord(separator))
+
+
+def grouped_integer(text: bytes) -> int:
+    """The number in a text with or without separators of thousands of any locale, as in 67,890 or 67 890."""
+    return int(b"".join(re.findall(rb"\d", text)))
 
 
 def blocks_of_lines(source: SourceFile, account: Account) -> Iterator[Lines]:

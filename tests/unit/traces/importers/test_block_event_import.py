@@ -174,9 +174,15 @@ def test_missing_events_are_named(run, tmp_path):
     assert any("no block_rq_complete" in text for text in result.metadata["import_warnings"])
 
 
-def test_lost_events_are_a_warning(run):
-    _, result = run(b"CPU:1 [LOST 17 EVENTS]\n" + ftrace(IOS), "ftrace")
-    assert "17 events were lost during the recording" in result.metadata["import_warnings"]
+@pytest.mark.parametrize(("text", "count"), [
+    (b"CPU:1 [LOST 17 EVENTS]\n" + ftrace(IOS), 17), (b"CPU:1 [1,017 EVENTS DROPPED]\n" + ftrace(IOS), 1_017),
+    (blkparse(IOS) + b"Skips: 2,345 forward (67,890 -  12.3%)\n", 67_890),
+    (blkparse(IOS) + "Skips: 2\u202f345 forward (67\u202f890 -  12,3%)\n".encode(), 67_890),
+    (blkparse(IOS) + b"Skips: 2 forward (9 -  12.3%)\n", 9)])
+def test_lost_events_are_counted_with_separators_of_thousands(run, text, count):
+    _, result = run(text)
+    assert result.metadata["lost"]["total"] == count
+    assert result.missing == [f"{count:,} events were lost during the recording"]
 
 
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
