@@ -25,8 +25,9 @@ class Account:
     """Counts every record of the source.
 
     rejected: records that are invalid. ignored: valid records that are not I/O of a chosen device, such as messages.
-    back_steps: records earlier than the record before; back_largest_ns: the largest distance to the latest time before.
-    lost_events: that the recording lost, as its tool reports. file: name of the file being read. unit: what a position counts, `line` or `byte`.
+    back_steps: records earlier than the record before; back_largest_ns: the largest distance to the latest time
+    before. lost_events: that the recording lost, as its tool reports. file: name of the file being read. unit: what a
+    position counts, `line` or `byte`.
     """
 
     records: int = 0
@@ -51,6 +52,11 @@ class Account:
     def ignore(self, reason: str, position: int, text: bytes | str = b"", count: int = 1) -> None:
         """Count records that do not become rows. position: of the first of them."""
         self.ignored.setdefault(reason, Tally()).add(count, self.place(position, text))
+
+    def note_back_steps(self, count: int, largest_ns: int) -> None:
+        """Count records earlier than the record before. largest_ns: their distance to the latest time before."""
+        self.back_steps += count
+        self.back_largest_ns = max(self.back_largest_ns, largest_ns)
 
     def warn(self, text: str) -> None:
         if text not in self.warnings:

@@ -326,6 +326,7 @@ class _Reader:
         self.reached_ns = -_LATEST_NS
         self._last_ns: int | None = None
         self._account = records.account
+        self._counts_back_steps = not records.format.counts_back_steps
         self._batches = records.format.batches(source, records.account, records.options)
 
     def next(self) -> Batch | None:
@@ -339,8 +340,8 @@ class _Reader:
         back = stamped_ns < before
         if back.any():
             reached = np.maximum(np.maximum.accumulate(before), self.reached_ns)
-            self._account.back_steps += int(back.sum())
-            self._account.back_largest_ns = max(self._account.back_largest_ns, int((reached - stamped_ns)[back].max()))
+            if self._counts_back_steps:
+                self._account.note_back_steps(int(back.sum()), int((reached - stamped_ns)[back].max()))
         self._last_ns = int(stamped_ns[-1])
         self.reached_ns = max(self.reached_ns, int(stamped_ns.max()))
 

@@ -68,6 +68,7 @@ class SourceFormat(ABC):
     name: for --format. title: for lists. clock: `realtime` if times are ns since 1970 UTC, else `relative`.
     resolution_ns: of the clock, as far as the format states it; the import coarsens it to what the times have.
     stamped_at: `issue`, or `completion` if the order of records is that of their completion.
+    counts_back_steps: whether batches() counts the steps back of the clock, because rows have other times than records.
     lacks: what the source never records, beyond the columns that it does not give: see source_lacks.py.
     """
 
@@ -76,6 +77,7 @@ class SourceFormat(ABC):
     clock: ClassVar[str] = "relative"
     resolution_ns: ClassVar[int] = 1
     stamped_at: ClassVar[str] = "issue"
+    counts_back_steps: ClassVar[bool] = False
     lacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

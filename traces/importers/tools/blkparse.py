@@ -43,6 +43,7 @@ class Blkparse(SourceFormat):
     title = "blkparse text, default format"
     # The decoder gives rows in the order of their completion.
     stamped_at = "completion"
+    counts_back_steps = True
 
     def likeness(self, head: bytes) -> float:
         lines = [line for line in head_lines(head) if not _SUMMARY.match(line)]

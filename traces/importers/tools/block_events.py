@@ -20,6 +20,7 @@ import pyarrow as pa
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.blktrace import DECODER
+from blkreel.traces.importers.nearly_sorted import WAITING_ROWS
 from blkreel.traces.importers.source_format import Batch
 from blkreel.traces.spool.blocks import BlockReader, End, Rows
 from blkreel.traces.spool.rows_child import error_of
@@ -44,6 +45,8 @@ _EVENT = np.dtype({
     "formats": ["<u4", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", "<u4", "<i2", "<u2"],
     "offsets": [0, 8, 16, 24, 28, 32, 40, 44, 48, 50], "itemsize": 64})
 _SPLIT_PAYLOAD_BYTES = 8
+# An event that waits for earlier ones: as the decoder reads it, and the payload of a split.
+_WAITING = np.dtype([("event", _EVENT), ("split_sector", ">u8")])
 _MINOR_BITS = 20
 _MAX_CPUS = 1 << 16
 _MAX_SECTOR = (1 << 63) >> 9
@@ -127,7 +130,11 @@ class EventPairing:
         self._account = account
         self._bio_based: bool | None = None
         self._origin_ns: int | None = None
-        self._last_ns = 0
+        self._last_ns: int | None = None
+        self._latest_ns = 0
+        self._passed_ns = 0
+        self._unsorted = 0
+        self._waiting: list[np.ndarray] = []
         self._devices: dict[int, None] = {}
         self._names: dict[int, bytes] = {}
         self._issues = self._rows = 0
@@ -163,7 +170,7 @@ class EventPairing:
         self._stderr.close()
 
     def take(self, events: Events) -> None:
-        """Account for the events and pass those on that take part in pairing.
+        """Account for the events and pass those on that take part in pairing, in order of time.
 
         Raises TraceError if time steps back by more than a second.
         """
@@ -203,6 +210,7 @@ class EventPairing:
 
     def finish(self) -> Iterator[Batch]:
         """The I/Os that are left. Accounts for issues that are no I/O."""
+        self._pass_on(0)
         try:
             self._stdin.close()
         except BrokenPipeError:
@@ -232,6 +240,9 @@ class EventPairing:
         if end["in_flight_at_end"]:
             self._account.warn(f"{end['in_flight_at_end']:,} I/Os have no latency: their completion is not in the "
                                "recording")
+        if self._unsorted:
+            self._account.warn(f"{self._unsorted:,} events are out of order by more than {WAITING_ROWS:,} events: "
+                               "their I/Os may lack latencies")
         names = list(self._devices)
         for drive, number in zip(end["drives"], names, strict=True):
             if drive["queued"] and drive["completed"] and not drive["issued"]:
@@ -242,14 +253,18 @@ class EventPairing:
         times_ns = events.time_ns[valid]
         if not len(times_ns):
             return
-        before_ns = np.concatenate([[self._last_ns], times_ns[:-1]])
-        back_ns = before_ns - times_ns
+        before_ns = np.concatenate([[times_ns[0] if self._last_ns is None else self._last_ns], times_ns[:-1]])
+        back_ns = np.maximum(np.maximum.accumulate(before_ns), self._latest_ns) - times_ns
+        back = times_ns < before_ns
         if back_ns.max() > _TOLERATED_STEP_NS:
-            worst = int(np.argmax(back_ns))
+            worst = int(np.argmax(back_ns > _TOLERATED_STEP_NS))
             raise TraceError(f"{self._account.place(int(numbers[valid][worst]))}: time steps back by "
                              f"{back_ns[worst] / 1e9:.3f} s, so the file is not one recording in order",
                              "export the recording again with its lines in order of time, one file for each recording")
+        if back.any():
+            self._account.note_back_steps(int(back.sum()), int(back_ns[back].max()))
         self._last_ns = int(times_ns[-1])
+        self._latest_ns = max(self._latest_ns, int(times_ns.max()))
 
     def _roles(self, action: np.ndarray, valid: np.ndarray) -> np.ndarray:
         """The actions, where entries into the block layer are issues on drives without requests."""
@@ -277,14 +292,13 @@ class EventPairing:
         at = np.flatnonzero(chosen)
         if not len(at):
             return
-        if self._origin_ns is None:
-            self._origin_ns = int(events.time_ns[at[0]])
         numbers, first = np.unique(events.device[at], return_index=True)
         for number in numbers[np.argsort(first)].tolist():
             self._devices.setdefault(number)
-        records = np.zeros(len(at), _EVENT)
+        waiting = np.zeros(len(at), _WAITING)
+        records = waiting["event"]
         records["magic"] = _MAGIC_V8
-        records["time_ns"] = events.time_ns[at] - self._origin_ns + _SHIFT_NS
+        records["time_ns"] = events.time_ns[at]
         records["sector"] = events.sector[at]
         records["bytes"] = events.length_bytes[at]
         records["pid"] = events.pid[at]
@@ -292,13 +306,39 @@ class EventPairing:
         records["device"] = events.device[at]
         records["cpu"] = events.cpu[at]
         records["status"] = events.status[at]
-        splits = np.flatnonzero(action[at] == SPLIT)
-        records["payload_bytes"][splits] = _SPLIT_PAYLOAD_BYTES
+        is_split = action[at] == SPLIT
+        records["payload_bytes"][is_split] = _SPLIT_PAYLOAD_BYTES
+        waiting["split_sector"] = events.split_sector[at]
+        self._waiting.append(waiting)
+        if sum(map(len, self._waiting)) >= 2 * WAITING_ROWS:
+            self._pass_on(WAITING_ROWS)
+
+    def _pass_on(self, left: int) -> None:
+        """Gives the decoder the earliest waiting events, in order of time, all but the latest `left`."""
+        if not self._waiting:
+            return
+        waiting = np.concatenate(self._waiting)
+        times_ns = waiting["event"]["time_ns"].astype(np.int64)
+        if (times_ns[1:] < times_ns[:-1]).any():
+            order = np.argsort(times_ns, kind="stable")
+            waiting, times_ns = waiting[order], times_ns[order]
+        end = len(waiting) - left
+        self._waiting = [waiting[end:]]
+        waiting, times_ns = waiting[:end], times_ns[:end]
+        if not end:
+            return
+        if self._origin_ns is None:
+            self._origin_ns = int(times_ns[0])
+        self._unsorted += int((times_ns < self._passed_ns).sum())
+        self._passed_ns = max(self._passed_ns, int(times_ns[-1]))
+        records = np.zeros(end, _EVENT)  # bytes between the fields are 0
+        records[:] = waiting["event"]
+        records["time_ns"] = times_ns - self._origin_ns + _SHIFT_NS
         begin = 0
-        for split in [*splits.tolist(), len(at) - 1]:
+        for split in [*np.flatnonzero(records["payload_bytes"]).tolist(), end - 1]:
             self._write(records[begin:split + 1].tobytes())
-            if records["payload_bytes"][split]:
-                self._write(int(events.split_sector[at[split]]).to_bytes(_SPLIT_PAYLOAD_BYTES, "big"))
+            if records["payload_bytes"][split] and begin <= split:
+                self._write(waiting["split_sector"][split].tobytes())
             begin = split + 1
 
     def _write(self, data: bytes) -> None:

@@ -52,6 +52,7 @@ class Ftrace(SourceFormat):
     title = "block events of ftrace, trace-cmd report or perf script"
     # The decoder gives rows in the order of their completion.
     stamped_at = "completion"
+    counts_back_steps = True
 
     def likeness(self, head: bytes) -> float:
         lines = [line for line in head_lines(head)

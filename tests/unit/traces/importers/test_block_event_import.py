@@ -120,7 +120,8 @@ def test_requests_of_0_bytes_before_linux_4_11_have_the_length_of_their_sectors(
     assert frame[["latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist() == [
         [1_000_000, 80 * 512, 256 * 512, OPS["read"]], [1_000_000, 800 * 512, 16 * 512, OPS["discard"]],
         [1_000_000, 0, 0, OPS["flush"]]]
-    assert result.metadata["ledger"]["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 1
+    ignored = result.metadata["ledger"]["ignored"]
+    assert ignored["issues that were repeated after a requeue, or are no I/O"]["count"] == 1
     assert not result.metadata["import_warnings"]
 
 
@@ -183,6 +184,32 @@ def test_lost_events_are_counted_with_separators_of_thousands(run, text, count):
     _, result = run(text)
     assert result.metadata["lost"]["total"] == count
     assert result.missing == [f"{count:,} events were lost during the recording"]
+
+
+@pytest.mark.parametrize("format_name", ["blkparse", "ftrace"])
+def test_events_of_several_cpus_are_paired_in_order_of_time(run, format_name):
+    """Each CPU prints its events of 8 ms in one piece. Completions are on another CPU than issues."""
+    ios = [(number, 5_000_000 + 100 * number, 40 + 7 * (number % 30), 8 * number, 8, False) for number in range(2_000)]
+    events = sorted([(io[1], 0, io) for io in ios] + [(io[1] + io[2], 1, io) for io in ios],
+                    key=lambda event: (event[0] // 8_000, -event[1], event[0]))
+    lines = []
+    for time_us, cpu, io in events:
+        extent, time = f"{io[3]} + {io[4]}", f"{time_us / 1e6:.6f}"
+        if format_name == "blkparse":
+            end = "C   R {} [0]" if cpu else "D   R {} [app]"
+            lines.append(f"  8,16 {cpu:3d} {len(lines):8d} {time}000 {0 if cpu else 77:5d}  {end.format(extent)}")
+        else:
+            fields = f"block_rq_complete: 8,16 R () {extent} [0]" if cpu \
+                else f"block_rq_issue: 8,16 R 4096 () {extent} [app]"
+            lines.append(f"     app-77     [00{cpu}] d..1.  {time}: {fields}")
+    frame, result = run("\n".join(lines) + "\n", format_name)
+    assert frame.submit_ns.tolist() == [1000 * (io[1] - ios[0][1]) for io in ios]
+    assert frame.latency_ns.tolist() == [1000 * io[2] for io in ios]
+    assert not result.metadata["import_warnings"]
+    times = [event[0] for event in events]
+    steps = [max(times[:at]) - time for at, time in enumerate(times) if at and time < times[at - 1]]
+    ledger = result.metadata["ledger"]
+    assert (ledger["clock_back_steps"], ledger["clock_back_largest_ns"]) == (len(steps), 1000 * max(steps))
 
 
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
