@@ -164,17 +164,20 @@ static int on_split(struct pairing *pairing, const struct blk_event *event, int8
 	return push_queued(pairing, &rest);
 }
 
+/* An issue that may only repeat another one is matched last, until one of them has a completion of its own. */
+static bool fits_better(const struct pairing *pairing, const struct pending *entry, const struct pending *other)
+{
+	return !other || pairing->silent_losses || (other->repeats && !entry->repeats && !pairing->equal_ios);
+}
+
 static struct pending *find_in_flight(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
 	struct pending *first = table_find(&pairing->in_flight, event->device, place_of(event, op), op);
 	struct pending *fitting = NULL;
 
 	for (struct pending *entry = first; entry; entry = table_find_next(entry)) {
-		if (entry->remaining_bytes != event->bytes)
-			continue;
-		fitting = entry;
-		if (!pairing->silent_losses)
-			break;
+		if (entry->remaining_bytes == event->bytes && fits_better(pairing, entry, fitting))
+			fitting = entry;
 	}
 	return fitting ? fitting : first;
 }
@@ -221,6 +224,8 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int8
 	/* After a loss, a second issue of the same I/O means that the first one's completion was lost. */
 	if (twin && twin->remaining_bytes == io.remaining_bytes && twin->losses_before != pairing->losses)
 		emit_unseen(pairing, twin);
+	else if (twin && twin->remaining_bytes == io.remaining_bytes && !twin->repeats && !io.queued_ns)
+		io.repeats = op != OP_FLUSH && !pairing->silent_losses; /* all flushes are equal */
 	if (pairing->in_flight.count >= pairing->in_flight.room)
 		emit_unseen(pairing, pairing->in_flight.oldest);
 	return table_add(&pairing->in_flight, &io) ? 0 : -ENOMEM;
@@ -273,6 +278,7 @@ static int on_complete(struct pairing *pairing, const struct blk_event *event, i
 		return 0;
 	}
 	table_remove(&pairing->in_flight, io);
+	pairing->equal_ios |= io->repeats;
 	if (event->status)
 		io->status = event->status;
 	if (event->bytes >= io->remaining_bytes) {
@@ -359,6 +365,11 @@ void pairing_finish(struct pairing *pairing)
 	while (pairing->in_flight.oldest) {
 		struct pending *entry = pairing->in_flight.oldest;
 
+		if (entry->repeats && !pairing->equal_ios) {
+			pairing->counts.issued_again++;
+			table_remove(&pairing->in_flight, entry);
+			continue;
+		}
 		if (entry->losses_before != pairing->losses ||
 		    (pairing->silent_losses && pairing->newest_ns - entry->submit_ns > MAX_IN_FLIGHT_AT_END_NS)) {
 			emit_unseen(pairing, entry);

@@ -15,6 +15,7 @@
 
 struct pair_counts {
 	uint64_t unmatched, in_flight_at_start, in_flight_at_end, unseen, unissued;
+	uint64_t issued_again; /* without a requeue event */
 	uint64_t requeued, merged, other_ops, empty_flushes, from_issuer, remaps, not_wanted;
 	uint64_t impossible_extents; /* events of an extent that ends at 2^63 bytes or later */
 };
@@ -25,6 +26,7 @@ struct pairing {
 	struct pair_devices devices;
 	/* Completions are lost silently: each is matched with the newest issue, so that a loss affects one I/O only. */
 	bool silent_losses;
+	bool equal_ios; /* equal I/Os are in flight together: each of them completed */
 	bool any_device; /* also devices that were not named */
 	uint64_t first_ns, newest_ns;
 	uint64_t stopped_ns;

@@ -83,10 +83,11 @@ static void report_lost(const struct decoded *decoded, FILE *file)
 static void report_ledger(const struct pair_counts *counts, FILE *file)
 {
 	fprintf(file, "\"ledger\": {\"reused\": %" PRIu64 ", \"unmatched\": %" PRIu64 ", \"in_flight_at_start\": %" PRIu64
-		", \"unissued\": %" PRIu64 ", \"empty_flushes\": %" PRIu64 ", \"requeued\": %" PRIu64
-		", \"merged\": %" PRIu64 ", \"other_ops\": %" PRIu64 ", \"out_of_range\": null, \"impossible_extents\": %" PRIu64 "}",
+		", \"unissued\": %" PRIu64 ", \"empty_flushes\": %" PRIu64 ", \"issued_again\": %" PRIu64
+		", \"requeued\": %" PRIu64 ", \"merged\": %" PRIu64 ", \"other_ops\": %" PRIu64
+		", \"out_of_range\": null, \"impossible_extents\": %" PRIu64 "}",
 		counts->unseen, counts->unmatched, counts->in_flight_at_start, counts->unissued, counts->empty_flushes,
-		counts->requeued, counts->merged, counts->other_ops, counts->impossible_extents);
+		counts->issued_again, counts->requeued, counts->merged, counts->other_ops, counts->impossible_extents);
 }
 
 static void report_drive(const struct pair_device *device, FILE *file)

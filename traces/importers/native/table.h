@@ -3,6 +3,7 @@
 #ifndef BLKREEL_BLKTRACE_TABLE_H
 #define BLKREEL_BLKTRACE_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct pending {
 	uint32_t cpu;
 	int16_t status;
 	uint64_t losses_before; /* number of losses before its issue */
+	bool repeats; /* issued while an equal one was in flight, without an entry into the block layer */
 };
 
 struct bucket {

@@ -221,7 +221,11 @@ class EventPairing:
             return
         if self._end is None:
             self._fail()
-        extra = self._issues - self._rows
+        again = self._end.fields["ledger"]["issued_again"]
+        if again:
+            self._account.ignore("issues of I/Os in flight, issued again without a requeue event", *self._issue_example,
+                                 again)
+        extra = self._issues - again - self._rows
         if extra > 0:
             self._account.ignore("issues that were repeated after a requeue, or are no I/O", *self._issue_example,
                                  extra)

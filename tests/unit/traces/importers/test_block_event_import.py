@@ -144,6 +144,30 @@ def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
     assert ledger["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 2
 
 
+def test_a_request_issued_again_without_a_requeue_event_is_one_row(run):
+    issue, completion = "8,0 R 65536 () 640 + 128 [fio]", "8,0 R () 640 + 128 [0]"
+    frame, result = run(
+        event(1, "block_rq_issue", issue) + event(1.0002, "block_rq_issue", issue, "kworker/3:1H-517")
+        + event(1.003, "block_rq_complete", completion)
+        + event(2, "block_rq_issue", issue) + event(2.0005, "block_rq_complete", completion))
+    assert frame[["submit_ns", "latency_ns", "tid"]].to_numpy().tolist() \
+        == [[0, 3_000_000, 812], [1_000_000_000, 500_000, 812]]
+    ledger = result.metadata["ledger"]
+    assert ledger["ignored"]["issues of I/Os in flight, issued again without a requeue event"]["count"] == 1
+    assert ledger["records"] == 5 and not result.metadata["import_warnings"]
+
+
+def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
+    issue, completion = "8,0 R 4096 () 640 + 8 [fio]", "8,0 R () 640 + 8 [0]"
+    frame, result = run(
+        event(1, "block_rq_issue", issue) + event(1.001, "block_rq_issue", issue)
+        + event(1.003, "block_rq_complete", completion) + event(1.004, "block_rq_complete", completion)
+        + event(2, "block_rq_issue", issue) + event(2.001, "block_rq_issue", issue)
+        + event(2.003, "block_rq_complete", completion))
+    assert frame.latency_ns.tolist() == [3_000_000, 3_000_000, 3_000_000, -1]
+    assert "1 I/Os have no latency: their completion is not in the recording" in result.metadata["import_warnings"]
+
+
 def test_a_request_completed_in_parts_is_one_row(run):
     frame, _ = run(event(1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]")
                    + event(1.001, "block_rq_complete", "8,0 R () 80 + 8 [0]")
