@@ -44,7 +44,7 @@ static void take_down(const struct watchdog_shared *shared, const char *path)
 	umount2(path, MNT_DETACH);
 }
 
-/* Counted in ticks of this process, because a machine that stood still also stops the server. */
+/* Counted in ticks of this process, because a suspended machine also stops the server. */
 static void watch(const struct watchdog_shared *shared, int alive_fd, int abort_fd, const char *path, unsigned timeout_s)
 {
 	const unsigned limit = timeout_s * 1000 / TICK_MS;
