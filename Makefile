@@ -145,7 +145,7 @@ demo: $(STAMPS)/install $(STAMPS)/apt-demo
 
 # One or all sample traces: make samples SAMPLES=compile. Takes about ten minutes, 6 GiB of memory, and 6 GiB on
 # disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
-SAMPLES := game-load download game-download app-start package-install compile
+SAMPLES := model-load game-load download game-download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done

@@ -2,7 +2,8 @@
 
 Nothing is installed on the machine itself, and nothing on it can get into a trace: the application, its libraries, its
 data and its home all lie on the scratch drive, a loop device over an image in memory, read and written with direct I/O.
-In memory, because the drive below an image on disk serves others too, and their stalls would be in the trace.
+In memory, because the drive below an image on disk serves others too, and their stalls would be in the trace. An
+image on disk is for gigabytes that are read in large reads: from memory, the copies would be work of the processor.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from pathlib import Path
 from blkreel.cli.demo.drives import check_room, make_drive, make_file_system, mount_memory, remount
 from blkreel.cli.demo.workspace import Workspace, workspace_below
 from blkreel.common.errors import BlkreelError
+from blkreel.traces.samples import SAMPLES, TITLES
 
-SAMPLES = Path(__file__).resolve().parents[1] / "traces/samples"
+DIRECTORY = Path(__file__).resolve().parents[1] / "traces/samples"
 WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
 MIRROR = os.environ.get("SAMPLES_MIRROR", "http://deb.debian.org/debian")
 SUITE = "bookworm"
@@ -64,10 +66,11 @@ class Root:
 class Scratch:
     """A scratch drive with a file system. mount: where that is; memory: a directory in memory, for other things."""
 
-    def __init__(self, workspace: Workspace, size_bytes: int, spare_bytes: int):
+    def __init__(self, workspace: Workspace, size_bytes: int, spare_bytes: int, on_disk: bool):
         self.workspace = workspace
-        self.memory = mount_memory(workspace, size_bytes + spare_bytes)
-        self._drive = make_drive(workspace, self.memory / "drive.img", size_bytes)
+        self.memory = mount_memory(workspace, spare_bytes if on_disk else size_bytes + spare_bytes)
+        directory = workspace.path if on_disk else self.memory
+        self._drive = make_drive(workspace, directory / "drive.img", size_bytes, allocate=on_disk)
         self.mount = make_file_system(workspace, self._drive)
         self._bound: list[Path] = []
 
@@ -106,9 +109,9 @@ class Scratch:
     def record(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None,
                ends_with: Sequence[int] = (0,), files: bool = True) -> None:
         """Capture a command from a cold cache into the sample of that name. files: with the names of its files."""
-        output = SAMPLES / f"{name}.parquet"
+        output = DIRECTORY / f"{name}.parquet"
         capture = [_BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force",
-                   *(["--files"] if files else []), "--"]
+                   "--title", TITLES[name], "--description", SAMPLES[name], *(["--files"] if files else []), "--"]
         result = subprocess.run([*map(str, capture), *map(str, command)], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env={**self.environment, **(environment or {})})
@@ -128,11 +131,12 @@ class Scratch:
 
 
 @contextmanager
-def scratch_drive(size_bytes: int, spare_bytes: int = 64 << 20) -> Iterator[Scratch]:
+def scratch_drive(size_bytes: int, spare_bytes: int = 64 << 20, on_disk: bool = False) -> Iterator[Scratch]:
     """A scratch drive for the block; spare_bytes: memory beside it for other files."""
     with workspace_below(WORK, "blkreel-samples") as workspace:
-        check_room(workspace, disk_bytes=0, memory_bytes=size_bytes + spare_bytes)
-        yield Scratch(workspace, size_bytes, spare_bytes)
+        check_room(workspace, disk_bytes=size_bytes if on_disk else 0,
+                   memory_bytes=spare_bytes if on_disk else size_bytes + spare_bytes)
+        yield Scratch(workspace, size_bytes, spare_bytes, on_disk)
 
 
 def make_sample(name: str, make: Callable[[str], None]) -> None:
@@ -154,7 +158,7 @@ def make_sample(name: str, make: Callable[[str], None]) -> None:
 
 
 def _is_whole(name: str) -> bool:
-    path = SAMPLES / f"{name}.parquet"
+    path = DIRECTORY / f"{name}.parquet"
     subprocess.run([_BLKREEL, "info", path])
     checked = subprocess.run([_BLKREEL, "check", path], capture_output=True, text=True)
     if checked.returncode:

@@ -11,6 +11,7 @@ from blkreel.common.suggestions import did_you_mean
 PREFIX = "sample:"
 _DIRECTORY = Path(__file__).parent
 SAMPLES = {
+    "model-load": "a language model of 4 GB loads from a cold cache (llama.cpp)",
     "game-load": "a game loads from a cold cache: its menu, then a race",
     "download": "a BitTorrent download of an album of pictures",
     "game-download": "the same game loads while a torrent downloads to the same drive",
@@ -19,6 +20,7 @@ SAMPLES = {
     "compile": "a program is compiled from a cold cache",
 }
 TITLES = {
+    "model-load": "Model load",
     "game-load": "Game load",
     "download": "Download",
     "game-download": "Game load during a download",

@@ -68,10 +68,27 @@ def test_it_tells_nothing_of_the_machine_but_its_scratch_drive(name):
     raw = b"".join(value for value in pq.read_metadata(sample_path(name)).metadata.values()).decode()
     assert "/home/" not in raw
     metadata = open_trace(sample_path(name)).metadata
+    assert metadata["host"] == "vm"
+    # What follows a chroot is a path on the scratch drive.
+    words = metadata["command"][:2] if metadata["command"][0] == "chroot" else metadata["command"]
+    assert all(not word.startswith("/") or word.startswith("/var/tmp/blkreel-") for word in words)
     for file in metadata.get("files") or []:
         assert file["path"].startswith("/var/tmp/blkreel-samples/source/"), file
     devices = metadata["devices"]
     assert [device["kind"] for device in devices] == ["loop"] and not devices[0]["serial_hash"]
+
+
+def test_a_model_is_read_whole_by_one_program():
+    frame = frame_of("model-load")
+    own = frame[frame.own]
+    assert set(own.process) == {"python"} and set(own.op) == {OPS["read"]}
+    assert 4.1e9 < moved_bytes(own, "read") < 4.2e9 and moved_bytes(own, "read") > 0.999 * frame.length_bytes.sum()
+    files = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("model-load")).metadata["files"]}
+    model = own[own.inode.map(files).fillna("").str.endswith("/model.gguf")]
+    assert moved_bytes(model, "read") > 0.999 * moved_bytes(own, "read")
+    # Plain reads: nothing is read twice, and most of the bytes in large reads.
+    assert not model.offset_bytes.duplicated().any()
+    assert moved_bytes(own[own.length_bytes >= 1 << 20], "read") > 0.9 * moved_bytes(own, "read")
 
 
 def test_a_game_reads():
@@ -137,7 +154,7 @@ def test_a_user_finds_them_by_name(blkreel):
 def test_a_name_that_there_is_not(blkreel):
     result = blkreel("info", "sample:chess", check=False)
     assert result.returncode == 2
-    assert "unknown sample: 'chess'; samples: game-load, download" in result.stderr
+    assert "unknown sample: 'chess'; samples: model-load, game-load" in result.stderr
 
 
 def test_a_run_says_which_it_replayed(blkreel, tmp_path):

@@ -353,7 +353,8 @@ def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(n
     assert at_once.max() < captured["due_ns"].max(), "on a drive that takes no time it is faster"
     account = plan.pace_account(counts)
     assert account["dependencies"] == "observed"
-    assert account["dependencies_known"] > 0.5
+    # Each large read of the model is several I/Os of one thread, which waits only for the last of them.
+    assert account["dependencies_known"] > (0.1 if name == "model-load" else 0.5)
     assert account["anchored"]["absolute"] < len(at_once) / 10
 
 
