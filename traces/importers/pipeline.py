@@ -164,7 +164,7 @@ class Records:
             "writer": f"blkreel {__version__}", "source_format": format_.name, "clock": format_.clock,
             "epoch_ns": self.first_ns, "clock_resolution_ns": self.resolution_ns(),
             "clock_pairs": [{"monotonic_ns": self.first_ns, "realtime_ns": self.first_ns}] if real else [],
-            "devices": [{"name": text, "path": text} for text in
+            "devices": [{"name": text, "path": text, **_number_of(text)} for text in
                         (name.decode(errors="replace") for name in self.devices)],
             "duration_ns": self.last_ns - self.first_ns, "ledger": account.ledger(),
             "source_lacks": [*lacks, "dependencies", *(name for name in format_.lacks if name not in lacks)],
@@ -344,6 +344,13 @@ class _Reader:
                 self._account.note_back_steps(int(back.sum()), int((reached - stamped_ns)[back].max()))
         self._last_ns = int(stamped_ns[-1])
         self.reached_ns = max(self.reached_ns, int(stamped_ns.max()))
+
+
+def _number_of(name: str) -> dict[str, int]:
+    """The keys major and minor of a device that has its number as a name, as in 259:0."""
+    major, colon, minor = name.partition(":")
+    is_number = colon and all(part.isascii() and part.isdigit() and len(part) < 8 for part in (major, minor))
+    return {"major": int(major), "minor": int(minor)} if is_number else {}
 
 
 def _percent(share: float) -> str:

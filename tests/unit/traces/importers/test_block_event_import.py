@@ -12,6 +12,7 @@ from tool_traces import blkparse, ftrace
 from tree import TREE
 
 from blkreel.common.errors import TraceError
+from blkreel.traces.exporters.block_events import device_numbers
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.importers import ImportOptions, import_recording
@@ -239,6 +240,12 @@ def test_events_of_several_cpus_are_paired_in_order_of_time(run, format_name):
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
     with pytest.raises(TraceError, match=r"line 801: time steps back by 7.203 s"):
         run(blkparse([(*io[:1], io[1] + 2_000_000, *io[2:]) for io in IOS]) + blkparse([(0, 20, 5, 0, 8, False)]))
+
+
+def test_device_numbers_of_a_text_are_those_of_its_export(run, tmp_path):
+    _, result = run(blkparse(IOS).replace(b"8,16", b"259,3"))
+    assert [(device["major"], device["minor"]) for device in result.metadata["devices"]] == [(8, 0), (259, 3)]
+    assert device_numbers(open_trace(result.path)).tolist() == [8 << 20, 259 << 20 | 3]
 
 
 def test_a_custom_format_of_blkparse_is_refused_with_the_command(run):
