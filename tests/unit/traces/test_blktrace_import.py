@@ -194,6 +194,18 @@ def test_notices_name_threads_and_tell_the_time(rows_of):
     assert trace.metadata["clock_pairs"] == [{"monotonic_ns": 5, "realtime_ns": 1_700_000_000_000_000_250}]
 
 
+def test_a_dump_of_blkparse_has_notices_at_absolute_times(rows_of):
+    booted_ns = 377_123_741_307
+    recording = Recording().notice(1, booted_ns, struct.pack("<II", 1_700_000_000, 250))
+    recording.notice(0, booted_ns, b"worker\0" + bytes(9), pid=100).io(8, 0, 20, 30)
+    recording.notice(0, booted_ns + 5, b"writer\0" + bytes(9), pid=101).io(16, 40, 50, 65)
+    rows, result = rows_of(recording, names=["ordered.bin"])
+    assert rows.submit_ns.tolist() == [20, 50] and rows.latency_ns.tolist() == [10, 15]
+    assert result.metadata["epoch_ns"] == 0 and not result.metadata["clock_pairs"]
+    assert result.metadata["duration_ns"] == 65
+    assert open_trace(result.path).metadata["threads"]["100"]["comm"] == "worker"
+
+
 def test_a_drive_without_requests_goes_from_entry_to_completion(rows_of):
     recording = Recording()
     recording.add("Q", 10, 8, pid=5, kind="write").add("C", 40, 8, pid=5, kind="write")

@@ -95,8 +95,12 @@ static int take_event(void *context, struct input *input)
 	struct decoder *decoder = context;
 	const struct blk_event *event = &input->event;
 
-	if (!decoder->began)
+	/* In a dump of `blkparse -d` notices have absolute times, and events relative ones. */
+	if (!decoder->began && !(event->category & CATEGORY_NOTIFY)) {
+		if (decoder->decoded.clock_pair.monotonic_ns > event->time_ns + NS_PER_S)
+			decoder->decoded.clock_pair = (struct clock_pair){ 0 };
 		begin(decoder, event->time_ns);
+	}
 	if (input->loss.count)
 		take_loss(decoder, input);
 	if (event->category & CATEGORY_NOTIFY)
@@ -286,6 +290,9 @@ static int read_files(struct decoder *decoder)
 		begin(decoder, decoder->options->epoch_ns);
 	if (run_merge(decoder, UINT64_MAX))
 		return -1;
+	for (size_t i = 0; i < decoder->options->path_count && !decoder->began; i++)
+		if (decoder->inputs[i].events)
+			begin(decoder, decoder->decoded.clock_pair.monotonic_ns); /* only notices */
 	if (!decoder->began)
 		return report_error(NULL, "%s: no events", decoder->options->paths[0]);
 	return 0;

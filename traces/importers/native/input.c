@@ -230,7 +230,9 @@ int input_peek(struct input *input)
 
 void input_next(struct input *input)
 {
-	input->last_ns = input->event.time_ns;
+	/* `blkparse -d` leaves notices at absolute times between events at relative ones. */
+	if (!(input->event.category & CATEGORY_NOTIFY))
+		input->last_ns = input->event.time_ns;
 	input->start += input->event_bytes;
 	input->position += input->event_bytes;
 	input->events++;

@@ -105,7 +105,7 @@ static int gather(struct merge *merge)
 
 static int check_order(struct merge *merge, const struct input *input)
 {
-	if (input->event.time_ns >= input->last_ns)
+	if (input->event.time_ns >= input->last_ns || (input->event.category & CATEGORY_NOTIFY))
 		return 0;
 	merge->backward_steps++;
 	if (input->last_ns - input->event.time_ns <= TOLERATED_STEP_NS)
@@ -128,7 +128,7 @@ int merge_run(struct merge *merge, uint64_t limit_ns, merge_consumer consume, vo
 
 		if (check_order(merge, input))
 			return -1;
-		if (input->event.time_ns > merge->newest_ns)
+		if (input->event.time_ns > merge->newest_ns && !(input->event.category & CATEGORY_NOTIFY))
 			merge->newest_ns = input->event.time_ns;
 		err = consume(context, input);
 		if (err)
