@@ -7,6 +7,7 @@ A line is written at completion: the time of issue is TIME - LAT, and as exact a
 version. Its T has only R and W, where requests without data, such as flushes, cannot be distinguished.
 """
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,8 +21,12 @@ from blkreel.traces.importers.source_format import UNKNOWN_OP, Batch, ImportOpti
 from . import block_events
 from .text_lines import Lines, blocks_of_lines
 
-_NEEDED = ("TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "LAT(ms)")
+# The first title differs in versions.
+_TIME_TITLES = ("TIME(s)", "TIMESTAMP", "TIME")
+_NEEDED = ("COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "LAT(ms)")
 _SECTOR_BYTES = 512
+_HEADER_LINES = 5
+_PROMPT = re.compile(rb".*[#$%>]( .*|$)")
 _STARTING = b"Tracing block device I/O"
 
 
@@ -33,7 +38,7 @@ class Biosnoop(SourceFormat):
 
     def likeness(self, head: bytes) -> float:
         titles = _titles(head)
-        return sum(title in titles for title in ("TIME(s)", "SECTOR", "BYTES", "LAT(ms)")) / 4
+        return sum(title in titles for title in ("SECTOR", "BYTES", "LAT(ms)")) / 3
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         titles = _titles(read_head(source.path))
@@ -44,8 +49,11 @@ class Biosnoop(SourceFormat):
         columns = {title: at - len(titles) for at, title in enumerate(titles)}
         for lines in blocks_of_lines(source, account):
             at = np.flatnonzero(lines.count > 0)
-            is_header = np.array([_is_header(lines.line(line)) for line in at[:3].tolist()], bool)
-            at = np.concatenate([at[:3][~is_header], at[3:]]) if len(at) else at
+            # Also behind the start, where outputs are joined or the next prompt is pasted.
+            starts, _ = lines.field(0, at)
+            is_text = (lines.byte(starts) < ord("0")) | (lines.byte(starts) > ord("9"))
+            is_frame = [index for index in np.flatnonzero(is_text).tolist() if _is_frame(lines.line(at[index]))]
+            at = np.delete(at, is_frame)
             account.read(len(at))
             yield _batch(lines, at, columns, account)
 
@@ -57,7 +65,10 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     complete_ns, valid = lines.scaled_decimals(*lines.field(0, at), 9)
     latency_ns, latency_valid = lines.scaled_decimals(*field("LAT(ms)"), 6)
     queue_ns, queue_valid = lines.scaled_decimals(*field("QUE(ms)"), 6) if "QUE(ms)" in columns else (None, True)
-    pid, pid_valid = lines.integers(*field("PID"))
+    # A line without a drive has no field for it: there stands the process number.
+    disk_starts, _ = field("DISK")
+    has_drive = (lines.byte(disk_starts) < ord("0")) | (lines.byte(disk_starts) > ord("9"))
+    pid, pid_valid = lines.integers(*lines.field(np.where(has_drive, columns["PID"], columns["PID"] + 1), at))
     length, length_valid = lines.integers(*field("BYTES"))
     sector, sector_valid = lines.integers(*field("SECTOR"))
     category = lines.mapped(*field("T"), block_events.category_of)
@@ -66,14 +77,15 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     valid &= latency_valid & queue_valid & pid_valid & length_valid & (length < 1 << 63) & (pid < 1 << 31)
     valid &= is_flush | (length == 0) | sector_valid & (sector < (1 << 63) // _SECTOR_BYTES)
     valid &= lines.count[at] >= len(columns) - 1
-    bad = np.zeros(len(lines), bool)
-    bad[at[~valid]] = True
-    lines.account_for(bad, account.reject, "a field is not a number, or missing")
-    unnamed = np.zeros(len(lines), bool)
     empty = valid & (length == 0) & ~is_flush
-    unnamed[at[empty]] = True
-    lines.account_for(unnamed, account.ignore, "requests without data whose operation is not recorded")
-    chosen = valid & ~empty
+    driveless = valid & ~empty & ~has_drive
+    for mask, count, reason in ((~valid, account.reject, "a field is not a number, or missing"),
+                                (empty, account.ignore, "requests without data whose operation is not recorded"),
+                                (driveless, account.ignore, "requests without a drive")):
+        of_lines = np.zeros(len(lines), bool)
+        of_lines[at[mask]] = True
+        lines.account_for(of_lines, count, reason)
+    chosen = valid & ~empty & ~driveless
     at = at[chosen]
     name_starts, _ = lines.field(1, at)
     _, name_ends = lines.field(columns["PID"] - 1, at)
@@ -109,12 +121,16 @@ def flags_of(category: np.ndarray) -> np.ndarray:
 
 
 def _titles(head: bytes) -> list[str]:
-    """The titles of the header, which may follow a line about the start."""
-    for line in head_lines(head)[:3]:
-        if _is_header(line) and not line.startswith(_STARTING):
-            return line.decode(errors="replace").split()
+    """The titles of the header, which may follow a prompt and a line about the start; the first one as TIME(s)."""
+    for line in head_lines(head)[:_HEADER_LINES]:
+        words = line.decode(errors="replace").split()
+        if words[:1] and words[0] in _TIME_TITLES and words[1:2] == ["COMM"]:
+            return ["TIME(s)", *words[1:]]
     return []
 
 
-def _is_header(line: bytes) -> bool:
-    return line.startswith(_STARTING) or line.split()[:2] == [b"TIME(s)", b"COMM"]
+def _is_frame(line: bytes) -> bool:
+    """Whether the line is a header, a prompt with a command, the line about the start, or ^C."""
+    words = line.decode(errors="replace").split()
+    return words[0] in _TIME_TITLES and words[1:2] == ["COMM"] or line.startswith((_STARTING, b"^C")) \
+        or _PROMPT.match(line) is not None

@@ -103,6 +103,28 @@ def test_biosnoop_is_stamped_at_completion(run, with_queue):
     assert result.metadata["ledger"]["clock_back_steps"] == 0
 
 
+@pytest.mark.parametrize("title", ["TIME(s)    ", "TIMESTAMP"])
+def test_biosnoop_lines_without_a_drive_or_data_and_a_prompt_are_no_rows(run, title):
+    frame, result = run(f"""root@host:~# biosnoop-bpfcc
+{title} COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)
+0.000000    kworker/5:1H   311            R 18446744073709551615 0         0.52
+0.120000    ?              0              R 0          8         3.10
+0.130000    my app         17             W 64         4096      3.10
+0.250000    postgres       2210   sdb     R 1048576    8192      0.25
+0.250900    ?              0              R 0          0         0.11
+0.900000    jbd2/sdb1-8    150    sdb     W 2097152    12288     6.00
+^C
+root@host:~#
+""".encode(), max_rejected=0)
+    assert result.metadata["source_format"] == "biosnoop"
+    assert frame[["latency_ns", "offset_bytes", "length_bytes", "tid"]].to_numpy().tolist() == [
+        [250_000, 1_048_576 * 512, 8192, 2210], [6_000_000, 2_097_152 * 512, 12_288, 150]]
+    ledger = result.metadata["ledger"]
+    assert ledger["records"] == 6 and not ledger["rejected"]
+    assert {reason: tally["count"] for reason, tally in ledger["ignored"].items()} \
+        == {"requests without data whose operation is not recorded": 2, "requests without a drive": 2}
+
+
 def test_biosnoop_of_its_documentation_and_of_libbpf(run):
     """Rows of the example in biosnoop's documentation, and letters of operations as libbpf-tools print them."""
     frame, _ = run(b"""TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)
