@@ -4,8 +4,8 @@
     10752 /dev/sda write 0 4096
 
 Version 3 has microseconds before each action. Version 2 has only `wait` records; fio's documentation calls their time
-relative, but fio itself waits until that many milliseconds after its start, and so does the import. Where the time of
-an action is before that of the action before, fio does not wait.
+relative, but fio itself waits until that many milliseconds after its start, and so does the import. In version 3 fio
+waits for the difference to the time of the record before; where that is negative, it does not wait.
 """
 
 import re
@@ -29,10 +29,49 @@ _HEADER = re.compile(rb"fio version (\d+) iolog\s*")
 _VERSIONS = (2, 3)
 # Nanoseconds of the unit of time, by version.
 _UNIT_NS = {2: 1_000_000, 3: 1_000}
+_LATEST_NS = 1 << 62
+
+
+class _Clock:
+    """Times of replay by fio from those of the log. reached_ns: that of the last record."""
+
+    def __init__(self, version: int, account: Account):
+        self.reached_ns = 0
+        self._version = version
+        self._account = account
+        self._last_ns = self._latest_ns = 0
+
+    def submit_ns(self, time_ns: np.ndarray, has_time: np.ndarray) -> np.ndarray:
+        """When fio issues records. time_ns: in the log. has_time: which of them have a time; the others are 0."""
+        if not len(time_ns):
+            return time_ns
+        stamped_ns = time_ns[has_time]
+        before_ns = np.concatenate([[self._last_ns], stamped_ns])
+        steps_ns = np.diff(before_ns)
+        back_ns = (np.maximum.accumulate(np.maximum(before_ns, self._latest_ns))[:-1] - stamped_ns)[steps_ns < 0]
+        if len(back_ns):
+            self._account.note_back_steps(len(back_ns), int(back_ns.max()))
+        if self._version == 2:
+            replayed_ns = np.maximum.accumulate(np.maximum(time_ns, self.reached_ns))
+        elif self.reached_ns + float(steps_ns.clip(0).sum(dtype=float)) > _LATEST_NS:
+            raise TraceError(f"{self._account.file}: the sum of the delays is more than 146 years",
+                             "the times are not microseconds since the start: record the log again")
+        else:
+            replayed_ns = self.reached_ns + np.cumsum(steps_ns.clip(0))
+        self._last_ns, self._latest_ns = int(before_ns[-1]), max(self._latest_ns, int(before_ns.max()))
+        self.reached_ns = int(replayed_ns[-1])
+        return replayed_ns
+
+    def warn_of_back_steps(self) -> None:
+        if count := self._account.back_steps:
+            rule = "each without a delay after the record before, as fio replays them" if self._version == 3 \
+                else "at the latest time before, as fio replays them"
+            self._account.warn(f"{count:,} records have an earlier time than the record before: {rule}")
 
 
 class _Iolog(SourceFormat):
     version: int
+    counts_back_steps = True
 
     def likeness(self, head: bytes) -> float:
         lines = head_lines(head)
@@ -41,8 +80,7 @@ class _Iolog(SourceFormat):
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         self._refuse_other_versions(source)
-        reached_ns = 0
-        has_time = False
+        clock = _Clock(self.version, account)
         for lines in blocks_of_lines(source, account):
             at = np.flatnonzero((lines.count > 0) & (lines.numbers > 1))
             account.read(len(at))
@@ -62,10 +100,9 @@ class _Iolog(SourceFormat):
             bad = np.zeros(len(lines), bool)
             bad[at[~valid]] = True
             lines.account_for(bad, account.reject, "not an action with a time and an extent")
-            time_ns = np.maximum.accumulate(np.maximum(
-                np.where(valid, time, np.uint64(0)).astype(np.int64) * _UNIT_NS[self.version], reached_ns))
-            reached_ns = int(time_ns[-1]) if len(at) else reached_ns
-            has_time = has_time or reached_ns > 0
+            time_ns = np.zeros(len(at), np.int64)
+            has_time = valid & (action == _WAIT) if self.version == 2 else valid
+            time_ns[valid] = clock.submit_ns(time[valid].astype(np.int64) * _UNIT_NS[self.version], has_time[valid])
             for code, reason in ((_WAIT, "waits"), (_FILE_ACTION, "actions on files: add, open, close")):
                 other = np.zeros(len(lines), bool)
                 other[at[valid & (action == code)]] = True
@@ -76,7 +113,8 @@ class _Iolog(SourceFormat):
             yield Batch(time_ns[chosen], np.where(is_flush, np.uint64(0), value)[chosen].astype(np.int64),
                         np.where(is_flush, np.uint64(0), length)[chosen].astype(np.int64),
                         action[chosen].astype(np.int8), lines.numbers[at[chosen]], device=lines.texts(starts, ends))
-        if not has_time:
+        clock.warn_of_back_steps()
+        if not clock.reached_ns:
             account.warn(f"{source.path} has no times: all I/Os are at time 0, so a replay in original timing issues "
                          "them at once")
 

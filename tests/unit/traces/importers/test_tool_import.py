@@ -51,6 +51,17 @@ def test_iolog_3_has_microseconds_and_a_device_for_each_file(run):
     assert "latency" in result.metadata["source_lacks"]
 
 
+def test_iolog_3_continues_from_an_earlier_time_as_fio_does(run):
+    times_us = [20, 21, 1_000_001, 3, 1_000_001]
+    lines = "".join(f"{time} d read {65_536 * at} 4096\n" for at, time in enumerate(times_us))
+    frame, result = run(f"fio version 3 iolog\n0 d add\n1 d open\n{lines}2000000 d close\n".encode())
+    assert (frame.submit_ns // 1000).tolist() == [0, 1, 999_981, 999_981, 1_999_979]
+    assert frame.offset_bytes.tolist() == [65_536 * at for at in range(5)]
+    ledger = result.metadata["ledger"]
+    assert (ledger["clock_back_steps"], ledger["clock_back_largest_ns"]) == (1, 999_998_000)
+    assert any("1 records have an earlier time" in text for text in result.metadata["import_warnings"])
+
+
 def test_iolog_2_waits_until_a_time_since_the_start(run):
     frame, result = run(iolog2(IOS))
     assert result.metadata["source_format"] == "iolog2"
@@ -59,13 +70,15 @@ def test_iolog_2_waits_until_a_time_since_the_start(run):
     assert result.metadata["ledger"]["ignored"]["waits"]["count"] == len(IOS)
 
 
-@pytest.mark.parametrize(("format_name", "text"), [
-    ("iolog2", "fio version 2 iolog\n/d wait 50 0\n/d read 0 512\n/d wait 20 0\n/d read 512 512\n/d wait 60 0\n"
-               "/d read 0 512\n"),
-    ("iolog3", "fio version 3 iolog\n50000 /d read 0 512\n20000 /d read 512 512\n60000 /d read 0 512\n")])
-def test_a_time_that_goes_back_is_no_delay(run, format_name, text):
-    frame, _ = run(text.encode())
-    assert frame.submit_ns.tolist() == [0, 0, 10_000_000] and frame.offset_bytes.tolist() == [0, 512, 0]
+@pytest.mark.parametrize(("last_ns", "text"), [
+    (10_000_000, "fio version 2 iolog\n/d wait 50 0\n/d read 0 512\n/d wait 20 0\n/d read 512 512\n/d wait 60 0\n"
+                 "/d read 0 512\n"),
+    (40_000_000, "fio version 3 iolog\n50000 /d read 0 512\n20000 /d read 512 512\n60000 /d read 0 512\n")])
+def test_a_time_that_goes_back_is_no_delay(run, last_ns, text):
+    """Version 2 waits until a time since the start, version 3 for the difference to the record before."""
+    frame, result = run(text.encode())
+    assert result.metadata["ledger"]["clock_back_steps"] == 1
+    assert frame.submit_ns.tolist() == [0, 0, last_ns] and frame.offset_bytes.tolist() == [0, 512, 0]
 
 
 def test_an_iolog_without_times_says_so(run):
