@@ -36,10 +36,13 @@ _NAMES = list(_ACTIONS)
 _WITH_ERROR = [_NAMES.index(name) for name in ("block_rq_complete", "block_rq_requeue", "block_bio_complete")]
 _CODE_OF = np.array([_ACTIONS[name] for name in _NAMES])
 _OFFSET_OF = np.array([_BEFORE_SECTOR.get(name, 0) for name in _NAMES])
+_FEWEST_FLAGS, _MOST_FLAGS = 4, 12
 _MOST_NAME_FIELDS = 6  # of the thread's name and number, before the CPU
 _SECTOR_BYTES = 512
-# A line of any event; the CPU stands in brackets.
-_LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?\[\d+\]\s+(\S{4,6}\s+)?\d+\.\d{6,9}:\s+[\w:]+:.*")
+# A line of any event. The CPU stands in brackets, or before the flags as `trace-cmd report -l` prints it. Flags have 4
+# to 9 characters by the kernel, most with PREEMPT_RT. Times are in seconds, or in ns without a point.
+_LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?(\[\d+\]\s+(\S{4,12}\s+)?|\d+[^\s\d]\S{3,11}\s+)"
+                   rb"(\d+\.\d{6,9}|\d+):\s+[\w:]+:.*")
 _BLOCK_EVENT = re.compile(rb"[\s:](block_\w+):")
 # Of ftrace and, with DROPPED, of trace-cmd.
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
@@ -96,9 +99,14 @@ def _events(lines: Lines, account: Account) -> Events:
 
 def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, time_at: np.ndarray) -> Events:
     starts, ends = lines.field(cpu_at, at)
-    cpu, valid = lines.integers(starts + 1, ends - 1)
+    bracketed = lines.byte(starts) == ord("[")
+    digits = np.where(bracketed, 0, _leading_digits(lines, starts, ends))
+    cpu, valid = lines.integers(starts + bracketed, np.where(bracketed, ends - 1, starts + digits))
     starts, ends = lines.field(time_at, at)
-    time_ns, time_valid = lines.scaled_decimals(starts, ends - 1, 9)
+    seconds_ns, seconds_valid = lines.scaled_decimals(starts, ends - 1, 9)
+    whole_ns, is_whole = lines.integers(starts, ends - 1)
+    time_ns = np.where(is_whole, whole_ns.astype(np.int64), seconds_ns)
+    time_valid = np.where(is_whole, whole_ns < 1 << 62, seconds_valid)
     pid, pid_valid = _pid(lines, at, cpu_at)
     device_at = time_at + 2
     category = lines.mapped(*lines.field(device_at + 1, at), block_events.category_of)
@@ -141,9 +149,35 @@ def _cpu_field(lines: Lines) -> np.ndarray:
         starts, ends = lines.field(index, left)
         bracketed = (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]")) & (ends - starts > 2)
         _, is_number = lines.integers(np.where(bracketed, starts + 1, 0), np.where(bracketed, ends - 1, 0))
-        found[left[bracketed & is_number]] = index
-        left = left[~(bracketed & is_number)]
+        is_cpu = bracketed & is_number | _is_cpu_with_flags(lines, starts, ends, index, left)
+        found[left[is_cpu]] = index
+        left = left[~is_cpu]
     return found
+
+
+def _is_cpu_with_flags(lines: Lines, starts: np.ndarray, ends: np.ndarray, index: int, at: np.ndarray) -> np.ndarray:
+    """Whether a field is a CPU and its flags, as 0d.h.., before a time, which a colon ends."""
+    digits = _leading_digits(lines, starts, ends)
+    is_cpu = (digits > 0) & (ends - starts - digits >= _FEWEST_FLAGS) & (ends - starts - digits <= _MOST_FLAGS)
+    if not is_cpu.any():
+        return is_cpu
+    time_starts, time_ends = lines.field(index + 1, at)
+    time_digits = _leading_digits(lines, time_starts, time_ends)
+    is_time: np.ndarray = (time_digits > 0) & (lines.byte(time_ends - 1) == ord(":"))
+    return is_cpu & is_time
+
+
+def _leading_digits(lines: Lines, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The number of digits at the start of each field, at most 5."""
+    digits = np.zeros(len(starts), np.int64)
+    going = ends > starts
+    for _ in range(5):
+        byte = lines.byte(starts + digits)
+        going &= (byte >= ord("0")) & (byte <= ord("9")) & (digits < ends - starts)
+        if not going.any():
+            break
+        digits += going
+    return digits
 
 
 def _pid(lines: Lines, at: np.ndarray, cpu_at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
