@@ -82,7 +82,8 @@ def _account_lines(metadata: Mapping[str, Any]) -> Iterator[str]:
     yield (f"  {format_count(ledger['records'])} records: {format_count(ledger['rows'])} rows, "
            + ", ".join(f"{format_count(count)} {verb}" for verb, count in counts))
     for reason, tally in ledger["ignored"].items():
-        yield f"  ignored: {format_count(tally['count'])} {reason} (first: {tally['example']})"
+        first = f" (first: {tally['example']})" if tally["example"] else ""
+        yield f"  ignored: {format_count(tally['count'])} {reason}{first}"
     if ledger["clock_back_steps"]:
         steps = ledger["clock_back_steps"]
         yield (f"  {format_count(steps)} {'record' if steps == 1 else 'records'} out of order by up to "

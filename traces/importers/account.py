@@ -53,6 +53,10 @@ class Account:
         """Count records that do not become rows. position: of the first of them."""
         self.ignored.setdefault(reason, Tally()).add(count, self.place(position, text))
 
+    def ignore_unplaced(self, reason: str, count: int) -> None:
+        """Count records that do not become rows, and whose positions are unknown."""
+        self.ignored.setdefault(reason, Tally()).add(count, "")
+
     def note_back_steps(self, count: int, largest_ns: int) -> None:
         """Count records earlier than the record before. largest_ns: their distance to the latest time before."""
         self.back_steps += count
@@ -85,7 +89,8 @@ class Account:
     def lines(self, tallies: dict[str, Tally], verb: str) -> list[str]:
         """One line for each reason, most records first."""
         ordered = sorted(tallies.items(), key=lambda item: -item[1].count)
-        return [f"{format_count(tally.count)} records {verb}: {reason} (first: {tally.example})"
+        return [f"{format_count(tally.count)} records {verb}: {reason}"
+                + (f" (first: {tally.example})" if tally.example else "")
                 for reason, tally in ordered]
 
     def ledger(self) -> dict[str, Any]:

@@ -138,7 +138,6 @@ class EventPairing:
         self._devices: dict[int, None] = {}
         self._names: dict[int, bytes] = {}
         self._issues = self._rows = 0
-        self._issue_example = (0, b"")
         self._arrived: queue.SimpleQueue[Rows] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._end: End | None = None
@@ -195,12 +194,11 @@ class EventPairing:
         for code in np.unique(action[valid]).tolist():
             of_kind = valid & (action == code)
             first = int(np.argmax(of_kind))
-            example = int(numbers[first]), lines.line(events.at[first])
             if code == ISSUE:
                 self._issues += int(of_kind.sum())
-                self._issue_example = self._issue_example if self._issue_example[0] else example
             else:
-                self._account.ignore(f"{_OF_SAME_IO[code]} events", *example, int(of_kind.sum()))
+                self._account.ignore(f"{_OF_SAME_IO[code]} events", int(numbers[first]), lines.line(events.at[first]),
+                                     int(of_kind.sum()))
         self._send(events, valid & (action != BIO_COMPLETE), action)
 
     def batches(self) -> Iterator[Batch]:
@@ -223,12 +221,10 @@ class EventPairing:
             self._fail()
         again = self._end.fields["ledger"]["issued_again"]
         if again:
-            self._account.ignore("issues of I/Os in flight, issued again without a requeue event", *self._issue_example,
-                                 again)
+            self._account.ignore_unplaced("issues of I/Os in flight, issued again without a requeue event", again)
         extra = self._issues - again - self._rows
         if extra > 0:
-            self._account.ignore("issues that were repeated after a requeue, or are no I/O", *self._issue_example,
-                                 extra)
+            self._account.ignore_unplaced("issues that were repeated after a requeue, or are no I/O", extra)
         elif extra < 0:
             # The part that was completed before a requeue is a row too.
             self._account.read(-extra)

@@ -158,13 +158,13 @@ def _cpu_field(lines: Lines) -> np.ndarray:
 def _is_cpu_with_flags(lines: Lines, starts: np.ndarray, ends: np.ndarray, index: int, at: np.ndarray) -> np.ndarray:
     """Whether a field is a CPU and its flags, as 0d.h.., before a time, which a colon ends."""
     digits = _leading_digits(lines, starts, ends)
-    is_cpu = (digits > 0) & (ends - starts - digits >= _FEWEST_FLAGS) & (ends - starts - digits <= _MOST_FLAGS)
+    is_cpu: np.ndarray = (digits > 0) & (ends - starts - digits >= _FEWEST_FLAGS) & (ends - starts - digits <= _MOST_FLAGS)
     if not is_cpu.any():
         return is_cpu
     time_starts, time_ends = lines.field(index + 1, at)
     time_digits = _leading_digits(lines, time_starts, time_ends)
-    is_time: np.ndarray = (time_digits > 0) & (lines.byte(time_ends - 1) == ord(":"))
-    return is_cpu & is_time
+    is_cpu &= (time_digits > 0) & (lines.byte(time_ends - 1) == ord(":"))
+    return is_cpu
 
 
 def _leading_digits(lines: Lines, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
