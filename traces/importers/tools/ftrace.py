@@ -158,7 +158,8 @@ def _cpu_field(lines: Lines) -> np.ndarray:
 def _is_cpu_with_flags(lines: Lines, starts: np.ndarray, ends: np.ndarray, index: int, at: np.ndarray) -> np.ndarray:
     """Whether a field is a CPU and its flags, as 0d.h.., before a time, which a colon ends."""
     digits = _leading_digits(lines, starts, ends)
-    is_cpu: np.ndarray = (digits > 0) & (ends - starts - digits >= _FEWEST_FLAGS) & (ends - starts - digits <= _MOST_FLAGS)
+    flags = ends - starts - digits
+    is_cpu: np.ndarray = (digits > 0) & (flags >= _FEWEST_FLAGS) & (flags <= _MOST_FLAGS)
     if not is_cpu.any():
         return is_cpu
     time_starts, time_ends = lines.field(index + 1, at)
