@@ -94,7 +94,8 @@ class _Utf8:
     """
 
     def __init__(self, stream: Any):
-        self._stream = stream
+        # Decompressors give all data before a damage by read1() only.
+        self._read = getattr(stream, "read1", stream.read)
         self._decoder: codecs.IncrementalDecoder | None = None
         self._waiting = b""
         self._begun = self._ended = False
@@ -104,17 +105,17 @@ class _Utf8:
         if not self._begun:
             self._begin()
         while self._decoder and not self._waiting and not self._ended:
-            data = bytes(self._stream.read(_DECODED_BYTES))
+            data = bytes(self._read(_DECODED_BYTES))
             self._ended = not data
             self._waiting = self._decoder.decode(data, self._ended).encode()
         if self._waiting:
             part, self._waiting = self._waiting[:count], self._waiting[count:]
             return part
-        return b"" if self._decoder else bytes(self._stream.read(count))
+        return b"" if self._decoder else bytes(self._read(min(count, _DECODED_BYTES)))
 
     def _begin(self) -> None:
         head = b""
-        while len(head) < _TEXT_HEAD_BYTES and (part := bytes(self._stream.read(_TEXT_HEAD_BYTES - len(head)))):
+        while len(head) < _TEXT_HEAD_BYTES and (part := bytes(self._read(_TEXT_HEAD_BYTES - len(head)))):
             head += part
         encoding = _UTF_16.get(head[:2])
         if encoding and _is_text(head[2:], encoding):

@@ -165,7 +165,10 @@ class EventPairing:
             self._child.kill()
         self._child.wait()
         self._thread.join()
-        self._stdin.close()
+        try:
+            self._stdin.close()
+        except BrokenPipeError:
+            pass  # events for the decoder that was killed
         self._stderr.close()
 
     def take(self, events: Events) -> None:

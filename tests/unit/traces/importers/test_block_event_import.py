@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,15 @@ def test_events_of_several_cpus_are_paired_in_order_of_time(run, format_name):
     steps = [max(times[:at]) - time for at, time in enumerate(times) if at and time < times[at - 1]]
     ledger = result.metadata["ledger"]
     assert (ledger["clock_back_steps"], ledger["clock_back_largest_ns"]) == (len(steps), 1000 * max(steps))
+
+
+def test_a_cut_gzip_is_refused_with_its_length(run):
+    """More events than wait for earlier ones, so that some are on their way to the decoder."""
+    text = blkparse([(number, 5_000_000 + 100 * number, 40, 8 * number, 8, False) for number in range(40_000)])
+    cut = gzip.compress(text, 1)[:-20_000]
+    content = zlib.decompressobj(31).decompress(cut)
+    with pytest.raises(TraceError, match=f"gzip stream is cut or damaged after {len(content):,} decompressed bytes"):
+        run(cut, "blkparse")
 
 
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
