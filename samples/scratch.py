@@ -3,7 +3,7 @@
 Nothing is installed on the machine itself, and nothing on it can get into a trace: the application, its libraries, its
 data and its home all lie on the scratch drive, a loop device over an image in memory, read and written with direct I/O.
 In memory, because the drive below an image on disk serves others too, and their stalls would be in the trace. An
-image on disk is for gigabytes that are read in large reads: from memory, the copies would be work of the processor.
+image on disk is for gigabytes, which memory does not hold beside the page cache.
 """
 
 import hashlib
