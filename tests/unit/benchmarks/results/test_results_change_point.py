@@ -145,6 +145,15 @@ def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
         MIB * sum(np.cumsum(np.repeat([MIB // 8, MIB], [100, 900])) < 5e8) / 5e5, rel=1e-5)
 
 
+def test_the_fast_part_of_a_drive_is_that_of_its_first_fill(tmp_path):
+    """Without that fill, the next one found less of it."""
+    test = MadeTest(tmp_path / "t", "cache")
+    cost = np.where(np.arange(1000) < 60, MIB // 8, MIB)
+    test.step("fill", {"rest_ns": 30 * 10**9}, closed_loop(1000, cost, op=1, length_bytes=MIB))
+    figures = results_of(test.path)["figures"]["states"][""]
+    assert figures["fast_bytes"] is None and figures["fills"]["after-30s"]["fast_bytes"] == 60 * MIB
+
+
 def test_a_first_fill_within_the_fast_part_is_told_as_fast_where_a_later_one_shows_both(tmp_path):
     """A cache larger than the first fill: what the second one finds of it tells what the first one was."""
     test = MadeTest(tmp_path / "t", "cache")

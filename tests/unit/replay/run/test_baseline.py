@@ -1,6 +1,7 @@
 """Replays without the writes, and load times without latency, on simulated drives whose times are known exactly."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.plan.sharding import Sharding
 from blkreel.replay.run.account import WITHOUT
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
@@ -194,7 +196,8 @@ def test_it_is_computed_once_for_each_plan(chain):
     first = zero_latency(planned(), "a" * 64, progress)
     assert zero_latency(planned(), "a" * 64, progress, engine_that_fails) == first
     for plan, sha256 in ((planned(), "b" * 64), (planned(idle=parse_idle("cap=1ms")), "a" * 64),
-                         (planned(without=("writes",)), "a" * 64)):
+                         (planned(without=("writes",)), "a" * 64),
+                         (replace(planned(), sharding=Sharding(2, by="threads")), "a" * 64)):
         with pytest.raises(pytest.fail.Exception):
             zero_latency(plan, sha256, progress, engine_that_fails)
 
