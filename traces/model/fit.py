@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from blkreel.common.errors import UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.order import check_order
 from blkreel.traces.format.schema import OP_NAMES, OPS
 from blkreel.traces.format.trace import Trace
@@ -71,6 +71,9 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
     devices: set[int] = set()
     for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device"]):
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
+        if unknown := set(np.unique(columns["op"]).tolist()) - set(OP_NAMES):
+            raise TraceError(f"{trace.name} holds unknown operations: {', '.join(map(str, sorted(unknown)))}",
+                             f"find the damage with: blkreel check {trace.name}")
         devices |= set(np.unique(columns["device"]).tolist())
         rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
         ios += int(rows.sum())

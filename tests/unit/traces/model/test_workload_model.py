@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blkreel
-from blkreel.common.errors import UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.model import (
     compared,
     fio_job,
@@ -250,6 +251,15 @@ def trace_of(path, **columns):
     given_ = {"submit_ns": np.arange(count) * 1000, "offset_bytes": np.zeros(count, np.int64),
               "length_bytes": np.full(count, 4096), "op": np.zeros(count, np.int8)}
     return open_trace(str(blkreel.write_trace(path, given_ | columns)))
+
+
+def test_a_trace_with_an_unknown_operation_is_refused(tmp_path):
+    with TraceWriter(tmp_path / "t.parquet", TRACE_SCHEMA) as writer:
+        writer.write({"submit_ns": np.arange(3), "latency_ns": np.ones(3), "length_bytes": np.full(3, 512),
+                      "offset_bytes": np.zeros(3), "op": np.array([0, 99, 1])})
+        writer.close({})
+    with pytest.raises(TraceError, match="holds unknown operations: 99"):
+        modeled_trace(open_trace(str(tmp_path / "t.parquet")), None)
 
 
 @pytest.mark.parametrize("columns, device, message", [
