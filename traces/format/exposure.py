@@ -145,7 +145,8 @@ class ExposureScan:
     """Takes the rows of a trace in order of submit_ns. Holds the rows of about WINDOW_NS, and outstanding writes."""
 
     def __init__(self) -> None:
-        self._marked, self._by_role, self._all = _Drives(), _Drives(), _Drives()
+        # Of rows marked as workload, and of the others as long as there are none.
+        self._marked, self._others = _Drives(), _Drives()
         self._has_workload = self._has_role = False
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
@@ -156,16 +157,20 @@ class ExposureScan:
         is_read, is_write = op == OPS["read"], op == OPS["write"]
         is_workload, has_role = (flags & FLAGS["own"]) != 0, (flags & FLAGS["role_background"]) != 0
         self._has_workload |= bool(is_workload.any())
-        self._has_role |= bool(has_role.any())
         self._marked.add(columns, is_read & is_workload, is_write & ~is_workload)
-        if not self._has_workload:
-            self._by_role.add(columns, is_read & ~has_role, is_write & has_role)
-            self._all.add(columns, is_read, is_write)
+        if self._has_workload:
+            self._others = _Drives()
+            return
+        if not self._has_role and has_role.any():
+            # The rows so far have no role: their reads are of the foreground, and their writes of no background.
+            self._has_role, self._others = True, self._others.without_writes()
+        if self._has_role:
+            is_read, is_write = is_read & ~has_role, is_write & has_role
+        self._others.add(columns, is_read, is_write)
 
     def result(self) -> Exposure:
         """Of the rows so far. More may follow."""
-        scan = self._marked if self._has_workload else self._by_role if self._has_role else self._all
-        return scan.result()
+        return (self._marked if self._has_workload else self._others).result()
 
     def metadata(self, row_groups_at: list[int]) -> Metadata:
         """The key `exposure` and its value. row_groups_at: file offsets of the row groups, as in `survey`."""
@@ -179,10 +184,20 @@ class _Drives:
         self._scans: dict[int, _Scan] = {}  # by device
 
     def add(self, columns: Mapping[str, np.ndarray], reads: np.ndarray, writes: np.ndarray) -> None:
-        for device in np.unique(columns["device"]).tolist():
+        devices = np.unique(columns["device"]).tolist()
+        if len(devices) == 1:
+            self._scans.setdefault(devices[0], _Scan()).add(columns, reads, writes)
+            return
+        for device in devices:
             on_drive = columns["device"] == device
             self._scans.setdefault(device, _Scan()).add(
                 {name: column[on_drive] for name, column in columns.items()}, reads[on_drive], writes[on_drive])
+
+    def without_writes(self) -> "_Drives":
+        """The same reads to no writes."""
+        drives = _Drives()
+        drives._scans = {device: scan.without_writes() for device, scan in self._scans.items()}
+        return drives
 
     def result(self) -> Exposure:
         of_drives = [scan.result() for scan in self._scans.values()]
@@ -233,6 +248,14 @@ class _Scan:
                         self._read_until_ns - self._first_ns,
                         None if self._written_until_ns is None else self._written_until_ns - self._first_ns,
                         self._longest_pause_ns)
+
+    def without_writes(self) -> "_Scan":
+        scan = _Scan()
+        scan._sums = Exposure(read_bytes=self._sums.read_bytes)
+        scan._begin_ns, scan._end_ns = self._begin_ns, self._end_ns
+        scan._first_ns, scan._read_until_ns = self._first_ns, self._read_until_ns
+        scan._read_ns, scan._read_bytes = self._read_ns, self._read_bytes
+        return scan
 
     def _note_pauses(self, submit_ns: np.ndarray, complete_ns: np.ndarray) -> None:
         before = int(submit_ns[0]) if self._written_until_ns is None else self._written_until_ns
