@@ -5,96 +5,121 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import types
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import wait as wait_for_one
-from typing import Any, Self
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Self
 
 from blkreel.common.errors import BlkreelError
 
 from .runner import Results, RowsOfPart, Task
 from .work import Part, bytes_of
 
-# A killed process breaks its pool: the rest is started again in another, up to this many times.
+# A part whose process was killed is done again by another, until this many were killed.
 ATTEMPTS = 3
+
+_SPAWN = multiprocessing.get_context("spawn")
 
 
 class Pool:
     """A runner of `jobs` processes. They are spawned, so that they hold nothing of this process.
 
     A part whose process was killed is done again. Raises BlkreelError after ATTEMPTS kills.
+
+    Each process has a pipe of its own, and this process keeps only its own end. ProcessPoolExecutor shares one pipe: a
+    process that is killed within a result leaves half of it there, and the reader waits for the rest forever.
     """
 
     figures = staticmethod(bytes_of)
 
     def __init__(self, jobs: int):
         self.parallel = jobs
-        self._pool: ProcessPoolExecutor | None = None
+        self._processes: dict[Connection, SpawnProcess] = {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object = None, *_: object) -> None:
-        if kind is None and self._pool is not None:
-            self._pool.shutdown()  # they have nothing to do
-            self._pool = None
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def run(self, function: Task, parts: Sequence[Part], on_rows: RowsOfPart) -> Results:
-        waiting, kills = list(reversed(range(len(parts)))), 0
-        running: dict[Future[Any], int] = {}
-        while waiting or running:
-            try:
-                # A few more than run, so that no process waits; no more, so that results do not pile up.
-                while waiting and len(running) < self.parallel + 2:
-                    future = self._submit(function, parts[waiting[-1]])
-                    running[future] = waiting.pop()
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    result = _result(done)
-                    index = running.pop(done)
-                    on_rows(index, parts[index].rows)
-                    yield index, result
-            except BrokenProcessPool as error:
-                self._end()
-                kills += 1
-                again = sorted(running.values())
-                if kills == ATTEMPTS:
-                    names = sorted({str(parts[index].location) for index in again[:self.parallel]} or {"a trace"})
-                    raise BlkreelError(
-                        f"processes that read {', '.join(names)} were killed {ATTEMPTS} times, perhaps by a lack of "
-                        "memory",
-                        "look with `dmesg | tail`; fewer at once need less: --jobs 1") from error
-                waiting += reversed(again)
-                running = {}
+        waiting = list(reversed(range(len(parts))))
+        running: dict[Connection, int] = {}
+        kills: Counter[int] = Counter()
 
-    def _submit(self, function: Task, part: Part) -> Future[Any]:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.parallel, multiprocessing.get_context("spawn"), _exit_with_parent)
-        with _interrupts_blocked(), _without_main():
-            return self._pool.submit(function, part)
+        def fill() -> None:
+            while waiting and len(running) < self.parallel:
+                pipe = next((each for each in self._processes if each not in running), None) or self._start()
+                running[pipe] = waiting.pop()
+                with suppress(OSError):  # it was killed: so says the pipe when it is read
+                    pipe.send((function, parts[running[pipe]]))
+
+        try:
+            fill()
+            while running:
+                (pipe, *_) = wait(list(running))
+                assert isinstance(pipe, Connection)
+                index = running.pop(pipe)
+                try:
+                    result = pipe.recv()
+                except (EOFError, OSError):
+                    self._bury(pipe)
+                    kills[index] += 1
+                    if kills[index] == ATTEMPTS:
+                        raise BlkreelError(
+                            f"processes that read {parts[index].location} were killed {ATTEMPTS} times, perhaps by a "
+                            "lack of memory", "look with `dmesg | tail`; fewer at once need less: --jobs 1") from None
+                    waiting.append(index)
+                    fill()
+                    continue
+                if isinstance(result, Exception) and not isinstance(result, BlkreelError):
+                    raise result
+                fill()  # before the caller does something with the result: no process waits for it
+                on_rows(index, parts[index].rows)
+                yield index, result
+        finally:
+            if running:  # an error, or the caller needs no more
+                self._end()
+
+    def _start(self) -> Connection:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_work, args=(theirs,), daemon=True)
+        with _interrupts_blocked(), _without_main(), theirs:
+            process.start()
+        self._processes[ours] = process
+        return ours
+
+    def _bury(self, pipe: Connection) -> None:
+        pipe.close()
+        process = self._processes.pop(pipe)
+        process.terminate()
+        process.join()
 
     def _end(self) -> None:
         """Stop the processes without waiting for their tasks."""
-        if self._pool is None:
-            return
-        children = list((self._pool._processes or {}).values())
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            with suppress(OSError, ValueError):
-                child.terminate()
-        self._pool = None
+        for process in self._processes.values():
+            process.terminate()
+        for pipe in list(self._processes):
+            self._bury(pipe)
 
 
-def _result(future: Future[Any]) -> Any:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise
-    except BlkreelError as error:
-        return error
+def _work(pipe: Connection) -> None:
+    """In a new process: do what the pipe says, until its other end is closed."""
+    _exit_with_parent()
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            function, part = pipe.recv()
+            try:
+                result = function(part)
+            except Exception as error:
+                if not isinstance(error, BlkreelError):
+                    error.add_note(traceback.format_exc())  # what is sent has no traceback
+                result = error
+            pipe.send(result)
 
 
 @contextmanager
@@ -125,7 +150,7 @@ def _exit_with_parent() -> None:
 
     def watch() -> None:
         assert parent is not None
-        wait_for_one([parent.sentinel])
+        wait([parent.sentinel])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 from blkreel.analysis.scale.pool import Pool
@@ -15,6 +16,25 @@ def part(name, rows=1):
 
 def die(part):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_within_the_result(part):
+    """Killed as soon as the result is partly in the pipe, which holds less, and takes it by one system call."""
+    writer = threading.main_thread().native_id
+
+    def kill():
+        while True:
+            with open(f"/proc/self/task/{writer}/syscall") as syscall:
+                number, *arguments = syscall.read().split()
+            if number == "1" and int(arguments[2], 16) > 1 << 20:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    return bytes(50 << 20)
+
+
+def fail(part):
+    raise ZeroDivisionError(part.location)
 
 
 def sleep(part):

@@ -110,10 +110,18 @@ def test_ctrl_c_ends_what_is_asked_for_elsewhere(cut_run, at_once):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("blkreel-far")]
 
 
-def test_processes_that_die_again_and_again_are_told_of():
+@pytest.mark.parametrize("how", [pool_programs.die, pool_programs.die_within_the_result])
+def test_processes_that_die_again_and_again_are_told_of(how):
     with Pool(2) as pool, pytest.raises(BlkreelError, match=r"processes that read big.parquet were killed 3 times, "
                                                             r"perhaps by a lack of memory; .*--jobs 1"):
-        list(pool.run(pool_programs.die, [pool_programs.part("big.parquet")], lambda index, done: None))
+        list(pool.run(how, [pool_programs.part("big.parquet")], lambda index, done: None))
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_of_our_own_in_a_process_says_where_it_was():
+    with Pool(2) as pool, pytest.raises(ZeroDivisionError, match=r"a\.parquet") as caught:
+        list(pool.run(pool_programs.fail, [pool_programs.part("a.parquet")], lambda index, done: None))
+    assert "in fail" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, -2)])
