@@ -54,6 +54,18 @@ def test_one_workload_needs_no_overview():
     assert workloads.overview_of([], None) is None
 
 
+def test_two_paces_of_a_workload_are_told_apart_by_titles_whose_units_keep_their_letters():
+    sections = two_workloads()
+    for each, beside in zip(sections, ("", ", beside writes of 110 MB/s"), strict=True):
+        each |= {"title": f"Dependent timing{beside} (sample:game-load)"}
+        each["source"]["title"] = "Game load"
+    shown = workloads.overview_of(sections, "A")
+    titles = ["Game load, dependent timing", "Game load, dependent timing, beside writes of 110 MB/s"]
+    assert [each.title for each in shown.workloads] == titles
+    header = workload_matrix(shown, ["A", "B", "C"]).spec["layer"][0]["encoding"]["x"]["axis"]
+    assert header["labelExpr"] == "split(datum.label, ', ')" and header["labelPadding"] == 2 + 2 * 14, "three lines"
+
+
 def test_ties_are_grey_and_numbers_are_percent():
     chart = workload_matrix(workloads.overview_of(two_workloads(), "A"), ["B", "A", "C"])
     cells = {(row["entry"], row["column"]): row for row in chart.spec["data"]["values"]}
