@@ -13,7 +13,7 @@ from blkreel import __version__
 from blkreel.common.command_line import as_typed
 from blkreel.common.errors import BlkreelError
 from blkreel.common.limits import limit_reached
-from blkreel.common.printable import printable
+from blkreel.common.printable import printable, within_sentence
 from blkreel.common.suggestions import did_you_mean
 
 
@@ -69,7 +69,7 @@ def _of_click(error: click.ClickException) -> Failure:
         message = f"{_called(path)}no such option: {error.option_name}"
         return Failure("usage", message, did_you_mean(error.option_name, options, see_help), error.exit_code)
     message = error.format_message().rstrip(".")
-    return Failure("usage", f"{_called(path)}{message[:1].lower()}{message[1:]}", see_help, error.exit_code)
+    return Failure("usage", f"{_called(path)}{within_sentence(message)}", see_help, error.exit_code)
 
 
 def _called(path: str) -> str:

@@ -22,6 +22,12 @@ def storable(text: str) -> str:
     return _SURROGATES.sub(_escaped, text)
 
 
+def within_sentence(title: str) -> str:
+    """A title without its capital, which units and names keep: `Read p99` as `read p99`, `I/Os` and `IOPS` as they
+    are."""
+    return title if title[1:2] == "/" or title[:2].isupper() else title[:1].lower() + title[1:]
+
+
 def printable_document(value: Any) -> Any:
     """A JSON document with all its texts printable; the same object if they were."""
     if isinstance(value, str):

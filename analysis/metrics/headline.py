@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from blkreel.common.printable import within_sentence
+
 from .metric import ALL_PACES, OPEN_LOOP, TIMED, Metric, Value
 from .registry import METRICS, value_at
 
@@ -96,7 +98,7 @@ def why_refused(metric: Metric, paces: Iterable[str]) -> str:
     use = METRICS.get(metric.use)
     if use is None or not use.meaningful(paces) or use not in headline_metrics(paces):
         use = next((each for each in leading_metrics(paces) if each.op in ("", metric.op)), leading_metrics(paces)[0])
-    return f"{metric.title[0].lower()}{metric.title[1:]} {why}; use {use.key}"
+    return f"{within_sentence(metric.title)} {why}; use {use.key}"
 
 
 def usable_keys(paces: Iterable[str]) -> str:

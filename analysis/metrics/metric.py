@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from blkreel.common import numbers
+from blkreel.common.printable import within_sentence
 
 from .partial import Partial
 from .run_times import RunTimes
@@ -77,6 +78,11 @@ class Metric:
 
     def value(self, partial: Partial, times: RunTimes) -> Value:
         return self.of_run(partial, times) if self.of_run else self.compute(partial)
+
+    @property
+    def noun(self) -> str:
+        """Within a sentence: the short name, unless it is a single word."""
+        return within_sentence(self.short if " " in self.short else self.title)
 
     @property
     def column(self) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from blkreel.common.printable import within_sentence
+
 from . import formulas
 from .distributions import PERCENTILES, Distribution
 from .formulas import mb_per_s, ratio
@@ -73,7 +75,7 @@ class ClassMetric:
             return self.compute(partial.classes()[op])
 
         key = f"{op}_{self.key}"
-        label = self.label if self.label[1:2] in "/O" else self.label[0].lower() + self.label[1:]
+        label = within_sentence(self.label)
         return Metric(key, f"{op}.{self.path}", f"{op.capitalize()} {label}", self.unit, self.formula, compute,
                       self.better, self.paces, self.recompute.replace("{x}", _ROWS[op]), op, self.label,
                       _SHORT.get(key, ""), self.group, self.pooled, self.optional, self.listed and bool(self.group),

@@ -10,6 +10,7 @@ from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
+from blkreel.common.printable import within_sentence
 from blkreel.common.verdict import merged
 
 from . import metric_tables, workloads
@@ -65,7 +66,7 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
         charts = _charts(section, prefix, order, drives_file, highlight)
         title = section.shown["title"]
         if len(sections) > 1 and (workload := section.shown["source"].get("title")):
-            title = f"{workload}: {title.partition(' (')[0].lower()}"
+            title = f"{workload}: {within_sentence(title.partition(' (')[0])}"
         parts.append(PageSection(f"s{index}", title, charts, (section.shown["claim"], *_stored_words(section)),
                                  source_line(section.shown)))
     parts.append(PageSection("figures", "All figures", (metric_tables.headline(shown, order),)))

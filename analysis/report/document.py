@@ -33,7 +33,7 @@ from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.numbers import setting
-from blkreel.common.printable import printable
+from blkreel.common.printable import printable, within_sentence
 from blkreel.traces.format.condition import Condition, Role, differences, input_names
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS
@@ -342,7 +342,7 @@ def pace_title(each: Measured) -> str:
         title += f", beside {beside}"
     for stream, own in (pace.get("streams") or {}).items():
         words = _paced(own)
-        title += f"; stream {stream}: {words[0].lower()}{words[1:]}"
+        title += f"; stream {stream}: {within_sentence(words)}"
     if pace.get("name") in ("asap", "depth") and not pace.get("streams"):
         return title
     if idle.get("name") == "cap":

@@ -15,6 +15,7 @@ from blkreel.analysis.metrics.registry import CLASS_METRICS, METRICS, value_at
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import numbers
 from blkreel.common.console import Detail
+from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened, wrapped
 from blkreel.common.verdict import LEVELS
 
@@ -185,7 +186,7 @@ def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | Non
             continue
         values = {entry["label"]: f"{_value(column, entry)} {column.unit}".strip() for entry in section["entries"]}
         titles.append(shortened(section["title"], width // 2))
-        metrics.append(_noun(column.metric))
+        metrics.append(column.metric.noun)
         cells.append([values.get(label, "") for label in labels])
     columns = [TextColumn("", titles, right=False), TextColumn("", metrics, right=False),
                *(TextColumn(label, [row[index] for row in cells]) for index, label in
@@ -320,11 +321,6 @@ def _text(column: Column, entry: Document) -> str:
     return f"{cell.text}{interval}{' *' if remark_of(entry, column.metric) else ''}"
 
 
-def _noun(metric: Metric) -> str:
-    title = metric.short if " " in metric.short else metric.title
-    return f"{title[0].lower()}{title[1:]}"
-
-
 def rank_words(entries: list[Document], metric: Metric) -> str:
     """"1 A, B (tie); 3 C"; drives without a rank at the end, with the reason. Empty where none has one."""
     groups: dict[int, list[str]] = {}
@@ -345,4 +341,4 @@ def ratio_words(ratio: Document) -> str:
     value, low, high = (f"{(ratio[key] - 1) * 100:+.1f} %" for key in ("value", "low", "high"))
     said = "they differ" if ratio["differ"] else f"a tie: {ratio['why']}"
     title = METRICS[ratio["figure"]].title
-    return f"{ratio['other']} against {ratio['base']}, {title[0].lower()}{title[1:]}: {value} ({low} to {high}), {said}"
+    return f"{ratio['other']} against {ratio['base']}, {within_sentence(title)}: {value} ({low} to {high}), {said}"

@@ -11,6 +11,7 @@ from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
 from blkreel.common import numbers
 from blkreel.common.errors import UsageError
+from blkreel.common.printable import within_sentence
 
 from .answer import in_order, metrics_of, names, noun, reasons, usable, workload_title
 from .verdict import Document
@@ -199,7 +200,7 @@ def _differences(shown: Overview) -> str:
 def _title(section: Document, sections: Sequence[Document]) -> str:
     title = workload_title(section)
     alike = sum(workload_title(other) == title for other in sections) > 1
-    return f"{title}, {section['title'].partition(' (')[0].lower()}" if alike else title
+    return f"{title}, {within_sentence(section['title'].partition(' (')[0])}" if alike else title
 
 
 def _relative(section: Document, metric: Metric, reference: str) -> dict[str, Relative]:

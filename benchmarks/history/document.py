@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from blkreel import __version__
 from blkreel.common.numbers import digits
+from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
 
 from .selection import Selected
@@ -114,8 +115,7 @@ def runs_of(history: History) -> int:
 def lines(histories: Sequence[History], selected: Selected, width: int, everything: bool) -> list[str]:
     """For the terminal, as lines of rich markup: the levels of each metric, and all points with `everything`."""
     row = selected.rows[-1]
-    how = "; ".join(filter(None, (f"{row['pace'][:1].lower()}{row['pace'][1:]}",
-                                  f"state: {row['state']}" if row["state"] else "")))
+    how = "; ".join(filter(None, (within_sentence(row["pace"]), f"state: {row['state']}" if row["state"] else "")))
     head = f"{row['workload_title']} on {row['model'] or row['label']}" + (f": {how}" if how else "")
     built = [escape(line) for line in wrapped(head, width)]
     left_out = ", ".join(f"{count} {why}" for why, count in selected.left_out.items())

@@ -5,7 +5,7 @@ import uuid
 from xml.sax.saxutils import escape, quoteattr
 
 from blkreel.benchmarks.history.series import MetricText
-from blkreel.common.printable import printable
+from blkreel.common.printable import printable, within_sentence
 
 from .content import Content
 from .pages import FEED, drive_path
@@ -29,7 +29,8 @@ def feed_of(content: Content, title: str, url: str) -> str:
     entries = []
     for row in rows:
         metric = MetricText.of(row["headline"] or "", row["headline_unit"] or "", "")
-        value = f", {metric.text(row['headline_value'])} ({metric.title.lower()})" if row["headline_value"] else ""
+        value = row["headline_value"]
+        value = f", {metric.text(value)} ({within_sentence(metric.title)})" if value else ""
         what = f"{row['label']}: {row['workload_title'] or row['workload_name']}{value}"
         detail = " · ".join(filter(None, (row["pace"], row["state"], row["verdict"], row["firmware"])))
         entries.append(f"""<entry>

@@ -17,6 +17,7 @@ from blkreel.analysis.stats.ranking import EFFECT
 from blkreel.benchmarks.history.document import counted
 from blkreel.benchmarks.history.series import MetricText
 from blkreel.common.numbers import size
+from blkreel.common.printable import within_sentence
 from blkreel.common.verdict import Level, judged
 
 from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of
@@ -414,7 +415,8 @@ def _differs(condition: Condition, one: Standing, other: Standing) -> bool:
 
 def _best(condition: Condition) -> str:
     best, *others = condition.standings
-    text = f"{condition.title}: {condition.metric.title.lower()} of {best.label} {condition.metric.text(best.value)}"
+    metric = condition.metric
+    text = f"{condition.title}: {within_sentence(metric.title)} of {best.label} {metric.text(best.value)}"
     if not others:
         return text
     value = condition.metric.text(others[0].value)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from blkreel.analysis.metrics.metric import Metric
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
@@ -175,13 +174,8 @@ def metric_words(entry: Mapping[str, Any]) -> list[str]:
     parts = []
     for metric in headline_of([dict(entry)]):
         if (value := entry["headline"][metric.key]["value"]) is not None:
-            parts.append(f"{_noun(metric)} {metric.unit.text(value)}")
+            parts.append(f"{metric.noun} {metric.unit.text(value)}")
     return parts
-
-
-def _noun(metric: Metric) -> str:
-    title = metric.short if " " in metric.short else metric.title
-    return f"{title[0].lower()}{title[1:]}"
 
 
 def _background_lines(account: Mapping[str, Any]) -> Iterator[str]:
@@ -205,7 +199,7 @@ def _lateness_words(account: Mapping[str, Any], entry: Mapping[str, Any]) -> lis
     effects = (account.get("host_effect") or {}).get("metrics") or {}
     for metric in headline_of([dict(entry)]):
         if metric.key in effects:
-            words.append(f"effect on {_noun(metric)} {effects[metric.key]['effect']:+.1%}")
+            words.append(f"effect on {metric.noun} {effects[metric.key]['effect']:+.1%}")
             break
     return words + ([f"drive queue full for {late['queue_full_ops']:,} I/Os"] if late["queue_full_ops"] else [])
 

@@ -12,6 +12,7 @@ from blkreel.analysis.metrics.headline import READ_THROUGHPUT
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
+from blkreel.common.printable import within_sentence
 
 _MB_PER_J = "(bytes read + written) / energy from the run's first I/O to its end, idle time included: MB/J is MB/s/W"
 _DIRECTION = "Up and to the left is better."
@@ -83,7 +84,7 @@ def value(entries: Sequence[Entry], id_: str, order: Sequence[str], drives_file:
     spec = scatter(f"{READ_THROUGHPUT.title} against price, by drive",
                    [Point(shown["label"], "", price, rate) for shown, _, price, rate in drawn],
                    SeriesStyle.of_entries([shown for shown, *_ in drawn], order), Axis("price", currency),
-                   Axis(READ_THROUGHPUT.title.lower(), READ_THROUGHPUT.unit.symbol))
+                   Axis(within_sentence(READ_THROUGHPUT.title), READ_THROUGHPUT.unit.symbol))
     return Chart(id_, "Value", table, spec, notes=tuple(notes))
 
 

@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.common.printable import within_sentence
 
 
 def rankings(section: Datum) -> list[tuple[str, Metric]]:
@@ -65,7 +66,7 @@ def _spec(rows: Sequence[RankedEntry], metric: Metric, title: str) -> Spec | Non
                    f"{kind}: {text(low)} to {text(high)} (n={row.shown['n']})"))
     style = SeriesStyle.of_entries([row.shown for row in rows], [row.shown["label"] for row in rows])
     return bar_rows(f"{title} by drive, the best first; {metric.better} is better", bars, style,
-                    Axis(metric.title.lower(), metric.unit.symbol, "auto"))
+                    Axis(within_sentence(metric.title), metric.unit.symbol, "auto"))
 
 
 def _is_tied(row: RankedEntry, rows: Sequence[RankedEntry]) -> bool:

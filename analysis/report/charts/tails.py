@@ -11,6 +11,7 @@ from blkreel.analysis.metrics.headline import LATENESS_P99, READ_P50, READ_RESPO
 from blkreel.analysis.metrics.metric import pace_names
 from blkreel.analysis.report.commands import command, path_of
 from blkreel.analysis.report.document import Entry
+from blkreel.common.printable import within_sentence
 
 _Measured = tuple[Datum, Distribution, Datum]  # entry of the document, values, their figures
 _POINTS, _FEW_POINTS = 120, 44  # of a curve: fewer each of more than MOST_HUES drives
@@ -55,7 +56,7 @@ def _tail(id_: str, title: str, measured: Sequence[_Measured], order: Sequence[s
     tails = [Tail(shown["label"], "", counts.count, _points(counts, points), _percentiles(counts))
              for shown, counts, _ in measured]
     style = SeriesStyle.of_entries([shown for shown, *_ in measured], order)
-    spec = tail_chart(f"Tail of {title.lower()}, by drive", tails, style, title.lower(), limits)
+    spec = tail_chart(f"Tail of {within_sentence(title)}, by drive", tails, style, within_sentence(title), limits)
     return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text, (_FAINT,))
 
 

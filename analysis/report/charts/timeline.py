@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.headline import READ_THROUGHPUT, READ_WAIT, WRITE_
 from blkreel.analysis.metrics.timeline import Timeline
 from blkreel.analysis.report.document import Entry
 from blkreel.common import numbers
+from blkreel.common.printable import within_sentence
 
 Bins = npt.NDArray[np.int64]
 _MOST_BINS, _BINS_IN_ALL = 400, 2400
@@ -76,7 +77,7 @@ def _datum(row: Datum) -> Datum:
 def _caption(shown: Datum) -> str:
     values = ((metric, shown["headline"][metric.key]["value"])
               for metric in (READ_THROUGHPUT, READ_WAIT, WRITE_WAIT))
-    return " · ".join(f"{metric.short.lower()} {metric.unit.text(value)}"
+    return " · ".join(f"{within_sentence(metric.short)} {metric.unit.text(value)}"
                       for metric, value in values if value is not None)
 
 
