@@ -121,23 +121,23 @@ def plan_beside(plan_foreground: PlanForeground, target: Target, specs: Sequence
     bytes behind the foreground. Raises UsageError or BlkreelError for a background that is empty or does not fit.
     """
     sources = [_Source.of(spec, target, on_rows) for spec in specs]
-    least_bytes = sum(source.least_bytes for source in sources)
+    needed_bytes = sum(source.room_bytes for source in sources)
     state = drive_state.load(target)
     overwritten = overwritten_bytes(state.name or "", target.size_bytes, target.block_bytes)
-    if overwritten and least_bytes <= overwritten:
-        first = -(-overwritten // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+    if overwritten and needed_bytes <= overwritten:
+        first = _aligned(overwritten)
         foreground = plan_foreground(Part(first, target.size_bytes - first), map_name)
         free = Part(0, overwritten)
     else:
         foreground = plan_foreground(None, map_name)
         free = _behind(foreground, target)
-        if map_name is None and free.size_bytes < least_bytes and foreground.mapping.name == "identity":
+        if map_name is None and free.size_bytes < needed_bytes and foreground.mapping.name == "identity":
             foreground = plan_foreground(None, "compact")
             free = _behind(foreground, target)
-    if free.size_bytes < least_bytes:
+    if free.size_bytes < needed_bytes:
         names = " and ".join(spec.text for spec in specs)
         raise BlkreelError(
-            f"--background {names} needs {format_bytes(least_bytes)}, and {target.path} has "
+            f"--background {names} needs {format_bytes(needed_bytes)}, and {target.path} has "
             f"{format_bytes(free.size_bytes)} free beside {foreground.trace.name}", "replay it on a larger drive"
             + ("" if map_name is None else ", or omit --map"))
     if not foreground.survey.bytes.get("read"):
@@ -158,6 +158,11 @@ class _Source:
     least_bytes: int
     trace: Trace | None = None
     device: int = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """least_bytes up to where the next part may start."""
+        return _aligned(self.least_bytes)
 
     @classmethod
     def of(cls, spec: BackgroundSpec, target: Target, on_rows: OnRows) -> "_Source":
@@ -188,7 +193,7 @@ def _plan_of(trace: Trace, device: int, target: Target, part: Part | None, on_ro
 def _behind(foreground: TracePlan, target: Target) -> Part:
     """The bytes of the target behind the foreground."""
     end = end_of(foreground.mapping, foreground.survey.touched, target)
-    first = min(-(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES, target.size_bytes)
+    first = min(_aligned(end), target.size_bytes)
     return Part(first, target.size_bytes - first)
 
 
@@ -196,13 +201,14 @@ def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, targe
             on_rows: OnRows) -> tuple[Background, ...]:
     """The backgrounds side by side. Generated writes without a span share what the others leave."""
     open_ended = sum(source.trace is None and source.spec.span_bytes is None for source in sources)
-    left_bytes = free.size_bytes - sum(source.least_bytes for source in sources)
+    left_bytes = free.size_bytes - sum(source.room_bytes for source in sources)
     number, start_bytes = max(0, foreground.trace.greatest("stream")) + 1, free.start_bytes
     backgrounds: list[Background] = []
     for source in sources:
         spec, size_bytes = source.spec, source.least_bytes
         if source.trace is None and spec.span_bytes is None:
-            size_bytes = min(_MOST_SPAN_BYTES, size_bytes + left_bytes // open_ended)
+            share_bytes = left_bytes // open_ended // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES
+            size_bytes = min(_MOST_SPAN_BYTES, source.room_bytes + share_bytes)
             size_bytes = size_bytes // spec.block_bytes * spec.block_bytes
         part = Part(start_bytes, size_bytes)
         if source.trace is None:
@@ -217,8 +223,13 @@ def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, targe
                                  "omit --no-prefill")
             backgrounds.append(LoopedTrace(spec, number, 0, part, plan=plan))
         number += 1
-        start_bytes += -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        start_bytes += _aligned(size_bytes)
     return tuple(backgrounds)
+
+
+def _aligned(end_bytes: int) -> int:
+    """The first place for a part at or behind end_bytes."""
+    return -(-end_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
 def _stream(spec: BackgroundSpec, number: int, part: Part, seed: int) -> StreamSpec:
@@ -226,5 +237,3 @@ def _stream(spec: BackgroundSpec, number: int, part: Part, seed: int) -> StreamS
     return StreamSpec(number, f"background {number}", "write", spec.access, spec.block_bytes, part.start_bytes,
                       part.size_bytes, spec.depth, seed, bursts=bursts,
                       rate_iops=None if bursts else spec.written_bytes / spec.block_bytes, background=True)
-
-

@@ -240,6 +240,20 @@ def test_a_trace_that_reaches_to_the_end_of_the_drive_is_packed_to_make_room(tra
         beside(load, ["writes=10MB/s"], map_name="identity")
 
 
+def test_backgrounds_side_by_side_stay_in_the_free_part(load, monkeypatch):
+    texts = ["writes=1MB/2s,span=80KiB", "writes=1MB/2s,span=80KiB", "writes=1MB/2s", "writes=1MB/s,block=96KiB"]
+
+    def parts():
+        each = [background.part for background in beside(load, texts).backgrounds]
+        assert all(before.end_bytes <= behind.start_bytes for before, behind in zip(each, each[1:], strict=False))
+        assert each[0].size_bytes == 80 << 10
+        return each
+
+    assert parts()[-1].end_bytes <= find_target(DRIVE).size_bytes
+    monkeypatch.setattr(background_plan, "overwritten_bytes", lambda *args: 5 * MIB + 4096)
+    assert parts()[-1].end_bytes <= 5 * MIB + 4096
+
+
 def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_written(load, trace, tmp_path):
     writes = trace("writes", submit_ns=np.arange(3) * MS, op=WRITE)
     trace("reads", submit_ns=np.arange(3) * MS)
