@@ -57,10 +57,6 @@ class PlanBeside(Plan):
         return LEAD_NS + self.lead_ns
 
     @property
-    def background_lanes(self) -> list[bool]:
-        return [lane.background for lane in self.lanes()]
-
-    @property
     def paces(self) -> list[Pace]:
         return self.measured.paces
 

@@ -120,11 +120,6 @@ class Plan(ABC):
         """The plan whose I/O is measured; another plan's for one with a background."""
         return self
 
-    @property
-    def background_lanes(self) -> list[bool]:
-        """Of an open plan: whether each lane is in the background."""
-        return []
-
     @abstractmethod
     def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:
         """The I/Os, the same at every call. counts: what is counted as the batches are taken."""

@@ -115,7 +115,7 @@ class Replay:
         beside = self.plan if isinstance(self.plan, PlanBeside) else None
         self._records = RunRecords(
             spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None)
-        self._planned: list[IoChecksum] = []  # by lane
+        self._planned: list[tuple[Lane, IoChecksum]] = []
         self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         self._host_effect = self._new_host_effect()
@@ -264,7 +264,7 @@ class Replay:
         is_dependent = any(pace.dependent for pace in self.plan.paces)
         is_open = self.plan.is_open and (lane.background or not is_dependent)
         planned = PrefixChecksum(_READ_AHEAD_ROWS) if is_open else IoChecksum()
-        self._planned.append(planned)
+        self._planned.append((lane, planned))
         batches = planned.sum_up(lane.batches)
         return replace(lane, batches=batches if lane.background else self._certificate.watch(batches))
 
@@ -381,13 +381,12 @@ class Replay:
         A lane that was not cut off has to be issued completely, so that its missing last rows are noticed.
         """
         if not self.plan.is_open:
-            return sum(self._planned, IoChecksum())
+            return sum((planned for _, planned in self._planned), IoChecksum())
         issued, cut_off = self._totals.get("lane_issued"), self._totals.get("time_limit")
         if issued is None:
             return self._records.issued
-        return sum((planned.of_first(count if cut_off or background else sys.maxsize)
-                    for planned, background, count in zip(self._planned, self.plan.background_lanes, issued,
-                                                          strict=True)), IoChecksum())
+        return sum((planned.of_first(count if cut_off or lane.background else sys.maxsize)
+                    for (lane, planned), count in zip(self._planned, issued, strict=True)), IoChecksum())
 
     def _planned_ops(self, planned: IoChecksum) -> int:
         """Of the foreground; of an open plan the I/Os that the engine took before the cut-off."""

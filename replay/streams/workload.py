@@ -69,10 +69,6 @@ class WorkloadPlan(Plan):
     is_open: bool = False
 
     @property
-    def background_lanes(self) -> list[bool]:
-        return [stream.background for stream in self.streams]
-
-    @property
     def paces(self) -> list[Pace]:
         return [stream.pace for stream in self.streams]
 
