@@ -180,10 +180,9 @@ class _Source:
         return cls(spec, end_of(plan.mapping, plan.survey.touched, target), trace, device)
 
 
-def _plan_of(trace: Trace, device: int, target: Target, part: Part | None, on_rows: OnRows,
-             prefill: bool = True) -> TracePlan:
-    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=NO_IDLE_RULE, map_name="compact", prefill=prefill,
-                      on_rows=on_rows, part=part)
+def _plan_of(trace: Trace, device: int, target: Target, part: Part | None, on_rows: OnRows) -> TracePlan:
+    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=NO_IDLE_RULE, map_name="compact", on_rows=on_rows,
+                      part=part)
 
 
 def _behind(foreground: TracePlan, target: Target) -> Part:
@@ -210,14 +209,14 @@ def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, targe
         if source.trace is None:
             stream = _stream(spec, number, part, seed)
             check(stream)
-            backgrounds.append(GeneratedWrites(spec, number, 0, part, stream=stream))
+            backgrounds.append(GeneratedWrites(spec, number, part, stream=stream))
         else:
             plan = _plan_of(source.trace, source.device, target, part, on_rows)
             if not prefill and len(plan.drives[0].prefill):
                 unwritten = format_bytes(plan.drives[0].prefill.bytes)
                 raise UsageError(f"--background {spec.text}: it reads {unwritten} that nothing has written",
                                  "omit --no-prefill")
-            backgrounds.append(LoopedTrace(spec, number, 0, part, plan=plan))
+            backgrounds.append(LoopedTrace(spec, number, part, plan=plan))
         number += 1
         start_bytes += _aligned(size_bytes)
     return tuple(backgrounds)

@@ -28,7 +28,6 @@ class Background(ABC):
 
     spec: BackgroundSpec
     number: int
-    target: int
     part: Part
     phase: float = 0.0
 
@@ -64,14 +63,10 @@ class Background(ABC):
         """Its I/Os in order, without end, as plan_batch() makes them; due from LEAD_NS on."""
 
     def batches(self) -> Iterator[Batch]:
-        """As _batches(), with stream, target and role. No I/O of a background is workload I/O."""
+        """As _batches(), with stream and role. No I/O of a background is workload I/O."""
         for batch in self._batches():
-            count = len(batch["op"])
             flags = (batch["flags"] & ~FLAGS["own"]) | ROLE
-            batch = {**batch, "flags": flags, "stream": np.full(count, self.number, np.int16)}
-            if self.target:
-                batch["target"] = np.full(count, self.target, np.int16)
-            yield batch
+            yield {**batch, "flags": flags, "stream": np.full(len(flags), self.number, np.int16)}
 
     def words(self) -> str:
         """`writes of 110 MB/s`, `writes of 40 MB every 2 s`, `sample:download at 20.3 MB/s`."""
