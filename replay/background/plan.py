@@ -177,6 +177,9 @@ class _Source:
         if spec.rate_bytes_s and not moved.get("write"):
             raise UsageError(f"--background {spec.text}: it writes nothing, so that it has no rate",
                              "omit rate=, or name a trace with writes")
+        if not spec.rate_bytes_s and not plan.trace_survey.duration_ns:
+            raise UsageError(f"--background {spec.text}: its I/Os have one submit time, so that it has no rate",
+                             "add a rate: rate=110MB/s" if moved.get("write") else "name a longer trace")
         return cls(spec, end_of(plan.mapping, plan.survey.touched, target), trace, device)
 
 
