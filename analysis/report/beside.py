@@ -38,6 +38,12 @@ def measure_of(entry: Document) -> Metric:
     return LOAD_TIME if _mean(entry, LOAD_TIME) is not None else READ_WAIT
 
 
+def over_phases(entry: Document, beside: float, alone: float | None) -> float:
+    """A time beside the background as the mean over its phases that were simulated; else that of the run's phase."""
+    mean = geometric_mean(_phases(entry))
+    return beside if alone is None or mean is None else alone * mean
+
+
 def beside_sentence(entry: Document) -> str:
     """`Game load: load time 4.7 s alone, 8.5 s beside writes of 110 MB/s (+80 %)`; empty without a background."""
     words = of_entry(entry)
@@ -49,8 +55,7 @@ def beside_sentence(entry: Document) -> str:
     beside, alone = _mean(entry, measure), _mean(entry, ALONE[measure.key])
     if beside is None:
         return ""
-    if alone is not None and (phases := _phases(entry)):
-        beside = alone * (geometric_mean(phases) or 1.0)
+    beside = over_phases(entry, beside, alone)
     if measure is LOAD_TIME:
         first = "" if alone is None else f"{measure.unit.text(alone)} alone, "
         text = f"{title}: load time {first}{measure.unit.text(beside)} beside {words}"

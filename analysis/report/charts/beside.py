@@ -11,7 +11,7 @@ from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.metrics.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
 from blkreel.analysis.metrics.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
-from blkreel.analysis.report.beside import measure_of, of_entry, slowdown_words
+from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
 from blkreel.analysis.report.commands import path_of
 
 from .slowdown import EXPOSURE_COLUMNS, exposure_values
@@ -24,9 +24,10 @@ def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
         return None
     measure = measure_of(known[0])
     alone = ALONE[measure.key]
-    ordered = sorted((entry for entry in known if usable(entry, measure) is not None),
-                     key=lambda entry: float(entry["headline"][measure.key]["value"]))
-    bars = [_bar(entry, measure, alone, place) for place, entry in enumerate(ordered)]
+    values = [(entry, value) for entry in known if (value := _beside(entry, measure, alone)) is not None]
+    values.sort(key=lambda pair: pair[1])
+    ordered = [entry for entry, _ in values]
+    bars = [_bar(entry, value, measure, alone, place) for place, (entry, value) in enumerate(values)]
     style = SeriesStyle.of_entries(ordered, [entry["label"] for entry in ordered])
     what, words = noun(measure), of_entry(known[0])
     title = f"{what[:1].upper()}{what[1:]} beside {words}"
@@ -38,8 +39,12 @@ def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
                  notes)
 
 
-def _bar(entry: Datum, measure: Metric, alone: Metric, place: int) -> Bar:
-    value = float(entry["headline"][measure.key]["value"])
+def _beside(entry: Datum, measure: Metric, alone: Metric) -> float | None:
+    value = usable(entry, measure)
+    return None if value is None else over_phases(entry, value, usable(entry, alone))
+
+
+def _bar(entry: Datum, value: float, measure: Metric, alone: Metric, place: int) -> Bar:
     before = usable(entry, alone)
     text = measure.unit.text(round(value))
     if before is not None:
@@ -61,7 +66,7 @@ def _table(known: Sequence[Datum], measure: Metric, alone: Metric, title: str) -
     for entry in known:
         slowdown = entry["headline"][SLOWDOWN_BY_WRITES.key]
         values: dict[str, Any] = {
-            "drive": entry["label"], "alone": usable(entry, alone), "beside": usable(entry, measure),
+            "drive": entry["label"], "alone": usable(entry, alone), "beside": _beside(entry, measure, alone),
             "slowdown": slowdown["value"], "low": slowdown.get("low"), "high": slowdown.get("high"),
             "reached": usable(entry, BACKGROUND_REACHED), "rate": _worst(entry, "reached_bytes_s", min, 1e6),
             "background_p99": _worst(entry, "latency_p99_ns", max), **exposure_values(entry), "runs": entry["n"]}
