@@ -45,9 +45,12 @@ def over_phases(entry: Document, beside: float, alone: float | None) -> float:
 
 
 def beside_sentence(entry: Document) -> str:
-    """`Game load: load time 4.7 s alone, 8.5 s beside writes of 110 MB/s (+80 %)`; empty without a background."""
+    """`Game load: load time 4.7 s alone, 8.5 s beside writes of 110 MB/s (+80 %)`.
+
+    Empty without a background, or if the time beside it is withheld.
+    """
     words = of_entry(entry)
-    if not words:
+    if not words or measure_of(entry).key in entry["verdict"].get("withheld", ()):
         return ""
     source = (entry["runs"][0]["run"] or {}).get("source") or {}
     title = source.get("title") or (source.get("path") or "").rpartition("/")[2] or "the workload"

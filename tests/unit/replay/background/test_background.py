@@ -11,6 +11,7 @@ from waiting import wait_until
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.report import present
+from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.charts.beside import beside as beside_chart
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.replay.background import plan as background_plan
@@ -312,6 +313,9 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
     assert entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(mean, rel=1e-6)
     (row,) = beside_chart([entry], "beside").table.rows
     assert row.values["beside"] == pytest.approx(row.values["alone"] * mean, rel=1e-6)
+    assert beside_sentence(entry)
+    withheld = {**entry["verdict"], "withheld": ["read_wait"]}
+    assert not beside_sentence({**entry, "verdict": withheld}), "a withheld time is not printed"
     again = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--background", "writes=40MB/1s",
                     "--background-lead", "2s", "--baseline", "-o", tmp_path / "again", check=False)
     assert again.stdout.split("\n")[0] == result.stdout.split("\n")[0], "the phases leave the drive as it was"
