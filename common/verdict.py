@@ -14,6 +14,8 @@ UNSEEN_LIMIT = 0.01
 # Share of read-ahead above which the load time of a dependent replay is only a lower bound. Programs that computed
 # while the kernel read nearly all of their data ahead were 7 to 26 % short, so at this share it is at most 3 %.
 READ_AHEAD_LIMIT = 0.1
+# Bytes that a background wrote / bytes that were due.
+BACKGROUND_LIMIT = 0.95
 
 # code -> cause. A code never changes its meaning; docs/method.md lists the same.
 CODES = {

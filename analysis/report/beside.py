@@ -15,10 +15,10 @@ from blkreel.analysis.metrics.metric import Metric
 from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common import numbers
+from blkreel.common.verdict import BACKGROUND_LIMIT
 
 from .verdict import Document
 
-FULLY_REACHED = 0.95
 _TIMES_FROM = 3.0  # ratios below are given in percent
 
 
@@ -67,7 +67,7 @@ def beside_sentence(entry: Document) -> str:
     if alone is not None:
         text += f" ({'' if measure is LOAD_TIME else 'read wait '}{slowdown_words(entry)})"
     reached = _mean(entry, BACKGROUND_REACHED)
-    if reached is not None and reached < FULLY_REACHED:
+    if reached is not None and reached < BACKGROUND_LIMIT:
         text += f"; the background reached {numbers.digits(reached * 100)} % of its rate"
     return text
 

@@ -8,7 +8,16 @@ from typing import Any, cast
 
 from blkreel.common import emulated
 from blkreel.common.units import format_bytes, format_ns
-from blkreel.common.verdict import READ_AHEAD_LIMIT, UNSEEN_LIMIT, Level, Reason, Verdict, judged, reason
+from blkreel.common.verdict import (
+    BACKGROUND_LIMIT,
+    READ_AHEAD_LIMIT,
+    UNSEEN_LIMIT,
+    Level,
+    Reason,
+    Verdict,
+    judged,
+    reason,
+)
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.source_lacks import lacks
@@ -20,8 +29,6 @@ from .host_effect import HostEffectAccount
 # Mean share of a CPU's time that a hypervisor took. A drive in software suffers from it too.
 STEAL_QUALIFIED_SHARE = 0.02
 STEAL_INVALID_SHARE = 0.05
-# Bytes that a background wrote / bytes that were due.
-BACKGROUND_REACHED = 0.95
 # Run over capture, without removed idle time, from which on the drive counts as slower than the captured one.
 SLOWER_DRIVE = 1.02
 # Metrics that qualify a run beside its headline metrics.
@@ -151,11 +158,11 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
                      idle["removed_ns"], 0)
     for background in run.get("background") or ():
         share = background["reached_share"]
-        if share is not None and share < BACKGROUND_REACHED:
+        if share is not None and share < BACKGROUND_LIMIT:
             yield reason("background_slow", "qualified",
                          f"background {background['spec']} reached {_share(round(share, 3))} of its rate, "
                          f"{background['reached_bytes_s'] / 1e6:,.0f} of {background['asked_bytes_s'] / 1e6:,.0f} MB/s "
-                         f"(limit {_share(BACKGROUND_REACHED)})", None, share, BACKGROUND_REACHED)
+                         f"(limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
     yield from _pace(run.get("pace") or {})
     yield from _read_ahead(run)
     if run.get("hazards"):
