@@ -66,7 +66,7 @@ def beside_sentence(entry: Document) -> str:
         text = _of_open_pace(entry, title, words, beside, alone)
     if alone is not None:
         text += f" ({'' if measure is LOAD_TIME else 'read wait '}{slowdown_words(entry)})"
-    reached = _mean(entry, BACKGROUND_REACHED)
+    reached = value_at(entry["figures"], BACKGROUND_REACHED.path)
     if reached is not None and reached < BACKGROUND_LIMIT:
         text += f"; the background reached {numbers.digits(reached * 100)} % of its rate"
     return text

@@ -313,7 +313,8 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
     assert entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(mean, rel=1e-6)
     (row,) = beside_chart([entry], "beside").table.rows
     assert row.values["beside"] == pytest.approx(row.values["alone"] * mean, rel=1e-6)
-    assert beside_sentence(entry)
+    figures_of_none = {**entry["figures"], "run": {**entry["figures"]["run"], "background_reached": 0}}
+    assert "the background reached 0 % of its rate" in beside_sentence({**entry, "figures": figures_of_none})
     withheld = {**entry["verdict"], "withheld": ["read_wait"]}
     assert not beside_sentence({**entry, "verdict": withheld}), "a withheld time is not printed"
     again = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--background", "writes=40MB/1s",
