@@ -3,7 +3,7 @@
 Replay, analysis and benchmarks add reasons. Reports group them by code.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 Level = Literal["valid", "qualified", "invalid"]
@@ -139,12 +139,26 @@ def merged(verdicts: Iterable[Verdict], reasons: Iterable[Reason] = ()) -> Verdi
 
     reasons: of the whole, in addition.
     """
-    verdicts = list(verdicts)
+    return merged_by_name([("", verdict) for verdict in verdicts], lambda text, names: text, reasons)
+
+
+def merged_by_name(named: Iterable[tuple[str, Verdict]], words: Callable[[str, list[str]], str],
+                   reasons: Iterable[Reason] = ()) -> Verdict:
+    """As merged(), with the names of the verdicts that have a reason in its text.
+
+    named: verdicts with their names. words(text, names): the text of a reason that the verdicts of these names have.
+    """
+    named = list(named)
+    verdicts = [verdict for _, verdict in named]
     notes = [each for verdict in verdicts for each in verdict.get("notes", ())]
-    first: dict[tuple[str, str], Reason] = {}
-    for each in (*(each for verdict in verdicts for each in verdict["reasons"]), *reasons):
-        first.setdefault((each["level"], each["text"]), each)
-    return judged(first.values(),
+    first: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
+    for name, verdict in named:
+        for each in verdict["reasons"]:
+            first.setdefault((each["level"], each["text"]), (each, []))[1].append(name)
+    distinct: dict[tuple[str, str], Reason] = {}
+    for each in (*({**each, "text": words(each["text"], names)} for each, names in first.values()), *reasons):
+        distinct.setdefault((each["level"], each["text"]), cast(Reason, each))
+    return judged(distinct.values(),
                   max((verdict["level"] for verdict in verdicts), key=LEVELS.index, default="valid"),
                   {each["text"]: each for each in notes}.values(),
                   (key for verdict in verdicts for key in verdict.get("withheld", ())))

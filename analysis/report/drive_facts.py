@@ -1,13 +1,13 @@
 """The drives of a comparison as its page lists them: facts, verdict, rank."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from blkreel.analysis.charts.model import Entry
 from blkreel.common import numbers
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
-from blkreel.common.verdict import Reason, Verdict, merged
+from blkreel.common.verdict import Verdict, merged_by_name
 from blkreel.traces.format.condition import payload_words
 
 from .columns import idle_words, state_words
@@ -124,11 +124,7 @@ def _over_sections(ones: list[Document], drives_file: DrivesFile | None) -> dict
 
 def _verdict(ones: list[Document], titles: list[str]) -> Verdict:
     """The worst verdict; a reason that holds in some sections only names them."""
-    reasons: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
-    for one, title in zip(ones, titles, strict=True):
-        for reason in one["verdict"]["reasons"]:
-            reasons.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(title)
-    named: list[Reason] = [reason if len(where) == len(ones) else
-                           {**reason, "text": f"{reason['text']} ({'; '.join(where)})"}
-                           for reason, where in reasons.values()]
-    return merged((cast(Verdict, {**one["verdict"], "reasons": []}) for one in ones), named)
+    def words(text: str, where: list[str]) -> str:
+        return text if len(where) == len(ones) else f"{text} ({'; '.join(where)})"
+
+    return merged_by_name([(title, one["verdict"]) for one, title in zip(ones, titles, strict=True)], words)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from blkreel.common.errors import UsageError
-from blkreel.common.verdict import Note, Reason, judged, step_reason
+from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
 
 from .document import ColumnHead, Results, Row, Table, without
 from .tables import parameter_words, text_table
@@ -34,8 +34,7 @@ def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Resul
         "label": " and ".join(labels), "drive": {}, "labels": labels,
         "started_at": None, "ended_at": None, "quick": any(document["quick"] for document in documents),
         "simulated": any(document["simulated"] for document in documents),
-        "verdict": judged([*_reasons(named), *_differences(named)], notes=_notes(documents),
-                          withheld=(key for document in documents for key in document["verdict"]["withheld"])),
+        "verdict": _verdict(named),
         "figures": {label: document["figures"] for label, document in named.items()},
         "tables": _tables(named), "method": _method(named), "tests": _tests(named),
         "missing": [{**step, "title": f"{label}: {step['title']}"} for label, document in named.items()
@@ -50,19 +49,14 @@ def distinct(labels: Sequence[str], paths: Sequence[str | Path]) -> list[str]:
     return [f"{label} #{index}" if unique.count(label) > 1 else label for index, label in enumerate(unique, 1)]
 
 
-def _reasons(named: _Named) -> Iterator[Reason]:
-    """Each reason once, with the labels of its tests."""
-    labels: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
-    for label, document in named.items():
-        for reason in document["verdict"]["reasons"]:
-            labels.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(label)
-    for reason, tests in labels.values():
-        names = "all" if len(tests) == len(named) > 1 else ", ".join(tests)
-        yield {**reason, "text": f"{reason['text']} [{names}]", "steps": []}
+def _verdict(named: _Named) -> Verdict:
+    """Each reason once, with the labels of its tests, and without their steps."""
+    def words(text: str, tests: list[str]) -> str:
+        return f"{text} [{'all' if len(tests) == len(named) > 1 else ', '.join(tests)}]"
 
-
-def _notes(documents: Sequence[Results]) -> list[Note]:
-    return list({note["text"]: note for document in documents for note in document["verdict"]["notes"]}.values())
+    verdict = merged_by_name([(label, document["verdict"]) for label, document in named.items()], words,
+                             _differences(named))
+    return {**verdict, "reasons": [{**reason, "steps": []} for reason in verdict["reasons"]]}
 
 
 def _differences(named: _Named) -> Iterator[Reason]:
