@@ -237,15 +237,15 @@ static void check_again(struct server *server)
 	int fd CLEANUP_CLOSE = open_device(server, true);
 	struct calibration_target target = calibration_target(server, fd);
 	struct reached read, write;
+	int err = -EBUSY;
 
 	if (fd >= 0) {
 		atomic_store(&server->fuse.calibrating, true);
-		if (calibrate_check(&target, &read, &write))
-			fd = -1;
+		err = calibrate_check(&target, &read, &write);
 		atomic_store(&server->fuse.calibrating, false);
 	}
 	printf("{\"check\": ");
-	if (fd >= 0)
+	if (!err)
 		print_check(&read, &write);
 	else
 		printf("null");
