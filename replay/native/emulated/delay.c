@@ -224,12 +224,8 @@ static void count(struct delay *delay, const struct emulated_io *io)
 {
 	delay->counts.ios[io->op]++;
 	delay->counts.bytes[io->op] += io->length_bytes;
-	if (is_blocking(io->op)) {
-		if (!delay->blocking++)
-			delay->blocking_since_ns = io->arrived_ns;
-	} else if (delay->blocking) {
+	if (!is_blocking(io->op) && delay->blocking)
 		delay->counts.beside_blocking++;
-	}
 }
 
 void delay_submit(struct delay *delay, struct emulated_io *io)
@@ -243,8 +239,9 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 		count(delay, io);
 	} else {
 		complete_ns = io->arrived_ns + delay->constant_ns;
-		delay->blocking += is_blocking(io->op);
 	}
+	if (is_blocking(io->op) && !delay->blocking++)
+		delay->blocking_since_ns = io->arrived_ns;
 	io->send_ns = complete_ns - advance_ns(delay, io);
 	is_first = !delay->replies.count || io->send_ns < delay->replies.entries[0].due_ns;
 	due_heap_push(&delay->replies, (struct due){
