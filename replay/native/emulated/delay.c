@@ -6,12 +6,12 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capabilities.h"
 #include "run/clock.h"
+#include "run/host.h"
 
 /* A wait spins this long before a reply is due, because a wake-up takes time. */
 #define SPIN_NS 50000ll
@@ -126,7 +126,7 @@ static void *send_when_due(void *argument)
 	struct delay *delay = argument;
 
 	capabilities_limit(0);
-	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	host_reduce_timer_slack();
 	pthread_mutex_lock(&delay->lock);
 	for (;;) {
 		int64_t first_ns = delay->replies.count ? delay->replies.entries[0].due_ns : INT64_MAX;

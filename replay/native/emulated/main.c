@@ -28,6 +28,7 @@
 #include "options.h"
 #include "run/clock.h"
 #include "run/exit_code.h"
+#include "run/host.h"
 #include "simulated/drive_model.h"
 #include "watchdog.h"
 
@@ -35,7 +36,6 @@
 #define PR_SET_IO_FLUSHER 57
 #endif
 
-#define THREAD_STACK_BYTES (256u << 10)
 #define TICK_MS 250
 #define STATE_EVERY 40 /* ticks */
 #define NICE (-10)
@@ -165,18 +165,6 @@ static void tune_process(void)
 	/* Memory that this process needs must not wait for the write-back of pages to its own drive. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	setpriority(PRIO_PROCESS, 0, NICE);
-}
-
-/* All mapped memory is locked, and a stack is 8 MiB by default. */
-static void limit_stacks(void)
-{
-	pthread_attr_t attributes;
-
-	if (pthread_attr_init(&attributes))
-		return;
-	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
-		pthread_setattr_default_np(&attributes);
-	pthread_attr_destroy(&attributes);
 }
 
 static int catch_signals(struct server *server)
@@ -359,7 +347,7 @@ int main(int argc, char **argv)
 
 	if (!read_options(&server.options, argc, argv))
 		return EXIT_WRONG_USAGE;
-	limit_stacks();
+	host_limit_stacks();
 	tune_process();
 	server.loop.number = -1;
 	if (catch_signals(&server) || read_drive(&server) || make_image(&server))

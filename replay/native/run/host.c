@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "host.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define HIGHEST_NICE (-20)
+#define THREAD_STACK_BYTES (256u << 10)
 
 bool host_cpus_init(struct host_cpus *cpus, int first)
 {
@@ -51,6 +53,17 @@ void host_pin(int cpu)
 void host_unpin(const struct host_cpus *cpus)
 {
 	sched_setaffinity(0, sizeof(cpus->allowed), &cpus->allowed);
+}
+
+void host_limit_stacks(void)
+{
+	pthread_attr_t attributes;
+
+	if (pthread_attr_init(&attributes))
+		return;
+	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
+		pthread_setattr_default_np(&attributes);
+	pthread_attr_destroy(&attributes);
 }
 
 bool host_lock_memory(void)

@@ -24,6 +24,9 @@ void host_avoid_threads(const struct host_cpus *cpus, unsigned thread_count);
 void host_pin(int cpu);
 void host_unpin(const struct host_cpus *cpus);
 
+/* Limits the stacks of new threads: all mapped memory is locked, and a stack is 8 MiB by default. */
+void host_limit_stacks(void);
+
 /* Locks all mapped memory. Returns whether the kernel allowed it. */
 bool host_lock_memory(void);
 

@@ -2,7 +2,6 @@
 /* blkreel-replay: issues the plan from stdin on targets and writes a record of each row to stdout. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +12,10 @@
 #include "confine.h"
 #include "error.h"
 #include "exit_code.h"
+#include "host.h"
 #include "options.h"
 #include "run.h"
 #include "simulated/drive_model.h"
-
-#define THREAD_STACK_BYTES (256u << 10)
 
 /* File scope, because a signal handler takes no argument. */
 static struct stop stop;
@@ -301,18 +299,6 @@ static int give_up_privilege(void)
 	return err ? EXIT_FAILED : 0;
 }
 
-/* All mapped memory is locked, and a stack is 8 MiB by default. */
-static void limit_stacks(void)
-{
-	pthread_attr_t attributes;
-
-	if (pthread_attr_init(&attributes))
-		return;
-	if (!pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES))
-		pthread_setattr_default_np(&attributes);
-	pthread_attr_destroy(&attributes);
-}
-
 int main(int argc, char **argv)
 {
 	/* Too large for the stack. */
@@ -330,7 +316,7 @@ int main(int argc, char **argv)
 		return EXIT_WRONG_USAGE;
 	}
 	catch_signals();
-	limit_stacks();
+	host_limit_stacks();
 	options.run.targets = targets;
 	options.run.cpus = &cpus;
 	code = open_targets(targets, &opened, &options, argv + optind);
