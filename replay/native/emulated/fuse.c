@@ -108,9 +108,9 @@ static int transfer_file(struct fuse_server *server, struct emulated_io *io)
 
 	switch (io->op) {
 	case OP_READ:
-		return image_file_read(image, io->offset_bytes, io->buffer, io->length_bytes);
 	case OP_WRITE:
-		return io->untimed_data ? 0 : image_file_write(image, io->offset_bytes, io->buffer, io->length_bytes);
+		return io->untimed_data ? 0 : image_file_transfer(image, io->op == OP_WRITE, io->offset_bytes, io->buffer,
+								  io->length_bytes);
 	case OP_DISCARD:
 		return image_file_punch(image, io->offset_bytes, io->length_bytes);
 	case OP_WRITE_ZEROES:

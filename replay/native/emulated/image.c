@@ -137,26 +137,11 @@ int image_parts(const struct image *image, int64_t offset_bytes, int64_t length_
 	return count;
 }
 
-int image_file_read(const struct image *image, int64_t offset_bytes, char *data, int64_t length_bytes)
+int image_file_transfer(const struct image *image, bool writes, int64_t offset_bytes, char *data, int64_t length_bytes)
 {
 	while (length_bytes) {
-		ssize_t count = pread(image->fd, data, length_bytes, offset_bytes);
-
-		if (count < 0 && errno == EINTR)
-			continue;
-		if (count <= 0)
-			return count ? -errno : -EIO;
-		offset_bytes += count;
-		data += count;
-		length_bytes -= count;
-	}
-	return 0;
-}
-
-int image_file_write(const struct image *image, int64_t offset_bytes, const char *data, int64_t length_bytes)
-{
-	while (length_bytes) {
-		ssize_t count = pwrite(image->fd, data, length_bytes, offset_bytes);
+		ssize_t count = writes ? pwrite(image->fd, data, length_bytes, offset_bytes) :
+					 pread(image->fd, data, length_bytes, offset_bytes);
 
 		if (count < 0 && errno == EINTR)
 			continue;

@@ -41,8 +41,7 @@ void image_zero(struct image *image, int64_t offset_bytes, int64_t length_bytes)
 int image_parts(const struct image *image, int64_t offset_bytes, int64_t length_bytes, struct iovec *parts);
 
 /* In a file; data is aligned. Each returns 0 or a negative errno. */
-int image_file_read(const struct image *image, int64_t offset_bytes, char *data, int64_t length_bytes);
-int image_file_write(const struct image *image, int64_t offset_bytes, const char *data, int64_t length_bytes);
+int image_file_transfer(const struct image *image, bool writes, int64_t offset_bytes, char *data, int64_t length_bytes);
 int image_file_punch(const struct image *image, int64_t offset_bytes, int64_t length_bytes);
 int image_file_zero(const struct image *image, int64_t offset_bytes, int64_t length_bytes);
 int image_file_flush(const struct image *image);
