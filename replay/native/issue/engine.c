@@ -450,7 +450,9 @@ static void drain(struct engine *engine)
 {
 	int64_t until_ns = monotonic_ns() + DRAIN_NS;
 
-	progress_set(&engine->records->progress.draining, 1);
+	/* In this order: nothing in flight while it drains means that no write comes any more. */
+	publish(engine, run_time_ns(engine));
+	atomic_store_explicit(&engine->records->progress.draining, 1, memory_order_release);
 	if (engine->batch_count)
 		submit_batch(engine, run_time_ns(engine), 0);
 	while (engine_outstanding(engine) > engine->batch_count &&
