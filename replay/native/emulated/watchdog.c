@@ -11,28 +11,45 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "error.h"
 #include "loop_device.h"
 #include "run/clock.h"
 
 #define TICK_MS 250
 
-/* Opened in advance, because a process under memory pressure may not be able to. -1: fusectl cannot be mounted. */
+/* Of a C library before 2.36. */
+#ifndef FSOPEN_CLOEXEC
+#define FSOPEN_CLOEXEC 1
+#define FSCONFIG_CMD_CREATE 6
+#define FSMOUNT_CLOEXEC 1
+#endif
+
+/* The root of fusectl, in a mount that no directory has; -1: the kernel has no fusectl. */
+static int open_fusectl(void)
+{
+	int context CLEANUP_CLOSE = (int)syscall(SYS_fsopen, "fusectl", FSOPEN_CLOEXEC);
+
+	if (context < 0 || syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		return -1;
+	return (int)syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, 0);
+}
+
+/* Opened in advance, because a process under memory pressure may not be able to. */
 static int open_abort(const char *path)
 {
-	const char *connections = "/sys/fs/fuse/connections";
-	char name[64];
+	int connections CLEANUP_CLOSE = open_fusectl();
+	char name[32];
 	struct statx status;
 
 	/* Without a request to the server, which does not run yet. */
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &status))
+	if (connections < 0 || statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &status))
 		return -1;
-	snprintf(name, sizeof(name), "%s/%u/abort", connections, status.stx_dev_minor);
-	if (access(name, F_OK))
-		mount("fusectl", connections, "fusectl", 0, NULL);
-	return open(name, O_WRONLY | O_CLOEXEC);
+	snprintf(name, sizeof(name), "%u/abort", status.stx_dev_minor);
+	return openat(connections, name, O_WRONLY | O_CLOEXEC);
 }
 
 static void take_down(const struct watchdog_shared *shared, const char *path)

@@ -203,6 +203,16 @@ def test_a_server_that_hangs_is_aborted(running):
         assert "no answer for 2 s" in process.stderr.read()
 
 
+def test_it_mounts_nothing_but_its_file(name):
+    """In a mount namespace of its own, without the file system that the watchdog takes its control file from."""
+    command = 'umount /sys/fs/fuse/connections 2>/dev/null; exec "$0" "$@"'
+    result = subprocess.run(["unshare", "--mount", "sh", "-c", command, BLKREEL, "emulate", DRIVE, "--name", name,
+                             ANY_MACHINE, "--", "cat", "/proc/self/mounts"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert str(RUN / name / "drive") in result.stdout
+    assert "fusectl" not in result.stdout
+
+
 def test_a_stop_of_a_moment_is_only_slow(running):
     with running() as (process, device):
         server = server_of(process)
