@@ -67,6 +67,7 @@ static void watch(const struct watchdog_shared *shared, int alive_fd, int abort_
 	const unsigned limit = timeout_s * 1000 / TICK_MS;
 	unsigned silent = 0, overdue = 0;
 	uint64_t last_beat = 0;
+	int64_t last_oldest_ns = 0;
 	bool aborted = false;
 
 	for (;;) {
@@ -78,7 +79,8 @@ static void watch(const struct watchdog_shared *shared, int alive_fd, int abort_
 			break;
 		silent = beat == last_beat ? silent + 1 : 0;
 		last_beat = beat;
-		overdue = oldest_ns && monotonic_ns() - oldest_ns > timeout_s * NS_PER_S ? overdue + 1 : 0;
+		overdue = oldest_ns == last_oldest_ns && oldest_ns && monotonic_ns() > oldest_ns ? overdue + 1 : 0;
+		last_oldest_ns = oldest_ns;
 		if (aborted || (silent < limit && overdue < limit))
 			continue;
 		aborted = true;
