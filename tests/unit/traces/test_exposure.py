@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from blkreel.traces.format.exposure import COLUMNS, Exposure, ExposureScan, exposure_of
+from blkreel.traces.format import exposure as exposure_module
+from blkreel.traces.format.exposure import COLUMNS, Exposure, ExposureScan, exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.writer import TraceWriter
@@ -44,12 +45,14 @@ def plain(columns, is_read, is_write):
     return int(length[is_read].sum()), int(met_bytes), int(beside_bytes)
 
 
-@pytest.mark.parametrize("batch_rows", [1, 37, 10**9])
-def test_the_shares_are_those_of_a_plain_count_in_any_batches(batch_rows):
+@pytest.mark.parametrize(("batch_rows", "piece_rows"), [(1, 1 << 16), (37, 5), (10**9, 5)])
+def test_the_shares_are_those_of_a_plain_count_in_any_batches(batch_rows, piece_rows, monkeypatch):
+    """Times are multiples of 10 ms, so that some are at the edges of the second around a read."""
+    monkeypatch.setattr(exposure_module, "_PIECE_ROWS", piece_rows)
     random = np.random.default_rng(3)
     count = 800
-    columns = {"submit_ns": np.sort(random.integers(0, 20 * S, count)),
-               "latency_ns": random.choice([-1, 0, MS, 300 * MS, 3 * S], count, p=[0.05, 0.05, 0.7, 0.15, 0.05]),
+    columns = {"submit_ns": np.sort(random.integers(1000, 3000, count)) * 10 * MS,
+               "latency_ns": random.choice([-1, 0, 10 * MS, 300 * MS, 3 * S], count, p=[0.05, 0.05, 0.7, 0.15, 0.05]),
                "length_bytes": random.choice([4096, 1 << 20], count), "op": random.integers(0, 3, count),
                "flags": random.choice([0, OWN, ROLE], count), "device": np.zeros(count, np.int16)}
     flags, op = columns["flags"], columns["op"]
@@ -73,6 +76,20 @@ def test_a_steady_writer_is_beside_all_reads_and_gives_its_rate():
     assert exposure.words() == "100 % of the bytes read beside writes at 100 MB/s, 0 % with one outstanding"
 
 
+@pytest.mark.parametrize("begin_ns", [200 * MS, 5 * S])
+def test_a_role_that_begins_later_counts_for_the_rows_before_it(begin_ns):
+    """Reads each 10 ms beside unmarked writes, and a background: a write that is enough beside the first few reads,
+    because the trace begins there, and many from 6 s on."""
+    at = 10 * S + np.arange(1000) * 10 * MS
+    columns = rows((at + MS, MS, 4096, READ, 0), (at, 5 * MS, 1 << 20, WRITE, 0),
+                   (at[0] + begin_ns, MS, 2_600_000, WRITE, ROLE), (at[600:700], MS, 1 << 20, WRITE, ROLE))
+    expected = plain(columns, columns["op"] == READ, columns["flags"] == ROLE)
+    assert 0 < expected[2] < expected[0] == 1000 * 4096
+    for batch_rows in (7, 10**9):
+        exposure = scanned(columns, batch_rows)
+        assert (exposure.read_bytes, exposure.met_bytes, exposure.beside_bytes) == expected
+
+
 @pytest.mark.parametrize("batch_rows", [7, 10**9])
 def test_writes_of_another_drive_are_beside_no_read(batch_rows):
     at = np.arange(300) * 10 * MS
@@ -81,6 +98,29 @@ def test_writes_of_another_drive_are_beside_no_read(batch_rows):
     assert (exposure.read_bytes, exposure.met_bytes, exposure.beside_bytes) == (300 * 4096, 0, 0)
     both = scanned(rows(reads, writes, (*reads, 1)), batch_rows)
     assert (both.met_share, both.beside_share) == (0.5, 0.5)
+
+
+def test_sums_of_two_runs_add_up_and_times_are_those_of_the_longer_reads():
+    runs = [Exposure(100, 10, 50, 50 * 10**6, 3 * S, 2 * S, 7), Exposure(300, 20, 150, 150 * 2 * 10**6, 5 * S, None, 9)]
+    expected = Exposure(400, 30, 200, 350 * 10**6, 5 * S, None, 9)
+    assert runs[0] + runs[1] == runs[1] + runs[0] == expected and expected.write_bytes_s == 1.75e6
+
+
+@pytest.mark.parametrize(("sums", "why"), [
+    ({}, "no reads: no slowdown by writes"),
+    ({"read_bytes": 1000, "beside_bytes": 199}, "writes beside 19 % of the reads: no slowdown can be measured; "
+                                                "use --background"),
+    ({"read_bytes": 1000, "beside_bytes": 200}, ""),
+    ({"read_bytes": 1, "beside_bytes": 1, "reads_ns": 10 * S, "written_until_ns": 9 * S}, ""),
+    ({"read_bytes": 1, "beside_bytes": 1, "reads_ns": 10 * S, "written_until_ns": 8900 * MS},
+     "the writes ended after 8.90 s of 10.0 s of reads: the slowdown would be too small; use --background")])
+def test_the_limits_of_a_slowdown_that_can_be_stated(sums, why):
+    assert Exposure(**sums).why_withheld() == why
+
+
+def test_a_share_below_a_limit_does_not_read_as_the_limit():
+    assert [percent(share) for share in (0, 0.0005, 0.0299, 0.0999, 0.1999, 0.29, 1)] == [
+        "0 %", "< 0.1 %", "2.9 %", "9.9 %", "19 %", "29 %", "100 %"]
 
 
 def test_reads_that_hardly_met_writes_show_no_slowdown():
