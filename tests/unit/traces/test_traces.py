@@ -250,7 +250,7 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
     writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"],
                                                 [9, 9, "without a row", "other"]]})
     writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2
-                 + [{"inode": 99, "filesystem": "8:1", "path": "/home/other/without a row"}]})
+                 + [{"inode": 99, "filesystem": "8:1", "path": "/data/other/without a row"}]})
     writer.end({"events": 10})
     spool.rows_file.close()
     trace = open_trace(recover(output, ended=lambda end, begun: {"ledger": {**end, "of": begun["command"]}}))
