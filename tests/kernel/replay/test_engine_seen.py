@@ -1,9 +1,11 @@
 """What the kernel's own trace shows of a run: the very I/Os of the plan, in its order, each of its kind."""
 
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from blkreel.replay.engine.engine import Lane
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -48,16 +50,27 @@ def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, iss
     assert totals["max_outstanding"] <= queue
 
 
-def test_threads_share_the_queue_of_a_drive(loop_drive, a_plan, issue):
+def test_threads_share_the_queue_of_a_drive(held_drive, a_plan, issue):
     """Two threads that counted for themselves would fill the queue twice, and wait in the kernel unnoticed."""
-    drive = loop_drive(64 * MIB)
-    offset = np.random.default_rng(7).permutation(16384)[:4000].reshape(2, -1) * 4096
-    lanes = [Lane([a_plan(part, due_ns=np.zeros(2000, "i8"))], 2000, thread) for thread, part in enumerate(offset)]
-    totals, rows = issue(*lanes, target=drive)
+    offset = np.random.default_rng(7).permutation(4096)[:4000].reshape(2, -1) * 4096
+    lanes = [Lane([a_plan(part, op=OPS["write"], due_ns=np.zeros(2000, "i8"))], 2000, thread)
+             for thread, part in enumerate(offset)]
+    queue = int((Path("/sys/class/block") / Path(held_drive.path).name / "queue/nr_requests").read_text())
+
+    def let_go_of_full_queue():
+        try:
+            wait_until(lambda: held_drive.in_flight() > queue / 2)
+        finally:
+            held_drive.let_go()
+
+    held_drive.hold()
+    releasing = Thread(target=let_go_of_full_queue)
+    releasing.start()
+    totals, rows = issue(*lanes, target=held_drive.path, may_write=True)
+    releasing.join()
     times = np.concatenate([rows["submit_ns"], rows["complete_ns"]])
     # At one time a completion counts before the submission that it made room for.
     steps = np.repeat([1, -1], len(rows["submit_ns"]))[np.lexsort((np.repeat([1, 0], len(rows["submit_ns"])), times))]
-    queue = int((Path("/sys/class/block") / Path(drive).name / "queue/nr_requests").read_text())
     assert len(rows["op"]) == 4000 and not totals.get("stopped")
     assert queue / 2 < np.cumsum(steps).max() <= queue
 
