@@ -99,13 +99,16 @@ def test_the_phase_of_a_background_is_no_input():
 
 def test_idle_time_is_no_input_of_a_pace_without_times():
     saturating = {**RUN, "pace": {"name": "depth", "depth": 4}}
-    capped = {**saturating, "idle": {"name": "cap", "cap_ns": 5}}
-    assert Condition.of({"run": capped}) == Condition.of({"run": saturating})
+    capped = {"idle": {"name": "cap", "cap_ns": 5}}
+    assert Condition.of({"run": saturating | capped}) == Condition.of({"run": saturating})
+    saturating["pace"]["streams"] = {"1": {"name": "original"}}
+    assert Condition.of({"run": saturating | capped}) != Condition.of({"run": saturating}), "stream 1 has times"
 
 
 def test_differences_are_said_with_their_values():
+    """The pace is none of them: results at different paces are not compared."""
     usual = Condition.of({"run": RUN})
-    texts = list(differences({"A": usual, "B": replace(usual, map="compact"), "C": usual}))
+    texts = list(differences({"A": usual, "B": replace(usual, map="compact", pace="asap"), "C": usual}))
     assert texts == ["map is not the same: tile, copies 8 [A, C], compact [B]"]
 
 

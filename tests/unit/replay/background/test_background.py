@@ -24,6 +24,7 @@ from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
+from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
@@ -166,7 +167,9 @@ def test_a_recorded_background_is_repeated_without_a_seam(load, trace, tmp_path)
     assert len(set(background["source_row"])) == len(background), "each I/O has a row of its own"
     assert account["unwritten_bytes"] == 0 and account["hazards"] == 0
     assert sum(blocks.bytes for blocks in plan.drives[0].background_prefill) == 5 * 8192
+    assert ((background["flags"] & OWN) == 0).all(), "unlike those of the trace"
     assert account["background"][0]["asked_bytes_s"] == pytest.approx(5 * 8192 / 0.05)
+    assert account["background"][0]["reached_share"] == 1, "of the writes; the reads do not count"
 
 
 def test_a_rate_of_a_recording_scales_its_times(load, trace, tmp_path):
@@ -317,9 +320,25 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
     assert "the background reached 0 % of its rate" in beside_sentence({**entry, "figures": figures_of_none})
     withheld = {**entry["verdict"], "withheld": ["read_wait"]}
     assert not beside_sentence({**entry, "verdict": withheld}), "a withheld time is not printed"
-    again = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--background", "writes=40MB/1s",
-                    "--background-lead", "2s", "--baseline", "-o", tmp_path / "again", check=False)
-    assert again.stdout.split("\n")[0] == result.stdout.split("\n")[0], "the phases leave the drive as it was"
+
+
+def test_each_phase_starts_from_the_state_before_the_run_and_leaves_that_after_it(load, tmp_path):
+    """A drive whose cache holds the writes of one run."""
+    drive = ("nil:64MiB,clock=virtual,state=keep,read_latency=1ms,read_slowdown=2,write_bandwidth=20MB/s,channels=64,"
+             "cache=16MiB,cache_bandwidth=4GB/s,cache_drain=1B/s")
+    plan = beside(load, ["writes=6MB/1s"], drive).at_phase(0.1)
+    simulated = plan.targets[0].simulated
+    account, _, _ = replayed(tmp_path, plan)
+    after = simulated_state.load(simulated)
+    assert 10e6 < after["cache_fill_bytes"] < 13e6, "the writes of one run"
+    others = account["other_phases"]
+    assert [round(each["phase"], 6) for each in others] == [0.3, 0.5, 0.7, 0.9]
+    simulated_state.erase(simulated)
+    account, _, _ = replayed(tmp_path, plan.at_phase(others[0]["phase"]), "other phase")
+    assert others[0] == {"phase": others[0]["phase"], "load_time_ns": account["own_wall_ns"],
+                         "read_wait_ns": account["reads"]["wait_ns"]}
+    account, _, _ = replayed(tmp_path, plan.at_phase(others[0]["phase"]), "with a full cache")
+    assert account["reads"]["wait_ns"] > others[0]["read_wait_ns"]
 
 
 def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):

@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import present
 from blkreel.analysis.scale import ReadOptions, partial_cache
 from blkreel.common.errors import UsageError
+from blkreel.common.verdict import judged, reason
 from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
@@ -24,7 +25,7 @@ from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.plan.sharding import Sharding
-from blkreel.replay.run.account import WITHOUT
+from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
@@ -265,6 +266,25 @@ def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, tmp_path):
     blkreel("replay", "sample:game-download", "--on", BUSY, "-o", tmp_path / "again", "--idle", "cap=1ms", check=False)
     again = open_trace(tmp_path / "again").metadata["run"]
     assert again["reads"] == run["reads"] and again["baseline"] is None
+
+
+def test_the_entry_of_a_baseline_has_what_is_against_it():
+    alone = {"reads": {"load_time_ns": 10, "wait_ns": 5}, "wall_ns": 12, "own_wall_ns": None,
+             "verdict": judged([reason("hazards", "qualified", "b"), reason("io_errors", "invalid", "a")],
+                               withheld=["read_wait"])}
+    reads = {"load_time_ns": 20, "wait_ns": 20}
+    entry = baseline_account(alone, reads, True)
+    assert entry == {"path": "baseline", "without": ["writes"], "load_time_ns": 10, "read_wait_ns": 5,
+                     "verdict": "invalid", "reason": "a", "withheld": ["read_wait"], "phases": None,
+                     "slowdown": pytest.approx({"load_time": 2, "read_wait": 4})}
+    assert baseline_account(alone, reads, False)["slowdown"]["load_time"] is None
+    assert baseline_account({**alone, "reads": None}, reads, True) is baseline_account(alone, None, True) is None
+    # Beside a background, all workload I/O is compared. The drive was simulated at two phases.
+    phases = [{"phase": 0.5, "load_time_ns": 96, "read_wait_ns": 5}]
+    entry = baseline_account(alone, reads, True, 24, phases)
+    assert (entry["without"], entry["load_time_ns"]) == (["background"], 12)
+    assert (entry["slowdown"], entry["phases"]) == (pytest.approx({"load_time": 4, "read_wait": 2}), [2, 8])
+    assert baseline_account(alone, reads, False, 24, phases)["phases"] == [4, 1]
 
 
 def test_a_load_beside_writes_is_compared_with_the_load_alone(blkreel, tmp_path):
