@@ -44,16 +44,16 @@ _BLOCK_BYTES = 4096
 @click.option("--size", type=SIZE_BYTES, help="Size of the device, in place of that of the description.")
 @click.option("--memory", is_flag=True, help="Keep the data in memory until the end (default).")
 @click.option("--image", type=click.Path(readable=False, path_type=Path), metavar="FILE",
-              help="Keep the data in a file, for the next time.")
-@click.option("--name", help="Name of the link in /dev/blkreel; default: that of the description.")
+              help="Keep the data in this file, in place of memory.")
+@click.option("--name", help="Name of the link in /dev/blkreel. [default: name of the description]")
 @click.option("--backend", type=click.Choice(BACKENDS),
-              help="Driver of the block device; default: the best one of the kernel.")
+              help="Driver of the block device. [default: fuse]")
 @click.option("--fs", type=click.Choice(FILE_SYSTEMS), help="Format the drive with this file system.")
 @click.option("--mount", type=click.Path(readable=False, path_type=Path), metavar="DIR",
-              help="Mount the drive there; a new drive gets ext4.")
+              help="Mount the drive there. A new drive is formatted with ext4, or with --fs.")
 @click.option("--accept-inexact", is_flag=True, help="Emulate a drive whose timing this machine cannot reach.")
 @click.option("--timeout", "timeout_ns", type=TIME_NS, default="10s", show_default=True,
-              help="Give programs I/O errors after this time without an answer.")
+              help="Give programs I/O errors if the server does not answer for this time.")
 @click.option("--force", is_flag=True,
               help="Unmount the drive at the end if it is mounted, and format an image that has data.")
 @as_json
@@ -63,13 +63,13 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
             force: bool, as_json: bool) -> None:
     """Emulate a drive as a block device, until Ctrl-C or until COMMAND exits.
 
-    DRIVE is a description as for `--on` of a replay, or a file of `blkreel model-drive`. I/Os complete at the times of
-    its model, in real time. COMMAND gets BLKREEL_DEVICE and BLKREEL_MOUNT in its environment, and its exit code is
-    returned.
+    DRIVE is a simulated drive, as for `replay --on`: nil:NAME, nil:SIZE,KEY=VALUE or a file, also one of `blkreel
+    model-drive`. I/Os complete at the times of its model, in real time. COMMAND gets BLKREEL_DEVICE and BLKREEL_MOUNT
+    in its environment; the exit code is that of COMMAND.
 
     \b
     sudo blkreel emulate nil:sata-tlc --size 8GiB
-    sudo blkreel emulate drive.toml --size 8GiB --mount /mnt -- ./start-game --data /mnt
+    sudo blkreel emulate drive.toml --mount /mnt -- ./start-game --data /mnt
     """
     if memory and image:
         raise UsageError("--memory and --image exclude each other", "omit one of them")
@@ -82,7 +82,7 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
                              image.absolute() if image else None, accept_inexact, max(1, round(timeout_ns / 1e9)))
     _check_name(options.name)
     if os.geteuid() != 0:
-        raise BlkreelError("an emulated drive requires the right to mount and to attach loop devices", AS_ROOT)
+        raise BlkreelError("an emulated drive requires the rights to mount and to attach loop devices", AS_ROOT)
     check_backend(backend)
     file_system = FileSystem.checked(fs, mount, image, force)
     with _Signals() as signals, emulated(options, argv) as running:

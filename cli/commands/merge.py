@@ -22,9 +22,9 @@ from blkreel.traces.transform.merge import ALIGNMENTS, merge
 @click.option("--align", type=click.Choice(ALIGNMENTS), default="clock", show_default=True,
               help="clock: at the times of the recordings. start: the first I/Os of all traces at one time.")
 @click.option("--offset", "offsets", multiple=True, metavar="N=TIME",
-              help="Move trace N (from 0, as named) later by this time: 1=2s. Repeatable.")
+              help="Start trace N (from 0, in the order named) later by this time: 1=2s. Repeatable.")
 @click.option("--as-background", "backgrounds", multiple=True, type=int, metavar="N",
-              help="Give the I/Os of trace N the role background: they are no workload I/O. Repeatable.")
+              help="Mark the I/Os of trace N as background: they are not workload I/O. Repeatable.")
 @onto
 @force
 @public
@@ -34,13 +34,14 @@ def command(traces: tuple[str, ...], output: Path, align: str, offsets: tuple[st
     """Combine traces into one whose I/Os run at the same time.
 
     Traces of one boot of a machine share a clock. Others are aligned by their wall clocks, whose uncertainty is
-    printed, or by --align start. Each trace keeps its devices, threads and files,
-    and is a stream of its own: replay --pace 1:paced.
+    printed, or by --align start. Each trace keeps its devices, threads and files, and is a stream of its own, with a
+    pace of its own in a replay: replay --pace 1:paced.
 
     \b
     blkreel merge game.parquet download.parquet -o both.parquet --align start
     blkreel merge a.parquet b.parquet -o both.parquet --onto one
-    blkreel merge game.parquet download.parquet -o both.parquet --align start --offset 0=10s --as-background 1
+    blkreel merge a.parquet b.parquet -o both.parquet --onto one --align start --offset 0=10s
+    blkreel merge a.parquet b.parquet -o both.parquet --onto one --as-background 1
     """
     result = merge([open_trace(trace) for trace in traces], output, align=align, onto_one=onto == "one", force=force,
                    public=public, offsets_ns=dict(map(_offset, offsets)), backgrounds=backgrounds)

@@ -82,13 +82,13 @@ MAX_THREADS = 64
 @click.option("--without", type=click.Choice(["writes"]),
               help="Leave out a kind of I/O. writes: replay the reads only.")
 @click.option("--baseline", is_flag=True,
-              help="Also replay the trace without its writes, or without --background, into RUN/baseline, to find what "
-                   "they cost its reads. With --repeat and --background the order alternates.")
+              help="Also replay the trace alone, into RUN/baseline, to measure the slowdown: without --background, or "
+                   "if there is none, without the writes of the trace. With --repeat and --background every other "
+                   "repetition has its baseline last.")
 @click.option("--background", "backgrounds", multiple=True, metavar="BACKGROUND", shell_complete=completion.traces,
-              help="I/O beside the trace, on its own part of the drive, over and over until the trace ends. "
-                   "TRACE[,rate=1Gbit], or generated: writes=110MB/s, writes=40MB/2s, "
-                   "writes=200MB/s,block=128KiB,sequential. Repeat it for several. With --baseline the trace is also "
-                   "replayed alone.")
+              help="Replay this I/O beside the trace, on its own part of the drive, until the trace ends. A trace: "
+                   "TRACE[,rate=1Gbit], repeated from its start. Generated writes: writes=110MB/s, writes=40MB/2s "
+                   "(bursts), writes=200MB/s,block=128KiB,random. Repeat it for several.")
 @click.option("--background-lead", default="10s", show_default=True, metavar="TIME",
               help="Time from the start of the background to that of the trace.")
 @click.option("--threads", default="1", show_default=True, metavar="N|auto",
@@ -130,8 +130,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-load/ --pace dependent --destroy S6B0NL0T1234
     sudo blkreel replay both.parquet --on /dev/nvme1n1 -o run-writes/ --baseline --destroy S6B0NL0T1234
-    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-beside/ --pace dependent --background writes=110MB/s \
-        --baseline --destroy S6B0NL0T1234
+    sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --pace dependent \\
+        --background writes=110MB/s --baseline --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-25ms/ --idle cap=25ms --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o runs/ --repeat 6 --until-valid --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/loop5 -o run-depth/ --pace depth=32
