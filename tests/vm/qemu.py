@@ -2,6 +2,7 @@
 
 import codecs
 import os
+import random
 import re
 import subprocess
 import threading
@@ -50,7 +51,7 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
     Without `write` the guest uses this terminal and has no timeout. job: a directory for this guest alone, to which
     the guest writes exit_code and dmesg. silent_s: stop a guest without output for this many seconds.
     """
-    arguments = [PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
+    arguments = [*_on_one_processor(), PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
     began = time.monotonic()
@@ -88,9 +89,19 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
     return _outcome(job, why)
 
 
+def _on_one_processor():
+    """Words before a command that keep all its threads on one processor of the host.
+
+    With one thread for the processors of the guest, QEMU omits their barriers, so that on two processors of the host
+    the thread of an NVMe drive may miss a doorbell, and the drive stalls.
+    """
+    allowed = os.sched_getaffinity(0)
+    return ["taskset", "--cpu-list", str(random.choice(sorted(allowed)))] if len(allowed) > 1 else []
+
+
 def _machine(image, initramfs, processors):
     # One thread for all processors: with one for each, guests hang or crash when the kernel patches code (tracepoints)
-    # that another processor executes. QEMU then omits barriers, and an NVMe drive may miss a doorbell.
+    # that another processor executes.
     return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(processors), "-m", str(MEMORY_MIB),
             "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
             # Mitigations are slow under emulation and not needed here. On a busy host the timer check fails and stops

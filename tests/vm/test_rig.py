@@ -93,6 +93,13 @@ def test_a_guest_with_a_stalled_drive_is_stopped_as_crashed(machine, tmp_path):
         assert outcome.crashed and outcome.why == f"the emulated drive stalled: {line.removeprefix('nvme ')}"
 
 
+def test_a_guest_runs_on_one_processor(machine, tmp_path):
+    """On two, its NVMe drives miss doorbells on a busy host."""
+    machine("nproc >$job/exit_code")
+    outcome = import_module("qemu").run_guest(tmp_path / "image", tmp_path / "initramfs", tmp_path, 100, print)
+    assert outcome.exit_code == 1
+
+
 @pytest.mark.parametrize(("dmesg", "code"), [("nvme0: 2/1/0 queues", 0), ("WARNING: CPU: 0 at a driver", 1)])
 def test_a_kernel_warning_is_a_failure_of_tests_that_pass(machine, tmp_path, dmesg, code):
     runner = machine(f"echo '{dmesg}' >$job/dmesg; echo 0 >$job/exit_code")
