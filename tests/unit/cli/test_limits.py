@@ -1,8 +1,10 @@
 """Commands with little memory or few descriptors end with the limit in the message, or do without what needs them."""
 
 import errno
+import os
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -50,3 +52,13 @@ def test_a_page_is_made_where_v8_has_too_little_memory(limited, tmp_path):
 def test_errors_of_a_resource_that_ran_out(error, message):
     limit = limit_reached(error)
     assert limit is None if message is None else limit.message.startswith(message)
+
+
+def test_pyarrow_of_a_command_frees_memory_as_malloc_does():
+    """How much its own allocator keeps depends on the machine. A captured command does not get the variable."""
+    code = ("import os\nfrom blkreel.cli.command_table import find_command\nfind_command('anonymize')\n"
+            "import pyarrow\nprint(pyarrow.default_memory_pool().backend_name, *os.environ)")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ARROW_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    backend, *variables = done.stdout.split()
+    assert backend == "system" and "ARROW_DEFAULT_MEMORY_POOL" not in variables
