@@ -246,6 +246,8 @@ def _started(words: list[str], processes: Path | None, **options: Any) -> "subpr
     """The process of a command, which is in the control group before it runs. processes: cgroup.procs of the group."""
     reader, writer = os.pipe()
     try:
+        if "user" in options:
+            os.fchown(reader, options["user"], -1)  # /dev/fd opens the pipe again, with the rights of that user
         process = subprocess.Popen(["/bin/sh", "-c", 'read -r _ <"/dev/fd/$0"; exec "$@"', str(reader), *words],
                                    pass_fds=[reader], **options)
         if processes:

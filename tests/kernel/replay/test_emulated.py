@@ -108,6 +108,12 @@ def test_data_are_those_written(emulate, tmp_path, image):
     emulate(*image, "--", "sh", "-ec", verified)
 
 
+def test_a_command_in_a_mounted_drive_runs_as_the_caller_of_sudo(emulate, tmp_path, monkeypatch):
+    (tmp_path / "mnt").mkdir()
+    monkeypatch.setenv("SUDO_UID", "65534")
+    assert emulate("--mount", "mnt", "--", "id", "-u").stdout.splitlines()[-1] == "65534"
+
+
 def test_a_file_system_stays_intact(emulate, tmp_path):
     (tmp_path / "mnt").mkdir()
     filled = ('dd if=/dev/urandom of="$BLKREEL_MOUNT/data" bs=1M count=20 conv=fsync 2>/dev/null; '
@@ -206,8 +212,9 @@ def test_a_server_that_hangs_is_aborted(running):
 def test_it_mounts_nothing_but_its_file(name):
     """In a mount namespace of its own, without the file system that the watchdog takes its control file from."""
     command = 'umount /sys/fs/fuse/connections 2>/dev/null; exec "$0" "$@"'
-    result = subprocess.run(["unshare", "--mount", "sh", "-c", command, BLKREEL, "emulate", DRIVE, "--name", name,
-                             ANY_MACHINE, "--", "cat", "/proc/self/mounts"], capture_output=True, text=True, timeout=120)
+    words = [BLKREEL, "emulate", DRIVE, "--name", name, ANY_MACHINE, "--", "cat", "/proc/self/mounts"]
+    result = subprocess.run(["unshare", "--mount", "sh", "-c", command, *words], capture_output=True, text=True,
+                            timeout=120)
     assert result.returncode == 0, result.stderr
     assert str(RUN / name / "drive") in result.stdout
     assert "fusectl" not in result.stdout
