@@ -156,8 +156,9 @@ def merged_by_name(named: Iterable[tuple[str, Verdict]], words: Callable[[str, l
         for each in verdict["reasons"]:
             first.setdefault((each["level"], each["text"]), (each, []))[1].append(name)
     distinct: dict[tuple[str, str], Reason] = {}
-    for each in (*({**each, "text": words(each["text"], names)} for each, names in first.values()), *reasons):
-        distinct.setdefault((each["level"], each["text"]), cast(Reason, each))
+    shared = [cast(Reason, {**each, "text": words(each["text"], names)}) for each, names in first.values()]
+    for each in (*shared, *reasons):
+        distinct.setdefault((each["level"], each["text"]), each)
     return judged(distinct.values(),
                   max((verdict["level"] for verdict in verdicts), key=LEVELS.index, default="valid"),
                   {each["text"]: each for each in notes}.values(),
