@@ -24,7 +24,8 @@ _DEPENDENCY_KINDS = {
     "waited": "wait for the completion of other I/Os", "followed": "follow the previous I/O of their thread",
     "caused": "follow the I/O that started their thread", "absolute": "are issued at their captured time",
     "reanchored": "of these follow another I/O, as theirs is not in the plan",
-    "truncated": "of these wait for the last four of more completions"}
+    "truncated": "of these wait for the last four of more completions",
+    "windowed": "of these wait for read-ahead that their thread had used"}
 
 
 def pace_words(account: Mapping[str, Any]) -> str:

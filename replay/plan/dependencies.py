@@ -12,19 +12,21 @@ import numpy as np
 
 from blkreel.replay.engine.engine import Batch
 from blkreel.traces.format.kernel_threads import KERNEL_NAME
+from blkreel.traces.format.read_ahead import ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all
 from .outstanding import Outstanding
+from .read_ahead_windows import ReadAheadWindows
 
 AFTER = ("after_1", "after_2", "after_3", "after_4")
 DISTANCES = (*AFTER, "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
-OPTIONAL_COLUMNS = ("blocked_ns",)
+OPTIONAL_COLUMNS = ("blocked_ns", "queue_ns", "inode")
 # Kinds of dependencies, as the run counts them.
-KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated")
+KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed")
 Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
 
 PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
@@ -61,7 +63,10 @@ class Processes:
 
 
 class Observed:
-    """Dependencies by `waited_on`, for the rows of one lane in their order. counts: rows by KINDS."""
+    """Dependencies by `waited_on`, for the rows of one lane in their order.
+
+    counts: rows by KINDS. in_time: read-ahead that no row waits for.
+    """
 
     def __init__(self, threads: Threads | None, history: History | None = None, file_bytes: int = 0,
                  compute: float = 1.0):
@@ -73,6 +78,8 @@ class Observed:
         self._processes = Processes(threads)
         self._history = history or History()
         self._outstanding = Outstanding(len(AFTER), self._history.reach)
+        self._windows = ReadAheadWindows()
+        self.in_time = ReadAheadInTime(self._history.reach)
         self._last_of_thread: dict[int, int] = {}
         self._last_of_process: dict[int, int] = {}
         self._last_program = self._last_workload = NONE
@@ -133,8 +140,17 @@ class Observed:
         # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
         # another thread's row, whose blocked time is another count.
         computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
-        columns = distances(history, number, submit_ns, [after, *self._besides(io, number, after, computed)], behind,
-                            computed)
+        besides = self._besides(io, number, after, computed)
+        blocked_ns = history.blocked_between_ns(computed, number)
+        until_ns = np.where(is_kernel | caused | (behind < 0), UNKNOWN_NS, np.where(newer, waited_ns, submit_ns))
+        windows = self._used(io, source_row, number, after, until_ns)
+        windowed = windows[0] >= 0
+        self.counts["windowed"] += int(windowed.sum())
+        # A thread that waited for nothing since its previous row was not blocked since.
+        blocked_ns = np.where(windowed & ~newer, 0, blocked_ns)
+        parents = [np.where(parent >= 0, parent, window)
+                   for parent, window in zip((after, *besides), reversed(windows), strict=True)]
+        columns = distances(history, number, submit_ns, parents, behind, blocked_ns)
         if self._compute == 1:
             return columns
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
@@ -159,6 +175,28 @@ class Observed:
         outstanding.drop(history.rows)
         return besides
 
+    def _used(self, io: Batch, source_row: np.ndarray, number: np.ndarray, after: np.ndarray,
+              until_ns: np.ndarray) -> list[np.ndarray]:
+        """Read-ahead besides `after` that the threads of the rows had used, latest completion first, in as many arrays
+        as AFTER.
+
+        until_ns: completions up to this time do not change when the row is due on the drive of the trace.
+        """
+        history = self._history
+        result = np.full((len(AFTER), len(number)), NONE, np.int64)
+        used_rows = []
+        for i, rows in self._windows.used(io, source_row).items():
+            parents = history.in_reach(history.number_of(np.array(rows)), number[i])
+            done_ns = np.where(parents >= 0, history.complete_ns(parents), UNKNOWN_NS)
+            in_time = (done_ns >= 0) & (done_ns <= until_ns[i]) & (parents != after[i])
+            if in_time.any():
+                last = np.argsort(np.where(in_time, -done_ns, 0), kind="stable")[:min(len(AFTER), in_time.sum())]
+                result[:len(last), i] = parents[last]
+                used_rows += rows
+        waited_on = io["waited_on"]
+        self.in_time.add(source_row, io["flags"], np.append(waited_on[waited_on >= 0], used_rows).astype(np.int64))
+        return list(result)
+
     def _cause(self, number: int, process: int, of_process: int, workload: int, lost: bool) -> tuple[int, int]:
         """(after, behind) of a thread's first row: the last I/O of its process, else the last workload I/O.
 
@@ -173,10 +211,11 @@ class Observed:
 
 
 def distances(history: History, number: np.ndarray, submit_ns: np.ndarray, after: list[np.ndarray],
-              behind: np.ndarray, computed: np.ndarray | None = None) -> Batch:
+              behind: np.ndarray, blocked_ns: np.ndarray | None = None) -> Batch:
     """The engine's columns: the distance of each dependency (0: none), and the time since the latest of them.
 
-    computed: the thread's previous row, where the thread may have computed between it and its falling asleep.
+    blocked_ns: how long the thread was blocked since the row `behind`, so that the rest is computing; UNKNOWN_NS: it
+    is not known, or that row is another thread's.
     """
     latest_ns = np.where(behind >= 0, history.submit_ns(behind), np.iinfo(np.int64).min)
     columns = {name: np.zeros(len(number), np.int32) for name in DISTANCES}
@@ -186,9 +225,8 @@ def distances(history: History, number: np.ndarray, submit_ns: np.ndarray, after
     columns["behind"] = np.where(behind >= 0, number - behind, 0).astype(np.int32)
     has_any = latest_ns > np.iinfo(np.int64).min
     compute_ns = np.zeros(len(number), np.int64)
-    if computed is not None:
-        blocked_ns = history.blocked_between_ns(computed, number)
-        compute_ns = np.where(blocked_ns >= 0, latest_ns - history.submit_ns(computed) - blocked_ns, 0).clip(0)
+    if blocked_ns is not None:
+        compute_ns = np.where(blocked_ns >= 0, latest_ns - history.submit_ns(behind) - blocked_ns, 0).clip(0)
     return {**columns, "compute_ns": compute_ns,
             "delay_ns": np.where(has_any, submit_ns - np.where(has_any, latest_ns, 0), 0)}
 

@@ -293,7 +293,8 @@ class TracePlan(Plan):
                      else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes, compute=pace.compute))
             counts.dependencies[lane] = waits.counts
             counts.read_ahead[lane] = ReadAheadCount()
-            counts.read_ahead_in_time[lane] = ReadAheadInTime(reach)
+            if isinstance(waits, dependencies.Observed):
+                counts.read_ahead_in_time[lane] = waits.in_time
         limits = InFlightLimits() if pace.paced else None
         for io, source_row, submit_ns in self.rows(pace.dependent or self.sharding.by_thread is not None):
             if pace.saturating:
@@ -310,7 +311,6 @@ class TracePlan(Plan):
                 continue
             if waits:
                 counts.read_ahead[lane].add(io["flags"], io.get("blocked_ns"))
-                counts.read_ahead_in_time[lane].add(source_row, io["flags"], io["waited_on"])
             columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
             if self.without and waits:
                 columns = self._omit_writes(columns)

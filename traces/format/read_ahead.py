@@ -59,11 +59,11 @@ class ReadAheadInTime:
         self._counts = np.zeros(2, np.int64)  # out of reach: of other programs, of the workload
 
     def add(self, row: np.ndarray, flags: np.ndarray, waited_on: np.ndarray) -> None:
-        """row: numbers in the trace of the next rows, which increase."""
+        """row: numbers in the trace of the next rows, which increase. waited_on: rows that any of them waited for."""
         read_ahead = (flags & FLAGS["read_ahead"]) != 0
         rows = np.concatenate([self._row, row[read_ahead]])
         is_workload = np.concatenate([self._is_workload, (flags[read_ahead] & FLAGS["own"]) != 0])
-        left = ~np.isin(rows, waited_on[waited_on >= 0])
+        left = ~np.isin(rows, waited_on)
         far = left & (rows < row[-1] - self._reach)
         self._counts += np.bincount(is_workload[far], minlength=2)
         self._row, self._is_workload = rows[left & ~far], is_workload[left & ~far]
