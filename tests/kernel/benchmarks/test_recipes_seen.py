@@ -40,8 +40,8 @@ def carried_out(blkreel, loop_drive, tracing_instance, tmp_path):
     """carried_out("mixed-random", depth=8) carries the test out on a scratch drive: its measuring steps in order.
 
     ends_after: {parameter: time that ends a step}. Where a step on a delayed machine ends before it has issued
-    `fewest` I/Os, too few to judge, the test is carried out again: twice with the same times, because the kernel's trace
-    may not hold all I/Os of longer ones, and then with times three times as long.
+    `fewest` I/Os, too few to judge, the test is carried out again: twice with the same times, because the kernel's
+    trace may not hold all I/Os of longer ones, and then with times three times as long.
     """
     def carry_out(name, fewest=1, ends_after=None, **sets):
         for attempt, stretch in enumerate((1, 1, 1, 3)):
