@@ -3,7 +3,8 @@
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from blkreel.common.errors import UsageError
@@ -40,7 +41,8 @@ class TestStep:
     """One step of a benchmark on a drive. `do` is state, rest, measure or replay.
 
     labels: the values of the loops around the step. time_ns: of a rest, its duration, or None for the duration of the
-    measuring step before it; of a measuring step, its maximum duration. spans: what the state `data` writes.
+    measuring step before it; of a measuring step, its maximum duration. spans: what the state `data` writes, beside
+    the blocks of the traces that `replays` replay.
     baseline: of a replay, `auto`: first without the writes, if the trace has background writes; or `none`.
     resume_from: where an interrupted step starts again, at the `step` or at its `state`. until_steady: the loop whose
     remaining turns are skipped once the rates are steady.
@@ -55,6 +57,7 @@ class TestStep:
     labels: Labels = field(default_factory=dict)
     state: str = ""
     spans: tuple[Span, ...] = ()
+    replays: tuple["TestStep", ...] = ()
     time_ns: int | None = None
     streams: tuple[StreamSpec, ...] = ()
     trace: str = ""
@@ -79,7 +82,16 @@ def steps_of(recipe: Recipe, parameters: Mapping[str, Value], *, size_bytes: int
     expansion = _Expansion(recipe, parameters, size_bytes, block_bytes, seed)
     expansion.expand(recipe.steps, {})
     expansion.check_distinct()
-    return expansion.steps
+    return [_with_data(step, expansion.steps[number:]) for number, step in enumerate(expansion.steps, 1)]
+
+
+def _with_data(step: TestStep, later: list[TestStep]) -> TestStep:
+    """A state `data` whose recipe names no regions, with what the steps up to the next state use."""
+    if step.state.partition("+")[0] != "data" or step.spans:
+        return step
+    users = list(takewhile(lambda user: user.do != "state", later))
+    return replace(step, replays=tuple(user for user in users if user.do == "replay"), spans=tuple(dict.fromkeys(
+        (stream.start_bytes, stream.start_bytes + stream.span_bytes) for user in users for stream in user.streams)))
 
 
 class _Expansion:

@@ -40,12 +40,16 @@ from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
 from blkreel.replay.streams.workload import plan_workload
 from blkreel.replay.telemetry.options import TelemetryOptions
+from blkreel.traces.blocksets.block_set import BlockSet, max_memory_bytes
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.trace_survey import COLUMNS, select
 
 from .drive import external_use, is_named_only, state_snapshot
 from .record import StepRecord, TestRecord, now
 
 StepResult = dict[str, Any]  # as StepDocument.result
+# Of a state `data`: each is listed in the state of the drive and in test.json.
+_MAX_SPANS = 100_000
 
 
 @dataclass
@@ -325,5 +329,25 @@ def check_states(steps: list[TestStep], target: Target, erase: str, progress: Pr
 
 def state_of(step: TestStep, target: Target, seed: int) -> State:
     is_data = step.state.partition("+")[0] == "data"
+    replays = dict.fromkeys((replay.trace, replay.idle, replay.pace, replay.map) for replay in step.replays)
+    spans = [*step.spans, *_touched_spans([trace_plan(*replay, target) for replay in replays], target)]
     return state_for(step.state, target.size_bytes, target.block_bytes, seed=seed, rest_ns=step.time_ns,
-                     spans=step.spans if is_data else None)
+                     spans=spans if is_data else None)
+
+
+def _touched_spans(plans: list[TracePlan], target: Target) -> list[tuple[int, int]]:
+    """The ranges of the drive that the traces read or write, at most _MAX_SPANS: beyond that in larger blocks."""
+    touched = BlockSet(max_memory_bytes=sum(max_memory_bytes(plan.trace.footer.size_bytes) for plan in plans))
+    for plan in plans:
+        (drive,) = plan.drives
+        for batch in plan.trace.batches(COLUMNS):
+            io, _, _ = select(batch, drive.device, 0)
+            start, end = drive.mapping.map(io["offset_bytes"], io["length_bytes"])
+            for copy in range(drive.mapping.copies):
+                touched.add(start + copy * drive.mapping.stride_bytes, end + copy * drive.mapping.stride_bytes)
+    block_bytes = max(4096, target.block_bytes)
+    end_bytes = target.size_bytes // block_bytes * block_bytes
+    while len(blocks := touched.grown(block_bytes)) > _MAX_SPANS and block_bytes < 32 << 20:
+        block_bytes *= 2
+    return [(first, min(last, end_bytes)) for start, end in blocks.ranges()
+            for first, last in zip(start.tolist(), end.tolist(), strict=True) if first < end_bytes]

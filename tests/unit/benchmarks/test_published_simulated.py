@@ -232,6 +232,30 @@ def test_the_score_of_a_drive_with_constant_latencies(found, steady_trace):
     assert list(figures["passes"]) == ["1", "2"] and list(figures["traces"]) == ["steady"]
 
 
+def span_bytes(document):
+    """What the state step of a test wrote, and the blocks that its replays wrote first nevertheless."""
+    states = [step["result"] for step in document["steps"] if step["do"] == "state"]
+    prefilled = [open_trace(document["output"] / step["directory"]).metadata["run"]["prefill"]
+                 for step in document["steps"] if step["do"] == "replay"]
+    return [sum(end - start for start, end in state["identity"]["spans"]) for state in states], prefilled
+
+
+def test_a_nearly_empty_drive_holds_what_the_traces_touch(found, steady_trace):
+    """Each I/O of the trace has its own 128 KiB, of which a read covers the lower half."""
+    written, prefilled = span_bytes(found("trace", CONSTANT, trace=steady_trace, states="data+op25,data"))
+    assert written == [40 * (64 + 128) * 1024] * 2 and prefilled == [None] * 2
+    document = found("game-score", CONSTANT, traces=steady_trace, states="data", passes=2, map="tile=2")
+    written, prefilled = span_bytes(document)
+    assert written == [2 * 40 * (64 + 128) * 1024] and prefilled == [None] * 2
+    assert of_state(document)["access_ns"] == pytest.approx(300_000, rel=0.01)
+
+
+def test_fills_overwrite_the_data_of_a_nearly_empty_drive(found):
+    document = found("slc-cache", "write_bandwidth=700MB/s", states="data", first_fill="1GiB", next_fill="1GiB",
+                     rest_3="1s")
+    assert span_bytes(document) == ([4 * GIB], [])
+
+
 def test_the_phases_of_trace_consistency(found, steady_trace):
     document = found("trace-consistency", CONSTANT, size="1GiB", traces=steady_trace, degrade_passes=2,
                      degrade_time="50ms", degrade_step="20ms", steady_passes=2, steady_time="80ms", recovery_passes=1,
