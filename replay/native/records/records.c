@@ -67,7 +67,7 @@ static int write_note(struct record_writer *writer)
 		draining &= atomic_load(&p->draining) != 0;
 	}
 	if (text_init(&json))
-		return -ENOMEM;
+		return 0; /* the next note is newer */
 	fprintf(json.file,
 		"{\"note\": \"progress\", \"elapsed_ns\": %lld, \"submitted\": %lld, \"completed\": %lld, "
 		"\"errors\": %lld, \"outstanding\": %lld, \"max_lateness_ns\": %lld, \"start_monotonic_ns\": %lld, "
@@ -76,18 +76,18 @@ static int write_note(struct record_writer *writer)
 	write_changing(writer, json.file);
 	fputs("]}", json.file);
 	text = text_finish(&json);
-	return text ? block_write_json(writer->fd, BLOCK_NOTE, text, false) : -ENOMEM;
+	return text ? block_write_json(writer->fd, BLOCK_NOTE, text, false) : 0;
 }
 
 /* Writes the next block of one thread. Returns whether there was one. */
-static bool write_records_of(struct record_writer *writer, struct records *records, int *err)
+static bool write_records_of(struct record_writer *writer, struct records *records)
 {
 	struct record_block *block = spsc_take(&records->full);
 
 	if (!block)
 		return false;
-	if (!*err)
-		*err = write_block(writer, block);
+	if (!writer->err)
+		writer->err = write_block(writer, block);
 	/* After a write error blocks still circulate, so that the issuing threads can end. */
 	spsc_put(&records->free, block);
 	return true;
@@ -97,26 +97,25 @@ static void *write_records(void *argument)
 {
 	struct record_writer *writer = argument;
 	int64_t noted_ns = monotonic_ns();
-	int err;
 
 	confine_thread(OTHER_THREAD);
-	err = block_write_layout(writer->fd, &record_layout, false);
+	writer->err = block_write_layout(writer->fd, &record_layout, false);
 	for (;;) {
 		/* Read first: the last block is put before `finished` is set. */
 		bool finished = atomic_load_explicit(&writer->finished, memory_order_acquire), any = false;
 
 		for (unsigned i = 0; i < writer->thread_count; i++)
-			any |= write_records_of(writer, &writer->of_threads[i], &err);
-		if (!err && monotonic_ns() - noted_ns >= NOTE_EVERY_NS) {
-			err = write_note(writer);
+			any |= write_records_of(writer, &writer->of_threads[i]);
+		if (!writer->err && monotonic_ns() - noted_ns >= NOTE_EVERY_NS) {
+			writer->err = write_note(writer);
 			noted_ns = monotonic_ns();
 		}
-		if (err)
+		if (writer->err)
 			stop_request(writer->stop, STOP_OUTPUT_CLOSED);
 		if (any)
 			continue;
 		if (finished)
-			return err ? writer : NULL;
+			return NULL;
 		sleep_ns(WRITER_NAP_NS);
 	}
 }
@@ -161,13 +160,11 @@ void records_hand_over(struct records *records, int64_t now_ns, bool now)
 	}
 }
 
-bool record_writer_finish(struct record_writer *writer)
+int record_writer_finish(struct record_writer *writer)
 {
-	void *failed;
-
 	for (unsigned i = 0; i < writer->thread_count; i++)
 		records_hand_over(&writer->of_threads[i], 0, true);
 	atomic_store_explicit(&writer->finished, true, memory_order_release);
-	pthread_join(writer->thread, &failed);
-	return !failed;
+	pthread_join(writer->thread, NULL);
+	return writer->err;
 }

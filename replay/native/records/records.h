@@ -67,6 +67,7 @@ struct record_writer {
 	struct stop *stop;
 	pthread_t thread;
 	int fd;
+	int err; /* of the first failed write */
 };
 
 int records_init(struct records *records, unsigned target_count);
@@ -89,7 +90,7 @@ static inline struct record_block *records_room(struct records *records)
 /* Hands the current block to the writer if it is full, older than HAND_OVER_NS or `now`. */
 void records_hand_over(struct records *records, int64_t now_ns, bool now);
 
-/* After the last row of every thread: waits for the writer. Returns whether it wrote all records. */
-bool record_writer_finish(struct record_writer *writer);
+/* After the last row of every thread: waits for the writer. Returns a negative errno unless it wrote all records. */
+int record_writer_finish(struct record_writer *writer);
 
 #endif

@@ -342,7 +342,7 @@ static int finish(struct run *run, const struct totals *totals)
 		.simulated = options->drives ? first->engine.issuer : NULL,
 	};
 	char *json CLEANUP_FREE = NULL;
-	int err = -1;
+	int err;
 
 	for (unsigned t = 0; t < run->thread_count; t++)
 		monitors[t] = &run->threads[t].engine.monitor;
@@ -351,8 +351,9 @@ static int finish(struct run *run, const struct totals *totals)
 		conditions.depth += run->lanes[i].depth;
 	}
 	json = totals_json(totals, &conditions);
-	if (record_writer_finish(&run->writer) && json)
-		err = block_write_json(STDOUT_FILENO, BLOCK_END, json, false);
+	err = record_writer_finish(&run->writer);
+	if (!err)
+		err = json ? block_write_json(STDOUT_FILENO, BLOCK_END, json, false) : -ENOMEM;
 	switch (stop_requested(run->stop)) {
 	case STOP_PLAN_REFUSED:
 		report_error("make the plan again for this target; nothing of that block was issued", "%s",
@@ -362,6 +363,8 @@ static int finish(struct run *run, const struct totals *totals)
 		report_error(NULL, "%s", conditions.stopped);
 		return EXIT_FAILED;
 	default:
+		if (err && !report_shortage("cannot write the end of the run", -err))
+			report_error(NULL, "cannot write the end of the run: %s", strerror(-err));
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
 }
