@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -30,3 +30,8 @@ class Progress(Protocol):
     """Starts a step, for example `with progress("filling", total_bytes) as task`."""
 
     def __call__(self, step: str, total: float | None = None) -> AbstractContextManager[ProgressTask]: ...
+
+
+def unseen(step: str, total: float | None = None) -> AbstractContextManager[ProgressTask]:
+    """A Progress that shows nothing."""
+    return nullcontext(ProgressTask())

@@ -24,6 +24,7 @@ from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partial_file import load as load_partial
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.output_lock import directory_locked
+from blkreel.common.progress import Progress, unseen
 from blkreel.common.safe_files import read_plain, unlink, write_file
 from blkreel.common.typed_document import parse_json
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
@@ -45,14 +46,15 @@ Added = Literal["added", "unchanged", "replaced"]
 
 
 class Catalog:
-    """An opened catalog. damaged: file -> error of the results that the last query could not read."""
+    """An opened catalog. progress: shows that many new results are read. damaged: file -> error of the results that the
+    last query could not read."""
 
-    def __init__(self, directory: Path):
-        self.directory = directory
+    def __init__(self, directory: Path, progress: Progress = unseen):
+        self.directory, self._progress = directory, progress
         self.damaged: dict[Path, CatalogError] = {}
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], *, create: bool = False) -> Catalog:
+    def open(cls, directory: str | os.PathLike[str], *, create: bool = False, progress: Progress = unseen) -> Catalog:
         """create: make an empty catalog where there is none. Raises CatalogError if it is no catalog, damaged or of a
         later version, BlkreelError if it cannot be created."""
         path = Path(directory)
@@ -82,7 +84,7 @@ class Catalog:
         if content["version"] > VERSION:
             raise NewerVersion(f"{header} has version {content['version']}, this blkreel reads up to {VERSION}",
                                "update blkreel")
-        return cls(path)
+        return cls(path, progress)
 
     @property
     def results(self) -> Path:
@@ -209,7 +211,8 @@ class Catalog:
 
     def _refreshed(self, *, with_metrics: bool = False) -> tables.Tables:
         try:
-            read = tables.refreshed(self.results, self.directory / "tables", with_metrics=with_metrics)
+            read = tables.refreshed(self.results, self.directory / "tables", self._progress,
+                                    with_metrics=with_metrics)
         except FileNotFoundError:  # git keeps no empty directory
             read = tables.Tables(tables.RESULT_SCHEMA.empty_table(), tables.METRIC_SCHEMA.empty_table(), {})
         self.damaged = dict(read.damaged)

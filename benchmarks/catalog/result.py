@@ -17,6 +17,7 @@ VERSION = 1
 _ID_DIGITS = 32
 _ID = re.compile(rf"[0-9a-f]{{{_ID_DIGITS}}}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class CatalogError(BlkreelError):
@@ -109,7 +110,10 @@ def id_of(measured: dict[str, Any]) -> str:
 
 def canonical(document: Any) -> bytes:
     """The same bytes for equal documents."""
-    return json.dumps(finite(document), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        return _CANONICAL.encode(document).encode()
+    except ValueError:
+        return _CANONICAL.encode(finite(document)).encode()
 
 
 def checksum_of(result: dict[str, Any] | Result) -> str:

@@ -1,14 +1,16 @@
 """The tables of a catalog, tables/results.parquet and tables/metrics.parquet: a copy of its results for queries.
 
-A row of `results` has the size and the time of the file it was read from. Files that differ are read again, so a table
-that is missing, old or of another catalog costs time and no digit.
+A row of `results` has the size, the time and the SHA-256 of the file it was read from. A file of another time, as in a
+copied catalog, is parsed again only if its content differs; so a table that is missing, old or of another catalog costs
+time and no digit.
 """
 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 
 from blkreel.common.errors import SafetyError
 from blkreel.common.printable import storable
+from blkreel.common.progress import Progress
 from blkreel.common.safe_files import NewFile, read_plain
 from blkreel.traces.format.condition import Condition
 from blkreel.traces.format.footer import local_file
@@ -39,6 +42,7 @@ RESULT_SCHEMA = pa.schema([
 METRIC_SCHEMA = pa.schema([
     ("id", _NAMES), ("key", _NAMES), ("value", pa.float64()), ("unit", _NAMES), ("low", pa.float64()),
     ("high", pa.float64()), ("n", pa.int32()), ("better", _NAMES)])
+_FEWEST_SHOWN = 500  # that take a second; fewer need no progress
 _Read = tuple[Result, str]  # a result, SHA-256 of its file
 
 
@@ -51,7 +55,7 @@ class Tables:
     damaged: Mapping[Path, CatalogError]
 
 
-def refreshed(results: Path, tables: Path, *, with_metrics: bool = False) -> Tables:
+def refreshed(results: Path, tables: Path, progress: Progress, *, with_metrics: bool = False) -> Tables:
     """The tables of the results in a directory, written again if they were not of it.
 
     with_metrics: whether Tables.metrics is needed; else it may be empty. Raises FileNotFoundError without results.
@@ -59,18 +63,19 @@ def refreshed(results: Path, tables: Path, *, with_metrics: bool = False) -> Tab
     with os.scandir(results) as entries:
         files = {entry.name: (status.st_size, status.st_mtime_ns) for entry in entries
                  if is_result(entry.name) for status in (entry.stat(),)}
-    stored = _stored(tables / RESULTS, RESULT_SCHEMA)
+    read_before = stored = _stored(tables / RESULTS, RESULT_SCHEMA)
+    stored = _with_times(stored, results, files)
     metrics = METRIC_SCHEMA.empty_table()
     is_current = _is_current(stored, files)
-    if with_metrics or not all(is_current) or len(is_current) != len(files):
+    if with_metrics or stored is not read_before or not all(is_current) or len(is_current) != len(files):
         metrics = _stored(tables / METRICS, METRIC_SCHEMA)
         # A writer was killed between the two, or another wrote both while this one read: metrics would be missing.
-        if _generation(metrics) != _generation(stored):
+        if _generation(metrics) != _generation(read_before):
             stored, metrics, is_current = RESULT_SCHEMA.empty_table(), METRIC_SCHEMA.empty_table(), []
     current = stored.filter(pa.array(is_current, pa.bool_()))
     missing = sorted(files.keys() - {f"{each}.json" for each in current["id"].to_pylist()})
-    read, damaged = _read(results, missing)
-    if not read and current.num_rows == stored.num_rows:
+    read, damaged = _read(results, missing, progress)
+    if not read and current.num_rows == stored.num_rows and stored is read_before:
         return Tables(stored, metrics, damaged)
     metrics = metrics.filter(pc.is_in(metrics["id"].cast(pa.string()), value_set=current["id"].combine_chunks()))
     current = pa.concat_tables([current, _rows(read, files)]).unify_dictionaries().combine_chunks().sort_by("id")
@@ -90,6 +95,25 @@ def _is_current(stored: pa.Table, files: Mapping[str, tuple[int, int]]) -> list[
     return [files.get(f"{each}.json") == (size, mtime_ns) for each, size, mtime_ns in rows]
 
 
+def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, int]]) -> pa.Table:
+    """The rows with the times of their files now, where a file of another time has the content that was read."""
+    columns = [stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns", "file_sha256")]
+    times_ns = [files[name][1] if name in files and files[name][0] == size and files[name][1] != mtime_ns
+                and _has_content(results / name, sha256) else mtime_ns
+                for each, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{each}.json",)]
+    if times_ns == columns[2]:
+        return stored
+    at = stored.schema.get_field_index("file_mtime_ns")
+    return stored.set_column(at, stored.schema.field(at), pa.array(times_ns, pa.int64()))
+
+
+def _has_content(path: Path, sha256: str) -> bool:
+    try:
+        return hashlib.sha256(read_plain(path)).hexdigest() == sha256
+    except OSError:
+        return False
+
+
 def _generation(table: pa.Table) -> bytes | None:
     """Equal for the two tables that were written together."""
     return (table.schema.metadata or {}).get(_GENERATION)
@@ -106,10 +130,11 @@ def _stored(path: Path, schema: pa.Schema) -> pa.Table:
     return table if is_known else schema.empty_table()
 
 
-def _read(results: Path, names: Iterable[str]) -> tuple[list[_Read], dict[Path, CatalogError]]:
+def _read(results: Path, names: Sequence[str],
+          progress: Progress) -> tuple[list[_Read], dict[Path, CatalogError]]:
     read: list[_Read] = []
     damaged: dict[Path, CatalogError] = {}
-    for name in names:
+    for name in _counted(names, progress):
         path = results / name
         try:
             content = _content(path)
@@ -117,6 +142,16 @@ def _read(results: Path, names: Iterable[str]) -> tuple[list[_Read], dict[Path, 
         except CatalogError as error:
             damaged[path] = error
     return read, damaged
+
+
+def _counted(names: Sequence[str], progress: Progress) -> Iterator[str]:
+    if len(names) < _FEWEST_SHOWN:
+        yield from names
+        return
+    with progress("reading new results", len(names)) as task:
+        for number, name in enumerate(names):
+            yield name
+            task.update(number + 1)
 
 
 def read_result(path: Path) -> Result:
@@ -178,9 +213,10 @@ def _metric_rows(read: list[_Read]) -> pa.Table:
 
 
 def _table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
-    arrays = []
+    arrays, storable_text = [], cache(storable)  # millions of texts, of which few differ
     for field in schema:
-        values = [storable(value) if isinstance(value, str) else value for value in (row[field.name] for row in rows)]
+        values = [storable_text(value) if isinstance(value, str) else value
+                  for value in (row[field.name] for row in rows)]
         if pa.types.is_dictionary(field.type):
             arrays.append(pa.array(values, pa.string()).dictionary_encode())
         else:

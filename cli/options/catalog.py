@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from blkreel.common.console import notice
+from blkreel.common.progress import ProgressTask
 
 if TYPE_CHECKING:
     from blkreel.benchmarks.catalog import Catalog
@@ -37,7 +39,14 @@ def opened(directory: Path | None, *, create: bool = False) -> "Catalog":
     """The catalog of --catalog. Raises CatalogError."""
     from blkreel.benchmarks.catalog import Catalog
 
-    return Catalog.open(directory or os.environ.get(ENVIRONMENT) or default_catalog(), create=create)
+    return Catalog.open(directory or os.environ.get(ENVIRONMENT) or default_catalog(), create=create,
+                        progress=_progress)
+
+
+def _progress(step: str, total: float | None = None) -> AbstractContextManager[ProgressTask]:
+    from blkreel.cli.ui.progress import progress  # which most commands on a catalog do not need
+
+    return progress(step, total)
 
 
 def warn_damaged(errors: Iterable["CatalogError"]) -> None:

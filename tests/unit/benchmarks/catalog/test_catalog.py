@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checks
 from blkreel.benchmarks.catalog.verify import verify
 from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.progress import ProgressTask
 
 
 @pytest.fixture
@@ -133,6 +135,36 @@ def test_tables_follow_the_results(catalog, results):
     assert len(catalog.metrics().id.unique()) == 4
     (tables / "results.parquet").write_bytes(b"PAR1 damaged")
     assert len(catalog.entries()) == 4 and len(catalog.metrics().id.unique()) == 4
+
+
+def test_a_copied_catalog_is_not_parsed_again(catalog, results, tmp_path, monkeypatch):
+    """A copy has other times; its tables are those of the same contents. A changed file of the same size is read."""
+    catalog.refresh()
+    read = []
+    parse = tables.parse
+    monkeypatch.setattr(tables, "parse", lambda content, path: read.append(path.name) or parse(content, path))
+    copy = Catalog.open(shutil.copytree(catalog.directory, tmp_path / "copy", copy_function=shutil.copyfile))
+    path = copy.path_of(results[0][0]["id"])
+    for number, file in enumerate(copy.results.iterdir()):
+        os.utime(file, ns=(0, number * 10**9))
+    assert copy.entries().drop(columns="file_mtime_ns").equals(catalog.entries().drop(columns="file_mtime_ns"))
+    assert len(copy.metrics()) == len(catalog.metrics()) and not read
+    path.write_bytes(path.read_bytes().replace(b'"host": "lab"', b'"host": "bal"'))
+    assert len(copy.entries()) == 3 and list(copy.damaged) == [path] and read == [path.name]
+
+
+def test_reading_thousands_of_new_results_shows_its_progress(catalog, monkeypatch):
+    steps = []
+
+    @contextmanager
+    def progress(step, total=None):
+        steps.append((step, total))
+        yield ProgressTask()
+
+    monkeypatch.setattr(tables, "_FEWEST_SHOWN", 4)
+    assert len(Catalog.open(catalog.directory, progress=progress).entries()) == 4
+    assert len(Catalog.open(catalog.directory, progress=progress).entries()) == 4
+    assert steps == [("reading new results", 4)]
 
 
 def test_a_read_only_catalog_is_read(catalog, monkeypatch):
