@@ -45,11 +45,15 @@ has_ios_of() { # TRACE NAME
 saved() { compgen -G "$directory/recorder-*.parquet"; }
 saved_by_stop() { test -s "$directory/recorder.parquet" && ! systemctl is-active --quiet "$unit"; }
 restarted() { test "$(systemctl show --property NRestarts --value "$unit")" -ge 1 && systemctl is-active --quiet "$unit"; }
+upgrade() { DPKG_MAINTSCRIPT_PACKAGE=blkreel DPKG_MAINTSCRIPT_NAME=postinst /var/lib/dpkg/info/blkreel.postinst configure 0; }
+main_pid() { systemctl show --property MainPID --value "$unit"; }
 has_no_processes() { test ! -e "/sys/fs/cgroup/system.slice/$unit.service"; }
 
 systemd-analyze verify --man=no "$unit.service"
 check "neither started nor enabled by the installation" \
 	bash -c "! systemctl is-active --quiet $unit && ! systemctl is-enabled --quiet $unit"
+upgrade
+check "nor started by an upgrade" bash -c "! systemctl is-active --quiet $unit"
 systemctl start "$unit"
 check "a start returns when the unit records" recording
 check "its processes have the capabilities of the unit only" capabilities_are_bounded
@@ -80,6 +84,13 @@ check "a stop during the start is no failure" test "$(systemctl show --property 
 
 systemctl enable --quiet "$unit"
 systemctl start "$unit"
+before=$(main_pid)
+write_as before-upgrade
+sleep 1
+upgrade
+check "an upgrade restarts the recorder" test "$(main_pid)" != "$before"
+check "it records again" recording
+check "the trace of the session before is complete" has_ios_of "$directory/recorder.parquet" before-upgrade
 apt-get purge -qq -y blkreel >/var/tmp/apt.log 2>&1 || { cat /var/tmp/apt.log; failed "purge"; }
 rm /var/tmp/apt.log
 check "purging stops the recorder" has_no_processes

@@ -56,6 +56,13 @@ def test_the_unit_waits_until_the_capture_records():
     assert "Type=notify\n" in unit and "\nExecReload=/bin/sh -c 'kill -USR1 ${MAINPID}'\n" in unit
 
 
+def test_an_upgrade_restarts_a_running_unit():
+    """--no-start is for the installation; with it alone, an upgrade would leave the old code running."""
+    (options,) = re.findall(r"^\tdh_installsystemd (.*) blkreel-recorder.service$", (DEBIAN / "rules").read_text(),
+                            re.MULTILINE)
+    assert options.split() == ["--no-enable", "--no-start", "--restart-after-upgrade"]
+
+
 def test_removing_the_package_stops_the_unit():
     removal = (DEBIAN / "blkreel.prerm").read_text()
     assert "deb-systemd-invoke stop blkreel-recorder.service" in removal and "#DEBHELPER#" in removal
