@@ -282,6 +282,8 @@ int rq_issue(__u64 *args)
 	slot->length_bytes = READ(rq, __data_len);
 	slot->remaining_bytes = slot->length_bytes;
 	slot->error = 0;
+	if (config.files)
+		compare_files(slot, rq);
 	if (slot->flags & FLAG_PREFLUSH)
 		data_waits(slot, slot_at(place.flush_slot));
 	slot->state = SLOT_ISSUED;

@@ -127,6 +127,7 @@ struct bio {
 	struct bvec_iter bi_iter;
 	void *bi_end_io;
 	void *bi_private;
+	struct bio *bi_next;
 	struct blkcg_gq *bi_blkg;
 	struct bio_vec *bi_io_vec;
 };
@@ -141,6 +142,7 @@ struct request {
 	unsigned int __data_len;
 	sector_t __sector;
 	struct bio *bio;
+	struct bio *biotail;
 	__u64 start_time_ns;
 };
 

@@ -90,6 +90,7 @@ class _Totals:
     def __init__(self, trace: Trace):
         self.ops, self.threads, self.files = _KeyTotals(), _KeyTotals(), _KeyTotals()
         self.workload: Total = {"ios": 0, "bytes": 0}
+        self.several_files: Total = {"ios": 0, "bytes": 0}
         self.causes_known = self.duration_ns = 0
         self.read_ahead = ReadAheadCount()
         totals_of = {"op": self.ops, "tid": self.threads}
@@ -106,6 +107,8 @@ class _Totals:
             self.read_ahead.add(columns["flags"], columns.get("blocked_ns"))
             workload = columns["flags"] & FLAGS["own"] != 0
             _add(self.workload, workload.sum(), length_bytes[workload].sum())
+            several = columns["flags"] & FLAGS["several_files"] != 0
+            _add(self.several_files, several.sum(), length_bytes[several].sum())
             for name, totals in totals_of.items():
                 totals.add(columns[name], length_bytes)
             stored_bytes = len(self.threads.keys) * _THREAD_BYTES + len(self.files.keys) * _FILE_BYTES
@@ -121,6 +124,7 @@ class _Totals:
         if len(self.files.keys):
             paths = {0: "(file system metadata)", -1: "(unknown)",
                      **{entry["inode"]: entry["path"] for entry in metadata.get("files") or []}}
+            document["several_files"] = self.several_files
             document["files"] = _by_bytes(self.files.named(lambda inode: paths.get(inode, f"inode {inode}")))
         return document
 
@@ -153,6 +157,11 @@ def _show(document: Mapping[str, Any], is_run: bool) -> None:
             print_table({heading: "left", "I/Os": "right", "bytes": "right"},
                         [(name, format_count(total["ios"]), format_bytes(total["bytes"]))
                          for name, total in list(totals.items())[:_MAX_ROWS]], console)
+    several = document.get("several_files") or {"ios": 0, "bytes": 0}
+    if several["ios"]:
+        share = several["bytes"] / sum(total["bytes"] for total in document["files"].values())
+        console.print(f"  {share:.1%} of the bytes are in {format_count(several['ios'])} I/Os with data of several "
+                      "files, and counted for one of them", highlight=False, soft_wrap=True)
 
 
 def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str]]:

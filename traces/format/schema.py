@@ -32,6 +32,8 @@ FLAGS = {
     "inherited": 1 << 13,
     # In the background of other I/O of the trace, whatever its source: `replay --background`, `merge --as-background`.
     "role_background": 1 << 14,
+    # Of a capture with files: data of more files than that of `inode`, in one request.
+    "several_files": 1 << 15,
     # A run only: late because the drive's queue was full.
     "queue_full": 1 << 16,
     # A run only: in flight together with an overlapping I/O; in the source they were not.

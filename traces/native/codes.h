@@ -31,6 +31,7 @@ enum trace_flag {
 	FLAG_DEFERRED = 1 << 12,
 	FLAG_INHERITED = 1 << 13,
 	FLAG_ROLE_BACKGROUND = 1 << 14,
+	FLAG_SEVERAL_FILES = 1 << 15,
 	/* Of a run. */
 	FLAG_QUEUE_FULL = 1 << 16,
 	FLAG_HAZARD = 1 << 17,

@@ -1,6 +1,7 @@
 """Whose data it was: file, path and the thread that wrote it, held against what was done."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,34 @@ def test_paths_of_any_length_and_depth(blkreel, mounted, tmp_path):
             assert captured.startswith("…/") and whole.endswith(captured[1:]), captured
             assert len(captured) > 1000 or captured.count("/") == 24
     assert cut >= 8
+
+
+def extents(path):
+    """[(first byte on the drive, length in bytes)] of a file."""
+    text = subprocess.run(["filefrag", "-v", "-b1", path], check=True, capture_output=True, text=True).stdout
+    return [(int(first), int(length)) for first, length in
+            re.findall(r"^ *\d+: +\d+\.\. +\d+: +(\d+)\.\. +\d+: +(\d+):", text, re.MULTILINE)]
+
+
+@KINDS
+def test_requests_with_data_of_several_files_are_marked(blkreel, mounted, program, tmp_path, kind):
+    """Held against the places of the files on the drive."""
+    program("filefrag", "e2fsprogs")
+    drive, directory = mounted
+    script = (f"cd {directory}; for i in $(seq 120); do head -c $((i % 7 * 3000 + 4000)) /dev/urandom > small$i; done; "
+              "dd if=/dev/zero of=large bs=1M count=4 status=none; sync --file-system .")
+    rows = captured(blkreel, drive, tmp_path / "t.parquet", script, "--programs", kind)
+    places = [(first, first + length, path.name) for path in directory.iterdir() if path.is_file()
+              for first, length in extents(path)]
+    data = rows[(rows.op == OPS["write"]) & (rows.inode > 0)]
+    several = 0
+    for row in data.itertuples():
+        files = {name for first, end, name in places
+                 if first < row.offset_bytes + row.length_bytes and row.offset_bytes < end}
+        assert row.path.name in files
+        assert (row.flags & FLAGS["several_files"] != 0) == (len(files) > 1), files
+        several += len(files) > 1
+    assert several > 0
 
 
 def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp_path):

@@ -14,11 +14,11 @@ OWN, READ_AHEAD = FLAGS["own"], FLAGS["read_ahead"]
 
 def test_causes_own_and_files_are_told(blkreel, tmp_path):
     schema = pa.schema([*TRACE_SCHEMA, pa.field("inode", pa.int64(), nullable=False)])
-    own = FLAGS["own"]
+    own, several = FLAGS["own"], FLAGS["several_files"]
     with TraceWriter(tmp_path / "t.parquet", schema) as out:
         out.write({"submit_ns": np.arange(5) * 1000, "latency_ns": np.full(5, 100), "offset_bytes": np.zeros(5, "i8"),
                    "length_bytes": np.array([4096, 8192, 4096, 512, 1024]), "op": np.array([0, 0, 0, 1, 0]),
-                   "flags": np.array([own, own, 0, own, 0]), "waited_on": np.array([-1, 0, 1, -1, -1]),
+                   "flags": np.array([own, own | several, 0, own, 0]), "waited_on": np.array([-1, 0, 1, -1, -1]),
                    "think_ns": np.array([0, 900, 900, 0, 0]), "inode": np.array([12, 12, 13, 0, -1])})
         out.close({"files": [{"inode": 12, "filesystem": "8:1", "path": "/games/level.pak"}]})
     document = json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)
@@ -27,7 +27,9 @@ def test_causes_own_and_files_are_told(blkreel, tmp_path):
     assert document["files"] == {
         "/games/level.pak": {"ios": 2, "bytes": 12288}, "inode 13": {"ios": 1, "bytes": 4096},
         "(unknown)": {"ios": 1, "bytes": 1024}, "(file system metadata)": {"ios": 1, "bytes": 512}}
+    assert document["several_files"] == {"ios": 1, "bytes": 8192}
     shown = blkreel("info", tmp_path / "t.parquet").stdout
+    assert "45.7% of the bytes are in 1 I/Os with data of several files" in shown
     assert "dependency known for 40.0% of I/Os" in shown and "/games/level.pak" in shown
     assert "lower bound" not in shown
 
