@@ -25,10 +25,14 @@ _MAX_NAMES = 65536  # of threads, since a live view may run for weeks
 
 
 class Programs(TypedDict):
-    """programs: the kind that loads, "tp_btf" or "raw_tp". io_start: whether the kernel has block_io_start."""
+    """programs: the kind that loads, "tp_btf" or "raw_tp". io_start: whether the kernel has block_io_start.
+
+    limiter: whether the issuer of an I/O that waits for a limit of its cgroup is known.
+    """
 
     programs: str
     io_start: bool
+    limiter: bool
 
 
 class Helper(RowsChild):

@@ -7,6 +7,7 @@
 #ifndef BLKREEL_BIOS_H
 #define BLKREEL_BIOS_H
 
+#include "drive.h"
 #include "emit.h"
 #include "entry.h"
 #include "request.h"
@@ -21,13 +22,7 @@ struct {
 
 static __always_inline __s32 device_of_bio(struct bio *bio)
 {
-	struct block_device *part = READ(bio, bi_bdev);
-	struct gendisk *disk;
-
-	if (!part)
-		return -1;
-	disk = READ(part, bd_disk);
-	return device_index((__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor), true);
+	return device_index(number_of_disk(bio), true);
 }
 
 static __always_inline void on_bio_queue(struct bio *bio)

@@ -14,6 +14,7 @@
 #include "entry.h"
 #include "flushes.h"
 #include "inherit.h"
+#include "issuer.h"
 #include "maps.h"
 #include "request.h"
 #include "waits.h"
@@ -504,5 +505,16 @@ int process_exit(__u64 *args)
 		bpf_map_delete_elem(&own_pids, &pid);
 	return 0;
 }
+
+#ifdef TYPED
+/* blk_throtl_bio before 5.18: programs.c sets the name. */
+SEC("fentry/__blk_throtl_bio")
+int limit(__u64 *args)
+{
+	if (control.phase == PHASE_RUNNING)
+		on_limit((struct bio *)args[0]);
+	return 0;
+}
+#endif
 
 #include "synthetic.h"

@@ -4,21 +4,10 @@
 #define BLKREEL_ENTRY_H
 
 #include "files.h"
+#include "issuer.h"
 #include "maps.h"
 #include "request.h"
 #include "threads.h"
-
-/* The index of a drive in config.devices, -1: not captured. */
-static __always_inline __s32 device_index(__u32 number, bool bio_based)
-{
-	for (int i = 0; i < MAX_DEVICES; i++) {
-		if (i >= config.device_count)
-			break;
-		if (config.devices[i].number == number && !!config.devices[i].bio_based == bio_based)
-			return i;
-	}
-	return -1;
-}
 
 /* Whether the submitting thread waits for this bio. */
 static __always_inline bool is_waited_for(struct bio *bio)
@@ -40,26 +29,22 @@ static __always_inline bool is_waited_for(struct bio *bio)
 /* Records the thread, the completion that it waited for, and with files the file. The slot must have op and flags. */
 static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 {
-	__u64 pid_tid = bpf_get_current_pid_tgid();
-	struct thread_entry *thread = current_thread(pid_tid);
+	const struct issuer *limited = limited_issuer(bio);
+	struct issuer issuer = limited ? *limited : current_issuer();
 
-	slot->tid = (__s32)pid_tid;
-	slot->cpu = bpf_get_smp_processor_id();
-	slot->waited_submit_ns = thread ? thread->woken_submit_ns : 0;
-	slot->waited_complete_ns = thread ? thread->woken_complete_ns : 0;
-	if (slot->waited_complete_ns && thread && thread->inherited)
-		slot->flags |= FLAG_INHERITED;
-	if (thread) {
-		thread->slept_ns = 0; /* it runs */
-		if (thread->blocked_ns == BLOCKED_UNKNOWN)
-			thread->blocked_ns = thread->blocked_until_ns = 0;
-	}
-	slot->blocked_ns = thread ? thread->blocked_ns : BLOCKED_UNKNOWN;
-	slot->waited_for = is_waited_for(bio);
-	if (is_own(thread))
+	if (limited && slot->start_ns)
+		slot->start_ns = issuer.entered_ns;
+	slot->tid = issuer.tid;
+	slot->cpu = issuer.cpu;
+	slot->waited_submit_ns = issuer.waited_submit_ns;
+	slot->waited_complete_ns = issuer.waited_complete_ns;
+	slot->blocked_ns = issuer.blocked_ns;
+	slot->flags |= issuer.flags;
+	if (config.own && !config.sees_limiter && is_of_own_group(bio, slot, issuer.flags & FLAG_OWN))
 		slot->flags |= FLAG_OWN;
+	slot->waited_for = is_waited_for(bio);
 	if (config.files)
-		attribute(slot, bio);
+		attribute(slot, bio, limited != NULL);
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->used = 1;
 }

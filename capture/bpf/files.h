@@ -190,8 +190,11 @@ static __always_inline bool in_kernel_thread(void)
 	return BPF_CORE_READ(task, flags) & PF_KTHREAD;
 }
 
-/* Fills in the file and cgroup of the slot's bio. Called at entry, in the context of the submitting thread. */
-static __always_inline void attribute(struct slot *slot, struct bio *bio)
+/*
+ * Fills in the file and cgroup of the slot's bio. Called at entry; has_issuer: the slot has the thread that
+ * submitted the bio, even if a kernel thread runs.
+ */
+static __always_inline void attribute(struct slot *slot, struct bio *bio, bool has_issuer)
 {
 	struct thread_entry *thread;
 	struct file_entry *entry;
@@ -215,7 +218,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio)
 	if (!entry->emitted)
 		emit_file(entry, inode);
 	slot->inode = entry->number;
-	if (slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
+	if (has_issuer || slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
 		return;
 	slot->tid = entry->dirtier.tid;
 	slot->flags |= FLAG_DEFERRED;

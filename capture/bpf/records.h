@@ -49,6 +49,7 @@ struct capture_config {
 	__u8 files;             /* records have inode and cgroup, and paths are emitted */
 	__u8 own;               /* marks the workload: by own_pids, or by own_cgroup */
 	__u8 own_by_cgroup;
+	__u8 sees_limiter;      /* the issuer of a throttled bio is known */
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */

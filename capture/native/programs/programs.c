@@ -19,6 +19,7 @@
 
 #define LOST_INTERVAL_GAP_NS 100000000ull
 #define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; more are counted as lost */
+#define LIMITED_BIOS 16384 /* that wait for a limit of their cgroup, of all drives together */
 #define AMBIGUOUS UINT64_MAX
 
 static int print_message(enum libbpf_print_level level, const char *format, va_list args)
@@ -62,6 +63,7 @@ struct features {
 	bool request_is_second; /* before 5.11: (queue, request) */
 	bool bio_is_second;
 	bool dirty_folio; /* since 5.18, a page before */
+	const char *limiter; /* the function that applies the limits of cgroups to a bio; NULL: not attachable */
 };
 
 /* The number of arguments of a tracepoint, -1 if this kernel does not have it. */
@@ -82,6 +84,34 @@ static int tracepoint_arguments(const struct btf *btf, const char *name)
 	return btf_is_func_proto(type) ? btf_vlen(type) - 1 : -1;
 }
 
+/* Whether the kernel lets a program be attached to this function, and it takes one argument. */
+static bool is_attachable(const struct btf *btf, const char *name)
+{
+	const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int id = btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY, .attach_btf_id = (__u32)id);
+	int fd CLEANUP_CLOSE = -1;
+
+	if (id < 0 || btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type)) != 1)
+		return false;
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, NULL, "GPL", insns, 2, &options);
+	return fd >= 0;
+}
+
+/* The second is its name before 5.18. */
+static const char *find_limiter(const struct btf *btf)
+{
+	static const char *const names[] = { "__blk_throtl_bio", "blk_throtl_bio" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (is_attachable(btf, names[i]))
+			return names[i];
+	return NULL;
+}
+
 static int probe_features(struct features *features)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
@@ -95,6 +125,7 @@ static int probe_features(struct features *features)
 	features->request_is_second = tracepoint_arguments(btf, "block_rq_issue") == 2;
 	features->bio_is_second = tracepoint_arguments(btf, "block_bio_queue") == 2;
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
+	features->limiter = find_limiter(btf);
 	btf__free(btf);
 	return 0;
 }
@@ -142,6 +173,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "bio_complete", bios },
 			{ "dirty_folio", options->files && features->dirty_folio },
 			{ "dirty_page", options->files && !features->dirty_folio },
+			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
 			{ "synthetic", options->synthetic },
@@ -159,10 +191,12 @@ static int set_size(struct bpf_object *object, const char *name, uint32_t entrie
 	return bpf_map__set_max_entries(bpf_object__find_map_by_name(object, name), entries ? entries : 1);
 }
 
-static int configure(struct bpf_object *object, const struct programs_options *options,
+static int configure(struct programs *programs, const struct programs_options *options,
 		     const struct features *features)
 {
+	struct bpf_object *object = programs->object;
 	struct bpf_map *config_map = bpf_object__find_map_by_name(object, ".rodata.config");
+	struct bpf_program *limit = bpf_object__find_program_by_name(object, "limit");
 	struct capture_config config = {
 		.device_count = options->drives->device_count,
 		.has_io_start = features->io_start,
@@ -178,6 +212,8 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 	bool bios = false;
 	int err;
 
+	programs->sees_limiter = limit && features->limiter;
+	config.sees_limiter = programs->sees_limiter;
 	find_symbols((struct symbol[]){
 		{ "submit_bio_wait_endio", &config.end_of_waited_bio },
 		{ "iomap_dio_bio_end_io", &config.end_of_direct_io },
@@ -195,6 +231,10 @@ static int configure(struct bpf_object *object, const struct programs_options *o
 		err = set_size(object, "slots", options->slot_count);
 	if (!err)
 		err = set_size(object, "bios", bios ? BIOS_IN_FLIGHT : 1);
+	if (!err)
+		err = set_size(object, "limited", programs->sees_limiter ? LIMITED_BIOS : 1);
+	if (!err && programs->sees_limiter)
+		err = bpf_program__set_attach_target(limit, 0, features->limiter);
 	if (!err)
 		err = choose_programs(object, options, features);
 	return err;
@@ -229,6 +269,9 @@ int programs_link(struct programs *programs)
 		if (!bpf_program__autoload(program) || bpf_program__type(program) == BPF_PROG_TYPE_SYSCALL)
 			continue;
 		link = bpf_program__attach(program);
+		/* Some kernels load programs for functions, and attach none. */
+		if (!link && !strcmp(bpf_program__name(program), "limit"))
+			continue;
 		if (!link)
 			return -errno;
 		programs->links[programs->link_count++] = link;
@@ -250,7 +293,7 @@ static int watch_cgroup(struct bpf_object *object, const char *directory)
 static int load(struct programs *programs, const struct programs_options *options, const struct features *features)
 {
 	struct bpf_object *object = programs->object;
-	int err = configure(object, options, features);
+	int err = configure(programs, options, features);
 
 	if (!err)
 		err = bpf_object__load(object);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_PROGRAMS 16
+#define MAX_PROGRAMS 20
 
 struct bpf_object;
 struct bpf_link;
@@ -30,6 +30,7 @@ struct programs_options {
 struct programs {
 	const char *kind;
 	bool has_io_start;
+	bool sees_limiter; /* a bio that waits for a limit of its cgroup has its issuer */
 	struct bpf_object *object;
 	struct bpf_link *links[MAX_PROGRAMS];
 	size_t link_count;

@@ -60,7 +60,8 @@ int session_probe(struct session_options *options)
 
 	if (attach(options, &programs))
 		return 1;
-	printf("{\"programs\": \"%s\", \"io_start\": %s}\n", programs.kind, programs.has_io_start ? "true" : "false");
+	printf("{\"programs\": \"%s\", \"io_start\": %s, \"limiter\": %s}\n", programs.kind,
+	       programs.has_io_start ? "true" : "false", programs.sees_limiter ? "true" : "false");
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 """Whose I/O it is: a command's, a process's, a control group's, with all that they start; and whose it is not."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from blkreel.capture.helper import probe
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 
@@ -147,3 +149,68 @@ def test_what_cannot_be_meant_is_refused(blkreel, loop_drive, tmp_path, words, t
     result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", *words, check=False)
     assert result.returncode == 2 and text in result.stderr, result.stderr
     assert list(tmp_path.glob("*t.parquet*")) == []
+
+
+@pytest.fixture
+def limited_group(require_root):
+    """limited_group(drive, reads_per_second): a control group with this limit, of either version."""
+    groups = []
+
+    def make(drive, reads_per_second):
+        device = Path(drive).stat().st_rdev
+        number, name = f"{os.major(device)}:{os.minor(device)}", f"blkreel-test-{time.monotonic_ns()}"
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, root, kind, options = line.split()[:4]
+            if kind == "cgroup" and "blkio" in options.split(","):
+                limit, text = "blkio.throttle.read_iops_device", f"{number} {reads_per_second}"
+            elif kind == "cgroup2" and "io" in Path(root, "cgroup.controllers").read_text().split():
+                Path(root, "cgroup.subtree_control").write_text("+io")
+                limit, text = "io.max", f"{number} riops={reads_per_second}"
+            else:
+                continue
+            groups.append(Path(root, name))
+            groups[-1].mkdir()
+            (groups[-1] / limit).write_text(text)
+            return groups[-1]
+        return pytest.skip("needs the controller of block I/O")
+
+    yield make
+    for group in groups:
+        wait_until(lambda group=group: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+@pytest.mark.parametrize("reader", ["buffered", "direct", "asynchronous"])
+def test_throttled_io_is_of_its_issuer(blkreel, loop_drive, limited_group, program, tmp_path, reader):
+    """A kernel worker gives it to the drive."""
+    drive = loop_drive()
+    group = limited_group(drive, 20 if reader == "buffered" else 400)
+    words = {"buffered": f"dd if={drive} of=/dev/null bs=4k count=4000 status=none",
+             "direct": dd(drive),
+             "asynchronous": f"{program('fio')} --name=r --filename={drive} --rw=randread --bs=4k --direct=1 "
+                             "--ioengine=libaio --iodepth=16 --number_ios=300 --output=/dev/null"}[reader]
+    blkreel("capture", drive, "--workload-only", "-o", tmp_path / "t.parquet", "--",
+            "sh", "-c", f"echo $$ > {group}/cgroup.procs; {words}")
+    trace = open_trace(tmp_path / "t.parquet")
+    frame = rows(tmp_path / "t.parquet")
+    assert trace.metadata["ledger"]["not_own"] == 0
+    assert frame.own.all() and len(frame) >= 15
+    if not probe()["limiter"]:
+        return  # the kernel attaches no program to a function: the thread is the worker
+    names = {entry["comm"] for tid, entry in trace.metadata["threads"].items() if int(tid) in set(frame.tid)}
+    assert names <= {"dd", "fio", "sh"}
+    # The wait for the limit is part of the time in the block layer.
+    assert (frame.queue_ns > 1_000_000).sum() > 0
+
+
+def test_throttled_io_of_others_is_not_of_the_workload(started, loop_drive, limited_group, waiting_shell, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    group = limited_group(drive, 400)
+    other = waiting_shell(f"echo $$ > {group}/cgroup.procs; {dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
+    process = started(drive, "--", "sh", "-c", f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
+    other.communicate("go\n")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    frame = rows(path)
+    assert sorted(frame[frame.own].sector) == list(range(COUNT))
+    assert len(frame) == 2 * COUNT

@@ -21,6 +21,10 @@ from tests.kernel.capture.test_kinds import (  # noqa: F401
     test_offsets_are_those_of_the_whole_drive,
     test_preflush_of_a_journal_commit_is_kept,
 )
+from tests.kernel.capture.test_own import (  # noqa: F401
+    limited_group,
+    test_throttled_io_is_of_its_issuer,
+)
 from tests.vm.guest.drives import TRACING
 
 # Before block_io_start nobody says for whom a flush is.

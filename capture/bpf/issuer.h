@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The thread that gave a bio to the block layer.
+ *
+ * A bio above a limit of its cgroup waits there, and a kernel worker gives it to the drive, where the first tracepoint
+ * is. The limiter is called by the issuing thread, but has no tracepoint: a program is attached to the function. Where
+ * the kernel refuses that, the thread is the worker, and the workload's I/O is recognized by its group.
+ */
+#ifndef BLKREEL_ISSUER_H
+#define BLKREEL_ISSUER_H
+
+#include "drive.h"
+#include "files.h"
+#include "threads.h"
+
+/* "kworker/" */
+#define KWORKER 0x2f72656b726f776bull
+
+struct issuer {
+	__u64 group;
+	__u64 entered_ns;
+	__u64 waited_submit_ns;
+	__u64 waited_complete_ns;
+	__u64 blocked_ns;
+	__u32 flags; /* FLAG_OWN, FLAG_INHERITED */
+	__s32 tid;
+	__s32 cpu;
+	__u32 pad;
+};
+
+/* Of bios that the limiter saw, by address. Another bio at the address passes the limiter too, or has another group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct issuer);
+} limited SEC(".maps");
+
+#define GROUP_HAS_OWN 1
+#define GROUP_HAS_OTHERS 2
+#define MAX_GROUPS 1024
+
+/* Whose I/O a group has had. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u8);
+} groups SEC(".maps");
+
+/* The address of the group of a bio on its drive; 0: the root, which has no limit. */
+static __always_inline __u64 group_of(struct bio *bio)
+{
+	struct blkcg_gq *group;
+
+	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
+		return 0;
+	group = BPF_CORE_READ(bio, bi_blkg);
+	return group && BPF_CORE_READ(group, parent) ? (__u64)group : 0;
+}
+
+static __always_inline struct issuer current_issuer(void)
+{
+	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct thread_entry *thread = current_thread(pid_tid);
+	struct issuer issuer = {
+		.waited_submit_ns = thread ? thread->woken_submit_ns : 0,
+		.waited_complete_ns = thread ? thread->woken_complete_ns : 0,
+		.tid = (__s32)pid_tid,
+		.cpu = bpf_get_smp_processor_id(),
+	};
+
+	if (issuer.waited_complete_ns && thread && thread->inherited)
+		issuer.flags |= FLAG_INHERITED;
+	if (thread) {
+		thread->slept_ns = 0; /* it runs */
+		if (thread->blocked_ns == BLOCKED_UNKNOWN)
+			thread->blocked_ns = thread->blocked_until_ns = 0;
+	}
+	issuer.blocked_ns = thread ? thread->blocked_ns : BLOCKED_UNKNOWN;
+	if (is_own(thread))
+		issuer.flags |= FLAG_OWN;
+	return issuer;
+}
+
+static __always_inline bool in_kworker(void)
+{
+	__u64 comm[2];
+
+	current_comm(comm);
+	return comm[0] == KWORKER;
+}
+
+/* If a limit delayed the bio and its issuer is known. */
+static __always_inline const struct issuer *limited_issuer(struct bio *bio)
+{
+	const struct issuer *issuer;
+	__u64 key;
+
+	if (!config.sees_limiter || !bio || !in_kworker())
+		return NULL;
+	bio = whole_bio(bio);
+	key = (__u64)bio;
+	issuer = bpf_map_lookup_elem(&limited, &key);
+	return issuer && issuer->group == group_of(bio) ? issuer : NULL;
+}
+
+/* Whether a read or a direct write of a worker is of a group with the workload alone. Notes the groups of others. */
+static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *slot, bool own)
+{
+	__u64 group = group_of(bio);
+	__u8 *known, who = own ? GROUP_HAS_OWN : GROUP_HAS_OTHERS;
+
+	if (!group)
+		return false;
+	known = bpf_map_lookup_elem(&groups, &group);
+	if (in_kworker())
+		return known && *known == GROUP_HAS_OWN && (slot->op == OP_READ || slot->flags & FLAG_IDLE);
+	if (known)
+		who |= *known;
+	if (!known || *known != who)
+		bpf_map_update_elem(&groups, &group, &who, BPF_ANY);
+	return false;
+}
+
+/* The limiter is called. Before writeback, which is attributed by its files, the entry is of an earlier bio. */
+static __always_inline void on_limit(struct bio *bio)
+{
+	__u32 number = number_of_disk(bio);
+	__u64 key = (__u64)bio;
+	struct issuer issuer;
+
+	if (device_index(number, false) < 0 && device_index(number, true) < 0)
+		return;
+	if (in_kernel_thread()) {
+		bpf_map_delete_elem(&limited, &key);
+		return;
+	}
+	issuer = current_issuer();
+	issuer.group = group_of(bio);
+	issuer.entered_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&limited, &key, &issuer, BPF_ANY);
+}
+
+#endif
