@@ -32,6 +32,7 @@ from .counters import Counters
 from .drives import drives_to_watch, fua_of, layer_of, paths_of
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
+from .namespaces import refuse_other_clock, refuse_other_pids
 from .options import CaptureOptions
 from .sources.source import Source
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
@@ -91,6 +92,7 @@ def run_capture(options: CaptureOptions, monitor: CaptureMonitor | None = None) 
     monitor = monitor or CaptureMonitor()
     refuse_too_small(options.max_bytes)
     refuse_contradictions(options)
+    refuse_other_clock()
     if options.command:
         refuse_missing(options.command)
     user = user_of_command(options.user) if options.command else None
@@ -299,6 +301,7 @@ class _Session:
         options = self.options
         name, reason = sources.choose(options.source, self.drives, options)
         if name == "bpf":
+            refuse_other_pids(options)
             helper = Helper(self._helper_arguments(selection), self.spool, self._wake, options.live_ns)
             self.live_intervals, self.thread_names = lambda last: helper.intervals(), helper.names
             return helper

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from blkreel.capture.drives import MAX_DRIVES, drives_to_watch
 from blkreel.capture.helper import Helper, Nowhere
+from blkreel.capture.namespaces import refuse_other_clock
 from blkreel.capture.options import CaptureOptions
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, TIME_NS
@@ -66,6 +67,7 @@ def command(devices: tuple[str, ...], path: str | None, interval_ns: int, durati
     if interval_ns < _MIN_INTERVAL_NS:
         raise UsageError(f"--interval {format_ns(interval_ns)} is too short",
                          f"use {format_ns(_MIN_INTERVAL_NS)} or more")
+    refuse_other_clock()
     drives = _drives(devices, path)
     console = Console()
     if as_json:
