@@ -75,6 +75,8 @@ def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
                    "queued_at_end": end.get("queued_at_end"),
                    "ended_early": ended_early(end),
                    "gone": [name for name, drive in zip(drive_names, end["drives"], strict=True) if drive.get("gone")],
+                   "stuck": {name: drive["stuck"] for name, drive in zip(drive_names, end["drives"], strict=True)
+                             if drive.get("stuck")},
                    "paths_added": {name: drive["paths_added"]
                                    for name, drive in zip(drive_names, end["drives"], strict=True)
                                    if drive.get("paths_added")}},
@@ -97,6 +99,9 @@ def missing(metadata: LedgerMetadata) -> list[str]:
     if ledger.get("impossible_extents"):
         messages.append(f"{ledger['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
                         "or later")
+    messages += [f"{count:,} I/Os of {name} were in flight during the whole capture and have no row, so the drive may "
+                 f"hang; see: dmesg, and cat /sys/block/{name}/inflight"
+                 for name, count in ledger.get("stuck", {}).items()]
     messages += [f"paths of {name} were added during the capture ({count:,}), and their I/O is not recorded: "
                  "capture again"
                  for name, count in ledger.get("paths_added", {}).items()]

@@ -135,6 +135,7 @@ int drive_open(struct drive *drive, const char *number)
 	char disk[DISK_DIRECTORY_BYTES];
 
 	memset(drive, 0, sizeof(*drive));
+	drive->stuck = UINT64_MAX;
 	if (sscanf(number, "%u:%u", &drive->major, &drive->minor) != 2)
 		return report_error(NULL, "invalid --device: %s: not MAJOR:MINOR", number);
 	directory_of(drive, disk);
@@ -201,29 +202,39 @@ int drive_read_counts(const struct drive *drive, struct disk_counts *counts)
 	return drive_is_gone(drive) ? -ENODEV : err;
 }
 
-static bool disk_is_idle(const char *disk)
+static bool add_in_flight(const char *disk, uint64_t *count)
 {
 	FILE *file CLEANUP_FCLOSE = open_attribute(disk, "inflight");
 	unsigned int reads, writes;
 
 	/* With iostats off, some kernels count nothing here either. */
-	return read_number(disk, "queue/iostats") && file && fscanf(file, "%u %u", &reads, &writes) == 2 &&
-	       !reads && !writes;
+	if (!read_number(disk, "queue/iostats") || !file || fscanf(file, "%u %u", &reads, &writes) != 2)
+		return false;
+	*count += (uint64_t)reads + writes;
+	return true;
+}
+
+bool drive_count_in_flight(const struct drive *drive, uint64_t *count)
+{
+	char disk[DISK_DIRECTORY_BYTES];
+
+	*count = 0;
+	directory_of(drive, disk);
+	if (!drive->path_count)
+		return add_in_flight(disk, count);
+	for (uint32_t i = 0; i < drive->path_count; i++) {
+		directory_of_path(&drive->paths[i], disk);
+		if (!add_in_flight(disk, count))
+			return false;
+	}
+	return true;
 }
 
 bool drive_is_idle(const struct drive *drive)
 {
-	char disk[DISK_DIRECTORY_BYTES];
+	uint64_t count;
 
-	directory_of(drive, disk);
-	if (!drive->path_count)
-		return disk_is_idle(disk);
-	for (uint32_t i = 0; i < drive->path_count; i++) {
-		directory_of_path(&drive->paths[i], disk);
-		if (!disk_is_idle(disk))
-			return false;
-	}
-	return true;
+	return drive_count_in_flight(drive, &count) && !count;
 }
 
 uint64_t disk_counts_total(const struct disk_counts *counts)

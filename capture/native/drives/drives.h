@@ -46,6 +46,7 @@ struct drive {
 	struct disk_counts at_start;
 	struct disk_counts at_stop;
 	uint64_t uncertain; /* completed while the capture was switched on or off: may be on either side */
+	uint64_t stuck; /* in flight and without an event, in all readings so far */
 	bool idle_at_stop; /* the kernel counted nothing in flight when the capture was stopped */
 };
 
@@ -60,6 +61,12 @@ void drive_compare_paths(struct drive *drive);
 
 /* Returns 0 or a negative errno: -ENODEV if it was removed. Counts of paths that are gone are missing. */
 int drive_read_counts(const struct drive *drive, struct disk_counts *counts);
+
+/*
+ * I/Os in flight by the kernel's count, without flushes. Returns false if it has none: a disk with iostats off, or
+ * one that is gone.
+ */
+bool drive_count_in_flight(const struct drive *drive, uint64_t *count);
 
 /* Whether nothing is in flight by the kernel's count; false if it has none. */
 bool drive_is_idle(const struct drive *drive);

@@ -19,6 +19,7 @@
 
 #define NS_PER_MS 1000000u
 #define PROGRESS_EVERY_NS (500u * NS_PER_MS)
+#define STUCK_READINGS 16 /* of a drive at once */
 #define CLOSING_NS (250u * NS_PER_MS) /* for I/Os in flight when the capture is stopped */
 
 static int attach(struct session_options *options, struct programs *programs)
@@ -77,6 +78,39 @@ static void run_command(struct session *session, const char *command)
 		programs_link(&session->programs);
 }
 
+static uint64_t count_issued(const struct session *session, uint32_t device)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < session->programs.slot_count; i++) {
+		const volatile struct slot *slot = &session->programs.slots[i];
+
+		count += slot->state == SLOT_ISSUED && slot->op != OP_FLUSH && slot->device == (int16_t)device;
+	}
+	return count;
+}
+
+/*
+ * I/Os that are in flight from before the start to the end have no event. They are in each reading of the kernel's
+ * count; I/Os between the two counts are in some of them.
+ */
+static void count_stuck(struct session *session)
+{
+	for (uint32_t i = 0; i < session->options->drive_count; i++) {
+		struct drive *drive = &session->options->drives[i];
+
+		for (int reading = 0; drive->stuck && reading < STUCK_READINGS && !drive->bio_based; reading++) {
+			uint64_t in_flight = 0, issued, stuck;
+			bool counted = drive_count_in_flight(drive, &in_flight);
+
+			issued = counted && in_flight ? count_issued(session, i) : 0;
+			stuck = counted && in_flight > issued ? in_flight - issued : 0;
+			if (stuck < drive->stuck)
+				drive->stuck = stuck;
+		}
+	}
+}
+
 static bool any_drive_is_gone(const struct session *session)
 {
 	for (uint32_t i = 0; i < session->options->drive_count; i++)
@@ -104,6 +138,7 @@ static void wait_for_end(struct session *session)
 
 		if (now_ns >= next_ns) {
 			status_progress(session);
+			count_stuck(session);
 			if (any_drive_is_gone(session))
 				return;
 			next_ns = now_ns + PROGRESS_EVERY_NS;
@@ -211,6 +246,7 @@ static void stop_recording(struct session *session)
 {
 	uint64_t deadline_ns;
 
+	count_stuck(session);
 	switch_phase(session, PHASE_CLOSING);
 	deadline_ns = session->stopped_ns + CLOSING_NS;
 	while (has_io_in_flight(session) && monotonic_ns() < deadline_ns)
@@ -278,6 +314,7 @@ static int record(struct session *session)
 		return report_error(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
 	/* Threads take milliseconds to start: the counters and time 0 are taken when rows can come. */
 	switch_phase(session, PHASE_RUNNING);
+	count_stuck(session);
 	status_attached(session);
 	if (session->options->synthetic_per_second)
 		synthetic_begin(&session->synthetic);

@@ -205,3 +205,32 @@ def test_a_drive_that_disappears_ends_the_capture_well(started, blkreel, loop_dr
     rows = trace.table().to_pandas()
     assert (rows.device == 0).sum() == 100 and rows[rows.device == 1].length_bytes.sum() == 1 << 20
     assert "taken away" in blkreel("check", tmp_path / "t.parquet", check=False).stderr
+
+
+def test_an_io_that_is_stuck_during_the_whole_capture_is_reported(blkreel, held_drive, tmp_path):
+    held_drive.hold()
+    writer = held_drive.write()
+    result = blkreel("capture", held_drive.path, "--for", "1s", "-o", tmp_path / "t.parquet", check=False)
+    held_drive.let_go()
+    assert writer.wait(timeout=60) == 0
+    assert result.returncode == 3 and "1 I/Os of" in result.stderr and "whole capture" in result.stderr, result.stderr
+    metadata = open_trace(tmp_path / "t.parquet").metadata
+    assert metadata["ledger"]["stuck"] == {Path(held_drive.path).name: 1}
+
+
+def test_an_io_that_begins_or_ends_in_the_capture_is_not_stuck(started, held_drive, tmp_path):
+    held_drive.hold()
+    writer = held_drive.write()
+    process = started(held_drive.path)
+    held_drive.let_go()
+    assert writer.wait(timeout=60) == 0
+    held_drive.hold()
+    writer = held_drive.write()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    held_drive.let_go()
+    assert writer.wait(timeout=60) == 0
+    assert process.returncode == 0, stderr
+    metadata = open_trace(tmp_path / "t.parquet").metadata
+    assert metadata["ledger"]["stuck"] == {}
+    assert (metadata["in_flight_at_start"], metadata["in_flight_at_end"]) == (1, 1)

@@ -57,6 +57,16 @@ def test_a_path_that_was_added_is_reported_with_its_head(monkeypatch):
     assert "paths of nvme4n1 were added during the capture (1)" in message and "not recorded" in message
 
 
+def test_stuck_ios_are_reported_with_their_drive(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block()
+    end["drives"][0]["stuck"] = 2
+    metadata = metadata_of(end, ["loop3"])
+    message, = missing(metadata)
+    assert metadata["ledger"]["stuck"] == {"loop3": 2}
+    assert message.startswith("2 I/Os of loop3 were in flight during the whole capture") and "loop3/inflight" in message
+
+
 def test_a_path_that_was_removed_leaves_the_counters_unchecked():
     end = end_block(seen=900)
     end["drives"][0] |= {"paths_added": 0, "paths_removed": 1, "diskstats": None}
