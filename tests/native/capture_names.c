@@ -13,63 +13,70 @@
 
 #define DEVICE(major, minor) ((major) << 20 | (minor))
 
-static void read_mountinfo(struct path_map *mounts, const char *text, size_t length)
+static void read_mountinfo(struct mounts *mounts, const char *text)
 {
-	FILE *file CLEANUP_FCLOSE = fmemopen((void *)(uintptr_t)text, length, "r");
+	FILE *file CLEANUP_FCLOSE = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
 
-	assert(file && !path_map_init(mounts));
-	mounts_read(mounts, file);
+	assert(file && !mounts_read(mounts, file));
+}
+
+static bool is_at(const struct mounts *mounts, uint32_t device, const char *path, const char *point)
+{
+	const struct mount *mount = mounts_find(mounts, device, path);
+
+	return mount && !strcmp(mount->point, point);
 }
 
 static void test_mounts(void)
 {
-	static const char lines[] =
+	struct mounts mounts = { 0 };
+
+	read_mountinfo(&mounts,
 		"21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
 		"22 21 8:2 /sub /bind rw - ext4 /dev/sda2 rw\n"
 		"23 21 8:2 / /mnt/with\\040space\\134 rw - ext4 /dev/sda2 rw\n"
 		"24 21 8:2 / /mnt/later rw - ext4 /dev/sda2 rw\n"
 		"25 21 8:3 / /mnt/ends\\04 rw - ext4 /dev/sda3 rw\n"
 		"not a line of mountinfo\n"
-		"26 21 8:4 / /mnt/last rw - ext4 /dev/sda4 rw";
-	struct path_map mounts;
-
-	read_mountinfo(&mounts, lines, strlen(lines));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 1)), ""));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 2)), "/mnt/with space\\"));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 3)), "/mnt/ends\\04"));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 4)), "/mnt/last"));
-	assert(!path_map_get(&mounts, DEVICE(8, 5)));
-	path_map_deinit(&mounts);
+		"27 21 0:39 /@home\\040x /home rw - btrfs /dev/sda5 rw,subvol=/@home\\040x\n"
+		"26 21 8:4 / /mnt/last rw - ext4 /dev/sda4 rw");
+	assert(is_at(&mounts, DEVICE(8, 1), "/file", ""));
+	assert(is_at(&mounts, DEVICE(8, 2), "/file", "/mnt/with space\\"));
+	assert(is_at(&mounts, DEVICE(8, 2), "/subway", "/mnt/with space\\"));
+	assert(is_at(&mounts, DEVICE(8, 2), "/sub/file", "/bind") && is_at(&mounts, DEVICE(8, 2), "/sub", "/bind"));
+	assert(is_at(&mounts, DEVICE(8, 3), "/file", "/mnt/ends\\04"));
+	assert(is_at(&mounts, DEVICE(8, 4), "/file", "/mnt/last"));
+	assert(is_at(&mounts, DEVICE(0, 39), "/@home x/file", "/home"));
+	assert(!mounts_find(&mounts, DEVICE(0, 39), "/@root/file") && !mounts_find(&mounts, DEVICE(0, 39), "/@home xy"));
+	assert(!mounts_find(&mounts, DEVICE(8, 5), "/file"));
+	mounts_deinit(&mounts);
 }
 
 /* A loop device that is detached, attached to another image and mounted elsewhere has the same number. */
 static void test_mounts_change(void)
 {
-	static const char first[] = "21 1 8:1 / /one rw - ext4 /dev/sda1 rw\n22 1 8:2 / /two rw - ext4 /dev/sda2 rw\n";
-	static const char second[] = "23 1 8:1 / /new rw - ext4 /dev/sda1 rw\n24 1 8:1 / /newer rw - ext4 /dev/sda1 rw\n";
-	FILE *file CLEANUP_FCLOSE = fmemopen((void *)(uintptr_t)second, strlen(second), "r");
-	struct path_map mounts;
+	struct mounts mounts = { 0 };
 
-	read_mountinfo(&mounts, first, strlen(first));
-	assert(file && !mounts_read(&mounts, file));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 1)), "/new"));
-	assert(!strcmp(path_map_get(&mounts, DEVICE(8, 2)), "/two"));
-	path_map_deinit(&mounts);
+	read_mountinfo(&mounts, "21 1 8:1 / /one rw - ext4 /dev/sda1 rw\n22 1 8:2 / /two rw - ext4 /dev/sda2 rw\n");
+	read_mountinfo(&mounts, "23 1 8:1 / /new rw - ext4 /dev/sda1 rw\n24 1 8:1 / /newer rw - ext4 /dev/sda1 rw\n");
+	assert(is_at(&mounts, DEVICE(8, 1), "/file", "/new"));
+	assert(is_at(&mounts, DEVICE(8, 2), "/file", "/two"));
+	mounts_deinit(&mounts);
 }
 
 /* A backslash at each of the places where a fixed buffer of 1,024 bytes would cut an escape. */
 static void test_long_mount_points(void)
 {
 	for (size_t length = 1015; length < 1030; length++) {
-		struct path_map mounts;
+		struct mounts mounts = { 0 };
 		char line[2048];
 		const char *point;
-		int used = snprintf(line, sizeof(line), "21 1 8:1 / /%0*d\\040%0100d rw - ext4 /dev/sda1 rw\n", (int)length, 0, 0);
 
-		read_mountinfo(&mounts, line, (size_t)used);
-		point = path_map_get(&mounts, DEVICE(8, 1));
-		assert(point && strlen(point) == 1 + length + 1 + 100 && point[1 + length] == ' ');
-		path_map_deinit(&mounts);
+		snprintf(line, sizeof(line), "21 1 8:1 / /%0*d\\040%0100d rw - ext4 /dev/sda1 rw\n", (int)length, 0, 0);
+		read_mountinfo(&mounts, line);
+		point = mounts_find(&mounts, DEVICE(8, 1), "/file")->point;
+		assert(strlen(point) == 1 + length + 1 + 100 && point[1 + length] == ' ');
+		mounts_deinit(&mounts);
 	}
 }
 

@@ -19,6 +19,7 @@
 #define MAX_PATHS (MAP_ENTRIES / 2)
 #define MAX_UNWANTED_PATHS (MAX_PATHS / 2)
 #define MAX_UNWANTED_BYTES (16u << 20)
+#define MAX_JOINED_BYTES (MAX_PATH_BYTES + MAX_NAME_BYTES + 1) /* a slash in place of the zero behind each name */
 
 struct name_queue {
 	size_t thread_count;
@@ -30,7 +31,6 @@ struct name_queue {
 struct path_entry {
 	uint64_t number;
 	char *path; /* NULL: unknown */
-	unsigned reading; /* that found the path */
 	bool used;
 };
 
@@ -81,83 +81,18 @@ const char *path_map_get(const struct path_map *map, uint64_t number)
 	return entry_of(map, number)->path;
 }
 
-/*
- * The first path of a reading counts. A path that no row needs yet is stored while there is room, and saves a later
- * walk.
- */
+/* The first path counts. A path that no row needs yet is stored while there is room, and saves a later walk. */
 static int path_map_set(struct path_map *map, uint64_t number, const char *path)
 {
 	struct path_entry *entry = entry_of(map, number);
-	char *copy;
 
-	if ((entry->path && entry->reading == map->reading) ||
-	    (!entry->used && (map->count >= MAX_UNWANTED_PATHS || map->bytes >= MAX_UNWANTED_BYTES)))
+	if (entry->path || (!entry->used && (map->count >= MAX_UNWANTED_PATHS || map->bytes >= MAX_UNWANTED_BYTES)))
 		return 0;
-	copy = strdup(path);
-	if (!copy)
-		return -ENOMEM;
 	path_map_want(map, number);
-	map->bytes += strlen(copy) + 1 - (entry->path ? strlen(entry->path) + 1 : 0);
-	free(entry->path);
-	entry->path = copy;
-	entry->reading = map->reading;
-	return 0;
-}
-
-/* Mount points have spaces, tabs, newlines and backslashes as \ooo: proc_pid_mountinfo(5). */
-static void unescape(char *text)
-{
-	char *out = text;
-
-	while (*text) {
-		if (text[0] == '\\' && strspn(text + 1, "01234567") >= 3) {
-			*out++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
-			text += 4;
-		} else {
-			*out++ = *text++;
-		}
-	}
-	*out = '\0';
-}
-
-struct mount {
-	uint32_t device; /* major << 20 | minor */
-	const char *root;
-	char *point;
-	const char *type;
-};
-
-/* Splits a line of mountinfo in place. */
-static bool parse_mount(char *line, struct mount *mount)
-{
-	char *fields[5], *type = strstr(line, " - ");
-	unsigned int major, minor;
-
-	if (!type)
-		return false;
-	for (size_t i = 0; i < 5; i++) {
-		fields[i] = strsep(&line, " ");
-		if (!fields[i])
-			return false;
-	}
-	if (sscanf(fields[2], "%u:%u", &major, &minor) != 2)
-		return false;
-	unescape(fields[4]);
-	*mount = (struct mount){ .device = major << 20 | minor, .root = fields[3], .point = fields[4], .type = type + 3 };
-	return true;
-}
-
-int mounts_read(struct path_map *mounts, FILE *mountinfo)
-{
-	char *line CLEANUP_FREE = NULL;
-	struct mount mount;
-	size_t size = 0;
-
-	mounts->reading++;
-	while (getline(&line, &size, mountinfo) > 0)
-		if (parse_mount(line, &mount) && !strcmp(mount.root, "/") &&
-		    path_map_set(mounts, mount.device, strcmp(mount.point, "/") ? mount.point : ""))
-			return -ENOMEM;
+	entry->path = strdup(path);
+	if (!entry->path)
+		return -ENOMEM;
+	map->bytes += strlen(path) + 1;
 	return 0;
 }
 
@@ -166,12 +101,13 @@ static int cgroup_root(char **root)
 {
 	FILE *file CLEANUP_FCLOSE = fopen("/proc/self/mountinfo", "re");
 	char *line CLEANUP_FREE = NULL;
+	const char *type;
 	struct mount mount;
 	size_t size = 0;
 
 	*root = NULL;
 	while (file && getline(&line, &size, file) > 0)
-		if (parse_mount(line, &mount) && !strncmp(mount.type, "cgroup2 ", 8)) {
+		if (mount_parse(line, &mount, &type) && !strncmp(type, "cgroup2 ", 8)) {
 			*root = strdup(mount.point);
 			return *root ? 0 : -ENOMEM;
 		}
@@ -253,14 +189,8 @@ static bool mounts_changed(struct names *names)
 
 static int resolve_mounts(struct names *names)
 {
-	const struct name_queue *queue = names->resolving;
-	bool unknown = false;
-
-	make_room(&names->mounts, queue->file_count);
-	for (size_t i = 0; i < queue->file_count; i++)
-		unknown |= path_map_want(&names->mounts, queue->files[i].filesystem);
 	/* A device that is unmounted, attached anew and mounted again has the same number. */
-	if (!queue->file_count || !(mounts_changed(names) || (unknown && names->mountinfo)))
+	if (!names->resolving->file_count || !mounts_changed(names))
 		return 0;
 	rewind(names->mountinfo);
 	return mounts_read(&names->mounts, names->mountinfo);
@@ -284,28 +214,46 @@ static void print_thread(const struct names *names, FILE *file, size_t index)
 	fputc(']', file);
 }
 
-/* The record has the names from the file up to the root of its file system. */
-static void print_file(const struct names *names, FILE *file, size_t index)
+/* The path from the root of the file system. The record has the names from the file up to it. */
+static void join_path(const struct file_record *record, char path[MAX_JOINED_BYTES])
 {
-	const struct file_record *record = &names->resolving->files[index];
-	const char *mount = path_map_get(&names->mounts, record->filesystem);
 	const char *parts[MAX_PATH_PARTS], *part = record->names, *end = record->names + sizeof(record->names);
 	int count = 0;
 
-	fprintf(file, "{\"filesystem\": \"%u:%u\", \"inode\": %" PRIu64 ", \"path\": \"", record->filesystem >> 20,
-		record->filesystem & 0xfffff, (uint64_t)record->inode);
 	while (count < record->parts && count < MAX_PATH_PARTS && part < end) {
 		parts[count++] = part;
 		part += strnlen(part, (size_t)(end - part)) + 1;
 	}
-	if (record->is_cut)
-		print_json_part(file, "…", strlen("…"));
-	else if (mount)
-		print_json_part(file, mount, strlen(mount));
+	*path = '\0';
 	while (count-- > 0) {
-		fputc('/', file);
-		print_json_part(file, parts[count], (size_t)(end - parts[count]));
+		size_t length = strnlen(parts[count], (size_t)(end - parts[count]));
+
+		*path++ = '/';
+		memcpy(path, parts[count], length);
+		path += length;
+		*path = '\0';
 	}
+}
+
+static void print_file(const struct names *names, FILE *file, size_t index)
+{
+	const struct file_record *record = &names->resolving->files[index];
+	char joined[MAX_JOINED_BYTES], *path = joined;
+	const struct mount *mount;
+
+	join_path(record, joined);
+	mount = record->is_cut ? NULL : mounts_find(&names->mounts, record->filesystem, path);
+	fprintf(file, "{\"filesystem\": \"%u:%u\", \"inode\": %" PRIu64 ", \"path\": \"", record->filesystem >> 20,
+		record->filesystem & 0xfffff, (uint64_t)record->inode);
+	if (mount) {
+		print_json_part(file, mount->point, PATH_MAX);
+		path += strlen(mount->root);
+	} else if (record->is_cut) {
+		print_json_part(file, "…", strlen("…"));
+	} else {
+		fputs("(other namespace) ", file);
+	}
+	print_json_part(file, path, sizeof(joined));
 	fputs("\"}", file);
 }
 
@@ -373,7 +321,7 @@ static int start(struct names *names)
 {
 	int err;
 
-	if (!names->queued || !names->resolving || path_map_init(&names->cgroups) || path_map_init(&names->mounts))
+	if (!names->queued || !names->resolving || path_map_init(&names->cgroups))
 		return -ENOMEM;
 	err = pthread_create(&names->thread, NULL, resolve_queue, names);
 	names->running = !err;
@@ -408,7 +356,7 @@ void names_deinit(struct names *names)
 	names_finish(names);
 	if (names->mountinfo)
 		fclose(names->mountinfo);
-	path_map_deinit(&names->mounts);
+	mounts_deinit(&names->mounts);
 	path_map_deinit(&names->cgroups);
 	pthread_cond_destroy(&names->taken);
 	pthread_cond_destroy(&names->wanted);

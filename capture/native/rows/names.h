@@ -7,6 +7,7 @@
 #ifndef BLKREEL_NAMES_H
 #define BLKREEL_NAMES_H
 
+#include "mounts.h"
 #include "outbox.h"
 #include "records.h"
 
@@ -21,7 +22,6 @@ struct path_map {
 	struct path_entry *entries;
 	size_t count;
 	size_t bytes; /* of the paths */
-	unsigned reading; /* of the source; a path of an earlier one is replaced */
 };
 
 struct names {
@@ -29,7 +29,7 @@ struct names {
 	struct name_queue *queued; /* by the drain, under the lock */
 	struct name_queue *resolving; /* the thread's own */
 	struct path_map cgroups;
-	struct path_map mounts;
+	struct mounts mounts;
 	FILE *mountinfo; /* NULL: it cannot be read */
 	pthread_t thread;
 	bool running;
@@ -54,13 +54,6 @@ void names_wake(struct names *names);
 
 /* Posts the notes of all queued records and ends the thread. */
 void names_finish(struct names *names);
-
-/*
- * Where the file systems with these numbers (major << 20 | minor) are mounted, from the lines of
- * /proc/self/mountinfo; without a slash at the end. A number that has no line keeps its last path, because rows of a
- * file system may be named just after it was unmounted. Returns 0 or -ENOMEM.
- */
-int mounts_read(struct path_map *mounts, FILE *mountinfo);
 
 /* Adds below `root` all directories, by inode number: a cgroup's id. Paths begin after root. Returns 0 or -ENOMEM. */
 int cgroups_read(struct path_map *cgroups, const char *root);

@@ -155,6 +155,38 @@ def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp
         subprocess.run(["mount", drive, directory], check=False)
 
 
+def test_a_file_of_a_mount_namespace_that_blkreel_does_not_see(blkreel, mounted, program, tmp_path):
+    """Its path begins at the root of its file system, and must not look like a path of this one."""
+    drive, directory = mounted
+    subprocess.run(["umount", directory], check=True)
+    inner = f"mount {drive} {directory}; dd if={directory}/there of=/dev/null bs=64k iflag=direct status=none"
+    try:
+        blkreel("capture", drive, "--files", "-o", tmp_path / "t.parquet", "--",
+                program("unshare", "util-linux"), "--mount", "sh", "-c", inner)
+    finally:
+        subprocess.run(["mount", drive, directory], check=True)
+    paths = [entry["path"] for entry in open_trace(tmp_path / "t.parquet").metadata["files"]]
+    assert paths == ["(other namespace) /there"]
+
+
+def test_a_directory_of_a_file_system_that_is_mounted_alone(blkreel, mounted, tmp_path):
+    """As the subvolumes of btrfs are, and the volumes of a container."""
+    drive, directory = mounted
+    (directory / "deep/er/inner").write_bytes(os.urandom(MIB))
+    subprocess.run(["sync", "--file-system", directory], check=True)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    subprocess.run(["mount", "--bind", directory / "deep", alone], check=True)
+    subprocess.run(["umount", directory], check=True)
+    read = "dd of=/dev/null bs=64k iflag=direct status=none if="
+    try:
+        rows = captured(blkreel, drive, tmp_path / "t.parquet", f"{read}{alone}/er/inner")
+    finally:
+        subprocess.run(["umount", alone], check=True)
+        subprocess.run(["mount", drive, directory], check=True)
+    assert alone / "er/inner" in set(rows.path)
+
+
 @KINDS
 def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
     """The writer has long ended when a kernel thread writes its data out."""
