@@ -22,8 +22,6 @@ NO_TRACING = "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/trac
 # The default of blkreel, for all processors together.
 BUFFER_BYTES = 16 << 20
 START_TIMEOUT_S = 30
-# Detaching and attaching programs within a run of fio needs privileges.
-ENVIRONMENT = {**os.environ, "BLKREEL_KEEP_PRIVILEGE": "1"}
 STOP_TIMEOUT_S = 120
 SETTLE_S = 0.3
 PAUSE_TIMEOUT_S = 1
@@ -56,7 +54,7 @@ class Process:
     def __init__(self, words, directory, stdout=None):
         self._stderr_path = Path(directory, f"{Path(words[0]).name}.stderr")
         self._errors = self._stderr_path.open("w+")
-        self._process = subprocess.Popen([str(word) for word in words], env=ENVIRONMENT, stderr=self._errors,
+        self._process = subprocess.Popen([str(word) for word in words], stderr=self._errors,
                                          stdout=stdout or self._errors, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
         self.cpu_ns, self.user_share = 0, 0.0
@@ -106,17 +104,18 @@ class Blkreel:
         self.name, self._options = name, options
         if "raw_tp" in options:
             self.null_kind = "raw_tp"
-        self._command = Path(sys.executable).with_name("blkreel")
+        # Detaching and attaching programs within a run of fio.
+        self._command = [sys.executable, Path(__file__).with_name("measured.py")]
 
     def lacks(self):
-        words = subprocess.run([self._command, "capture", "--help"], capture_output=True, text=True).stdout
+        words = subprocess.run([*self._command, "capture", "--help"], capture_output=True, text=True).stdout
         unknown = [option for option in self._options if option.startswith("--") and option not in words]
         return f"this version of blkreel has no option {unknown[0]}" if unknown else None
 
     def start(self, drive, directory):
         self._output, self._summary = Path(directory, "trace.parquet"), Path(directory, "summary.json")
         with self._summary.open("w") as summary:
-            self._process = Process([self._command, "capture", drive, "-o", self._output, "--force", "--json",
+            self._process = Process([*self._command, "capture", drive, "-o", self._output, "--force", "--json",
                                      *self._options], directory, summary)
         self._process.wait_until(self._attached)
 

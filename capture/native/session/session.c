@@ -66,6 +66,7 @@ int session_probe(struct session_options *options)
 	return 0;
 }
 
+#ifdef MEASURED
 /*
  * For bench/capture_peers.py, which compares fio with and without the programs
  * in one run. I/Os in flight at a detach stay without a completion.
@@ -77,6 +78,7 @@ static void run_command(struct session *session, const char *command)
 	else if (!strncmp(command, "attach", 6) && !session->programs.link_count)
 		programs_link(&session->programs);
 }
+#endif
 
 static uint64_t count_issued(const struct session *session, uint32_t device)
 {
@@ -159,7 +161,9 @@ static void wait_for_end(struct session *session)
 			continue;
 		if (read(STDIN_FILENO, command, sizeof(command) - 1) <= 0)
 			return;
+#ifdef MEASURED
 		run_command(session, command);
+#endif
 	}
 }
 
@@ -380,9 +384,9 @@ static int session_init(struct session *session)
 		if (err)
 			return report_error(NULL, "cannot make synthetic records: %s", strerror(-err));
 	}
-	/* bench/capture_peers.py attaches again. A program with file capabilities never sees this variable. */
-	err = secure_getenv("BLKREEL_KEEP_PRIVILEGE") ? 0 :
-	      privilege_drop(session->programs.ledger_fd, session->ledger.cpus);
+#ifndef MEASURED
+	err = privilege_drop(session->programs.ledger_fd, session->ledger.cpus);
+#endif
 	return err ? report_error(NULL, "cannot drop privileges: %s", strerror(-err)) : 0;
 }
 
