@@ -1,5 +1,6 @@
 """The drives of a directory on file systems that hide them: btrfs and overlayfs."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -83,3 +84,47 @@ def test_an_overlay_is_on_the_drives_of_its_directories(loop_drive, program, mou
     options = f"lowerdir={str(lower)}/a\\,b,upperdir={upper}/up,workdir={upper}/work"
     merged = mount("-t", "overlay", "overlay", "-o", options)
     assert paths(merged) == paths(merged / "below") == sorted(drives)
+
+
+MKFS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"], "btrfs": ["mkfs.btrfs", "-q", "-f"]}
+PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
+# Of which reads and writes the file is recorded: the table of docs/capture.md.
+FILES = {"ext4": "buffered reads, direct reads, writeback", "xfs": "buffered reads, direct reads, writeback",
+         "btrfs": "buffered reads, writeback", "overlayfs": "buffered reads, direct reads, writeback"}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_of_each_file_system(loop_drive, program, mount, blkreel, tmp_path, kind):
+    drive, below = loop_drive(400 * MIB), "ext4" if kind == "overlayfs" else kind
+    subprocess.run([program(MKFS[below][0], PACKAGES[below]), *MKFS[below][1:], drive], check=True)
+    directory = mount(drive)
+    data = directory
+    if kind == "overlayfs":
+        for name in ("lower", "upper", "work"):
+            (directory / name).mkdir()
+        data = directory / "lower"
+    for name in ("buffered", "direct"):
+        (data / name).write_bytes(os.urandom(MIB))
+    subprocess.run(["sync", "--file-system", directory], check=True)
+    if kind == "overlayfs":
+        directory = mount("-t", "overlay", "overlay", "-o",
+                          f"lowerdir={data},upperdir={data.parent}/upper,workdir={data.parent}/work")
+    read = "dd bs=64k of=/dev/null status=none if="
+    script = (f"{read}direct iflag=direct; {read}buffered; dd if=/dev/urandom of=written bs=64k count=16 status=none; "
+              "sync --file-system .")
+    blkreel("capture", "--path", directory, "--files", "--cold", "-o", tmp_path / "t.parquet", "--", "sh", "-c", script,
+            cwd=directory)
+    trace = open_trace(tmp_path / "t.parquet")
+    names = {entry["inode"]: Path(entry["path"]).name for entry in trace.metadata["files"]}
+    rows = trace.table().to_pandas()
+    rows["file"] = rows.inode.map(names)
+    recorded = [words for words, name, op in (("buffered reads", "buffered", 0), ("direct reads", "direct", 0),
+                                              ("writeback", "written", 1))
+                if rows[(rows.file == name) & (rows.op == op)].length_bytes.sum() >= MIB]
+    assert ", ".join(recorded) == FILES[kind]
+
+
+def test_the_table_of_the_docs_has_what_is_tried():
+    text = (Path(__file__).parents[3] / "docs/capture.md").read_text()
+    table = text.partition("| file system | `--files` has the file of |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == [f"| {kind} | {files} |" for kind, files in FILES.items()]
