@@ -16,6 +16,7 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.system import text_in
 
 SYS_BLOCK = SYS / "class/block"
+_COMPLETED = (0, 4, 11, 15)  # in `stat`: reads, writes, discards, flushes
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
 
 
@@ -83,3 +84,13 @@ def refuse_multipath(drives: list[Drive], source: str) -> None:
     if heads:
         raise BlkreelError(f"{source} cannot record {', '.join(heads)}: the paths of an NVMe multipath head have no "
                            "device number to filter by", "capture with --source bpf")
+
+
+def ios_per_s_since_boot(drives: list[Drive]) -> float:
+    """Of all these drives together: reads, writes, discards and flushes, by the kernel's counters; 0 if unknown."""
+    ios = 0
+    for drive in drives:
+        counts = text_in(SYS_BLOCK / drive.name.replace("/", "!") / "stat").split()
+        ios += sum(int(counts[index]) for index in _COMPLETED if index < len(counts))
+    uptime = text_in(Path("/proc/uptime")).split()
+    return ios / float(uptime[0]) if uptime else 0.0

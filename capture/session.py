@@ -24,12 +24,13 @@ from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.live import Interval
 from blkreel.traces.spool.notes import begun_metadata
+from blkreel.traces.spool.space import shortage
 from blkreel.traces.spool.spool import Spool
 
 from . import ledger, sources
 from .command import Workload, refuse_missing, user_of_command
 from .counters import Counters
-from .drives import drives_to_watch, fua_of, layer_of, paths_of
+from .drives import drives_to_watch, fua_of, ios_per_s_since_boot, layer_of, paths_of
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
 from .namespaces import refuse_other_clock, refuse_other_pids
@@ -97,9 +98,20 @@ def run_capture(options: CaptureOptions, monitor: CaptureMonitor | None = None) 
         refuse_missing(options.command)
     user = user_of_command(options.user) if options.command else None
     drives = _drives(options, monitor)
+    if warning := space_warning(options, drives):
+        monitor.notice(f"warning: {warning}")
     spool = Spool(options.output, TRACE_SCHEMA, _begun(options, drives), force=options.force, owner=caller_of_sudo(),
                   public=options.public)
     return _Session(options, drives, user, spool, monitor).run()
+
+
+def space_warning(options: CaptureOptions, drives: list[Drive]) -> str | None:
+    """For a capture of a given time at the drives' average rate; see shortage()."""
+    if not options.duration_ns or options.keep_ns or options.max_bytes:
+        return None
+    rate = ios_per_s_since_boot(drives)
+    warning = shortage(options.output, [options.duration_ns / 1e9 * rate], TRACE_SCHEMA)
+    return warning and f"at {rate:,.0f} I/Os per second, the average since boot, {warning}"
 
 
 class _Session:

@@ -9,6 +9,8 @@ from blkreel.replay.streams.workload import Stream, StreamSurvey
 
 from .steps import TestStep
 
+ASSUMED_IOPS = 50_000
+
 
 def stream_of(spec: StreamSpec, *, stop_ns: int | None) -> Stream:
     """stop_ns: maximum duration of the run."""
@@ -36,6 +38,13 @@ def _last_due_ns(spec: StreamSpec, stop_ns: int | None) -> int | None:
         return spec.bursts.first_ns + (count - 1) // ops_per_burst * spec.bursts.every_ns
     every_ns = spec.every_ns if spec.rate_iops is None else 1e9 / spec.rate_iops
     return spec.first_ns + round((count - 1) * (every_ns or 0))
+
+
+def estimated_ios(step: TestStep) -> float:
+    """Of a measuring step without a replay. Streams that only a time ends count with ASSUMED_IOPS."""
+    counts = [generate.row_count(spec, step.time_ns) for spec in step.streams]
+    assumed = 0 if None not in counts else ASSUMED_IOPS * (step.time_ns or 0) / 1e9
+    return sum(filter(None, counts)) + assumed
 
 
 def longest_ns(steps: list[TestStep]) -> tuple[int, int]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
-from blkreel.benchmarks.recipe.run_stream import stream_of
+from blkreel.benchmarks.recipe.run_stream import estimated_ios, stream_of
 from blkreel.benchmarks.recipe.steps import TestStep
 from blkreel.benchmarks.test_file import DONE, FAILED, SKIPPED
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
@@ -42,7 +43,9 @@ from blkreel.replay.streams.workload import plan_workload
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.blocksets.block_set import BlockSet, max_memory_bytes
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA
 from blkreel.traces.format.trace_survey import COLUMNS, select
+from blkreel.traces.spool.space import shortage
 
 from .drive import external_use, is_named_only, state_snapshot
 from .record import StepRecord, TestRecord, now
@@ -311,6 +314,12 @@ def check_traces(steps: list[TestStep], target: Target) -> None:
         if not trace[0]:
             raise UsageError("no trace to replay", "set one: --set trace=game.parquet, or --set trace=sample:game-load")
         trace_plan(*trace, target)
+
+
+def space_warning(output: Path, steps: list[TestStep]) -> str | None:
+    """See shortage()."""
+    return shortage(output, [open_trace(step.trace).rows if step.do == "replay" else estimated_ios(step)
+                             for step in steps if step.measures], COMPRESSED_RUN_SCHEMA)
 
 
 def trace_plan(trace: str, idle: str, pace: str, map_name: str | None, target: Target,

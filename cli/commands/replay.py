@@ -49,6 +49,8 @@ from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repe
 from blkreel.replay.run.run import Replay
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA
+from blkreel.traces.spool.space import shortage
 
 MAX_THREADS = 64
 
@@ -185,6 +187,9 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         return plan, make_plan(WITHOUT) if baseline else None
 
     plans = make_plans()
+    if output:
+        runs = [plan.total_ios for plan in plans if plan is not None] * (repeat or 1)
+        warn(filter(None, [shortage(output, runs, COMPRESSED_RUN_SCHEMA)]))
     if dry_run:
         show_plan(plans[0], as_json)
         return 0

@@ -14,7 +14,7 @@ from blkreel.benchmarks.recipe.recipe import Recipe, load_recipe, parse_recipe
 from blkreel.benchmarks.recipe.steps import TestStep, steps_of
 from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only
 from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create, now, read_resumable
-from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces
+from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces, space_warning
 from blkreel.benchmarks.test_file import FILE, TestDocument, TestHeader, damaged
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
@@ -117,6 +117,7 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
         steps = steps_of(recipe, values, size_bytes=target.size_bytes, block_bytes=target.block_bytes, seed=seed)
         check_states(steps, target, erase, progress)
         check_traces(steps, target)
+        warn(filter(None, [space_warning(output, steps) if output else None]))
         if dry_run:
             show_steps(recipe, values, steps, target, scale, as_json)
             return 0

@@ -40,7 +40,7 @@ from .contents import ROWS_FILE, SpoolContents
 from .notes import SpoolNotes
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
-_RESERVE_SHARE = 2
+RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved
 _RESERVE_LEAST_BYTES = 256 << 10
 _RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "reserve", "metadata.json", "trace.parquet"
 # All names in a spool directory, in the order of their removal; blktrace/ holds the files of the blktrace command.
@@ -210,7 +210,7 @@ class Spool:
             remove_directory(self.directory, LAYOUT)
 
     def _keep_reserve(self, rows_bytes: int) -> None:
-        wanted = rows_bytes // _RESERVE_SHARE + _RESERVE_LEAST_BYTES
+        wanted = rows_bytes // RESERVE_SHARE + _RESERVE_LEAST_BYTES
         if wanted <= self._reserved_bytes:
             return
         wanted += wanted // 8
