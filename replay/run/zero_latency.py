@@ -71,7 +71,11 @@ def _measured(plan: TracePlan, progress: Progress, engine: Engine) -> int | None
 
 
 def _key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
-    """Everything that determines the times of the plan, as in JSON."""
+    """Everything that determines the times of the plan, as in JSON.
+
+    Of the maps only the copies: a drive without latency takes no time for any offset, and the engine counts overlaps of
+    I/Os in flight without delaying them.
+    """
     return {"sha256": sha256, "devices": [drive.device for drive in plan.drives], "pace": plan.pace.account(),
             "streams": {str(stream): pace.account() for stream, pace in plan.stream_paces.items()},
             "idle_cap_ns": plan.idle.cap_ns, "without": list(plan.without), "copies": plan.mapping.copies,

@@ -29,7 +29,7 @@ from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay
-from blkreel.replay.run.zero_latency import zero_latency
+from blkreel.replay.run.zero_latency import _key, _measured, zero_latency
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
@@ -201,6 +201,25 @@ def test_it_is_computed_once_for_each_plan(chain):
                          (replace(planned(), sharding=Sharding(2, by="threads")), "a" * 64)):
         with pytest.raises(pytest.fail.Exception):
             zero_latency(plan, sha256, progress, engine_that_fails)
+
+
+def test_a_map_has_no_effect_beside_its_copies(trace):
+    """Maps that fold let I/Os overlap that did not in the source; the cache holds one load time for all of them."""
+    count = 400
+    random = np.random.default_rng(5)
+    made = trace(submit_ns=np.arange(count) * 100 * US, latency_ns=1000 * US, op=np.arange(count) % 2,
+                 offset_bytes=random.integers(0, 1 << 15, count) * 4096, length_bytes=64 * 1024,
+                 tid=np.arange(count) % 4, waited_on=np.where(np.arange(count) < 4, -1, np.arange(count) - 4),
+                 think_ns=random.integers(0, 300 * US, count),
+                 threads={str(tid): {"comm": "game", "pid": 7} for tid in range(4)})
+    times_ns, keys = {}, set()
+    for name in ("identity", "compact", "wrap", "scale"):
+        size = "256MiB" if name == "identity" else "64MiB" if name == "compact" else "1MiB"
+        plan = plan_trace(made, find_target(f"nil:{size},read_latency=1us"), pace=DEPENDENT, idle=ALL_IDLE,
+                          map_name=name)
+        times_ns[name] = _measured(plan, progress, run_engine)
+        keys.add(json.dumps(_key(plan, "a" * 64)))
+    assert times_ns["identity"] and len(set(times_ns.values())) == 1 and len(keys) == 1
 
 
 @pytest.mark.parametrize("damage", [
