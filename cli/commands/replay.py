@@ -16,7 +16,7 @@ from blkreel.analysis.report import present
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
-from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, as_json, force, no_live, payload
+from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, SectionedCommand, as_json, force, no_live, payload
 from blkreel.cli.ui.live_task import live_progress
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.replay_summary import plan_pace_words, repetition_lines, show_plan, state_lines, summary_lines
@@ -55,42 +55,38 @@ from blkreel.traces.spool.space import shortage
 MAX_THREADS = 64
 
 
-@click.command()
+@click.command(cls=SectionedCommand, common=(
+    "targets", "output", "paces", "destroy", "baseline", "backgrounds", "repeat", "until_valid", "dry_run"))
 @click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
 @click.option("--on", "targets", required=True, multiple=True, metavar="[N=]DEVICE",
               shell_complete=completion.drives,
-              help="Target drive; for a trial also a loop device or a file. For a trace of several devices repeat "
-                   "it: --on 0=/dev/sda --on 1=/dev/sdb.")
+              help="Target drive; for a trial also a loop device or a file. Of several devices: --on 0=/dev/sda "
+                   "--on 1=/dev/sdb.")
 @click.option("-o", "--output", type=OutputPath(str), metavar="RUN", help="Directory of the run to write.")
 @click.option("--pace", "paces", multiple=True, metavar="[STREAM:]PACE", shell_complete=completion.paces,
-              help="Issue times of the I/Os. original: as captured. x2, x0.5: twice, half as fast. paced: as captured, "
-                   "with at most as many in flight. dependent: after the I/Os that each one waited for. asap: as fast "
-                   "as possible. depth=N: always N in flight. With STREAM: for that stream of the trace. "
-                   "[default: original]")
+              help="original: at the captured times. x2, x0.5: twice, half as fast. paced: also with at most as many "
+                   "in flight. dependent: after the I/Os that each waited for. asap: as fast as possible. depth=N: "
+                   "always N in flight. STREAM: of the trace. [default: original]")
 @click.option("--compute", metavar="xN",
-              help="Divide the computing time between the I/Os of each thread, as on a faster machine: x4. Only at "
-                   "dependent pace.")
+              help="At dependent pace, divide the computing time between I/Os, as on a faster machine: x4.")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               shell_complete=completion.idle_policies,
-              help="Idle time between I/Os: original, cap=25ms (shorten longer gaps), none.")
+              help="Idle time: original, cap=25ms (cut longer gaps), none.")
 @click.option("--map", "wanted_map", metavar="MAP", shell_complete=completion.mappings,
-              help="LBA mapping. identity: same offsets; fails if the trace does not fit. compact: remove unused "
-                   "ranges. wrap: modulo the target size. scale: stretch or shrink to the target size. tile[=N]: N "
-                   "copies side by side. [default: identity if the trace fits, else compact]")
+              help="identity: same offsets, or an error. compact: without unused ranges. wrap: modulo the size. scale: "
+                   "stretched to the size. tile[=N]: N copies. [default: identity if the trace fits, else compact]")
 @click.option("--destroy", multiple=True, metavar="SERIAL",
-              help="Serial number of the drive: confirms that its data is destroyed. Repeat it for each drive.")
+              help="Serial number of each drive: confirms that its data is destroyed.")
 @click.option("--prefill/--no-prefill", default=True, show_default=True,
               help="Before the replay, write the blocks that the trace reads first.")
 @click.option("--without", type=click.Choice(["writes"]),
               help="Leave out a kind of I/O. writes: replay the reads only.")
 @click.option("--baseline", is_flag=True,
-              help="Also replay the trace alone, into RUN/baseline, to measure the slowdown: without --background, or "
-                   "if there is none, without the writes of the trace. With --repeat and --background every other "
-                   "repetition has its baseline last.")
+              help="Also replay without --background, or else without the trace's writes, into RUN/baseline, to "
+                   "measure the slowdown.")
 @click.option("--background", "backgrounds", multiple=True, metavar="BACKGROUND", shell_complete=completion.traces,
-              help="Replay this I/O beside the trace, on its own part of the drive, until the trace ends. A trace: "
-                   "TRACE[,rate=1Gbit], repeated from its start. Generated writes: writes=110MB/s, writes=40MB/2s "
-                   "(bursts), writes=200MB/s,block=128KiB,random. Repeat it for several.")
+              help="I/O beside the trace, on its own part of the drive: TRACE[,rate=1Gbit], writes=110MB/s, "
+                   "writes=40MB/2s (bursts), writes=200MB/s,block=128KiB,random. Repeatable.")
 @click.option("--background-lead", default="10s", show_default=True, metavar="TIME",
               help="Time from the start of the background to that of the trace.")
 @click.option("--threads", default="1", show_default=True, metavar="N|auto",
@@ -102,13 +98,12 @@ MAX_THREADS = 64
 @payload
 @telemetry_options
 @click.option("--effect-limits", default=str(EffectLimits()), show_default=True, metavar="A%:B%",
-              help="Effect of this host on a metric that is accepted, and above which the metric is withheld.")
+              help="Effect of this host on a metric that is accepted, and at which it is withheld.")
 @click.option("--polled", is_flag=True, help="Poll the drive for completions instead of waiting for interrupts.")
 @click.option("--repeat", type=click.IntRange(1, MOST_REPETITIONS), metavar="N",
-              help="Replay N times, into RUN/1 to RUN/N. Before each repetition the drive gets its remembered state "
-                   "again. The same command continues after an interruption.")
+              help="Replay N times, into RUN/1 to RUN/N, each from the drive's remembered state.")
 @click.option("--until-valid", is_flag=True,
-              help=f"Repeat until N runs are not invalid, at most {MOST_ATTEMPTS} * N times.")
+              help=f"Until N runs are not invalid, at most {MOST_ATTEMPTS} * N.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and exit without I/O.")
 @detail_options("why")
 @no_live
@@ -123,15 +118,13 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     """Replay a trace on one or more drives, and record the latency of each I/O.
 
     Replaying writes to the drive and destroys its data; for a real drive, --destroy SERIAL confirms that.
-    Nothing is written before all safety checks have passed. Exit code 3 if the run is not trustworthy: I/O
-    errors, external I/O on the drive, delays of this machine that changed the result, or an interruption. An
-    interrupted run stays readable and is marked as partial.
+    Nothing is written before all safety checks have passed. Exit code 3 if the run is not trustworthy: I/O errors,
+    external I/O, delays of this machine that changed the result, or an interruption, which leaves a partial run.
+    The same command continues interrupted repetitions.
 
     \b
-    blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --dry-run
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-load/ --pace dependent --destroy S6B0NL0T1234
-    sudo blkreel replay both.parquet --on /dev/nvme1n1 -o run-writes/ --baseline --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run/ --pace dependent \\
         --background writes=110MB/s --baseline --destroy S6B0NL0T1234
     sudo blkreel replay game.parquet --on /dev/nvme1n1 -o run-25ms/ --idle cap=25ms --destroy S6B0NL0T1234

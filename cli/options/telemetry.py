@@ -16,18 +16,17 @@ from .types import CommandFunction, add_options
 
 _OPTIONS = (
     click.option("--power-command", metavar="COMMAND",
-                 help="Run this shell command during the replay. It prints lines of `seconds watts`."),
+                 help="Shell command that prints lines of `seconds watts` during the replay."),
     click.option("--power-log", metavar="FILE[,offset=SECONDS][,columns=TIME:WATTS]",
-                 help="Read this CSV file of a power meter after the run. Its times count from 1970 or from the start "
-                      "of the run; the offset is added to them. Also columns=TIME:VOLTS*AMPERES."),
+                 help="CSV file of a power meter, read after the run. Its times, plus the offset, count from 1970 or "
+                      "from the start of the run. Also columns=TIME:VOLTS*AMPERES."),
     click.option("--power-sensor", metavar="CHIP-LABEL",
                  help="The hwmon or powercap rail that feeds the drive, as named by `blkreel doctor`."),
     click.option("--sample", default="2Hz", show_default=True, metavar="RATE",
-                 help="Sample rate of power, link and external I/O, 1 to 50 Hz. The drive's temperature is read at "
-                      "most once a second."),
+                 help="Sample rate of power, link and external I/O, 1 to 50 Hz; of the temperature at most 1 Hz."),
     click.option("--ocp-log", is_flag=True,
-                 help="Query the OCP logs of an NVMe drive that does not list its log pages, for its media writes and "
-                      "latencies. A drive without them counts an error."),
+                 help="Query the OCP logs of an NVMe drive that does not list its log pages. A drive without them "
+                      "counts an error."),
 )
 
 

@@ -61,6 +61,23 @@ class _Share(click.ParamType):  # type: ignore[type-arg]
         return percent / 100
 
 
+class SectionedCommand(click.Command):
+    """Its --help lists the options of `common` (names of parameters) first, the others below `More options`: those
+    whose default suits nearly everyone."""
+
+    def __init__(self, *arguments: Any, common: Sequence[str], **others: Any):
+        super().__init__(*arguments, **others)
+        self._common = common
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = [(parameter.name in self._common or "--help" in parameter.opts, record)
+                   for parameter in self.get_params(ctx)
+                   if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx))]
+        for title, is_common in (("Options", True), ("More options", False)):
+            with formatter.section(title):
+                formatter.write_dl([record for common, record in records if common is is_common])
+
+
 OUTPUT = OutputPath()
 SHARE = _Share()
 SIZE_BYTES = _Unit("size", parse_size_bytes)
@@ -70,7 +87,7 @@ WORKLOAD_ONLY = "Only workload I/O: that of the captured command, process or con
 force = click.option("--force", is_flag=True, help="Overwrite an existing output.")
 public = click.option("--public", is_flag=True,
                       help="Let other users read the output. Traces name programs and commands, unless anonymized.")
-no_live = click.option("--no-live", is_flag=True, help="Show progress in one line, without the live view.")
+no_live = click.option("--no-live", is_flag=True, help="Show progress in one line.")
 allow_simulated = click.option("--allow-simulated", is_flag=True,
                                help="Decide on simulated drives too, to rehearse without drives.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from blkreel.cli import main as entry
-from blkreel.cli.command_table import COMMANDS, all_commands
+from blkreel.cli.command_table import COMMANDS, all_commands, find_command
 from blkreel.cli.main import cli
 
 
@@ -30,6 +31,17 @@ def test_every_subcommand_shows_runnable_examples(name):
         own = example.partition(" -- ")[0].partition("|")[0]
         for option in re.findall(r"(?<!\S)--?[a-z][\w-]*", own):
             assert option in known, f"{example.strip()}: no such option as {option}"
+
+
+def test_help_of_replay_fits_two_screens():
+    """The common options two of 24 lines, all of them two of 50; each option has one place."""
+    text = help_of("replay").replace("Usage: cli", "Usage: blkreel")
+    common, heading, more = text.partition("\nMore options:\n")
+    assert heading and common.count("\n") <= 48 and text.count("\n") <= 100
+    assert max(map(len, common.partition("Options:")[2].splitlines())) <= 80
+    names = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text.partition("Options:")[2], re.MULTILINE)
+    options = [option.opts[-1] for option in find_command("replay").params if isinstance(option, click.Option)]
+    assert sorted(names) == sorted([*options, "--help"])
 
 
 def test_the_command_lists_all_of_them():
