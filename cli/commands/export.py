@@ -17,8 +17,9 @@ from blkreel.common.units import format_bytes, format_count
 from blkreel.traces.exporters import FORMATS, Exported, export_trace
 from blkreel.traces.format.reader import open_trace
 
-_ALIASES = {"fio": "iolog3", "systrace": "chrome-trace", "chrome": "chrome-trace", "trace-event": "chrome-trace",
-            "oraclegeneral": "oracle-general", "libcachesim": "oracle-general"}
+_CHROME = ("chrome-trace", "chrome", "systrace", "trace-event")
+_ALIASES = {"fio": "iolog3", "oraclegeneral": "oracle-general", "libcachesim": "oracle-general",
+            **dict.fromkeys(_CHROME, "perfetto")}
 
 
 class _Format(click.Choice):  # type: ignore[type-arg]
@@ -29,6 +30,9 @@ class _Format(click.Choice):  # type: ignore[type-arg]
         if name not in FORMATS:
             raise UsageError(f"--format {value}: no such format",
                              did_you_mean(name, FORMATS, f"use one of: {', '.join(FORMATS)}"))
+        if value.lower() in _CHROME:
+            notice(f"--format {value}: written as perfetto, which ui.perfetto.dev reads too; for the JSON of "
+                   "chrome://tracing: traceconv json FILE FILE.json")
         return name
 
 

@@ -12,12 +12,12 @@ from blkreel.traces.format.order import check_order
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import output_error, refuse_output
 
-from . import blkparse, blktrace, chrome_trace, csv_table, fio_iolog, oracle_general, perfetto
+from . import blkparse, blktrace, csv_table, fio_iolog, oracle_general, perfetto
 from .export_format import Account, ExportFormat
 
 FORMATS: dict[str, ExportFormat] = {format_.name: format_ for format_ in (
     csv_table.FORMAT, fio_iolog.FORMAT, blktrace.FORMAT, blkparse.FORMAT, perfetto.FORMAT,
-    chrome_trace.FORMAT, oracle_general.FORMAT)}
+    oracle_general.FORMAT)}
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,12 @@ def test_an_argument_beside_resume_is_refused_by_its_value():
     assert "test.json" in result.exception.remedy
 
 
-def test_common_names_of_an_export_format_are_taken_or_lead_to_it():
+def test_common_names_of_an_export_format_are_taken_or_lead_to_it(capsys):
     kind = options_of("export")["--format"].type
-    assert [kind.convert(name, None, None) for name in ("fio", "CSV", "chrome")] == ["iolog3", "csv", "chrome-trace"]
+    assert [kind.convert(name, None, None) for name in ("fio", "CSV")] == ["iolog3", "csv"]
+    assert not capsys.readouterr().err
+    assert [kind.convert(name, None, None) for name in ("chrome-trace", "chrome")] == ["perfetto"] * 2
+    assert capsys.readouterr().err.count("traceconv json") == 2
     with pytest.raises(UsageError) as error:
         kind.convert("iolog", None, None)
     assert error.value.remedy == "did you mean 'iolog3'?"

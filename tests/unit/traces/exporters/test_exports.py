@@ -1,12 +1,10 @@
 """Exports are read back by other programs, or by a parser written from the format's own documentation."""
 
-import itertools
 import json
 import re
 import struct
 import subprocess
 from collections import Counter
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -176,85 +174,6 @@ def test_events_are_in_order_of_time_across_batches(exported, tmp_path, monkeypa
         assert rows[column].tolist() == back[column].tolist(), column
 
 
-def ns_of(time_us):
-    """Times have three decimals."""
-    return int(Decimal(time_us) * 1000)
-
-
-# What the Trace Event Format requires of events of each phase; Perfetto drops events with another type without a word.
-CHROME_KEYS = {"M": {"name": str, "pid": int, "tid": int, "args": dict},
-               "X": {"name": str, "pid": int, "tid": int, "ts": Decimal, "dur": Decimal, "args": dict},
-               "i": {"name": str, "pid": int, "tid": int, "ts": Decimal, "s": str, "args": dict},
-               "s": {"name": str, "cat": str, "pid": int, "tid": int, "ts": Decimal, "id": int},
-               "f": {"name": str, "cat": str, "pid": int, "tid": int, "ts": Decimal, "id": int, "bp": str}}
-
-
-@pytest.mark.parametrize("source", ["own", SAMPLE])
-def test_chrome_events_have_the_keys_and_types_of_their_phase(source, trace, exported):
-    path, _ = exported(trace if source == "own" else open_trace(source), "chrome-trace")
-    flows = {}
-    for event in json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]:
-        for key, kind in CHROME_KEYS[event["ph"]].items():
-            assert type(event[key]) in (kind, int if kind is Decimal else kind), (key, event)
-        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 and event["pid"] >= 0 and event["tid"] >= 0
-        assert event.get("id", 0) in range(1 << 64) and event.get("s", "t") in ("g", "p", "t")
-        assert event["ph"] != "M" or event["name"] in ("process_name", "thread_name", "thread_sort_index")
-        if event["ph"] in "sf":
-            flows.setdefault((event["cat"], event["name"], event["id"]), {})[event["ph"]] = event["ts"]
-    assert flows and all(set(ends) == {"s", "f"} and ends["s"] <= ends["f"] for ends in flows.values())
-
-
-@pytest.mark.parametrize("source", ["own", SAMPLE, "sample:game-download"])
-def test_chrome_trace(source, trace, exported):
-    """By the rules of the Trace Event Format: slices of a track do not overlap, an arrow begins and ends in a slice."""
-    opened = trace if source == "own" else open_trace(source)
-    path, account = exported(opened, "chrome-trace")
-    document = json.loads(path.read_text(), parse_float=str)
-    events, rows = document["traceEvents"], opened.table().to_pandas()
-    assert len(events) == account.records and set(document) == {"displayTimeUnit", "traceEvents"}
-    by_phase = {}
-    for event in events:
-        by_phase.setdefault(event["ph"], []).append(event)
-    assert by_phase.keys() <= {"M", "X", "i", "s", "f"}
-
-    tracks = {}
-    for event in by_phase["X"]:
-        start_ns = ns_of(event["ts"])
-        tracks.setdefault((event["pid"], event["tid"]), []).append((start_ns, start_ns + ns_of(event["dur"])))
-    for slices in tracks.values():
-        slices.sort()
-        assert all(before[1] <= after[0] for before, after in itertools.pairwise(slices))
-
-    full = {event["args"]["row"]: event for event in by_phase["X"] + by_phase.get("i", []) if "op" not in event["args"]
-            and "offset_bytes" in event["args"]}
-    assert sorted(full) == list(range(len(rows)))
-    for row in rows.itertuples():
-        event = full[row.Index]
-        assert event["name"] == OP_NAMES[row.op] and ns_of(event["ts"]) == row.submit_ns
-        assert event["ph"] == "i" if row.latency_ns < 0 else ns_of(event["dur"]) == row.latency_ns
-        for name in ("offset_bytes", "length_bytes", "queue_ns", "cpu", "status", "waited_on", "think_ns"):
-            assert event["args"][name] == getattr(row, name)
-        assert event["args"]["flags"] == "+".join(name for name, bit in FLAGS.items() if row.flags & bit)
-    copies = [event["args"]["row"] for event in by_phase["X"] + by_phase.get("i", []) if len(event["args"]) == 1]
-    assert sorted(copies) == rows.index[rows.tid >= 0].tolist()
-
-    waits = rows[(rows.waited_on >= 0) & (rows.latency_ns >= 0)]
-    begins, ends = ({event["id"]: event for event in by_phase[phase]} for phase in "sf")
-    assert begins.keys() == ends.keys() == set(waits.index)
-    for row in waits.itertuples():
-        for arrow, end in ((begins[row.Index], full[row.waited_on]), (ends[row.Index], full[row.Index])):
-            assert all(arrow[key] == end[key] for key in ("ts", "pid", "tid"))
-    assert all(event["bp"] == "e" for event in ends.values())
-    named = {(event["pid"], event["tid"]): event["args"]["name"] for event in by_phase["M"]
-             if event["name"] == "thread_name"}
-    assert named.keys() >= tracks.keys()
-    if source == "own":
-        assert {named[40, 41], named[42, 42]} == {'qu"ote, comma', "writer"} and "disk_two" in named.values()
-        assert account.not_expressed == {}
-    else:
-        assert any(name.endswith(" 2") for name in named.values())
-
-
 @pytest.mark.parametrize("source", ["own", SAMPLE, "several row groups"])
 def test_oracle_general_names_the_next_request_of_an_object(source, trace, exported, tmp_path, monkeypatch):
     if source == "several row groups":
@@ -368,7 +287,7 @@ def test_refusals(tmp_path, blkreel):
 
 @pytest.mark.parametrize("name, keys", [
     ("blktrace", "I/Os in flight or CPUs"), ("blkparse", "I/Os in flight or CPUs"),
-    ("chrome-trace", "threads or I/Os in flight"), ("perfetto", "threads or I/Os in flight")])
+    ("perfetto", "threads or I/Os in flight")])
 def test_what_an_export_stores_is_limited(trace, exported, monkeypatch, tmp_path, name, keys):
     """A million I/Os without an end are 57 KB, and their tracks took 1.5 GB."""
     monkeypatch.setattr("blkreel.traces.exporters.export_format._BATCH_BYTES", 145 << 20)
