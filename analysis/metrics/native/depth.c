@@ -5,35 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int heap_push(struct depths *depths, struct outstanding late)
-{
-	size_t at = depths->heap_count;
+#include "heap.h"
 
-	if (at == depths->heap_capacity && array_grow(&depths->heap, &depths->heap_capacity, sizeof(*depths->heap)))
-		return -ENOMEM;
-	depths->heap_count++;
-	while (at && depths->heap[(at - 1) / 2].complete_ns > late.complete_ns) {
-		depths->heap[at] = depths->heap[(at - 1) / 2];
-		at = (at - 1) / 2;
-	}
-	depths->heap[at] = late;
-	return 0;
+static bool completes_before(const void *context, struct outstanding a, struct outstanding b)
+{
+	(void)context;
+	return a.complete_ns < b.complete_ns;
 }
 
-static struct outstanding heap_pop(struct depths *depths)
-{
-	struct outstanding *heap = depths->heap, first = heap[0], last = heap[--depths->heap_count];
-	size_t at = 0, count = depths->heap_count;
+DEFINE_HEAP(heap, struct outstanding, const void *, completes_before)
 
-	for (size_t child = 1; child < count; child = 2 * at + 1) {
-		child += child + 1 < count && heap[child + 1].complete_ns < heap[child].complete_ns;
-		if (last.complete_ns <= heap[child].complete_ns)
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = last;
-	return first;
+static int push_late(struct depths *depths, struct outstanding late)
+{
+	if (depths->heap_count == depths->heap_capacity &&
+	    array_grow(&depths->heap, &depths->heap_capacity, sizeof(*depths->heap)))
+		return -ENOMEM;
+	heap_push(NULL, depths->heap, depths->heap_count++, late);
+	return 0;
 }
 
 int depths_push(struct depths *depths, int64_t complete_ns, int kind)
@@ -46,8 +34,8 @@ int depths_push(struct depths *depths, int64_t complete_ns, int kind)
 		int err;
 
 		if (complete_ns >= depths->near[depths->tail - 1].complete_ns)
-			return heap_push(depths, new);
-		err = is_full ? heap_push(depths, depths->near[depths->tail - 1]) : 0;
+			return push_late(depths, new);
+		err = is_full ? push_late(depths, depths->near[depths->tail - 1]) : 0;
 		if (err)
 			return err;
 		depths->tail -= is_full;
@@ -66,8 +54,11 @@ int depths_push(struct depths *depths, int64_t complete_ns, int kind)
 void depths_refill(struct depths *depths)
 {
 	depths->head = depths->tail = 0;
-	while (depths->heap_count && depths->tail < NEAR / 2)
-		depths->near[depths->tail++] = heap_pop(depths);
+	while (depths->heap_count && depths->tail < NEAR / 2) {
+		depths->near[depths->tail++] = depths->heap[0];
+		depths->heap_count--;
+		heap_replace(NULL, depths->heap, depths->heap_count, depths->heap[depths->heap_count]);
+	}
 }
 
 void depths_deinit(struct depths *depths)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "heap.h"
 #include "run/memory.h"
 
 #define EDGES_PER_ROW (PLAN_PARENTS + 1)
@@ -55,39 +56,13 @@ static bool comes_before(const struct schedule *schedule, uint32_t a, uint32_t b
 	return x->row.due_ns != y->row.due_ns ? x->row.due_ns < y->row.due_ns : x->ordinal < y->ordinal;
 }
 
-static void heap_push(struct schedule *schedule, uint32_t slot)
-{
-	uint32_t at = schedule->heap_count++;
-
-	while (at > 0) {
-		uint32_t parent = (at - 1) / 2;
-
-		if (!comes_before(schedule, slot, schedule->heap[parent]))
-			break;
-		schedule->heap[at] = schedule->heap[parent];
-		at = parent;
-	}
-	schedule->heap[at] = slot;
-}
+DEFINE_HEAP(slots, uint32_t, const struct schedule *, comes_before)
 
 void schedule_pop(struct schedule *schedule)
 {
-	uint32_t slot = schedule->heap[--schedule->heap_count], count = schedule->heap_count, at = 0;
-
 	schedule->free_rows[schedule->free_count++] = schedule->heap[0];
-	for (;;) {
-		uint32_t child = 2 * at + 1;
-
-		if (child >= count)
-			break;
-		if (child + 1 < count && comes_before(schedule, schedule->heap[child + 1], schedule->heap[child]))
-			child++;
-		if (!comes_before(schedule, schedule->heap[child], slot))
-			break;
-		schedule->heap[at] = schedule->heap[child];
-		at = child;
-	}
-	schedule->heap[at] = slot;
+	schedule->heap_count--;
+	slots_replace(schedule, schedule->heap, schedule->heap_count, schedule->heap[schedule->heap_count]);
 }
 
 static void follow(struct waiting_row *row, int64_t when_ns, int64_t host_delay_ns)
@@ -110,7 +85,7 @@ static void meet_dependency(struct schedule *schedule, uint32_t slot, int64_t wh
 		row->row.due_ns += row->delay_ns;
 		row->undelayed_due_ns += row->delay_ns;
 	}
-	heap_push(schedule, slot);
+	slots_push(schedule, schedule->heap, schedule->heap_count++, slot);
 }
 
 static void add_dependency(struct schedule *schedule, uint32_t slot, unsigned which, int32_t back)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "heap.h"
+
 #define TOLERATED_STEP_NS 1000000000ull
 
 int merge_init(struct merge *merge, struct input *inputs, size_t input_count)
@@ -42,49 +44,14 @@ static int ready(struct merge *merge, struct input *input)
 	return -1;
 }
 
-static uint64_t time_of(const struct merge *merge, size_t at)
-{
-	return merge->heap[at]->event.time_ns;
-}
-
 /* At equal times the first-named stream is first, so that the same files give the same trace. */
-static bool before(const struct merge *merge, size_t one, size_t other)
+static bool is_before(const void *context, struct input *one, struct input *other)
 {
-	uint64_t one_ns = time_of(merge, one), other_ns = time_of(merge, other);
-
-	return one_ns < other_ns || (one_ns == other_ns && merge->heap[one] < merge->heap[other]);
+	(void)context;
+	return one->event.time_ns < other->event.time_ns || (one->event.time_ns == other->event.time_ns && one < other);
 }
 
-static void swap(struct merge *merge, size_t one, size_t other)
-{
-	struct input *kept = merge->heap[one];
-
-	merge->heap[one] = merge->heap[other];
-	merge->heap[other] = kept;
-}
-
-static void sift_up(struct merge *merge, size_t at)
-{
-	while (at && before(merge, at, (at - 1) / 2)) {
-		swap(merge, at, (at - 1) / 2);
-		at = (at - 1) / 2;
-	}
-}
-
-static void sift_down(struct merge *merge, size_t at)
-{
-	for (;;) {
-		size_t least = at, child = 2 * at + 1;
-
-		for (size_t i = child; i < child + 2 && i < merge->heap_count; i++)
-			if (before(merge, i, least))
-				least = i;
-		if (least == at)
-			return;
-		swap(merge, at, least);
-		at = least;
-	}
-}
+DEFINE_HEAP(inputs, struct input *, const void *, is_before)
 
 /* Inputs with has_event are in the heap: between two runs nothing else reads events. */
 static int gather(struct merge *merge)
@@ -97,8 +64,7 @@ static int gather(struct merge *merge)
 			return -1;
 		if (!found)
 			continue;
-		merge->heap[merge->heap_count++] = &merge->inputs[i];
-		sift_up(merge, merge->heap_count - 1);
+		inputs_push(NULL, merge->heap, merge->heap_count++, &merge->inputs[i]);
 	}
 	return 0;
 }
@@ -122,7 +88,7 @@ int merge_run(struct merge *merge, uint64_t limit_ns, merge_consumer consume, vo
 {
 	if (gather(merge))
 		return -1;
-	while (merge->heap_count && time_of(merge, 0) <= limit_ns) {
+	while (merge->heap_count && merge->heap[0]->event.time_ns <= limit_ns) {
 		struct input *input = merge->heap[0];
 		int found, err;
 
@@ -137,9 +103,8 @@ int merge_run(struct merge *merge, uint64_t limit_ns, merge_consumer consume, vo
 		found = ready(merge, input);
 		if (found < 0)
 			return -1;
-		if (!found)
-			merge->heap[0] = merge->heap[--merge->heap_count];
-		sift_down(merge, 0);
+		merge->heap_count -= !found;
+		inputs_replace(NULL, merge->heap, merge->heap_count, found ? input : merge->heap[merge->heap_count]);
 		if (!found && input->live && !input->drained)
 			return 0;
 	}
