@@ -13,37 +13,31 @@
 /* The reader polls for free blocks, so that the issuing thread makes no system call to wake it. */
 #define READER_NAP_NS (2 * NS_PER_MS)
 
-#define BASE_COLUMNS                                                                                             \
-	{ "due_ns", 8 }, { "offset_bytes", 8 }, { "length_bytes", 8 }, { "op", 1 }, { "flags", 4 }, { "stream", 2 }, \
-	{ "burst", 4 }, { "source_row", 8 }
-#define TARGET_COLUMN { "target", 2 }
-#define DEPENDENCY_COLUMNS                                                                                     \
-	{ "after_1", 4 }, { "after_2", 4 }, { "after_3", 4 }, { "after_4", 4 }, { "behind", 4 }, { "compute_ns", 8 }, \
-	{ "delay_ns", 8 }
-#define IN_FLIGHT_COLUMN { "in_flight", 4 }
-#define CAPTURED_COLUMNS { "captured_ns", 8 }, { "captured_latency_ns", 8 }, { "idle_removed_ns", 8 }, { "tid", 4 }
-
-#define LAYOUT(...)                                                                             \
-	{ .stream = "plan",                                                                     \
-	  .columns = (const struct block_column[]){ __VA_ARGS__ },                              \
-	  .column_count = sizeof((const struct block_column[]){ __VA_ARGS__ }) / sizeof(struct block_column) }
+#define COLUMN(type, name, field) { #name, sizeof(type) },
+#define BASE PLAN_BASE_COLUMNS(COLUMN)
+#define TARGET PLAN_TARGET_COLUMNS(COLUMN)
+#define DEPENDENCIES PLAN_PARENT_COLUMNS(COLUMN) PLAN_DELAY_COLUMNS(COLUMN)
+#define CAPTURED PLAN_CAPTURED_COLUMNS(COLUMN)
+#define IN_FLIGHT PLAN_IN_FLIGHT_COLUMNS(COLUMN)
+#define LAYOUT(columns_)                                                                          \
+	{ .stream = "plan", .columns = (const struct block_column[]){ columns_ },                \
+	  .column_count = sizeof((const struct block_column[]){ columns_ }) / sizeof(struct block_column) }
 
 /* The optional groups of a plan, as the index of its layout. */
 enum { HAS_TARGET = 1, HAS_DEPENDENCIES = 2, HAS_CAPTURED = 4, HAS_IN_FLIGHT = 8, LAYOUTS = 16 };
 
 static const struct block_layout plan_layouts[LAYOUTS] = {
-	LAYOUT(BASE_COLUMNS),
-	LAYOUT(BASE_COLUMNS, TARGET_COLUMN),
-	LAYOUT(BASE_COLUMNS, DEPENDENCY_COLUMNS),
-	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, DEPENDENCY_COLUMNS),
-	LAYOUT(BASE_COLUMNS, CAPTURED_COLUMNS),
-	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, CAPTURED_COLUMNS),
-	LAYOUT(BASE_COLUMNS, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS),
-	LAYOUT(BASE_COLUMNS, TARGET_COLUMN, DEPENDENCY_COLUMNS, CAPTURED_COLUMNS),
+	LAYOUT(BASE),
+	LAYOUT(BASE TARGET),
+	LAYOUT(BASE DEPENDENCIES),
+	LAYOUT(BASE TARGET DEPENDENCIES),
+	LAYOUT(BASE CAPTURED),
+	LAYOUT(BASE TARGET CAPTURED),
+	LAYOUT(BASE DEPENDENCIES CAPTURED),
+	LAYOUT(BASE TARGET DEPENDENCIES CAPTURED),
 	/* Limits are of the order of the plan, which rows with dependencies do not have. */
-	[HAS_CAPTURED | HAS_IN_FLIGHT] = LAYOUT(BASE_COLUMNS, CAPTURED_COLUMNS, IN_FLIGHT_COLUMN),
-	[HAS_TARGET | HAS_CAPTURED | HAS_IN_FLIGHT] =
-		LAYOUT(BASE_COLUMNS, TARGET_COLUMN, CAPTURED_COLUMNS, IN_FLIGHT_COLUMN),
+	[HAS_CAPTURED | HAS_IN_FLIGHT] = LAYOUT(BASE CAPTURED IN_FLIGHT),
+	[HAS_TARGET | HAS_CAPTURED | HAS_IN_FLIGHT] = LAYOUT(BASE TARGET CAPTURED IN_FLIGHT),
 };
 
 static int read_layout(struct plan *plan)
@@ -69,24 +63,14 @@ static void point_columns(const struct plan *plan, struct plan_block *block, con
 {
 	size_t groups = (size_t)(plan->layout - plan_layouts);
 
-	block->due_ns = *columns++;
-	block->offset_bytes = *columns++;
-	block->length_bytes = *columns++;
-	block->op = *columns++;
-	block->flags = *columns++;
-	block->stream = *columns++;
-	block->burst = *columns++;
-	block->source_row = *columns++;
+#define POINT(type, name, field) block->field = *columns++;
+#define POINT_IF_DEPENDENT(type, name, field) block->field = plan->dependent ? *columns++ : NULL;
+#define POINT_IF_CAPTURED(type, name, field) block->field = plan->captured ? *columns++ : NULL;
+	PLAN_BASE_COLUMNS(POINT)
 	block->target = groups & HAS_TARGET ? *columns++ : NULL;
-	for (unsigned i = 0; i < PLAN_PARENTS; i++)
-		block->after[i] = plan->dependent ? *columns++ : NULL;
-	block->behind = plan->dependent ? *columns++ : NULL;
-	block->compute_ns = plan->dependent ? *columns++ : NULL;
-	block->delay_ns = plan->dependent ? *columns++ : NULL;
-	block->captured_ns = plan->captured ? *columns++ : NULL;
-	block->captured_latency_ns = plan->captured ? *columns++ : NULL;
-	block->idle_removed_ns = plan->captured ? *columns++ : NULL;
-	block->tid = plan->captured ? *columns++ : NULL;
+	PLAN_PARENT_COLUMNS(POINT_IF_DEPENDENT)
+	PLAN_DELAY_COLUMNS(POINT_IF_DEPENDENT)
+	PLAN_CAPTURED_COLUMNS(POINT_IF_CAPTURED)
 	block->in_flight = groups & HAS_IN_FLIGHT ? *columns++ : NULL;
 }
 

@@ -46,27 +46,35 @@ struct plan_row {
 	PLAN_ROW_FIELDS
 };
 
+/* The columns of a plan in their order: X(type, name, field of plan_block). Each group but the first is optional. */
+#define PLAN_BASE_COLUMNS(X)                                                                                            \
+	X(int64_t, due_ns, due_ns) X(int64_t, offset_bytes, offset_bytes) X(int64_t, length_bytes, length_bytes)        \
+	X(int8_t, op, op) X(int32_t, flags, flags) X(int16_t, stream, stream) X(int32_t, burst, burst)                  \
+	X(int64_t, source_row, source_row)
+#define PLAN_TARGET_COLUMNS(X) X(int16_t, target, target)
+/* after: completions to wait for, behind: a submission, in rows back; 0: none. */
+#define PLAN_PARENT_COLUMNS(X)                                                                                          \
+	X(int32_t, after_1, after[0]) X(int32_t, after_2, after[1]) X(int32_t, after_3, after[2])                       \
+	X(int32_t, after_4, after[3])
+/* compute_ns: after that submission. delay_ns: after the last of these. */
+#define PLAN_DELAY_COLUMNS(X)                                                                                           \
+	X(int32_t, behind, behind) X(int64_t, compute_ns, compute_ns) X(int64_t, delay_ns, delay_ns)
+#define PLAN_CAPTURED_COLUMNS(X)                                                                                        \
+	X(int64_t, captured_ns, captured_ns) X(int64_t, captured_latency_ns, captured_latency_ns)                       \
+	X(int64_t, idle_removed_ns, idle_removed_ns) X(int32_t, tid, tid)
+/* Rows of the lane outstanding at most, with this one; 0: no limit of its own. */
+#define PLAN_IN_FLIGHT_COLUMNS(X) X(int32_t, in_flight, in_flight)
+
+#define PLAN_POINTER(type, name, field) const type *field;
 struct plan_block {
 	uint32_t rows;
-	const int64_t *due_ns;
-	const int64_t *offset_bytes;
-	const int64_t *length_bytes;
-	const int8_t *op;
-	const int32_t *flags;
-	const int16_t *stream;
-	const int32_t *burst;
-	const int64_t *source_row;
+	PLAN_BASE_COLUMNS(PLAN_POINTER)
 	/* Optional groups; a group is NULL in the entire plan or in no block. */
-	const int16_t *target;
-	const int32_t *after[PLAN_PARENTS]; /* completions to wait for, in rows back; 0: none */
-	const int32_t *behind;              /* a submission to wait for, in rows back; 0: none */
-	const int64_t *compute_ns;          /* after that submission */
-	const int64_t *delay_ns;            /* after the last of these */
-	const int64_t *captured_ns;
-	const int64_t *captured_latency_ns;
-	const int64_t *idle_removed_ns;
-	const int32_t *tid;
-	const int32_t *in_flight; /* rows of the lane outstanding at most, with this one; 0: no limit of its own */
+	PLAN_TARGET_COLUMNS(PLAN_POINTER)
+	const int32_t *after[PLAN_PARENTS];
+	PLAN_DELAY_COLUMNS(PLAN_POINTER)
+	PLAN_CAPTURED_COLUMNS(PLAN_POINTER)
+	PLAN_IN_FLIGHT_COLUMNS(PLAN_POINTER)
 	void *payload;
 	size_t payload_size;
 };
