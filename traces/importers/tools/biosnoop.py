@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import OPS
 from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.operation_letters import category_of, flags_of, op_of
 from blkreel.traces.importers.source_file import SourceFile, read_head
-from blkreel.traces.importers.source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, head_lines
+from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
 
-from . import block_events
 from .text_lines import Lines, blocks_of_lines
 
 # The first title differs in versions.
@@ -71,7 +71,7 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     pid, pid_valid = lines.integers(*lines.field(np.where(has_drive, columns["PID"], columns["PID"] + 1), at))
     length, length_valid = lines.integers(*field("BYTES"))
     sector, sector_valid = lines.integers(*field("SECTOR"))
-    category = lines.mapped(*field("T"), block_events.category_of)
+    category = lines.mapped(*field("T"), category_of)
     op = op_of(category)
     is_flush = op == OPS["flush"]
     valid &= latency_valid & queue_valid & pid_valid & length_valid & (length < 1 << 63) & (pid < 1 << 31)
@@ -98,26 +98,6 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
                  device=lines.texts(*lines.field(columns["DISK"], at)), tid=pid[chosen].astype(np.int32),
                  process=lines.texts(np.where(has_name, name_starts, 0), np.where(has_name, name_ends, 0)),
                  flags=flags_of(letters))
-
-
-def op_of(category: np.ndarray) -> np.ndarray:
-    """The operation (int8) of each category of block_events.category_of(); UNKNOWN_OP where it is none."""
-    op = np.where(category & block_events.WRITE, OPS["write"], OPS["read"])
-    op = np.where(category & block_events.DISCARD, OPS["discard"], op)
-    op = np.where(category & block_events.WRITE_ZEROES, OPS["write_zeroes"], op)
-    has_data = category & (block_events.READ | block_events.WRITE)
-    op = np.where((category & block_events.FLUSH != 0) & (has_data == 0), OPS["flush"], op)
-    bad = (category < 0) | (category & (block_events.PASSTHROUGH | block_events.ZONE_RESET) != 0)
-    return np.where(bad, UNKNOWN_OP, op).astype(np.int8)
-
-
-def flags_of(category: np.ndarray) -> np.ndarray:
-    """The flags (int32) of each category."""
-    flags = np.zeros(len(category), np.int32)
-    for bit, name in ((block_events.SYNC, "sync"), (block_events.META, "metadata"),
-                      (block_events.AHEAD, "read_ahead"), (block_events.FUA, "fua")):
-        flags |= np.where(category & bit, FLAGS[name], 0).astype(np.int32)
-    return flags
 
 
 def _titles(head: bytes) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.operation_letters import FLUSH, PASSTHROUGH, category_of
 from blkreel.traces.importers.source_file import SourceFile
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
 
@@ -87,7 +88,7 @@ def _fields(lines: Lines, at: np.ndarray, action: np.ndarray) -> Events:
     cpu, valid = lines.integers(*field(1))
     time_ns, time_valid = lines.scaled_decimals(*field(3), 9)
     pid, pid_valid = lines.integers(*field(4))
-    category = lines.mapped(*field(6), block_events.category_of)
+    category = lines.mapped(*field(6), category_of)
     valid &= time_valid & pid_valid & (pid < 1 << 31)
     sign_starts, sign_ends = field(8)
     sign = lines.byte(sign_starts)
@@ -97,8 +98,8 @@ def _fields(lines: Lines, at: np.ndarray, action: np.ndarray) -> Events:
     count, count_valid = lines.integers(*field(9))
     valid &= ~has_extent | sector_valid & count_valid & (is_split | (count < 1 << 32))
     # Without an extent a line is a flush, the end of a flush sequence, or a passed-through command.
-    is_flush = (category & block_events.FLUSH) != 0
-    category = np.where(has_extent | is_flush | (category < 0), category, block_events.PASSTHROUGH)
+    is_flush = (category & FLUSH) != 0
+    category = np.where(has_extent | is_flush | (category < 0), category, PASSTHROUGH)
     status, status_valid = _status(lines, at, action)
     valid &= status_valid
     name_starts, name_ends = _names(lines, at)

@@ -21,6 +21,7 @@ from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.blktrace import DECODER
 from blkreel.traces.importers.nearly_sorted import WAITING_ROWS
+from blkreel.traces.importers.operation_letters import INVALID_CATEGORY
 from blkreel.traces.importers.source_format import Batch
 from blkreel.traces.spool.blocks import BlockReader, End, Rows
 from blkreel.traces.spool.rows_child import error_of
@@ -31,13 +32,7 @@ from .text_lines import Lines
 QUEUE, BACK_MERGE, FRONT_MERGE, GET_REQUEST, REQUEUE, ISSUE, COMPLETE, INSERT, SPLIT = 1, 2, 3, 4, 6, 7, 8, 12, 13
 # Of an event that completes a bio, not a request: used for drives without requests.
 BIO_COMPLETE = 100
-INVALID_CATEGORY = -1
 
-READ, WRITE, FLUSH, SYNC, PASSTHROUGH, AHEAD, META, DISCARD, FUA, ZONE_RESET, WRITE_ZEROES = (
-    1 << bit for bit in (0, 1, 2, 3, 9, 11, 12, 13, 15, 17, 22))
-_LETTERS = {"A": AHEAD, "B": FLUSH, "F": FUA, "S": SYNC, "M": META, "U": 0}
-_OPERATIONS = {"WZ": WRITE | WRITE_ZEROES, "DE": WRITE | DISCARD, "R": READ, "W": WRITE, "D": WRITE | DISCARD,
-               "F": FLUSH, "N": PASSTHROUGH, "Z": ZONE_RESET}
 _MAGIC_V8 = 0x65617408
 _CATEGORY_SHIFT = 16
 _EVENT = np.dtype({
@@ -86,29 +81,6 @@ class Events:
     name_starts: np.ndarray
     name_ends: np.ndarray
     valid: np.ndarray
-
-
-def category_of(letters: bytes) -> int:
-    """The category of blktrace for the letters of an operation, as the kernel's blk_fill_rwbs() writes them."""
-    text = letters.decode(errors="replace")
-    category = 0
-    if text[:1] == "F" and text[1:2] and text[1] in "RWDFNZ":
-        category, text = FLUSH, text[1:]
-    for name, code in _OPERATIONS.items():
-        if text.startswith(name):
-            # A flush without an operation, as in FN.
-            category |= code if name != "N" or not category else 0
-            text = text.removeprefix(name)
-            break
-    else:
-        return INVALID_CATEGORY
-    if category & ZONE_RESET:
-        return category
-    for letter in text:
-        if letter not in _LETTERS:
-            return INVALID_CATEGORY
-        category |= _LETTERS[letter]
-    return category
 
 
 def device_number(text: bytes) -> int:

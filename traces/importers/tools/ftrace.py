@@ -14,6 +14,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.operation_letters import PASSTHROUGH, category_of
 from blkreel.traces.importers.source_file import SourceFile
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
 
@@ -109,7 +110,7 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     time_valid = np.where(is_whole, whole_ns < 1 << 62, seconds_valid)
     pid, pid_valid = _pid(lines, at, cpu_at)
     device_at = time_at + 2
-    category = lines.mapped(*lines.field(device_at + 1, at), block_events.category_of)
+    category = lines.mapped(*lines.field(device_at + 1, at), category_of)
     sector_at = device_at + 2 + _OFFSET_OF[name]
     sign_starts, sign_ends = lines.field(sector_at + 1, at)
     action = _CODE_OF[name]
@@ -123,7 +124,7 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     valid &= time_valid & pid_valid & ~(has_extent & ~(sector_valid & count_valid)) & ~(states_bytes & ~bytes_valid)
     valid &= is_split | (count < 1 << 32)
     # Only passed-through commands have bytes of a command, so that the extent stands elsewhere.
-    category = np.where(has_extent | (category < 0), category, block_events.PASSTHROUGH)
+    category = np.where(has_extent | (category < 0), category, PASSTHROUGH)
     count = np.where(has_extent & valid, count, np.uint64(0))
     # Before Linux 4.11 the bytes of requests of file systems are 0: only passed-through commands state them.
     states_bytes &= valid & has_extent & (stated_bytes > 0)
