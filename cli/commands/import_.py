@@ -34,13 +34,15 @@ _PREVIEW_COLUMNS = {"submit_ns": "submit (ns)", "latency_ns": "latency (ns)", "o
               help="Block size of a source that counts blocks without stating their size.")
 @click.option("--columns", metavar="FIELD=COLUMN[:UNIT],...",
               help="Columns of any CSV or Parquet file, with their units. docs/import.md has the fields.")
+@click.option("--skip-lines", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Lines before the header or the first record of a text imported by --columns.")
 @click.option("--preview", is_flag=True, help="Print the first ten rows as they would be imported, and write nothing.")
 @force
 @public
 @as_json
 def command(files: tuple[Path, ...], output: Path | None, format_name: str | None, devices: tuple[str, ...],
-            max_rejected: float, block_bytes: int | None, columns: str | None, preview: bool, force: bool, public: bool,
-            as_json: bool) -> int:
+            max_rejected: float, block_bytes: int | None, columns: str | None, skip_lines: int, preview: bool,
+            force: bool, public: bool, as_json: bool) -> int:
     """Convert a recording of another tool to a trace. The format is detected from the content.
 
     Formats: docs/import.md. Files may be compressed with gzip, bzip2, xz or zstd. Several files make one trace. Each
@@ -54,7 +56,7 @@ def command(files: tuple[Path, ...], output: Path | None, format_name: str | Non
     blkreel import any.csv --preview --columns time=ts:us,op=type:0=read/1=write,offset=lba:sectors,length=size:bytes
     """
     options = ImportOptions(devices=devices, max_rejected=max_rejected, block_bytes=block_bytes,
-                            columns=columns)
+                            columns=columns, skip_lines=skip_lines)
     if preview:
         _show_preview(preview_recording(list(files), _PREVIEW_ROWS, format_name=format_name, options=options), as_json)
         return 0

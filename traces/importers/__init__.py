@@ -99,7 +99,8 @@ def format_titles() -> dict[str, str]:
 def refuse_options(options: ImportOptions | None) -> None:
     """Raise UsageError if an option was given that the blktrace decoder does not have."""
     if options is not None and options != ImportOptions():
-        raise UsageError("--device, --max-rejected, --block-size and --columns do not apply to files of blktrace",
+        raise UsageError("--device, --max-rejected, --block-size, --columns and --skip-lines do not apply to files of "
+                         "blktrace",
                          "name the files of the device instead: blkreel import sda.blktrace.* -o sda.parquet")
 
 
@@ -126,6 +127,8 @@ def format_of(files: list[Path], name: str | None = None, options: ImportOptions
         if name not in (None, ColumnMapping.name):
             raise UsageError(f"--columns does not apply to the format {name}", "give one of them")
         return ColumnMapping(columns)
+    if options and options.skip_lines:
+        raise UsageError("--skip-lines needs --columns", f"blkreel import FILE --columns {COLUMNS_EXAMPLE}")
     if name == ColumnMapping.name:
         raise UsageError("the format columns needs --columns", f"blkreel import FILE --columns {COLUMNS_EXAMPLE}")
     by_name = {format_.name: format_ for format_ in FORMATS}

@@ -5,6 +5,7 @@ time=ts:us@unix,op=type:0=read/1=write,offset=lba:sectors,length=size:bytes,late
 A column is named as in the header, or numbered from 1 in a file without one.
 """
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from blkreel.traces.format.pages import PageCheck, PageError
 from blkreel.traces.format.schema import OPS
 
 from .account import Account
+from .operation_letters import INVALID_CATEGORY, category_of, flags_of, op_of
 from .source_file import SourceFile, read_head
 from .source_format import INVALID, UNKNOWN_OP, Batch, ImportOptions, SourceFormat, head_lines, mapped, scaled
 from .text_table import Column, TextTable
@@ -33,9 +35,8 @@ _TIMES, _SIZES, _TEXTS = ("time", "latency"), ("offset", "length"), ("op", "devi
 _FIELDS = (*_TIMES, *_SIZES, *_TEXTS, "tid", "cpu")
 _REQUIRED = ("time", "op", "offset", "length")
 _DELIMITERS = (b",", b";", b"\t", b"|", b" ")
-_OPS = {"r": "read", "read": "read", "rs": "read", "ra": "read", "w": "write", "write": "write", "ws": "write",
-        "f": "flush", "flush": "flush", "d": "discard", "discard": "discard", "trim": "discard", "unmap": "discard",
-        "write_zeroes": "write_zeroes"}
+# Beside the letters of the kernel.
+_OPS = {**{name: name for name in OPS}, "trim": "discard", "unmap": "discard"}
 _PARQUET_MAGIC = b"PAR1"
 _BATCH_ROWS = 1 << 17
 
@@ -62,6 +63,7 @@ class ColumnMapping(SourceFormat):
     title = "any CSV or Parquet file, by --columns"
     _fields: dict[str, _Field] = field(init=False, default_factory=dict)
     _ops: dict[str, int] = field(init=False, default_factory=dict)
+    _has_zones: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         for part in self.spec.split(","):
@@ -78,7 +80,7 @@ class ColumnMapping(SourceFormat):
 
     @property
     def clock(self) -> str:  # type: ignore[override]
-        return "realtime" if self._fields["time"].epoch else "relative"
+        return "realtime" if self._fields["time"].epoch or self._has_zones else "relative"
 
     @property
     def resolution_ns(self) -> int:  # type: ignore[override]
@@ -91,10 +93,12 @@ class ColumnMapping(SourceFormat):
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         if read_head(source.path).startswith(_PARQUET_MAGIC):
+            if options.skip_lines:
+                raise UsageError(f"--skip-lines does not apply to a Parquet file: {source.path}", "leave it out")
             account.unit = "row"
             yield from self._of_parquet(source, account)
         else:
-            yield from self._of_text(source, account)
+            yield from self._of_text(source, account, options.skip_lines)
 
     def _field(self, name: str, column: str, unit: str) -> _Field:
         if name == "op":
@@ -120,45 +124,60 @@ class ColumnMapping(SourceFormat):
         word = text.decode(errors="replace").strip().lower()
         if self._ops:
             return self._ops.get(word, UNKNOWN_OP)
-        return OPS.get(_OPS.get(word, ""), UNKNOWN_OP)
+        return OPS[_OPS[word]] if word in _OPS else int(op_of(np.array([category_of(word.upper().encode())]))[0])
+
+    def _flags(self, text: bytes) -> int:
+        """The flags that the kernel's letters of an operation have."""
+        word = text.decode(errors="replace").strip().lower()
+        category = INVALID_CATEGORY if self._ops or word in _OPS else category_of(word.upper().encode())
+        return 0 if category == INVALID_CATEGORY else int(flags_of(np.array([category]))[0])
 
     def _shift_units(self) -> int:
         """What to add to times, in their unit, to count from 1970. Times since 1601 in ns would exceed int64."""
         time = self._fields["time"]
         return _EPOCHS_S[time.epoch or "unix"] * 1_000_000_000 // time.factor
 
-    def _of_text(self, source: SourceFile, account: Account) -> Iterator[Batch]:
-        lines = head_lines(read_head(source.path))
-        if not lines:
+    def _of_text(self, source: SourceFile, account: Account, skip_lines: int) -> Iterator[Batch]:
+        head = read_head(source.path)
+        if not head_lines(head):
             raise TraceError(f"{source.path} is neither a text table nor a Parquet file", "name a CSV or Parquet file")
-        delimiter, header, numbers = self._layout(source, lines[0])
+        lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[skip_lines:]
+        if not any(line.strip() for line in lines):
+            raise UsageError(f"{source.path} has no lines after --skip-lines {skip_lines}", "skip fewer lines")
+        delimiter, has_header, numbers = self._layout(source, lines)
         by_number = {number: name for name, number in numbers.items()}
         columns = [self._column(by_number.get(number), number) for number in range(1, max(by_number) + 1)]
-        table = TextTable(columns, delimiter if delimiter != b" " else None, extra_fields=True,
-                          quoted=any(b'"' in line for line in lines), is_header=lambda line: header)
+        table = TextTable(columns, delimiter if delimiter != b" " else None, extra_fields=True, quoted=True,
+                          is_header=lambda line: has_header, skip_lines=skip_lines)
         for rows in table.rows(source, account):
             values = {name: self._values(name, rows[name]) for name in self._fields}
             yield self._batch(values, rows.positions)
+            self._has_zones |= table.has_zones
+        if table.has_decimal_commas:
+            account.warn(f"{source.path}: commas inside numbers are read as decimal commas")
 
-    def _layout(self, source: SourceFile, first: bytes) -> tuple[bytes, bool, dict[str, int]]:
+    def _layout(self, source: SourceFile, lines: list[bytes]) -> tuple[bytes, bool, dict[str, int]]:
         """The delimiter, whether there is a header, and the number of each field's column, from 1."""
         names = {name: field.column for name, field in self._fields.items()}
         if all(column.isdigit() for column in names.values()):
-            counts = {delimiter: first.count(delimiter) for delimiter in _DELIMITERS}
-            delimiter = max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
-            most = counts[delimiter] + 1
+            first = next(line for line in lines if line.strip())
+            widths = {delimiter: len(_cells(first, delimiter)) for delimiter in _DELIMITERS}
+            delimiter = max(_DELIMITERS, key=lambda delimiter: widths[delimiter])
             for name, column in names.items():
-                if not 1 <= int(column) <= most:
-                    raise UsageError(f"{source.path} has {most} columns, so that {name} cannot be column {column}",
-                                     f"its first line: {first[:80].decode(errors='replace')}")
+                if not 1 <= int(column) <= widths[delimiter]:
+                    raise UsageError(f"{source.path} has {widths[delimiter]} columns, so that {name} cannot be column "
+                                     f"{column}", f"its first line: {first[:80].decode(errors='replace')}")
             return delimiter, False, {name: int(column) for name, column in names.items()}
-        titles: list[str] = []
-        for delimiter in _DELIMITERS:
-            words = first.split(delimiter) if delimiter != b" " else first.split()
-            split = [word.decode(errors="replace").strip().strip('"') for word in words]
-            if set(names.values()) <= set(split):
-                return delimiter, True, {name: split.index(column) + 1 for name, column in names.items()}
-            titles = max(titles, split, key=len)
+        for number, line in enumerate(lines):
+            for delimiter in _DELIMITERS:
+                titles = _cells(line, delimiter)
+                if not set(names.values()) <= set(titles):
+                    continue
+                if number:
+                    raise UsageError(f"{source.path} has {number:,} {'line' if number == 1 else 'lines'} before its "
+                                     "header", f"leave them out: --skip-lines {number}")
+                return delimiter, True, {name: titles.index(column) + 1 for name, column in names.items()}
+        titles = max((_cells(lines[0], delimiter) for delimiter in _DELIMITERS), key=len)
         absent = next(column for column in names.values() if column not in titles)
         raise UsageError(f"{source.path} has no column {absent!r}",
                          did_you_mean(absent, titles, f"its first line has {', '.join(titles)}"))
@@ -184,6 +203,8 @@ class ColumnMapping(SourceFormat):
             return scaled(values, self._fields[name].factor)
         if name == "time" and self._shift_units():
             return scaled(values, self._fields[name].factor, self._shift_units())
+        if name == "latency":
+            return np.where(values == -self._fields[name].factor, -1, values)  # -1 of any unit is unknown
         return values
 
     def _of_parquet(self, source: SourceFile, account: Account) -> Iterator[Batch]:
@@ -213,6 +234,7 @@ class ColumnMapping(SourceFormat):
         shift = self._shift_units() if name == "time" else 0
         missing = values.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+            self._has_zones |= pa.types.is_timestamp(values.type) and values.type.tz is not None
             unit_ns = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}[values.type.unit]
             plain = scaled(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), unit_ns)
         elif pa.types.is_integer(values.type):
@@ -228,6 +250,8 @@ class ColumnMapping(SourceFormat):
         else:
             raise UsageError(f"column {self._fields[name].column!r} has the type {values.type}, not numbers",
                              f"name another column for {name}")
+        if name == "latency":
+            plain = np.where(plain == -self._fields[name].factor, -1, plain)
         return np.where(missing, -1 if name in ("latency", "tid", "cpu") else INVALID, plain)
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
@@ -235,7 +259,19 @@ class ColumnMapping(SourceFormat):
         return Batch(values["time"], values["offset"], values["length"],
                      mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=values.get("latency"),
                      device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
-                     process=values.get("process"), cpu=None if cpu is None else _within(cpu, np.int16))
+                     process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),
+                     cpu=None if cpu is None else _within(cpu, np.int16))
+
+
+def _cells(line: bytes, delimiter: bytes) -> list[str]:
+    """The fields of a line, without blanks around them; [] if a quoted one does not end."""
+    text = line.decode(errors="replace").rstrip("\r")
+    if delimiter == b" ":
+        text = " ".join(text.split())
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter.decode(), strict=True), [])]
+    except csv.Error:
+        return []
 
 
 def _within(values: np.ndarray, kind: type[np.signedinteger]) -> np.ndarray:

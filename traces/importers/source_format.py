@@ -27,12 +27,14 @@ class ImportOptions:
     """devices: names of the devices to import; empty: all. max_rejected: share of all records, 0 to 1.
 
     block_bytes: of sources that count blocks of a size they do not state. columns: mapping of the format `columns`.
+    skip_lines: lines before the header or the first record of such a text.
     """
 
     devices: tuple[str, ...] = ()
     max_rejected: float = 0.01
     block_bytes: int | None = None
     columns: str | None = None
+    skip_lines: int = 0
 
 
 @dataclass

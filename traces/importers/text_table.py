@@ -1,6 +1,7 @@
 """Reads a text table block by block: lines of delimited fields become columns; invalid lines are counted.
 
-pyarrow parses whole blocks. A block with any invalid line is checked line by line; its valid lines are parsed again.
+pyarrow's CSV reader takes whole blocks apart and converts them. A block in which that fails is taken apart as text, and
+its cells are converted column by column, so that only the lines with an invalid cell are rejected.
 """
 
 import csv
@@ -8,6 +9,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,22 +17,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from blkreel.common.errors import TraceError
+
 from .account import Account
 from .source_file import SourceFile
 from .source_format import Batch, ImportOptions, LinePattern, SourceFormat
 
 BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-# Not above 2^63, so that pyarrow's int64 takes them.
-_DIGITS = rb"(?:\d{1,18}|[0-8]\d{18}|9[01]\d{17}|92[01]\d{16})"
-_DATETIME = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?"
-_KINDS = {"datetime": _DATETIME,
-          "int": rb"-?" + _DIGITS, "decimal": rb"-?\d{1,18}(?:[.,]\d{0,18})?", "text": rb"[^\r\n]*?",
-          "skip": rb"[^\r\n]*?"}
-_WIDE_PLACES = 18
-# How decimals are parsed: without fractions, with the places of their unit, or with more, which are rounded.
-_Decimals = Literal["integer", "unit", "wide"]
 _BLANKS = re.compile(rb"[ \t]+")
+_LEARNING_LINES = 100
+_MOST_PLACES = 18  # 20 digits may stand before the point of a decimal128
+# What programs write for a missing number.
+_NO_VALUE = ["", "-", "nan", "NaN", "NAN", "null", "NULL", "Null", "NA", "N/A", "<NA>", "None", "none", r"\N"]
+_NUMBER = r"^[-+]?(?:\d{1,20}(?:\.\d*)?|\.\d+)$"
+_WHOLE = r"^[-+]?\d{1,20}(?:\.0*)?$"
+_LONG_NUMBER = r"^[-+]?\d+(?:\.\d*)?$"
+_EXPONENT = r"^[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})[eE][-+]?\d{1,3}$"
+# Only dates that exist, in the years that int64 nanoseconds hold.
+_LEAP_YEAR = r"(?:1[7-9]|2[01])(?:0[48]|[2468][048]|[13579][26])|2000"
+_DATE = (rf"(?:(?:1[7-9]|2[01])\d\d-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
+         rf"|(?:0[13578]|1[02])-31)|(?:{_LEAP_YEAR})-02-29)")
+_DATETIME = rf"^{_DATE}[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{{1,9}})?"
+_ZONE = r"(?:Z|[-+](?:[01]\d|2[0-3])(?::?[0-5]\d)?)"
 
 
 @dataclass(frozen=True)
@@ -63,35 +72,31 @@ class Rows:
 class TextTable:
     """The layout of a text table.
 
-    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields.
-    decimal_point: of decimals. quoted: whether fields may be in double quotes. is_header: whether a line is a header,
-    which may be the first line only. note: the reason to ignore a line that is no record, "" to skip it uncounted,
-    None to reject it; called with line number and line, for invalid lines only.
+    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields. quoted:
+    whether fields may be in double quotes, which end on their line. is_header: whether a line is a header, which may
+    be the first line only. skip_lines: lines before it that are no records. note: the reason to ignore a line that is
+    no record, "" to skip it uncounted, None to reject it; called with line number and line, for invalid lines only.
+    has_zones, has_decimal_commas: whether the lines read so far have such times or numbers.
     """
 
     columns: Sequence[Column]
     delimiter: bytes | None = b","
     extra_fields: bool = False
-    decimal_point: str = "."
     quoted: bool = False
     is_header: Callable[[bytes], bool] = lambda line: False
     note: Callable[[int, bytes], str | None] = lambda number, line: None
-    _fractions: bool = field(default=False, init=False)
-    _wide: bool = field(default=False, init=False)
+    skip_lines: int = 0
+    has_zones: bool = field(default=False, init=False)
+    has_decimal_commas: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._separator = self.delimiter or b" "
-        fields = []
-        for column in self.columns:
-            text = _KINDS[column.kind]
-            if column.kind in ("text", "skip"):
-                text = rb"[^\r\n" + re.escape(self._separator) + rb"]*"
-            elif column.empty is not None:
-                text = rb"(?:" + text + rb")?"
-            fields.append(rb"[ \t]*" + text + rb"[ \t]*" if self.delimiter else text)
-        self._line = re.compile(re.escape(self._separator).join(fields)
-                                + (rb"(?:" + re.escape(self._separator) + rb"[^\r\n]*)?" if self.extra_fields else b""))
-        self._field = {column.name: re.compile(text) for column, text in zip(self.columns, fields, strict=True)}
+        self._wanted = [(f"f{at}", column) for at, column in enumerate(self.columns) if column.kind != "skip"]
+        # Decimal places of numbers as they are parsed; None: as int64, which is three times as fast.
+        self._scales: dict[str, int | None] = {column.name: None for column in self.columns}
+        separator = re.escape(self._separator)
+        cell = rb'(?:"(?:[^"]|"")*"(?:[^"%b][^%b]*)?|(?:[^"%b][^%b]*)?)' % ((separator,) * 4)
+        self._closed = re.compile(rb"%b(?:%b%b)*" % (cell, separator, cell))
 
     def rows(self, source: SourceFile, account: Account) -> Iterator[Rows]:
         """The valid lines of a file, in order. Counts all records that it reads, and rejects invalid lines."""
@@ -99,9 +104,16 @@ class TextTable:
         for block in line_blocks(source, account):
             if number == 1:
                 block = block.removeprefix(_BOM)
+            while number <= self.skip_lines and block:
+                block, number = block[block.find(b"\n") + 1:], number + 1
+            if number == self.skip_lines + 1 and block:
                 first = block[:block.find(b"\n")]
                 if self.is_header(first.rstrip(b"\r")):
-                    block, number = block[len(first) + 1:], 2
+                    block, number = block[len(first) + 1:], number + 1
+                # The first lines show how the numbers are written.
+                head = _lines_end(block, _LEARNING_LINES)
+                yield from self._checked(block[:head], number, account)
+                block, number = block[head:], number + count_lines(block[:head])
             lines = count_lines(block)
             if block:
                 yield from self._parsed(block, lines, number, account)
@@ -109,40 +121,54 @@ class TextTable:
 
     def _parsed(self, block: bytes, lines: int, number: int, account: Account) -> Iterator[Rows]:
         columns = self._read(self._even(block), lines)
-        if columns is not None:
-            account.read(lines)
-            yield Rows(columns, np.arange(number, number + lines))
+        if columns is None:
+            yield from self._checked(block, number, account)
             return
-        valid: list[bytes] = []
-        positions: list[int] = []
-        for at, raw in enumerate(block.split(b"\n")[:lines], number):
-            line = self._even(raw.rstrip(b"\r"))
-            if self._is_valid(line):
-                if self.extra_fields and not self.quoted:
-                    line = self._separator.join(line.split(self._separator)[:len(self.columns)])
-                valid.append(line)
-                positions.append(at)
-            elif line.strip():
-                self._refuse(at, raw, line, account)
-        yield from self._halves(valid, np.array(positions, np.int64), account)
+        account.read(lines)
+        yield Rows(columns, np.arange(number, number + lines))
 
-    def _halves(self, lines: list[bytes], positions: np.ndarray, account: Account) -> Iterator[Rows]:
-        """Lines that look valid; pyarrow may still refuse some, such as too many digits."""
-        if not lines:
-            return
-        columns = self._read(b"\n".join(lines) + b"\n", len(lines))
-        if columns is not None:
-            account.read(len(lines))
-            yield Rows(columns, positions)
-        elif len(lines) == 1:
-            account.read(1)
-            account.reject("a number is out of range", int(positions[0]), lines[0])
-        else:
-            half = len(lines) // 2
-            yield from self._halves(lines[:half], positions[:half], account)
-            yield from self._halves(lines[half:], positions[half:], account)
+    def _checked(self, block: bytes, number: int, account: Account) -> Iterator[Rows]:
+        """The valid lines of a block in which some may be invalid, and how its numbers are written."""
+        raw = block.split(b"\n")
+        lines = [line.removesuffix(b"\r") for line in raw] if self.delimiter \
+            else [_BLANKS.sub(b" ", line.removesuffix(b"\r")).strip(b" ") for line in raw]
+        faults: dict[int, str] = {}
+        at = []
+        for index, line in enumerate(lines):
+            if not line.strip():
+                continue  # no record
+            if b"\r" in line:
+                faults[index] = "a control character"
+            elif self.quoted and b'"' in line and not self._closed.fullmatch(line):
+                faults[index] = "a quoted field does not end on its line"
+            else:
+                at.append(index)
+        cells, indexes = self._cells(lines, at, faults)
+        columns: dict[str, Any] = {}
+        fault_of = np.zeros(len(indexes), np.int64)
+        reasons = [""]
+        for _, column in self._wanted:
+            texts = cells[column.name]
+            if column.kind == "text":
+                columns[column.name] = texts.dictionary_encode()
+                continue
+            columns[column.name], bad = self._converted(texts, column)
+            for reason, mask in bad.items():
+                fault_of[mask & (fault_of == 0)] = len(reasons)
+                reasons.append(f"{column.name} {reason}")
+        valid = fault_of == 0
+        for index in np.flatnonzero(~valid).tolist():
+            faults[int(indexes[index])] = reasons[fault_of[index]]
+        for index in sorted(faults):
+            self._refuse(number + index, raw[index], faults[index], account)
+        if not valid.all():
+            columns = {name: values[valid] if isinstance(values, np.ndarray) else values.filter(pa.array(valid))
+                       for name, values in columns.items()}
+        if valid.any():
+            account.read(int(valid.sum()))
+            yield Rows(columns, number + indexes[valid])
 
-    def _refuse(self, number: int, raw: bytes, line: bytes, account: Account) -> None:
+    def _refuse(self, number: int, raw: bytes, fault: str, account: Account) -> None:
         reason = self.note(number, raw)
         if reason == "":
             return
@@ -150,37 +176,95 @@ class TextTable:
         if reason is not None:
             account.ignore(reason, number, raw)
         else:
-            account.reject(self._fault(line), number, raw)
+            account.reject(fault, number, raw)
 
-    def _is_valid(self, line: bytes) -> bool:
-        if not self.quoted:
-            return self._line.fullmatch(line) is not None
-        fields = self._fields(line)
-        return (len(fields) >= len(self.columns) and (self.extra_fields or len(fields) == len(self.columns))
-                and all(self._field[column.name].fullmatch(text)
-                        for column, text in zip(self.columns, fields, strict=False) if column.kind != "text"))
+    def _cells(self, lines: list[bytes], at: list[int], faults: dict[int, str]
+               ) -> tuple[dict[str, pa.Array], np.ndarray]:
+        """The text of the cells by column, and the indexes of their lines. Lines of too few fields become faults."""
+        of_width: dict[int, list[int]] = {}
+        for index in at:
+            of_width.setdefault(self._width(lines[index]), []).append(index)
+        tables = [pa.table({name: pa.array([], pa.binary()) for name, _ in self._wanted})]
+        indexes = [np.empty(0, np.int64)]
+        for width, same in of_width.items():
+            if width < len(self.columns) or width > len(self.columns) and not self.extra_fields:
+                faults |= dict.fromkeys(same, f"not {len(self.columns)} fields")
+                continue
+            tables += self._texts([lines[index] for index in same], width)
+            indexes.append(np.array(same, np.int64))
+        cells, order = pa.concat_tables(tables), np.concatenate(indexes)
+        if len(of_width) > 1:
+            sorted_ = np.argsort(order)
+            cells, order = cells.take(pa.array(sorted_)), order[sorted_]
+        return {column.name: _one_chunk(cells[name]) for name, column in self._wanted}, order
 
-    def _fields(self, line: bytes) -> list[bytes]:
-        if not self.quoted:
-            return line.split(self._separator)
-        try:
-            words = next(csv.reader([line.decode("latin-1")], delimiter=self._separator.decode()), [])
-        except csv.Error:
-            return []
-        return [word.encode("latin-1") for word in words]
+    def _width(self, line: bytes) -> int:
+        """The number of fields."""
+        if not self.quoted or b'"' not in line:
+            return line.count(self._separator) + 1
+        return len(next(csv.reader([line.decode("latin-1")], delimiter=self._separator.decode())))
 
-    def _fault(self, line: bytes) -> str:
-        """Why a line is invalid."""
-        fields = self._fields(line)
-        if len(fields) < len(self.columns) or len(fields) > len(self.columns) and not self.extra_fields:
-            return f"not {len(self.columns)} fields"
-        for column, text in zip(self.columns, fields, strict=False):
-            if not self._field[column.name].fullmatch(text):
-                if not text.strip():
-                    return f"{column.name} is empty"
-                digits = text.strip().lstrip(b"-").isdigit()
-                return f"{column.name} is out of range" if digits else f"{column.name} is not a number"
-        return "a control character"
+    def _texts(self, lines: list[bytes], width: int) -> list[pa.Table]:
+        """The text of the cells of lines with `width` fields."""
+        table = self._table(b"\n".join(lines) + b"\n", {name: pa.binary() for name, _ in self._wanted}, width)
+        if table is None or table.num_rows != len(lines):
+            raise TraceError(f"lost count of the lines of a block: {len(lines):,} lines with {width} fields, "
+                             f"{table.num_rows if table else 0:,} rows", "report this as a bug with the file")
+        return [table]
+
+    def _converted(self, cells: pa.Array, column: Column) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The numbers of a column as int64, and the masks of those that are invalid by reason."""
+        texts = pc.ascii_trim_whitespace(cells.view(pa.string()))
+        if self.delimiter != b",":
+            commas = pc.replace_substring(texts, ",", ".")
+            if column.kind != "datetime":
+                self.has_decimal_commas |= pc.any(pc.and_(_match(commas, _NUMBER), _match(texts, ","))).as_py() or False
+            texts = commas
+        empty = _mask(pc.is_in(texts, pa.array(_NO_VALUE)))
+        if column.kind == "datetime":
+            values, valid = self._times(texts)
+            bad = {"is not a date and time": ~empty & ~valid}
+        else:
+            values, bad = self._numbers(texts, column)
+            bad = {reason: mask & ~empty for reason, mask in bad.items()}
+        if column.empty is None:
+            bad["is empty"] = empty
+        else:
+            values = np.where(empty, column.empty, values)
+        return values, {reason: mask for reason, mask in bad.items() if mask.any()}
+
+    def _numbers(self, texts: pa.Array, column: Column) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        usual = _match(texts, _NUMBER)
+        numbers = pc.if_else(usual, texts, None)
+        pointed = pc.any(_match(numbers, r"\.")).as_py()
+        if pointed:
+            numbers = pc.replace_substring_regex(numbers, r"(\.\d{18})\d+$", r"\1")
+            is_long = pc.any(_match(numbers, rf"\.\d{{{column.places + 1}}}")).as_py() and column.kind == "decimal"
+            self._scales[column.name] = max(self._scales[column.name] or 0, _MOST_PLACES if is_long else column.places)
+        values, far = _units(numbers.cast(pa.decimal128(38, _MOST_PLACES)), column.places)
+        is_number = _mask(usual)
+        fraction = is_number & ~_mask(_match(texts, _WHOLE)) if column.kind == "int" and pointed \
+            else np.zeros(len(texts), bool)
+        far = (far & is_number) | (~is_number & _mask(_match(texts, _LONG_NUMBER)))
+        if not is_number.all():
+            for at in np.flatnonzero(_mask(_match(texts, _EXPONENT))).tolist():
+                self._scales[column.name] = _MOST_PLACES if column.kind == "decimal" else 0
+                exact = Decimal(texts[at].as_py()).scaleb(column.places)
+                is_number[at] = True
+                fraction[at] = column.kind == "int" and abs(exact) < 1 << 63 and exact != int(exact)
+                far[at] = abs(exact) >= 1 << 63
+                values[at] = 0 if far[at] else round(exact)
+        return values, {"is not a number": ~is_number & ~far, "is not a whole number": fraction,
+                        "is out of range": far & ~fraction}
+
+    def _times(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """ns since 1970, and where they are valid. A time without a zone is taken as UTC."""
+        local, zoned = _match(texts, _DATETIME + "$"), _match(texts, _DATETIME + _ZONE + "$")
+        self.has_zones |= bool(pc.any(zoned).as_py())
+        parts = [pc.if_else(mask, texts, None).cast(type_).cast(pa.int64()) for mask, type_ in
+                 ((local, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC")))]
+        values: np.ndarray = pc.coalesce(*parts, pa.scalar(0, pa.int64())).to_numpy(zero_copy_only=False)
+        return values, _mask(pc.or_(local, zoned))
 
     def _even(self, text: bytes) -> bytes:
         """Text with single blanks between fields, if blanks delimit."""
@@ -192,53 +276,52 @@ class TextTable:
         return text
 
     def _read(self, block: bytes, lines: int) -> dict[str, Any] | None:
-        """The columns of a block, or None if any line is invalid."""
-        names = [column.name if column.kind != "skip" else f"skip {at}" for at, column in enumerate(self.columns)]
-        if self.extra_fields:
-            count = block[:block.find(b"\n")].count(self._separator) + 1
-            names += [f"extra {at}" for at in range(len(names), count)]
-        wanted = [column for column in self.columns if column.kind != "skip"]
-        if self._has_hexadecimal(block, names, wanted):
+        """The columns of a block, or None if any line is invalid or written otherwise than the lines before."""
+        if block.count(b"\r") != block.count(b"\r\n") or self._has_hexadecimal(block):
             return None
-        # Where no decimal has a fraction, integers are parsed three times as fast.
-        table = self._table(block, names, _types(wanted, "integer")) if not self._fractions else None
-        if table is None:
-            table = self._table(block, names, _types(wanted, "wide" if self._wide else "unit"))
-            self._fractions |= table is not None
-        if table is None and not self._wide and any(column.kind == "decimal" for column in wanted):
-            # More digits than the unit has, as of floats: from here on they are read and rounded.
-            table = self._table(block, names, _types(wanted, "wide"))
-            self._wide = table is not None
+        table = self._table(block, {name: self._type(column) for name, column in self._wanted})
         if table is None or table.num_rows != lines:
             return None
         columns: dict[str, Any] = {}
-        for column in wanted:
-            values = _numbers(table[column.name], column) if column.kind != "text" else _text(table[column.name])
+        for name, column in self._wanted:
+            values = _one_chunk(table[name]) if column.kind == "text" else _numbers(table[name], column)
             if values is None:
                 return None
             columns[column.name] = values
         return columns
 
-    def _has_hexadecimal(self, block: bytes, names: list[str], wanted: list[Column]) -> bool:
+    def _type(self, column: Column) -> pa.DataType:
+        if column.kind == "datetime":
+            return pa.timestamp("ns", "UTC" if self.has_zones else None)
+        if column.kind == "text":
+            return pa.dictionary(pa.int32(), pa.binary())
+        scale = self._scales[column.name]
+        return pa.int64() if scale is None else pa.decimal128(38, scale)
+
+    def _has_hexadecimal(self, block: bytes) -> bool:
         """Whether a number is hexadecimal, which Arrow takes as an integer."""
         if not any(letter in block and b"0" + letter in block for letter in (b"x", b"X")):
             return False  # most blocks
-        numbers = {column.name: pa.binary() for column in wanted if column.kind in ("int", "decimal")}
-        table = self._table(block, names, numbers) if numbers else None
+        numbers = {name: pa.binary() for name, column in self._wanted if column.kind in ("int", "decimal")}
+        table = self._table(block, numbers) if numbers else None
         return table is not None and any(
             pc.any(pc.match_substring(table[name], "x", ignore_case=True)).as_py() for name in numbers)
 
-    def _table(self, block: bytes, names: list[str], types: dict[str, pa.DataType]) -> pa.Table | None:
+    def _table(self, block: bytes, types: dict[str, pa.DataType], width: int | None = None) -> pa.Table | None:
+        """The columns of a block by f0, f1 ...; None if pyarrow cannot read it. width: number of fields of a line."""
+        names = None if width is None and self.extra_fields else [f"f{at}" for at in range(width or len(self.columns))]
         try:
             return pacsv.read_csv(
                 pa.BufferReader(_arrow_copy(block)),
-                read_options=pacsv.ReadOptions(column_names=names, block_size=1 << 20),
+                read_options=pacsv.ReadOptions(column_names=names, autogenerate_column_names=names is None,
+                                               block_size=1 << 20),
                 parse_options=pacsv.ParseOptions(delimiter=self._separator.decode(),
-                                                 quote_char='"' if self.quoted else False),
+                                                 quote_char='"' if self.quoted and b'"' in block else False),
                 convert_options=pacsv.ConvertOptions(
                     column_types=types, include_columns=list(types), null_values=[""],
-                    strings_can_be_null=False, check_utf8=False, decimal_point=self.decimal_point))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    strings_can_be_null=False, check_utf8=False,
+                    decimal_point="," if self.has_decimal_commas else "."))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
             return None
 
 
@@ -267,7 +350,8 @@ class TextFormat(SourceFormat):
     extra_fields: ClassVar[bool] = False
 
     def likeness(self, head: bytes) -> float:
-        return self.pattern.likeness(head)
+        # Any run of blanks delimits, also tabs.
+        return self.pattern.likeness(head if self.delimiter else _BLANKS.sub(b" ", head))
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         table = TextTable(self.columns, self.delimiter, self.extra_fields, is_header=self.pattern.is_header)
@@ -279,41 +363,34 @@ class TextFormat(SourceFormat):
         """Valid lines as records."""
 
 
-def _types(columns: Sequence[Column], decimals: _Decimals) -> dict[str, pa.DataType]:
-    return {column.name: _type(column, decimals) for column in columns}
+def _one_chunk(chunked: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(chunked.type):
+        chunked = chunked.unify_dictionaries()
+    array = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _type(column: Column, decimals: _Decimals) -> pa.DataType:
-    if column.kind == "int" or column.kind == "decimal" and decimals == "integer":
-        return pa.int64()
-    if column.kind == "datetime":
-        return pa.timestamp("ns")
-    if column.kind == "decimal":
-        return pa.decimal128(38, _WIDE_PLACES if decimals == "wide" else column.places)
-    return pa.dictionary(pa.int32(), pa.binary())
+def _match(texts: pa.Array, pattern: str) -> pa.Array:
+    """Where texts match; as bytes, because they need not be UTF-8."""
+    return pc.match_substring_regex(texts.view(pa.binary()), pattern)
 
 
-def _text(chunked: pa.ChunkedArray) -> pa.DictionaryArray:
-    if chunked.num_chunks == 1:
-        return chunked.chunk(0)
-    return chunked.unify_dictionaries().combine_chunks()
+def _mask(matches: pa.Array) -> np.ndarray:
+    mask: np.ndarray = matches.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _numbers(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | None:
-    """int64 values; None if an empty one is not allowed."""
-    if chunked.null_count:
-        if column.empty is None:
-            return None
-        chunked = chunked.fill_null(pa.scalar(0, chunked.type)) if column.empty == 0 else chunked
-    array = chunked.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    """int64 values; None if an empty one is not allowed, or one is out of range."""
+    if chunked.null_count and column.empty is None:
+        return None
+    array = _one_chunk(chunked)
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_timestamp(array.type):
-        values = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    elif pa.types.is_decimal(array.type):
-        values = _decimal_units(array, column.places)
-        if values is None:
+        array = array.cast(pa.int64())
+    if pa.types.is_decimal(array.type):
+        values, far = _units(array, column.places)
+        if far.any():
             return None
     else:
         values = (array.fill_null(0) if missing is not None else array).to_numpy(zero_copy_only=False)
@@ -322,21 +399,29 @@ def _numbers(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | None:
             if len(values) and (values.min() < -most or values.max() > most):
                 return None
             values = values * 10**column.places
-    if missing is not None:
-        values = values.copy()
-        values[missing] = column.empty
+    if missing is not None and column.empty is not None:
+        values = np.where(missing, column.empty, values)
     return np.asarray(values)
 
 
-def _decimal_units(array: pa.Array, places: int) -> np.ndarray | None:
-    """A decimal128 array as int64 in units of 10^-places; None if one exceeds int64."""
+def _units(array: pa.Array, places: int) -> tuple[np.ndarray, np.ndarray]:
+    """A decimal128 array as int64 in units of 10^-places, 0 where it is null, and which of them exceed int64."""
+    if array.type.scale != places:
+        array = pc.round(array, places).cast(pa.decimal128(38, places))
+    array = array.fill_null(pa.scalar(0, array.type)) if array.null_count else array
     words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset:array.offset + len(array)]
     low, high = words[:, 0], words[:, 1]
-    if array.type.scale == places:
-        if np.any(high != low >> 63):
-            return None
-        return low.copy()
-    return _decimal_units(pc.round(array, places).cast(pa.decimal128(38, places)), places)
+    return low.copy(), high != low >> 63
+
+
+def _lines_end(block: bytes, lines: int) -> int:
+    """Where the first `lines` lines of a block end."""
+    end = 0
+    for _ in range(lines):
+        end = block.find(b"\n", end) + 1
+        if end in (0, len(block)):
+            return len(block)
+    return end
 
 
 def count_lines(block: bytes) -> int:
