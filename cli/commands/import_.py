@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, SHARE, SIZE_BYTES, as_json, force, public
+from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, SHARE, SIZE_BYTES, TIME_NS, as_json, force, public
 from blkreel.cli.ui.trace_summary import show_trace, trace_document
 from blkreel.common.console import notice, print_table
 from blkreel.common.errors import UsageError
@@ -36,13 +36,15 @@ _PREVIEW_COLUMNS = {"submit_ns": "submit (ns)", "latency_ns": "latency (ns)", "o
               help="Columns of any CSV or Parquet file, with their units. docs/import.md has the fields.")
 @click.option("--skip-lines", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Lines before the header or the first record of a text imported by --columns.")
+@click.option("--clock-resolution", "clock_resolution_ns", type=TIME_NS, metavar="TIME",
+              help="Resolution of the clock of the source, such as 1us. [default: of the format and the times]")
 @click.option("--preview", is_flag=True, help="Print the first ten rows as they would be imported, and write nothing.")
 @force
 @public
 @as_json
 def command(files: tuple[Path, ...], output: Path | None, format_name: str | None, devices: tuple[str, ...],
-            max_rejected: float, block_bytes: int | None, columns: str | None, skip_lines: int, preview: bool,
-            force: bool, public: bool, as_json: bool) -> int:
+            max_rejected: float, block_bytes: int | None, columns: str | None, skip_lines: int,
+            clock_resolution_ns: int | None, preview: bool, force: bool, public: bool, as_json: bool) -> int:
     """Convert a recording of another tool to a trace. The format is detected from the content.
 
     Formats: docs/import.md. Files may be compressed with gzip, bzip2, xz or zstd. Several files make one trace. Each
@@ -56,7 +58,7 @@ def command(files: tuple[Path, ...], output: Path | None, format_name: str | Non
     blkreel import any.csv --preview --columns time=ts:us,op=type:0=read/1=write,offset=lba:sectors,length=size:bytes
     """
     options = ImportOptions(devices=devices, max_rejected=max_rejected, block_bytes=block_bytes,
-                            columns=columns, skip_lines=skip_lines)
+                            columns=columns, skip_lines=skip_lines, clock_resolution_ns=clock_resolution_ns)
     if preview:
         _show_preview(preview_recording(list(files), _PREVIEW_ROWS, format_name=format_name, options=options), as_json)
         return 0

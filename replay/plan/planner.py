@@ -90,7 +90,8 @@ def _check_source(trace: Trace, paces: list[Pace]) -> None:
         if not pace.saturating and resolution_ns >= COARSE_CLOCK_NS:
             raise UsageError(f"--pace {pace}: the submit times of {trace.name} have a resolution of "
                              f"{format_ns(resolution_ns)}, too coarse to repeat them",
-                             "replay it without its times: --pace depth=32, or --pace asap")
+                             "replay it without its times: --pace depth=32, or --pace asap; if the clock was finer, or "
+                             "the limit is accepted: blkreel import --clock-resolution 1us")
         if pace.dependent and lacks(trace.metadata, "latency"):
             raise UsageError(f"--pace dependent: the source of {trace.name} recorded no completion, so that no I/O is "
                              "known to have waited for another", "replay it at its times: --pace original")

@@ -81,7 +81,8 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     if resolution_ns >= COARSE_CLOCK_NS:
         raise UsageError(f"no prediction for {called(trace.path)}: its submit times have a resolution of "
                          f"{format_ns(resolution_ns)}, too coarse to repeat them",
-                         "import it from a source with a finer clock: docs/import.md")
+                         "import it from a source with a finer clock, or state a finer one: "
+                         "blkreel import --clock-resolution 1us")
     target = find_target(drive.spec)
     pace = DEPENDENT if is_observed(trace) else ORIGINAL
     if compute is not None:

@@ -99,8 +99,8 @@ def format_titles() -> dict[str, str]:
 def refuse_options(options: ImportOptions | None) -> None:
     """Raise UsageError if an option was given that the blktrace decoder does not have."""
     if options is not None and options != ImportOptions():
-        raise UsageError("--device, --max-rejected, --block-size, --columns and --skip-lines do not apply to files of "
-                         "blktrace",
+        raise UsageError("--device, --max-rejected, --block-size, --columns, --skip-lines and --clock-resolution do "
+                         "not apply to files of blktrace",
                          "name the files of the device instead: blkreel import sda.blktrace.* -o sda.parquet")
 
 

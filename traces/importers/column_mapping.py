@@ -64,6 +64,7 @@ class ColumnMapping(SourceFormat):
     _fields: dict[str, _Field] = field(init=False, default_factory=dict)
     _ops: dict[str, int] = field(init=False, default_factory=dict)
     _has_zones: bool = field(init=False, default=False)
+    _has_whole_times: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
         for part in self.spec.split(","):
@@ -84,9 +85,8 @@ class ColumnMapping(SourceFormat):
 
     @property
     def resolution_ns(self) -> int:  # type: ignore[override]
-        time = self._fields["time"]
-        # Only an integer shows its resolution; the times themselves do for others.
-        return time.factor if time.unit in ("ns", "100ns") else 1
+        # Whole numbers show their resolution.
+        return self._fields["time"].factor if self._has_whole_times else 1
 
     def likeness(self, head: bytes) -> float:
         return 0.0
@@ -153,6 +153,7 @@ class ColumnMapping(SourceFormat):
             values = {name: self._values(name, rows[name]) for name in self._fields}
             yield self._batch(values, rows.positions)
             self._has_zones |= table.has_zones
+        self._has_whole_times &= table.has_whole("time")
         if table.has_decimal_commas:
             account.warn(f"{source.path}: commas inside numbers are read as decimal commas")
 
@@ -250,6 +251,8 @@ class ColumnMapping(SourceFormat):
         else:
             raise UsageError(f"column {self._fields[name].column!r} has the type {values.type}, not numbers",
                              f"name another column for {name}")
+        if name == "time":
+            self._has_whole_times &= pa.types.is_integer(values.type)
         if name == "latency":
             plain = np.where(plain == -self._fields[name].factor, -1, plain)
         return np.where(missing, -1 if name in ("latency", "tid", "cpu") else INVALID, plain)

@@ -17,7 +17,7 @@ from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.output_lock import spool_of
 from blkreel.common.safe_files import caller_of_sudo
 from blkreel.common.suggestions import did_you_mean
-from blkreel.common.units import format_count
+from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
@@ -31,6 +31,7 @@ MOST_DEVICES = 1 << 15  # the column `device` is int16
 _LATEST_NS = 1 << 62
 _NAMES_LISTED = 12
 _RESOLUTION_ROWS = 100  # fewer times say little about a clock
+_SAME_TIME_SHARE = 0.5  # of rows: I/Os at regular times have times of their own, those within a step share one
 _RESOLUTIONS_NS = [10 ** power for power in range(9, -1, -1)]
 _NO_LENGTH = [OPS["flush"]]
 
@@ -103,7 +104,8 @@ class Records:
     _others: dict[bytes, None] = field(default_factory=dict)
     _processes: dict[bytes, int] = field(default_factory=dict)
     _reference_ns: int | None = None
-    _resolution_ns: int = 0  # greatest common divisor of the distances of times
+    _step_ns: int = 0  # greatest common divisor of the distances of times
+    _at_same_time: int = 0
 
     def columns(self) -> Iterator[dict[str, np.ndarray]]:
         """Columns of a trace, several files interleaved by time, so that few rows wait for earlier ones."""
@@ -135,7 +137,7 @@ class Records:
             share = account.rejected_records / account.records
             accept = f", or accept it: --max-rejected {_percent(share)}" if account.rows else ""
             raise TraceError(f"{share:.1%} of {format_count(account.records)} records of {files[0].name} are rejected,"
-                             f" limit {self.options.max_rejected:.4g}: {reasons}",
+                             f" limit {self.options.max_rejected * 100:.4g} %: {reasons}",
                              f"name the right format with --format{accept}")
         missing = [name for name in self.options.devices if name.encode() not in self.devices]
         if missing and account.records:
@@ -158,6 +160,9 @@ class Records:
     def metadata(self) -> Metadata:
         """The trace's metadata; call it after the last column."""
         format_, account = self.format, self.account
+        if (stated_ns := self.options.clock_resolution_ns) and stated_ns < self._coarser_ns():
+            account.warn(f"the clock resolution is {format_ns(stated_ns)} as stated, but all times are multiples of "
+                         f"{format_ns(self._coarser_ns())}: gaps between I/Os may be wrong by as much")
         real = format_.clock == "realtime"
         lacks = [name for name in ("latency", "thread", "process") if name not in self.has]
         return {
@@ -175,11 +180,15 @@ class Records:
         }
 
     def resolution_ns(self) -> int:
-        """The clock resolution: as the format states it, or coarser if all times are multiples of more."""
-        if self.account.rows < _RESOLUTION_ROWS or not self._resolution_ns:
-            return self.format.resolution_ns
-        coarser = (step for step in _RESOLUTIONS_NS if self._resolution_ns % step == 0)
-        return int(max(next(coarser), self.format.resolution_ns))
+        """The clock resolution: as the user or the format states it, or coarser if the times show it."""
+        return self.options.clock_resolution_ns or max(self.format.resolution_ns, self._coarser_ns())
+
+    def _coarser_ns(self) -> int:
+        """The step of a clock so coarse that I/Os share their times; 1 without such evidence."""
+        rows = self.account.rows
+        if rows < _RESOLUTION_ROWS or self._at_same_time < _SAME_TIME_SHARE * rows or not self._step_ns:
+            return 1
+        return int(next(step for step in _RESOLUTIONS_NS if self._step_ns % step == 0))
 
     def _converted(self, batch: Batch, reader: "_Reader") -> dict[str, np.ndarray]:
         valid = self._valid(batch)
@@ -310,10 +319,10 @@ class Records:
             # Lengths of 2^62 bytes are valid, and their sum would wrap.
             fits = int(lengths.max()) * len(lengths) < 1 << 63
             self.moved_bytes[code] += int(lengths.sum()) if fits else sum(lengths.tolist())
-        if self._resolution_ns != self.format.resolution_ns:
+        if self._step_ns != 1:
             self._reference_ns = int(submit_ns[0]) if self._reference_ns is None else self._reference_ns
-            step = int(np.gcd.reduce(submit_ns - self._reference_ns))
-            self._resolution_ns = int(np.gcd(self._resolution_ns, step))
+            self._step_ns = int(np.gcd(self._step_ns, np.gcd.reduce(submit_ns - self._reference_ns)))
+            self._at_same_time += int(np.count_nonzero(submit_ns[1:] == submit_ns[:-1]))
 
 
 class _Reader:

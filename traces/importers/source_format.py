@@ -27,7 +27,8 @@ class ImportOptions:
     """devices: names of the devices to import; empty: all. max_rejected: share of all records, 0 to 1.
 
     block_bytes: of sources that count blocks of a size they do not state. columns: mapping of the format `columns`.
-    skip_lines: lines before the header or the first record of such a text.
+    skip_lines: lines before the header or the first record of such a text. clock_resolution_ns: of the source, where
+    neither the format nor the times show it.
     """
 
     devices: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class ImportOptions:
     block_bytes: int | None = None
     columns: str | None = None
     skip_lines: int = 0
+    clock_resolution_ns: int | None = None
 
 
 @dataclass
@@ -68,7 +70,8 @@ class SourceFormat(ABC):
     """A format of records. One instance serves all files.
 
     name: for --format. title: for lists. clock: `realtime` if times are ns since 1970 UTC, else `relative`.
-    resolution_ns: of the clock, as far as the format states it; the import coarsens it to what the times have.
+    resolution_ns: of the clock, as far as the format states it; read after the last record. The import coarsens it to
+    what the times show.
     stamped_at: `issue`, or `completion` if the order of records is that of their completion.
     counts_back_steps: whether batches() counts the steps back of the clock, because rows have other times than records.
     lacks: what the source never records, beyond the columns that it does not give: see source_lacks.py.

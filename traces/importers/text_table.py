@@ -119,6 +119,10 @@ class TextTable:
                 yield from self._parsed(block, lines, number, account)
             number += lines
 
+    def has_whole(self, name: str) -> bool:
+        """Whether all numbers of a column so far are written without a point."""
+        return self._scales[name] is None
+
     def _parsed(self, block: bytes, lines: int, number: int, account: Account) -> Iterator[Rows]:
         columns = self._read(self._even(block), lines)
         if columns is None:

@@ -1,6 +1,7 @@
 """The shared pipeline of imports: account, devices, order, clock, limits and refusals."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_each_rejected_record_has_a_reason_and_the_first_a_line(run):
 
 def test_more_rejected_records_than_allowed_are_an_error(run, tmp_path):
     lines = [*(line(number) for number in range(97)), *["broken"] * 3]
-    with pytest.raises(TraceError, match=r"3\.0% of 100 records .* limit 0\.01.*line 98: broken.*--max-rejected 4%"):
+    with pytest.raises(TraceError, match=r"3\.0% of 100 records .* limit 1 %.*line 98: broken.*--max-rejected 4%"):
         run(*lines)
     assert not list(tmp_path.glob("*.parquet")) and not list(tmp_path.glob(".*"))
     frame, _ = run(*lines, max_rejected=0.04)
@@ -122,11 +123,33 @@ def test_files_are_one_trace_on_one_clock(tmp_path):
     assert result.metadata["ledger"]["clock_back_steps"] == 0
 
 
-def test_the_resolution_of_the_clock_is_that_of_the_times(run):
+def test_the_resolution_of_the_clock_is_coarser_where_ios_share_their_times(run):
     assert run(*(line(number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
-    coarse = run(*(line(10_000_000 * number) for number in range(200)))[1].metadata
+    coarse = run(*(line(number // 7 * 10_000_000) for number in range(200)))[1].metadata
     assert coarse["clock_resolution_ns"] == 1_000_000_000
     assert coarse["source_lacks"] == ["thread", "process", "dependencies"]
+
+
+def test_regular_times_are_no_coarse_clock(run):
+    for step in (1_000_000, 10_000_000):
+        assert run(*(line(step * number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
+
+
+def test_the_resolution_of_the_clock_can_be_stated(run):
+    lines = [line(number // 7 * 10_000_000) for number in range(200)]
+    _, result = run(*lines, clock_resolution_ns=1000)
+    assert result.metadata["clock_resolution_ns"] == 1000
+    assert any(re.search(r"all times are multiples of 1(\.0*)? s", line) for line in result.warnings)
+    _, result = run(*(line(number) for number in range(200)), clock_resolution_ns=10**9)
+    assert result.metadata["clock_resolution_ns"] == 10**9 and result.warnings == []
+
+
+def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(tmp_path):
+    options = ImportOptions(columns="time=1:ms,op=2,offset=3:bytes,length=4:bytes")
+    for text, resolution_ns in (("1", 1_000_000), ("1.5", 1)):
+        (tmp_path / "in").write_text(f"0,R,0,512\n{text},R,0,512\n")
+        result = import_recording([tmp_path / "in"], tmp_path / "t.parquet", force=True, options=options)
+        assert result.metadata["clock_resolution_ns"] == resolution_ns
 
 
 def test_a_preview_is_the_first_rows_and_writes_nothing(tmp_path):
