@@ -156,7 +156,9 @@ def _detect(file: Path, head: bytes) -> SourceFormat | str:
         with SourceFile(file) as source:
             if source.compression:
                 raise TraceError(f"{file}: files of blktrace are not read from a {source.compression} stream",
-                                 f"decompress it first, and import the result: {source.compression} -dk {file}")
+                                 "decompress it first, and import the result: "
+                                 + (f"unzip {file}" if source.compression == "zip"
+                                    else f"{source.compression} -dk {file}"))
         return BLKTRACE
     likeness = {format_: format_.likeness(head) for format_ in FORMATS}
     best = max(likeness, key=lambda format_: likeness[format_])

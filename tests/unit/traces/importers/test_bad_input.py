@@ -2,8 +2,11 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import re
+import tarfile
+import zipfile
 
 import pyarrow as pa
 import pytest
@@ -90,6 +93,58 @@ def test_a_compressed_file_gives_the_same_rows(tmp_path, name):
     for compress in COMPRESSIONS if name == "msr" else COMPRESSIONS[:1]:
         frame, _ = imported(tmp_path, name, bytes(compress(RECORDINGS[name])))
         assert frame.equals(plain)
+
+
+def zipped(**files):
+    with io.BytesIO() as out:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return out.getvalue()
+
+
+def tarred(**files):
+    with io.BytesIO() as out:
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            directory = tarfile.TarInfo("directory")
+            directory.type = tarfile.DIRTYPE
+            archive.addfile(directory)
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        return out.getvalue()
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred, lambda **files: gzip.compress(tarred(**files)),
+                                  lambda **files: lzma.compress(tarred(**files))])
+def test_an_archive_of_one_file_is_read_and_one_of_several_is_refused(tmp_path, pack):
+    plain, _ = imported(tmp_path, "msr", RECORDINGS["msr"])
+    for name in ("msr", None):
+        frame, _ = imported(tmp_path, name, pack(trace=RECORDINGS["msr"]))
+        assert frame.equals(plain)
+    (tmp_path / "in").write_bytes(pack(a=RECORDINGS["msr"], b=b"text"))
+    with pytest.raises(TraceError, match="archive of (several|2) files") as refused:
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet")
+    assert "unpack it" in refused.value.remedy
+    data = pack(a=RECORDINGS["msr"] * 50)
+    (tmp_path / "in").write_bytes(data[:len(data) // 2])
+    with pytest.raises(TraceError):
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name="msr")
+    (tmp_path / "in").write_bytes(pack(**{"a.gz": gzip.compress(RECORDINGS["msr"])}))
+    with pytest.raises(TraceError, match="a.gz, which is compressed itself"):
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet")
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.parametrize("data, message, remedy", [
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "pointer of Git LFS", "git lfs pull"),
+    (b"7z\xbc\xaf\x27\x1c..", "7z archive", "7z x .*in,"), (b"\x04\x22\x4d\x18..", "lz4", "lz4 -d .*in,")])
+def test_a_file_that_holds_no_recording_is_named_with_what_to_do(tmp_path, data, message, remedy):
+    (tmp_path / "in").write_bytes(data)
+    with pytest.raises(TraceError, match=message) as refused:
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet")
+    assert re.search(remedy, refused.value.remedy)
 
 
 @by_format
