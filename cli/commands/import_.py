@@ -70,8 +70,13 @@ def command(files: tuple[Path, ...], output: Path | None, format_name: str | Non
         print_json({**document, "missing": result.missing, "warnings": result.warnings})
     else:
         show_trace(document)
+        print(f"  format {result.metadata['source_format']}"
+              + (", detected from the content" if format_name is None and columns is None else ""))
         for line in _account_lines(result.metadata):
             print(line)
+    if result.assumed:
+        notice(f"assumed for {result.metadata['source_format']}: {result.assumed}; if that is wrong, "
+               "import by --columns")
     for line in result.warnings:
         notice(f"not complete: {line}" if line in result.missing else line)
     return NOT_TRUSTWORTHY if result.missing else 0

@@ -15,25 +15,27 @@ from .column_mapping import ColumnMapping
 from .pipeline import Records, import_records
 from .registry import FORMATS
 from .source_file import SourceFile, read_head
-from .source_format import ImportOptions, SourceFormat
+from .source_format import ALIKE, ImportOptions, SourceFormat
 
 __all__ = ["BLKTRACE", "FORMATS", "ImportOptions", "Imported", "Preview", "format_titles", "import_recording",
            "preview_recording"]
 
 BLKTRACE = "blktrace"
-_CERTAIN = 0.8  # likeness of a file whose format is known: single lines may be damaged
-_CLOSE = 0.2
 
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import. warnings: what is missing or incomplete, as in the metadata. missing: lost I/Os."""
+    """The result of an import. warnings: what is missing or incomplete, as in the metadata. missing: lost I/Os.
+
+    assumed: units that the detected format assumes and the file does not state; "" if the format was chosen.
+    """
 
     path: Path
     metadata: Metadata
     ios: dict[str, int]
     bytes: dict[str, int]
     missing: list[str]
+    assumed: str = ""
 
     @property
     def warnings(self) -> list[str]:
@@ -59,6 +61,7 @@ def import_recording(names: list[Path], output: Path, *, force: bool = False, pu
     """
     files = files_of(names)
     format_ = format_of(files, format_name, options)
+    assumed = format_.assumed if isinstance(format_, SourceFormat) and format_name is None else ""
     if isinstance(format_, SourceFormat):
         metadata, ios, moved_bytes, missing = import_records(format_, files, output, options or ImportOptions(),
                                                              force=force, public=public)
@@ -67,7 +70,7 @@ def import_recording(names: list[Path], output: Path, *, force: bool = False, pu
         metadata, end, missing = blktrace.import_files(files, output, force=force, public=public)
         ios, moved_bytes = end["ios"], end["bytes"]
     return Imported(output, metadata, dict(zip(OPS, ios, strict=True)), dict(zip(OPS, moved_bytes, strict=True)),
-                    missing)
+                    missing, assumed)
 
 
 def preview_recording(names: list[Path], rows: int, *, format_name: str | None = None,
@@ -162,11 +165,12 @@ def _detect(file: Path, head: bytes) -> SourceFormat | str:
         return BLKTRACE
     likeness = {format_: format_.likeness(head) for format_ in FORMATS}
     best = max(likeness, key=lambda format_: likeness[format_])
-    if likeness[best] >= _CERTAIN:
+    if likeness[best] >= ALIKE:
         return best
-    close = f"closest: {best.name} ({likeness[best] * 100:.0f} % alike), choose it with --format {best.name}; " \
-        if likeness[best] >= _CLOSE else ""
-    raise TraceError(f"{file}: unknown format", close + _known())
+    near = [f"{format_.name} {difference}" for format_ in FORMATS if (difference := format_.near_miss(head))]
+    raise TraceError(f"{file}: unknown format",
+                     (f"closest: {' or '.join(near)}; " if near else "")
+                     + f"any CSV or Parquet file can be imported by --columns {COLUMNS_EXAMPLE}; {_known()}")
 
 
 def _known() -> str:

@@ -43,7 +43,9 @@ def files_named(name: Path) -> list[Path]:
 def import_files(files: list[Path], output: Path, *, force: bool,
                  public: bool = False) -> tuple[Metadata, Totals, list[str]]:
     """Write the trace. Returns its metadata, the decoder's totals, and descriptions of the I/Os that are missing."""
-    files = [file for file in files if file.stat().st_size]
+    named, files = files, [file for file in files if file.stat().st_size]  # a CPU without events has an empty file
+    if not files:
+        raise TraceError(f"{named[0]} is empty", "name a recording that has events")
     spool, end = _decode(files, [], output, force, public)
     without_requests = [drive["device"] for drive in end["drives"]
                         if drive["queued"] and drive["completed"] and not drive["issued"]]
@@ -55,7 +57,7 @@ def import_files(files: list[Path], output: Path, *, force: bool,
         spool.discard()
         raise TraceError(f"{files[0]} holds no I/O", "record with the actions issue and complete")
     missing = _missing(end)
-    metadata = _metadata(files, end, without_requests, [*missing, *_warnings(files, end)])
+    metadata = _metadata(files, end, without_requests, [*missing, *_warnings(named, end)])
     spool.finish(metadata)
     return metadata, end, missing
 
@@ -127,7 +129,9 @@ def _warnings(files: list[Path], end: Totals) -> list[str]:
         (stream["unnumbered"], "files mix sequence numbers of several devices: lost events cannot be counted"),
     ]
     found = [f"{count:,} {what}" for count, what in counts if count]
-    if unnamed := sorted({str(near) for file in files for near in _parts_beside(file)} - set(map(str, files))):
+    named = {file.resolve() for file in files}
+    if unnamed := sorted({str(near) for file in files for near in _parts_beside(file)
+                          if near.stat().st_size and near.resolve() not in named}):
         found.append(f"files of the same recording that were not imported: {', '.join(unnamed)}")
     return found
 

@@ -17,6 +17,8 @@ from .source_file import SourceFile
 INVALID = np.iinfo(np.int64).min
 # In `op`: an operation that the format does not define.
 UNKNOWN_OP = -1
+# Share of the first lines from which on a format is recognized: single lines may be damaged.
+ALIKE = 0.8
 _SAMPLE_LINES = 20
 _FEW_PAIRS = 4096
 _DELIMITERS = re.compile(rb"[ \t]*[,;\t ][ \t]*")
@@ -74,6 +76,7 @@ class SourceFormat(ABC):
     what the times show.
     stamped_at: `issue`, or `completion` if the order of records is that of their completion.
     counts_back_steps: whether batches() counts the steps back of the clock, because rows have other times than records.
+    assumed: units that the file does not state, where other programs write the same lines in others.
     lacks: what the source never records, beyond the columns that it does not give: see source_lacks.py.
     """
 
@@ -83,11 +86,16 @@ class SourceFormat(ABC):
     resolution_ns: ClassVar[int] = 1
     stamped_at: ClassVar[str] = "issue"
     counts_back_steps: ClassVar[bool] = False
+    assumed: ClassVar[str] = ""
     lacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def likeness(self, head: bytes) -> float:
         """How far the beginning of a file looks like the format, 0 to 1. head: decompressed, up to 64 KiB."""
+
+    def near_miss(self, head: bytes) -> str:
+        """How a file differs that is nearly of this format, as `with another delimiter`; "" if it is not."""
+        return ""
 
     @abstractmethod
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
@@ -111,28 +119,38 @@ class LinePattern:
         return self._header is not None and self._header.match(line) is not None
 
     def likeness(self, head: bytes) -> float:
-        """Share of the first lines that match. Lines that match with another delimiter count half."""
+        """Share of the first lines that match."""
         lines = head_lines(head)
         if lines and self.is_header(lines[0]):
             return 1.0
         if not lines or self._header is not None and len(lines) == 1:
             return 0.0
-        exact = sum(self._line.fullmatch(line) is not None for line in lines)
-        if exact:
-            return exact / len(lines)
-        others = max(sum(self._line.fullmatch(_DELIMITERS.sub(delimiter, line.strip())) is not None for line in lines)
-                     for delimiter in (b",", b" ", b" ; "))
-        return others / len(lines) / 2
+        return sum(self._line.fullmatch(line) is not None for line in lines) / len(lines)
+
+    def near_miss(self, head: bytes) -> str:
+        """`with another delimiter` if the first lines match when theirs is replaced."""
+        lines = head_lines(head)
+        for delimiter in (b",", b" ", b" ; "):
+            replaced = [_DELIMITERS.sub(delimiter, line.strip()) for line in lines]
+            if lines and sum(self._line.fullmatch(line) is not None for line in replaced) >= ALIKE * len(lines):
+                return "with another delimiter"
+        return ""
 
 
 def head_lines(head: bytes) -> list[bytes]:
-    """The first whole lines of a text, without line ends and byte order mark; none of a binary file."""
+    """The first whole lines of a text that are not blank, without line ends and byte order mark; none of a binary file.
+    """
+    return [line for line in text_lines_of(head)[:_SAMPLE_LINES] if line.strip()]
+
+
+def text_lines_of(head: bytes) -> list[bytes]:
+    """All whole lines of the beginning of a text, without line ends and byte order mark; none of a binary file."""
     if b"\0" in head[:4096]:
         return []
     lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if len(lines) > 1:
         lines = lines[:-1]
-    return [line.rstrip(b"\r") for line in lines[:_SAMPLE_LINES] if line.strip()]
+    return [line.rstrip(b"\r") for line in lines]
 
 
 def scaled(values: np.ndarray, factor: int, offset: int = 0) -> np.ndarray:

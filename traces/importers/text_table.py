@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -357,6 +358,9 @@ class TextFormat(SourceFormat):
         # Any run of blanks delimits, also tabs.
         return self.pattern.likeness(head if self.delimiter else _BLANKS.sub(b" ", head))
 
+    def near_miss(self, head: bytes) -> str:
+        return self.pattern.near_miss(head)
+
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         table = TextTable(self.columns, self.delimiter, self.extra_fields, is_header=self.pattern.is_header)
         for rows in table.rows(source, account):
@@ -433,7 +437,16 @@ def count_lines(block: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
 
 
-def line_blocks(source: SourceFile, account: Account) -> Iterator[bytes]:
+class TextSource(Protocol):
+    """The text of a file; read() gives b"" at the end."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def read(self, count: int) -> bytes: ...
+
+
+def line_blocks(source: SourceFile | TextSource, account: Account) -> Iterator[bytes]:
     """Blocks of whole lines, each with its line end. A line longer than a block is rejected."""
     rest, number = b"", 1
     while data := source.read(BLOCK_BYTES - len(rest) if len(rest) < BLOCK_BYTES else BLOCK_BYTES):

@@ -248,7 +248,7 @@ def test_other_formats_and_empty_files_are_told_apart(tmp_path):
     (tmp_path / "notes.txt").write_text("8,0 1 1 0.0 100 Q R 8 + 8 [dd]\n")
     (tmp_path / "empty").write_bytes(b"")
     trace = tmp_path / "t.parquet"
-    with pytest.raises(TraceError, match="unknown format; closest: blkparse .*known formats: blktrace"):
+    with pytest.raises(TraceError, match="closest: blkparse in a format of its option -f.*formats: blktrace"):
         import_recording([tmp_path / "notes.txt"], trace)
     with pytest.raises(TraceError, match="is empty"):
         import_recording([tmp_path / "empty"], trace)
@@ -274,6 +274,18 @@ def test_a_part_of_a_recording_says_what_it_leaves_out(tmp_path):
     assert any("not imported" in line and "sda.blktrace.1" in line for line in part.warnings)
     whole = import_recording([tmp_path / "sda"], tmp_path / "whole.parquet")
     assert whole.ios["read"] == 2 and whole.warnings == []
+
+
+def test_a_cpu_without_events_has_an_empty_file(tmp_path, monkeypatch):
+    Recording().io(8, 10, 20, 30).write(tmp_path / "sda.blktrace.0")
+    (tmp_path / "sda.blktrace.1").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    for names in (["sda"], ["sda.blktrace.0", "./sda.blktrace.1"], ["sda.blktrace.1", "sda.blktrace.0"],
+                  ["./sda.blktrace.0"]):
+        result = import_recording([Path(name) for name in names], tmp_path / "t.parquet", force=True)
+        assert result.ios["read"] == 1 and result.warnings == []
+    with pytest.raises(TraceError, match="is empty"):
+        import_recording([Path("sda.blktrace.1")], tmp_path / "t.parquet", force=True, format_name="blktrace")
 
 
 def test_memory_does_not_grow_with_ios_that_never_complete(rows_of):

@@ -18,6 +18,9 @@ _COLUMNS = (Column("device", "int"), Column("lba", "int"), Column("sectors", "in
 class _Simulator(TextFormat):
     delimiter = None
 
+    def near_miss(self, head: bytes) -> str:
+        return ""  # five numbers with another delimiter may be anything, such as a log of fio
+
     def batch(self, rows: Rows, account: Account, options: ImportOptions) -> Batch:
         op = np.select([rows["op"] == 1, rows["op"] == 0], [OPS["read"], OPS["write"]], UNKNOWN_OP).astype(np.int8)
         return Batch(rows["time"], scaled(rows["lba"], _SECTOR_BYTES), scaled(rows["sectors"], _SECTOR_BYTES), op,
@@ -27,6 +30,7 @@ class _Simulator(TextFormat):
 class MqSim(_Simulator):
     name = "mqsim"
     title = "MQSim"
+    assumed = "times in ns, extents in sectors of 512 bytes, 1 is a read"
     pattern = LinePattern(r"\d+ \d+ \d+ \d+ [01]")
     columns = (Column("time", "int"), *_COLUMNS)
 
@@ -34,5 +38,6 @@ class MqSim(_Simulator):
 class DiskSim(_Simulator):
     name = "disksim"
     title = "DiskSim, ASCII"
+    assumed = "times in ms, extents in sectors of 512 bytes, 1 is a read"
     pattern = LinePattern(r"\d+\.\d+ \d+ \d+ \d+ [01]")
     columns = (Column("time", "decimal", 6), *_COLUMNS)

@@ -15,7 +15,7 @@ from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.operation_letters import FLUSH, PASSTHROUGH, category_of
 from blkreel.traces.importers.source_file import SourceFile
-from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
+from blkreel.traces.importers.source_format import ALIKE, Batch, ImportOptions, SourceFormat, head_lines
 
 from . import block_events
 from .block_events import EventPairing, Events
@@ -50,9 +50,12 @@ class Blkparse(SourceFormat):
         lines = [line for line in head_lines(head) if not _SUMMARY.match(line)]
         if not lines:
             return 0.0
-        share = sum(_LINE.fullmatch(line) is not None for line in lines) / len(lines)
-        # A custom format is recognized to be refused with a reason.
-        return share or sum(_CUSTOM_LINE.fullmatch(line) is not None for line in lines) / len(lines) / 2
+        return sum(_LINE.fullmatch(line) is not None for line in lines) / len(lines)
+
+    def near_miss(self, head: bytes) -> str:
+        lines = [line for line in head_lines(head) if not _SUMMARY.match(line)]
+        custom = sum(_CUSTOM_LINE.fullmatch(line) is not None for line in lines)
+        return "in a format of its option -f, which is not imported" if lines and custom >= ALIKE * len(lines) else ""
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         with EventPairing(account) as pairing:

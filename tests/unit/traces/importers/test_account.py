@@ -162,10 +162,22 @@ def test_a_preview_is_the_first_rows_and_writes_nothing(tmp_path):
 
 def test_an_unknown_file_names_the_formats_and_the_closest(tmp_path):
     (tmp_path / "t.csv").write_bytes(RECORDINGS["msr"].replace(b",", b";"))
-    with pytest.raises(TraceError, match="unknown format; closest: msr .*known formats: blktrace, msr"):
+    with pytest.raises(TraceError, match="unknown format; closest: msr with another delimiter; .*--columns.*known"):
         import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+    # A log of bandwidth by fio, which was "oracle-general, 78 % alike".
+    (tmp_path / "t.csv").write_text("".join(f"{500 * at}, {at * 7919 % 9000}, 0, 0, 0\n" for at in range(400)))
+    with pytest.raises(TraceError) as refused:
+        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+    assert "closest" not in str(refused.value) and "--format" not in str(refused.value)
     with pytest.raises(UsageError, match="no such format: msrc; did you mean 'msr'"):
         import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", format_name="msrc")
+
+
+def test_units_that_a_detected_format_assumes_are_stated(tmp_path):
+    (tmp_path / "t").write_text("242.50 0 100 8 1\n" * 3)
+    assert "times in ms" in import_recording([tmp_path / "t"], tmp_path / "t.parquet").assumed
+    chosen = import_recording([tmp_path / "t"], tmp_path / "t.parquet", force=True, format_name="disksim")
+    assert chosen.assumed == ""
 
 
 def test_an_imported_trace_is_valid(run):
