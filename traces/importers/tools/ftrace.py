@@ -15,8 +15,8 @@ import numpy as np
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.operation_letters import PASSTHROUGH, category_of
-from blkreel.traces.importers.source_file import SourceFile
-from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
+from blkreel.traces.importers.source_file import SourceFile, read_head
+from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, text_lines_of
 
 from . import block_events
 from .block_events import EventPairing, Events
@@ -44,7 +44,11 @@ _SECTOR_BYTES = 512
 # to 9 characters by the kernel, most with PREEMPT_RT. Times are in seconds, or in ns without a point.
 _LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?(\[\d+\]\s+(\S{4,12}\s+)?|\d+[^\s\d]\S{3,11}\s+)"
                    rb"(\d+\.\d{6,9}|\d+):\s+[\w:]+:.*")
-_BLOCK_EVENT = re.compile(rb"[\s:](block_\w+):")
+_SAMPLE_LINES = 20
+# A page of Android systrace has the text of ftrace in it, up to the end of a script.
+_PAGE = re.compile(rb"\s*<(!doctype\s+html|html)", re.IGNORECASE)
+_SYSTRACE_WORDS = (b"systrace", b"trace-viewer", b"catapult", b"# tracer: ")
+_TRACE_BEGIN, _TRACE_END = b"# tracer: ", b"</script"
 # Of ftrace and, with DROPPED, of trace-cmd.
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
 _CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+")
@@ -59,26 +63,67 @@ class Ftrace(SourceFormat):
     counts_back_steps = True
 
     def likeness(self, head: bytes) -> float:
-        lines = [line for line in head_lines(head)
-                 if not line.startswith(b"#") and not _CALL.fullmatch(line) and not _LOST.match(line)]
-        if not lines:
+        if _is_page(head):
+            return float(any(word in head for word in _SYSTRACE_WORDS))
+        lines = [line for line in text_lines_of(head)
+                 if line.strip() and not line.startswith(b"#") and not _CALL.fullmatch(line) and not _LOST.match(line)]
+        # Other lines may stand before the first event, and block events may come late.
+        first = next((at for at, line in enumerate(lines) if _LINE.fullmatch(line)), None)
+        if first is None:
             return float(head.startswith(b"# tracer: "))
-        share = sum(_LINE.fullmatch(line) is not None for line in lines) / len(lines)
-        return share if _BLOCK_EVENT.search(head) else share / 2
+        sample = lines[first:first + _SAMPLE_LINES]
+        return sum(_LINE.fullmatch(line) is not None for line in sample) / len(sample)
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         actions: set[int] = set()
         with EventPairing(account) as pairing:
-            for lines in blocks_of_lines(source, account):
+            is_page = _is_page(read_head(source.path))
+            for lines in blocks_of_lines(_TraceOfPage(source) if is_page else source, account):
                 events = _events(lines, account)
                 actions |= set(np.unique(events.action).tolist())
                 pairing.take(events)
                 yield from pairing.batches()
             yield from pairing.finish()
+        if is_page and not account.records:
+            raise TraceError(f"{source.path} is an HTML page without text of ftrace in it",
+                             "name a page of Android systrace, or the text: atrace -t 10 disk > trace.txt")
         if not actions & {block_events.ISSUE, block_events.BIO_COMPLETE} and account.records:
             raise TraceError(f"{source.path} has no block_rq_issue events", _RECORD_BOTH)
         if not actions & {block_events.COMPLETE, block_events.BIO_COMPLETE}:
             account.warn(f"{source.path} has no block_rq_complete events: no I/O has a latency")
+
+
+class _TraceOfPage:
+    """The text of ftrace in a page of Android systrace; of the rest of the page the line ends, which are counted."""
+
+    def __init__(self, source: SourceFile):
+        self.path = source.path
+        self._source = source
+        self._data = b""
+        self._inside = self._ended = False
+
+    def read(self, count: int) -> bytes:
+        """About `count` bytes, b"" at the end."""
+        parts: list[bytes] = []
+        while not parts and not self._ended:
+            added = self._source.read(count)
+            self._ended = not added
+            self._data += added
+            while (at := self._data.find(_TRACE_END if self._inside else _TRACE_BEGIN)) >= 0:
+                self._pass_on(at, parts)
+                self._inside = not self._inside
+            # A mark may be cut.
+            self._pass_on(len(self._data) if self._ended else max(len(self._data) - len(_TRACE_BEGIN), 0), parts)
+        return b"".join(parts)
+
+    def _pass_on(self, end: int, parts: list[bytes]) -> None:
+        text, self._data = self._data[:end], self._data[end:]
+        if text := text if self._inside else b"\n" * text.count(b"\n"):
+            parts.append(text)
+
+
+def _is_page(head: bytes) -> bool:
+    return _PAGE.match(head) is not None
 
 
 def _events(lines: Lines, account: Account) -> Events:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile
-from blkreel.traces.importers.text_table import line_blocks
+from blkreel.traces.importers.text_table import TextSource, line_blocks
 
 # Bytes next to a field may be read where a line has none.
 _PADDING = b" " * 8
@@ -177,7 +177,7 @@ def grouped_integer(text: bytes) -> int:
     return int(b"".join(re.findall(rb"\d", text)))
 
 
-def blocks_of_lines(source: SourceFile, account: Account) -> Iterator[Lines]:
+def blocks_of_lines(source: SourceFile | TextSource, account: Account) -> Iterator[Lines]:
     """The lines of a file, whose fields blanks delimit, block by block."""
     for number, block in _numbered(source, account):
         yield Lines(block, number)
@@ -190,7 +190,7 @@ def blocks_of_table(source: SourceFile, account: Account, separator: bytes,
         yield TableLines(prepare(block), number, separator)
 
 
-def _numbered(source: SourceFile, account: Account) -> Iterator[tuple[int, bytes]]:
+def _numbered(source: SourceFile | TextSource, account: Account) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines with the number of their first line."""
     number = 1
     for block in line_blocks(source, account):

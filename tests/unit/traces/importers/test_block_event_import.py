@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import zlib
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tool_traces import blkparse, ftrace
@@ -17,6 +19,7 @@ from blkreel.traces.exporters.block_events import device_numbers
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.importers import ImportOptions, import_recording
+from blkreel.traces.importers.tools.ftrace import _TraceOfPage
 
 SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 EVENT = re.compile(r" (\d+)\.(\d{6}): +(?:block:)?(block_rq_issue|block_rq_complete): (\S+) (\w+) .*?(\d+) \+ (\d+) ")
@@ -94,6 +97,41 @@ def test_the_number_of_the_thread_group_may_stand_before_the_cpu(run):
     for group in ("(   4000)", "(-------)", "(4000)"):
         frame, _ = run(ftrace(IOS).replace(b"   [", f" {group} [".encode()))
         assert frame.equals(plain)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_the_text_in_a_page_of_android_systrace_is_read(run, chunk):
+    plain, _ = run(ftrace(IOS))
+    page = (b"<!DOCTYPE html>\n<html><head><title>Android System Trace</title>\n<script>/* trace-viewer */\n"
+            + b"var a;" * 1_000_000 + b"\n" + b"<p>\n" * 20_000
+            + b'<script class="trace-data" type="application/text">\n'
+            b"PROCESS DUMP\nUSER PID\n</script>\n<script class=\"trace-data\">\n# tracer: nop\n#\n"
+            + b"\n".join(line for line in ftrace(IOS).splitlines() if not line.startswith(b"#"))
+            + b"\n  </script>\n</body></html>\n")
+    frame, result = run(page)
+    assert result.metadata["source_format"] == "ftrace" and frame.equals(plain)
+    assert result.metadata["ledger"]["rejected"] == {}
+    example = result.metadata["ledger"]["ignored"]["completion events"]["example"]
+    number = int(re.search(r"line ([\d,]+)", example)[1].replace(",", ""))
+    assert b"block_rq_complete" in page.split(b"\n")[number - 1]
+    # Marks that reads cut.
+    data, text = b"a\n# tracer: x\n<idle>\n</script>\nb\n# tracer: y\n", b""
+    source = _TraceOfPage(SimpleNamespace(path=None, read=BytesIO(data).read))
+    while part := source.read(chunk):
+        text += part
+    assert text == b"\n# tracer: x\n<idle>\n\n\n# tracer: y\n"
+    with pytest.raises(TraceError, match="HTML page without text of ftrace"):
+        run(b"<html>systrace</html>\n")
+
+
+def test_block_events_that_come_late_and_lines_before_the_first_event_are_no_hindrance(run):
+    plain, _ = run(ftrace(IOS))
+    other = b"  kworker/0:1-17    [000] d..1.  1.000001: sched_switch: prev_comm=a ==> next_comm=b\n"
+    frame, result = run(other * 20_000 + ftrace(IOS))
+    assert result.metadata["source_format"] == "ftrace" and frame.equals(plain)
+    assert result.metadata["ledger"]["ignored"]["events of other subsystems"]["count"] == 20_000
+    frame, result = run(b"capturing\n" * 30 + ftrace(IOS), max_rejected=1.0)
+    assert result.metadata["source_format"] == "ftrace" and frame.equals(plain)
 
 
 def test_flags_of_real_time_kernels_the_latency_format_and_times_in_ns(run):
