@@ -1,17 +1,25 @@
-"""Writes the table of the sample traces into their pages, as the last step of make samples."""
+"""Writes the computing shares of the sample traces, and their table into the pages: the last step of make samples."""
 
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from blkreel.cli.ui.progress import progress
 from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.plan.idle import ORIGINAL
+from blkreel.replay.plan.pace import DEPENDENT
+from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.samples import PREFIX, SAMPLES
 
 _ROOT = Path(__file__).resolve().parents[1]
 PAGES = (_ROOT / "traces/samples/README.md", _ROOT / "docs/samples.md")
 _BEGIN, _END = "<!-- figures: written by `make samples` -->\n", "<!-- end of figures -->\n"
+COMPUTING = _ROOT / "traces/samples/computing.toml"
+_LARGE = find_target("nil:1TiB,clock=virtual")
 _HEAD = ("| trace | I/Os | read | written | flushes | lasts | file | bytes per I/O, columns alone |\n"
          "|---|---:|---:|---:|---:|---:|---:|---:|\n")
 
@@ -45,7 +53,23 @@ def _column_bytes(path: Path) -> int:
                for number in range(group.num_columns))
 
 
+def compute_share(path: Path) -> float:
+    """Load time of the I/Os on a drive without latency / the recorded one."""
+    trace = open_trace(path)
+    rows = trace.table(["submit_ns", "latency_ns", "flags"])
+    submit_ns, latency_ns, flags = (rows[column].to_numpy() for column in ("submit_ns", "latency_ns", "flags"))
+    workload = (flags & FLAGS["own"]) != 0
+    if workload.any():
+        submit_ns, latency_ns = submit_ns[workload], latency_ns[workload]
+    plan = plan_trace(trace, _LARGE, pace=DEPENDENT, idle=ORIGINAL, prefill=False)
+    least = zero_latency(plan, None, progress)
+    assert least, path
+    return least["load_time_ns"] / int((submit_ns + latency_ns.clip(min=0)).max() - submit_ns.min())
+
+
 def main() -> None:
+    shares = {name: compute_share(_ROOT / f"traces/samples/{name}.parquet") for name in SAMPLES}
+    COMPUTING.write_text("".join(f"{name} = {share:.3f}\n" for name, share in shares.items()))
     table = figures()
     for page in PAGES:
         before, rest = page.read_text().split(_BEGIN)

@@ -5,13 +5,14 @@ from typing import Any
 import click
 
 from blkreel.cli.options.types import as_json
-from blkreel.common.console import print_table
+from blkreel.common.console import Console
 from blkreel.common.json_file import print_json
+from blkreel.common.text_table import TextColumn, lines_of
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.samples import PREFIX, SAMPLES, sample_path
+from blkreel.traces.samples import PREFIX, SAMPLES, compute_shares, sample_path
 
 
 @click.command()
@@ -28,12 +29,16 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json({"version": 1, "samples": entries})
         return
-    print_table({"trace": "fixed", "read": "right", "written": "right",
-                 "beside writes": "right", "duration": "right", "workload": "left"},
-                [(entry["name"], format_bytes(entry["read_bytes"]),
-                  format_bytes(entry["written_bytes"]), _share(entry["exposure"]["beside_share"]),
-                  format_ns(entry["duration_ns"]), entry["shows"])
-                 for entry in entries])
+    columns = [TextColumn("trace", [entry["name"] for entry in entries], right=False),
+               TextColumn("read", [format_bytes(entry["read_bytes"]) for entry in entries]),
+               TextColumn("written", [format_bytes(entry["written_bytes"]) for entry in entries]),
+               TextColumn("duration", [format_ns(entry["duration_ns"]) for entry in entries]),
+               TextColumn("computing", [percent(entry["compute_share"]) for entry in entries]),
+               TextColumn("beside writes", [_share(entry["exposure"]["beside_share"]) for entry in entries])]
+    lines = lines_of(columns)
+    Console().print_lines(lines[:-len(entries)])
+    for line, entry in zip(lines[-len(entries):], entries, strict=True):
+        Console().print_lines([line, f"  {entry['shows']}"])
 
 
 def _entry(name: str, description: str) -> dict[str, Any]:
@@ -43,7 +48,8 @@ def _entry(name: str, description: str) -> dict[str, Any]:
     moved = {kind: int(length_bytes[op == OPS[kind]].sum()) for kind in ("read", "write")}
     return {"name": f"{PREFIX}{name}", "shows": description, "path": str(trace.path), "rows": trace.rows,
             "read_bytes": moved["read"], "written_bytes": moved["write"],
-            "exposure": exposure_of(trace).document(), "duration_ns": int(submit_ns[-1] - submit_ns[0])}
+            "compute_share": compute_shares()[name], "exposure": exposure_of(trace).document(),
+            "duration_ns": int(submit_ns[-1] - submit_ns[0])}
 
 
 def _share(share: float | None) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 from blkreel.common.errors import UsageError
 from blkreel.common.storage_url import Location, parse_location
 from blkreel.common.suggestions import did_you_mean
+from blkreel.common.typed_document import parse_toml
 
 PREFIX = "sample:"
 _DIRECTORY = Path(__file__).parent
+_COMPUTING = _DIRECTORY / "computing.toml"  # written by `make samples`
 SAMPLES = {
     "model-load": "a language model of 4 GB loads from a cold cache (llama.cpp)",
     "game-load": "a game loads from a cold cache: its menu, then a race",
@@ -28,6 +30,12 @@ TITLES = {
     "package-install": "Package installation",
     "compile": "Compilation",
 }
+
+
+def compute_shares() -> dict[str, float]:
+    """By sample: the load time of its I/Os on a drive without latency / the recorded one. Waits for a network count as
+    computing."""
+    return {name: float(share) for name, share in parse_toml(_COMPUTING.read_bytes()).items()}
 
 
 def located(trace: str | Location) -> Location:

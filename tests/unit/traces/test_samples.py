@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from tree import TREE
 
+from blkreel.common.units import format_bytes, format_ns
+from blkreel.traces.format.exposure import percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.samples import SAMPLES, sample_path
+from blkreel.traces.samples import SAMPLES, compute_shares, sample_path
 
 DIRECTORY = TREE / "traces/samples"
 
@@ -61,6 +63,11 @@ def test_there_are_no_others_and_all_are_installed():
 def test_the_pages_have_the_figures_of_the_files(describe):
     for page in describe.PAGES:
         assert describe.on_page(page) == describe.figures(), f"{page.name} is out of date: make samples"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_its_computing_share_is_that_of_its_rows(describe, name):
+    assert compute_shares()[name] == pytest.approx(describe.compute_share(sample_path(name)), abs=0.01)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -146,8 +153,12 @@ def test_a_user_finds_them_by_name(blkreel):
     listed = json.loads(blkreel("samples", "--json").stdout)["samples"]
     assert [entry["name"] for entry in listed] == [f"sample:{name}" for name in SAMPLES]
     shown = blkreel("samples").stdout
+    assert max(map(len, shown.splitlines())) <= 80, "whole in a terminal of 80 columns"
     for entry in listed:
-        assert entry["name"] in shown
+        row, = (line for line in shown.splitlines() if line.startswith(f"{entry['name']} "))
+        for text in (format_bytes(entry["read_bytes"]), format_ns(entry["duration_ns"]),
+                     percent(entry["compute_share"])):
+            assert text in row
         assert entry["rows"] == open_trace(entry["path"]).rows == open_trace(entry["name"]).rows
 
 
