@@ -19,7 +19,7 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Packages for the build, the demo and the tests.
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
 APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
-APT_SAMPLES := aria2 mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick
+APT_SAMPLES := aria2 curl mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick zstd
 APT_TEST  := btrfs-progs xfsprogs fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
 APT_FUZZ  := clang libclang-rt-dev
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
@@ -143,9 +143,10 @@ docs: $(STAMPS)/install
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
-# One or all sample traces: make samples SAMPLES=compile. Takes about ten minutes, 6 GiB of memory, and 6 GiB on
+# One or all sample traces: make samples SAMPLES=compile. Takes about half an hour, 15 GiB of memory, and 15 GiB on
 # disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
-SAMPLES := model-load game-load download game-download app-start package-install compile
+SAMPLES := model-load model-load-mmap model-download update-unpack game-load download game-download app-start \
+    package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done

@@ -1,5 +1,6 @@
 """A torrent of this machine's own: tracker, seeder and what they serve, all in memory, beside the drive."""
 
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from scratch import Scratch
 from blkreel.cli.demo.torrent import make_payload, swarm
 
 DOWNLOADS = "root/Downloads"
+_PICTURE_BYTES = 1.47e6
 
 
 @contextmanager
@@ -18,17 +20,17 @@ def torrent(scratch: Scratch, size_bytes: int) -> Iterator[Path]:
     directory = scratch.memory / "torrent"
     album = directory / "holiday"
     album.mkdir(parents=True)
-    for number, file_bytes in enumerate(_sizes(size_bytes)):
+    for number, file_bytes in enumerate(sizes(size_bytes, _PICTURE_BYTES)):
         make_payload(album / f"{number:04}.jpg", file_bytes)
     (scratch.mount / DOWNLOADS).mkdir(parents=True, exist_ok=True)
     with swarm(album, directory, scratch.workspace.environment) as seeded:
         yield seeded.torrent
 
 
-def _sizes(total_bytes: int) -> Iterator[int]:
-    """Of pictures: around 1.5 MB, some much larger. The same each time."""
+def sizes(total_bytes: int, median_bytes: float) -> Iterator[int]:
+    """Sizes of files around the median, some much larger. The same each time."""
     numbers = random.Random(1)
     while total_bytes > 0:
-        size_bytes = min(total_bytes, int(numbers.lognormvariate(14.2, 0.7)))
+        size_bytes = min(total_bytes, int(numbers.lognormvariate(math.log(median_bytes), 0.7)))
         yield size_bytes
         total_bytes -= size_bytes

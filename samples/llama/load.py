@@ -1,6 +1,6 @@
-"""Load a model with llama.cpp and plain reads (no mmap), and exit when it is ready: load.py FILE.
+"""Load a model with llama.cpp, and exit when it is ready: load.py FILE read|mmap|direct.
 
-Only the environment of model-load.py has xllamacpp.
+Only the environment of model.py has xllamacpp.
 """
 
 import os
@@ -10,9 +10,12 @@ import time
 import xllamacpp
 
 _STARTED = time.monotonic()
+_MODES = {"read": xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE,
+          "mmap": xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_MMAP,
+          "direct": xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_DIRECT_IO}
 parameters = xllamacpp.CommonParams()
 parameters.model.path = sys.argv[1]
-parameters.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
+parameters.load_mode = _MODES[sys.argv[2]]
 parameters.n_ctx = 256
 parameters.n_parallel = 1
 parameters.cpuparams.n_threads = 2

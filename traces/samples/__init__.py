@@ -14,6 +14,9 @@ _DIRECTORY = Path(__file__).parent
 _COMPUTING = _DIRECTORY / "computing.toml"  # written by `make samples`
 SAMPLES = {
     "model-load": "a language model of 4 GB loads from a cold cache (llama.cpp)",
+    "model-load-mmap": "the same model loads as a mapped file",
+    "model-download": "the same model loads with plain reads beside a download at 1 Gbit/s",
+    "update-unpack": "an update is unpacked and synced (tar and zstd)",
     "game-load": "a game loads from a cold cache: its menu, then a race",
     "download": "a BitTorrent download of an album of pictures",
     "game-download": "the same game loads while a torrent downloads to the same drive",
@@ -23,6 +26,9 @@ SAMPLES = {
 }
 TITLES = {
     "model-load": "Model load",
+    "model-load-mmap": "Model load, mapped",
+    "model-download": "Model load during a download",
+    "update-unpack": "Update, unpacking",
     "game-load": "Game load",
     "download": "Download",
     "game-download": "Game load during a download",

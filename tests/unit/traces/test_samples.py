@@ -9,7 +9,7 @@ import pytest
 from tree import TREE
 
 from blkreel.common.units import format_bytes, format_ns
-from blkreel.traces.format.exposure import percent
+from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.samples import SAMPLES, compute_shares, sample_path
@@ -41,9 +41,18 @@ def describe():
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_it_is_whole_and_sound(name, blkreel):
+def test_it_is_valid_and_nearly_whole(name, blkreel):
+    """Some kernels hide a completion from BPF now and then."""
     checked = blkreel("check", f"sample:{name}", check=False)
-    assert checked.returncode == 0, checked.stdout
+    assert checked.returncode in (0, 3), checked.stdout
+    unseen = (frame_of(name).latency_ns < 0).mean()
+    assert unseen <= 0.005 and (unseen > 0) == (checked.returncode == 3), checked.stdout
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_its_emulated_drive_was_in_time(name):
+    for use in open_trace(sample_path(name)).metadata.get("emulated", []):
+        assert use["late_ios"] < 0.1 * use["ios"], f"{use['name']}: recorded on a busy machine"
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -83,6 +92,25 @@ def test_it_tells_nothing_of_the_machine_but_its_scratch_drive(name):
         assert file["path"].startswith("/var/tmp/blkreel-samples/source/"), file
     devices = metadata["devices"]
     assert [device["kind"] for device in devices] == ["loop"] and not devices[0]["serial_hash"]
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name.startswith("model-load-")])
+def test_a_model_is_read_whole_in_each_mode(name):
+    own = frame_of(name)[frame_of(name).own]
+    assert set(own.process) == {"python"} and set(own.op) == {OPS["read"]}
+    assert 4.1e9 < moved_bytes(own, "read") < 4.4e9
+
+
+def test_a_model_is_read_beside_a_download():
+    exposure = exposure_of(open_trace(sample_path("model-download")))
+    assert exposure.read_bytes > 4.1e9 and exposure.beside_share >= 0.8 and exposure.write_bytes_s > 50e6
+    assert not exposure.why_withheld()
+
+
+def test_an_update_is_read_packed_and_written_unpacked():
+    frame = frame_of("update-unpack")
+    assert moved_bytes(frame[frame.process == "zstd"], "read") > 1e9
+    assert moved_bytes(frame, "write") > 2e9 and (frame.op == OPS["flush"]).sum() >= 1
 
 
 def test_a_model_is_read_whole_by_one_program():
@@ -165,7 +193,7 @@ def test_a_user_finds_them_by_name(blkreel):
 def test_a_name_that_there_is_not(blkreel):
     result = blkreel("info", "sample:chess", check=False)
     assert result.returncode == 2
-    assert "unknown sample: 'chess'; samples: model-load, game-load" in result.stderr
+    assert "unknown sample: 'chess'; samples: model-load, " in result.stderr
 
 
 def test_a_run_says_which_it_replayed(blkreel, tmp_path):

@@ -1,0 +1,28 @@
+"""A language model of 4 GB loads from a cold cache beside a download at 1 Gbit/s to the same drive."""
+
+import time
+
+from model import MODEL_BYTES, put_model
+from scratch import RECORDINGS, SATA, emulated_drive, make_sample
+from web import RATES, download_beside, limited_dirty_data, server
+
+_RATE = "1g"
+_DOWNLOAD_BYTES = 22 * RATES[_RATE]
+_UNDER_WAY_S = 4
+
+
+def make(name: str) -> None:
+    with (emulated_drive(MODEL_BYTES + _DOWNLOAD_BYTES // 4096 * 4096, SATA) as scratch,
+          server(_DOWNLOAD_BYTES) as url):
+        command = put_model(scratch, "read")
+        for _ in range(RECORDINGS):
+            (scratch.mount / "download.bin").unlink(missing_ok=True)
+            scratch.settle()
+            # With a limit of dirty data: the page cache that the load fills raises the default limits.
+            with limited_dirty_data(scratch), download_beside(scratch, url, _RATE):
+                time.sleep(_UNDER_WAY_S)
+                # The load is the captured command, and the download other work on the drive.
+                scratch.record_best(name, command)
+
+
+make_sample("model-download", make)
