@@ -23,7 +23,7 @@ MAY_IMPORT = {
 RANKS = {
     "replay": ("predict", "run", "background", "prepare", "fidelity", "streams", "plan", "telemetry", "engine",
                "emulated", "drive", "simulated"),
-    "analysis": ("report", "compare", "scale", "charts", "stats", "metrics"),
+    "analysis": ("report", "compare", "scale", "charts", "stats", "frames", "metrics"),
     "traces": ("importers", "model", "exporters", "transform", "spool", "telemetry", "format", "samples", "blocksets"),
     "benchmarks": ("site", "history", "catalog", "runner", "charts", "results", "step_metrics", "recipe"),
 }

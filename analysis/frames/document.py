@@ -1,0 +1,175 @@
+"""The frames of an application and the I/O that they waited for, as the document of `blkreel report --frames`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blkreel.common.errors import UsageError
+from blkreel.common.numbers import duration
+from blkreel.common.printable import printable, printable_document
+from blkreel.common.storage_url import Location
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OP_NAMES
+from blkreel.traces.format.trace import Trace
+
+from .clock import align
+from .frame_log import FrameLog, read_frame_log
+from .other_drive import OtherDrive, other_drive
+from .stutters import Frames, FrameWait, Joined, Stutter, stutters_of
+from .waits import Waits, waits_of
+
+MOST_WAITS = 5  # of a stutter that the document lists
+_COLUMNS = ["offset_bytes", "length_bytes", "op", "latency_ns"]
+
+
+@dataclass(frozen=True)
+class FrameOptions:
+    """log: the file of frame times. run: a replay of the trace at dependent pace. start_ns: time in the trace at which
+    the clock of the log is 0. process: name or pid of the program."""
+
+    log: Path
+    run: Location | None = None
+    start_ns: int | None = None
+    process: str | None = None
+
+
+@dataclass(frozen=True)
+class FrameReport:
+    """document: for JSON. start_ns, time_ns: of each frame, in time of the trace. waits: of the threads."""
+
+    document: dict[str, Any]
+    log: FrameLog
+    frames: Frames
+    joined: Joined
+    waits: Waits
+
+
+def report_frames(trace: Trace, options: FrameOptions, lost_note: str = "") -> FrameReport:
+    """Join a frame log with a trace. Raises UsageError, FrameLogError and TraceError."""
+    if trace.is_run:
+        raise UsageError(f"{trace.path} is a replay, and frames are of the captured application",
+                         "name the captured trace, and the replay with --frames-run")
+    log = read_frame_log(options.log, options.process)
+    end_ns = _end_ns(trace)
+    alignment = align(log, trace.metadata, end_ns, options.start_ns)
+    waits = waits_of(trace, options.process, log.program, log.pid)
+    frames = Frames.of(log.start_ns, log.time_ns)
+    joined = stutters_of(frames, waits, alignment, end_ns)
+    other = other_drive(trace, open_trace(options.run)) if options.run is not None else None
+    rows = _Rows(trace, joined.stutters)
+    document: dict[str, Any] = {
+        "log": {"path": str(log.path), "format": log.format, "program": log.program, "pid": log.pid,
+                "frames": len(log.time_ns), "usual_frame_ns": int(np.median(log.time_ns)),
+                "frames_elsewhere": log.frames_elsewhere, "rejected": log.rejected},
+        "clock": joined.alignment.document(),
+        "waits": {"program": waits.program, "evidence": waits.evidence, "words": waits.words,
+                  "threads": len(waits.threads), "lost_events": waits.lost},
+        "totals": _totals(joined, other),
+        "other_drive": None if other is None else {
+            "label": other.label, "verdict": other.verdict,
+            "gone": other.gone(joined.stutters)},
+        "stutters": [_stutter(stutter, rows, other) for stutter in joined.stutters],
+    }
+    document["sentence"] = sentence(document)
+    document["notes"] = notes(document)
+    return FrameReport(printable_document(document), log, frames, joined, waits)
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The answer in one sentence."""
+    totals = document["totals"]
+    count, by_io = totals["stutters"], totals["by_io"]
+    if not count:
+        return f"No stutter in {document['log']['frames']:,} frames"
+    words = f"{by_io} of {count} stutters waited for I/O"
+    if by_io:
+        words += f", which took {duration(totals['lost_ns'])}"
+    if path := _most_waited(document["stutters"]):
+        words += f", mostly for {Path(path).name}"
+    if other := document["other_drive"]:
+        words += ("; the replay is invalid and shows nothing of another drive" if other["gone"] is None else
+                  f"; {other['gone']} of {by_io} would be gone on {other['label']}")
+    return words
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What a reader must know to judge the figures: clocks, evidence, what is unclear."""
+    totals, waits = document["totals"], document["waits"]
+    found = [f"Clocks aligned {document['clock']['words']}.",
+             f"Waits of the threads of {waits['program']}: {waits['words']}. A frame that waits for a thread without "
+             "I/O of its own is seen by the I/O of that other thread only."]
+    if totals["unclear"]:
+        found.append(f"{totals['unclear']} stutters are unclear: the waits beside them also occur beside smooth "
+                     "frames, or the clocks are not aligned well enough.")
+    if totals["beyond"]:
+        found.append(f"{totals['beyond']} stutters before or after the trace are left out.")
+    if waits["lost_events"]:
+        found.append(f"The capture lost {waits['lost_events']:,} events: a stutter may have waited for one of these.")
+    if elsewhere := document["log"]["frames_elsewhere"]:
+        found.append(f"{elsewhere:,} frames of other processes or swap chains are left out.")
+    if other := document["other_drive"]:
+        found.append(f"On {other['label']} (verdict of the replay: {other['verdict'].get('level', 'unknown')}): each "
+                     "wait changes by the difference of the latencies; what the program computes stays.")
+    return found
+
+
+def _totals(joined: Joined, other: OtherDrive | None) -> dict[str, Any]:
+    causes = Counter(stutter.cause for stutter in joined.stutters)
+    by_io = [stutter for stutter in joined.stutters if stutter.cause == "io"]
+    return {"stutters": len(joined.stutters), "by_io": causes["io"], "other": causes["other"],
+            "unclear": causes["unclear"], "beyond": joined.beyond, "lost_ns": sum(each.lost_ns for each in by_io)}
+
+
+def _stutter(stutter: Stutter, rows: "_Rows", other: OtherDrive | None) -> dict[str, Any]:
+    usable = other if other is not None and other.verdict.get("level") != "invalid" else None
+    time_ns = usable.time_ns(stutter) if usable else None
+    longest = sorted(stutter.waits, key=lambda wait: -wait.waited_ns)
+    return {"frame": stutter.number, "start_ns": stutter.start_ns, "time_ns": stutter.time_ns,
+            "usual_ns": stutter.usual_ns, "cause": stutter.cause, "lost_ns": stutter.lost_ns,
+            "ios": len(stutter.waits), "waits": [rows.wait(wait) for wait in longest[:MOST_WAITS]],
+            "other_time_ns": time_ns, "gone": None if time_ns is None or stutter.cause != "io" else
+            time_ns <= stutter.limit_ns}
+
+
+class _Rows:
+    """What the document says of the I/Os that stutters waited for."""
+
+    def __init__(self, trace: Trace, stutters: Sequence[Stutter]) -> None:
+        self._threads: Mapping[str, Any] = trace.metadata.get("threads") or {}
+        self._files = {file.get("inode"): file.get("path") for file in trace.metadata.get("files") or ()}
+        rows = sorted({wait.row for stutter in stutters for wait in stutter.waits})
+        self._at = {row: index for index, row in enumerate(rows)}
+        names = [*_COLUMNS, *(["inode"] if "inode" in trace.schema.names else [])]
+        self._columns = trace.table(names).take(rows).to_pydict() if rows else {}
+
+    def wait(self, wait: FrameWait) -> dict[str, Any]:
+        at = self._at[wait.row]
+        column = self._columns
+        thread = self._threads.get(str(wait.tid)) or {}
+        inode = column["inode"][at] if "inode" in column else -1
+        return {"row": wait.row, "tid": wait.tid, "thread": thread.get("comm"), "process": thread.get("process"),
+                "path": self._files.get(inode) if inode > 0 else None, "op": OP_NAMES.get(column["op"][at]),
+                "offset_bytes": column["offset_bytes"][at], "length_bytes": column["length_bytes"][at],
+                "latency_ns": column["latency_ns"][at], "begin_ns": wait.begin_ns, "waited_ns": wait.waited_ns}
+
+
+def _end_ns(trace: Trace) -> int:
+    """The last time of a trace: the end of the capture, or the last completion."""
+    last = int(trace.table(["submit_ns"])["submit_ns"][-1].as_py()) if trace.rows else 0
+    stored = trace.metadata.get("duration_ns")
+    return max(last, stored if isinstance(stored, int) else 0)
+
+
+def _most_waited(stutters: Sequence[Mapping[str, Any]]) -> str:
+    """The file that takes more than half of the waits of all stutters by I/O; "" if none does."""
+    waited_ns: Counter[str] = Counter()
+    for stutter in stutters:
+        if stutter["cause"] == "io":
+            for wait in stutter["waits"]:
+                waited_ns[wait["path"] or ""] += wait["waited_ns"]
+    path, most_ns = max(waited_ns.items(), key=lambda item: item[1], default=("", 0))
+    return printable(path) if 2 * most_ns > waited_ns.total() else ""

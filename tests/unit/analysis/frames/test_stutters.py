@@ -1,0 +1,191 @@
+"""Which stutters waited for I/O, on made traces of which each cause is known: none may be confused."""
+
+import json
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+from rendering import (
+    BY_COMPUTING,
+    BY_IO,
+    LOADER,
+    MS,
+    PATH,
+    RENDERER,
+    STALL_NS,
+    STREAMER,
+    Rows,
+    capframex,
+    frame_ends,
+    mangohud,
+    presentmon,
+    rendered,
+)
+
+from blkreel.analysis.frames.document import FrameOptions, report_frames
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.reader import open_trace
+
+
+def joined(trace, log, **options):
+    return report_frames(open_trace(trace), FrameOptions(log, **options)).document
+
+
+def causes(document):
+    return {stutter["frame"]: stutter["cause"] for stutter in document["stutters"]}
+
+
+EXPECTED = {**dict.fromkeys(BY_IO, "io"), **dict.fromkeys(BY_COMPUTING, "other")}
+
+
+@pytest.mark.parametrize("tid", [RENDERER, LOADER])
+def test_no_stutter_is_confused(tmp_path, tid):
+    """Whether the thread that renders reads, or another one that it waits for; beside a thread that always waits."""
+    rows, ends, time_ns = rendered(tid)
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    assert causes(document) == EXPECTED
+    assert document["clock"]["method"] == "changed" and document["clock"]["uncertainty_ns"] == 10 * MS
+    for stutter in document["stutters"]:
+        if stutter["cause"] == "io":
+            longest = stutter["waits"][0]
+            assert (longest["tid"], longest["path"], longest["offset_bytes"]) == (tid, PATH, stutter["frame"] << 20)
+            assert abs(stutter["lost_ns"] - STALL_NS) <= MS
+        else:
+            assert stutter["lost_ns"] < 10 * MS
+    assert document["sentence"] == ("6 of 12 stutters waited for I/O, which took 900 ms, mostly for level.pak")
+    assert document["waits"]["program"] == "kart" and document["waits"]["evidence"] == "blocked"
+
+
+def test_streaming_alone_holds_no_frame_up(tmp_path):
+    """Stutters by computing, some of them just as the streaming thread waits as long."""
+    rows, ends, time_ns = rendered(by_io=())
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    assert causes(document) == dict.fromkeys(BY_COMPUTING, "other")
+    assert document["sentence"] == "0 of 6 stutters waited for I/O"
+
+
+def test_a_read_that_is_over_before_its_thread_waits_holds_nothing_up(tmp_path):
+    """In flight for a whole stutter, but its thread was computing: blocked for a millisecond only."""
+    ends, time_ns = frame_ends(dict.fromkeys(BY_COMPUTING, STALL_NS))
+    rows = Rows()
+    for frame in BY_COMPUTING:
+        rows.read(RENDERER, int(ends[frame]) - STALL_NS, STALL_NS - 5 * MS, blocked_ns=MS)
+    rows.read(RENDERER, int(ends[-1]), MS)
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    assert causes(document) == dict.fromkeys(BY_COMPUTING, "other")
+
+
+def test_a_later_wake_up_by_another_thread_hides_no_read(tmp_path):
+    """As an interpreter lock is passed on, a thread inherits the completion of the one that held it."""
+    rows, ends, time_ns = rendered()
+    streamed = [row for row in rows.rows if row["tid"] == STREAMER]
+    for row in rows.rows:
+        if row["tid"] == RENDERER and row["cause"] is not None:
+            done = [other for other in streamed if other["submit_ns"] + other["latency_ns"] <= row["submit_ns"]]
+            row["cause"] = done[-1]["key"] if done else None
+            row["think_ns"] = row["submit_ns"] - done[-1]["submit_ns"] - done[-1]["latency_ns"] if done else 0
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    assert causes(document) == EXPECTED
+
+
+def test_without_recorded_waits_the_assumption_is_said(tmp_path):
+    rows, ends, time_ns = rendered()
+    document = joined(rows.write(tmp_path / "t.parquet", has_waits=False), mangohud(tmp_path, ends, time_ns))
+    assert document["waits"]["evidence"] == "assumed" and causes(document) == EXPECTED
+    assert any("records no waits" in note for note in document["notes"])
+
+
+def test_presentmon_by_its_dates(tmp_path):
+    rows, ends, time_ns = rendered()
+    log = presentmon(tmp_path / "frames.csv", ends - time_ns, time_ns)
+    document = joined(rows.write(tmp_path / "t.parquet"), log)
+    assert causes(document) == EXPECTED and document["clock"]["method"] == "recorded"
+    assert document["waits"]["program"] == "kart.exe"
+
+
+def test_a_log_without_a_start_needs_one(tmp_path):
+    rows, ends, time_ns = rendered()
+    trace, log = rows.write(tmp_path / "t.parquet"), capframex(tmp_path / "record.json", ends - 400 * MS, time_ns)
+    with pytest.raises(UsageError, match="no start time recorded; add --frames-start TIME"):
+        joined(trace, log)
+    document = joined(trace, log, start_ns=400 * MS)
+    assert causes(document) == EXPECTED
+    assert "not checked" in document["clock"]["words"]
+
+
+def test_a_copied_log_is_aligned_by_its_stalls(tmp_path):
+    """Its name has whole seconds only. The stutters fit the waits at one shift of the clocks."""
+    rows, ends, time_ns = rendered(stream=False)
+    log = mangohud(tmp_path, ends, time_ns, zero_ns=450 * MS)
+    os.utime(log)
+    document = joined(rows.write(tmp_path / "t.parquet"), log)
+    assert document["clock"]["method"] == "fitted" and document["clock"]["uncertainty_ns"] < 50 * MS
+    assert abs(document["clock"]["offset_ns"] - 450 * MS) <= document["clock"]["uncertainty_ns"]
+    assert causes(document) == EXPECTED
+
+
+def test_what_the_clocks_do_not_decide_is_unclear(tmp_path):
+    """Two stutters 300 ms apart, one by I/O, with clocks that may be 700 ms off: neither has a cause."""
+    ends, time_ns = frame_ends({400: STALL_NS, 420: STALL_NS})
+    rows = Rows()
+    rows.read(RENDERER, int(ends[400]) - STALL_NS - 5 * MS, STALL_NS)
+    rows.read(RENDERER, int(ends[-1]), MS)
+    log = mangohud(tmp_path, ends, time_ns)
+    trace = rows.write(tmp_path / "t.parquet")
+    assert causes(joined(trace, log)) == {400: "io", 420: "other"}
+    os.utime(log)
+    document = joined(trace, log)
+    assert causes(document) == {400: "unclear", 420: "unclear"} and document["clock"]["method"] == "named"
+    assert any("2 stutters are unclear" in note for note in document["notes"])
+
+
+def test_a_log_of_another_time_zone_is_found(tmp_path, monkeypatch):
+    rows, ends, time_ns = rendered()
+    trace = rows.write(tmp_path / "t.parquet")
+    log = mangohud(tmp_path, ends, time_ns)  # named in the zone of this machine
+    try:
+        monkeypatch.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        assert causes(joined(trace, log)) == EXPECTED
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_log_of_another_day_is_refused(tmp_path):
+    rows, ends, time_ns = rendered()
+    trace = rows.write(tmp_path / "t.parquet")
+    log = mangohud(tmp_path, ends, time_ns)
+    renamed = shutil.copy(log, tmp_path / "frames.csv")
+    with pytest.raises(UsageError, match="renamed and changed after the capture; add --frames-start"):
+        joined(trace, renamed)
+    with pytest.raises(UsageError, match="no frame within the trace"):
+        joined(trace, log, start_ns=40 * 10**9)
+
+
+def test_stutters_outside_of_the_trace_are_left_out(tmp_path):
+    """The capture ended in the middle of the log."""
+    rows, ends, time_ns = rendered()
+    rows.rows = [row for row in rows.rows if row["submit_ns"] < 11 * 10**9]
+    document = joined(rows.write(tmp_path / "t.parquet", seconds=11), mangohud(tmp_path, ends, time_ns))
+    assert 0 < document["totals"]["beyond"] == 12 - document["totals"]["stutters"]
+    assert causes(document) == {frame: cause for frame, cause in EXPECTED.items() if ends[frame] < 11 * 10**9}
+
+
+def test_a_process_is_chosen_by_name(tmp_path):
+    rows, ends, time_ns = rendered()
+    trace, log = rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns)
+    # Of the streaming thread alone no stutter waited for anything.
+    assert set(causes(joined(trace, log, process="streamer")).values()) == {"other"}
+    with pytest.raises(UsageError, match="no I/O of a process 'doom'; name one of: kart"):
+        joined(trace, log, process="doom")
+
+
+def test_smooth_frames_have_no_stutter(tmp_path):
+    rows, ends, time_ns = rendered(by_io=(), by_computing=())
+    time_ns = time_ns + np.random.default_rng(3).integers(-3 * MS, 3 * MS, len(time_ns))
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, 500 * MS + np.cumsum(time_ns), time_ns))
+    assert document["stutters"] == [] and document["sentence"] == "No stutter in 2,000 frames"
+    json.dumps(document)
