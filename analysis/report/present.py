@@ -6,6 +6,7 @@ from pathlib import Path
 
 from blkreel import __version__
 from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
+from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
@@ -98,8 +99,11 @@ def compare_attached(attached: Sequence[Attached], output: Output | None = None,
 
 def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
            force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
-           on_rows: RowProgress = _ignore) -> Document:
-    """One trace or run as a document; with `output`, also its page. Raises as `compare` does."""
+           on_rows: RowProgress = _ignore, frames: FrameOptions | None = None) -> Document:
+    """One trace or run as a document; with `output`, also its page. Raises as `compare` does.
+
+    frames: join frame times with the trace; the document has them under `frames`. Raises also FrameLogError.
+    """
     view = view or View()
     read_options = read_options or ReadOptions()
     view.check(output, force)
@@ -111,10 +115,20 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
     _add_notes(built, fleet)
     view.check_drives(models_of([section.shown]))
     built = {"answer": answer_document(answer(section.shown)), **built}
+    joined = _frames_of(fleet.measured[0], frames) if frames else None
+    if joined:
+        built["frames"] = joined.document
     if view.wanted(output):
         read_again([section], read_options)
-    view.write(built, lambda: report_page.page_of(built, section, view.drives_file), output, force)
+    view.write(built, lambda: report_page.page_of(built, section, view.drives_file, joined), output, force)
     return built
+
+
+def _frames_of(measured: Measured, options: FrameOptions) -> FrameReport:
+    if measured.records is None:
+        raise UsageError(f"{measured.path}: a stored result without rows, which cannot be joined with frames",
+                         "name the trace file")
+    return report_frames(open_trace(measured.records), options)
 
 
 def _with_exposure(measured: Measured) -> Measured:

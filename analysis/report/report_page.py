@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from blkreel.analysis.charts.model import Page, Section
+from blkreel.analysis.frames.document import FrameReport
+from blkreel.analysis.report.charts.frames import frame_charts
 from blkreel.analysis.report.charts.tails import lateness_tails
 from blkreel.analysis.report.charts.workload_profile import workload_profile
 
@@ -19,12 +21,15 @@ from .sections import latency_charts, over_time_charts
 from .verdict import Document
 
 
-def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None) -> Page:
-    """document, section: of document.report."""
+def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None,
+            frames: FrameReport | None = None) -> Page:
+    """document, section: of document.report. frames: joined with the trace; they stand first."""
     entry, shown = section.entries[0].shown, section.shown
     run, order = entry["runs"][0]["run"], [entry["label"]]
     both = beside([entry], "beside")
     parts = [
+        *([Section("frames", "Stutter", tuple(frame_charts(frames, entry["label"])),
+                   (f"{frames.document['sentence']}.", *frames.document["notes"]))] if frames else []),
         Section("beside", "Alone and beside the background", (both,) if both else ()),
         Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (shown["claim"],)),
         Section("time", "Over time", tuple(over_time_charts(section, "", order))),
@@ -42,6 +47,9 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
     if words := exposure_words(entry):
         lead += f"; {words}"
+    first = answer(shown)
+    if frames:
+        first = replace(first, sentence=frames.document["sentence"])
     return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None, drives_file),
                 with_gap([replace(part, source=source_line(shown)) for part in parts if part.charts],
-                         document), **method_of(document, [shown]), answer=answer(shown))
+                         document), **method_of(document, [shown]), answer=first)

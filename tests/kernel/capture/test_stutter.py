@@ -1,0 +1,80 @@
+"""Stutters of a program that renders, captured on a drive with slow reads: by I/O and by computing, none confused."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import valid_document
+
+pytestmark = pytest.mark.kernel
+
+BLKREEL = Path(sys.executable).with_name("blkreel")
+DRIVE = "nil:256MiB,read_latency=150ms,channels=8"
+FRAMES = 400
+BY_IO, BY_COMPUTING = (60, 150, 240, 330), (105, 195, 285, 375)
+BLOCK = 1 << 20
+
+# Renders 50 frames a second and logs them as MangoHud does. A thread streams all the time, and no frame waits for it.
+RENDERER = f"""
+import mmap, os, sys, threading, time
+from datetime import datetime
+drive, folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), sys.argv[2]
+page, other_page = mmap.mmap(-1, 4096), mmap.mmap(-1, 4096)
+done = threading.Event()
+def stream():
+    offset = 128 << 20
+    while not done.is_set():
+        os.preadv(drive, [other_page], offset)
+        offset += 4096
+streaming = threading.Thread(target=stream)
+streaming.start()
+zero = time.monotonic_ns()
+log = open(f"{{folder}}/renderer_{{datetime.now():%Y-%m-%d_%H-%M-%S}}.csv", "w")
+print("os,cpu,gpu,ram,kernel,driver,cpuscheduler\\nLinux,,,,,,", file=log)
+print("fps,frametime,cpu_load,elapsed", file=log, flush=True)
+before = time.monotonic_ns()
+for frame in range({FRAMES}):
+    if frame in {BY_IO}:
+        os.preadv(drive, [page], frame * {BLOCK >> 2})
+    if frame in {BY_COMPUTING}:
+        until = time.monotonic() + 0.15
+        while time.monotonic() < until:
+            pass
+    time.sleep(0.02)
+    now = time.monotonic_ns()
+    print(f"{{1e9 / (now - before):.4f}},{{(now - before) / 1e6:.6f}},10,{{now - zero}}", file=log, flush=True)
+    before = now
+done.set()
+streaming.join()
+log.close()
+"""
+
+
+def test_planted_stutters_have_their_cause(require_root, tmp_path):
+    """The test plants 150 ms each. Other long frames are those of a busy machine: nothing is said of them."""
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs FUSE: modprobe fuse")
+    (tmp_path / "renderer.py").write_text(RENDERER)
+    name = f"test-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:6]}"
+    captured = (f"{BLKREEL} capture $BLKREEL_DEVICE -o t.parquet -- {sys.executable} renderer.py $BLKREEL_DEVICE "
+                f"{tmp_path}")
+    result = subprocess.run([BLKREEL, "emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec",
+                             captured], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert (tmp_path / "t.parquet").exists(), result.stderr
+    (log,) = tmp_path.glob("renderer_*.csv")
+    shown = subprocess.run([BLKREEL, "report", "t.parquet", "--frames", log.name, "--json"], cwd=tmp_path,
+                           capture_output=True, text=True, timeout=120)
+    frames = valid_document("report", shown.stdout)["frames"]
+    assert frames["clock"]["method"] == "changed" and frames["waits"]["evidence"] == "blocked", frames["clock"]
+    stutters = {stutter["frame"]: stutter for stutter in frames["stutters"]}
+    for frame in BY_IO:
+        stutter = stutters[frame]
+        assert stutter["cause"] == "io", json.dumps(stutter)
+        assert frame * (BLOCK >> 2) in {wait["offset_bytes"] for wait in stutter["waits"]}, json.dumps(stutter)
+        assert stutter["lost_ns"] >= 100_000_000
+    for frame in BY_COMPUTING:
+        assert stutters[frame]["cause"] == "other", json.dumps(stutters[frame])
