@@ -10,6 +10,7 @@ import pyarrow as pa
 from blkreel.traces.format.state_limit import check_state
 
 from . import native_library as native
+from .alignment import Alignment
 from .boundary_state import CLASSES, Carry, carry_after, classes_of
 from .bursts import DEFAULT_GAP_NS, BurstTable, late_starts
 from .depth import Depth
@@ -95,6 +96,7 @@ class MetricsAccumulator:
             depth=Depth(self._native.read(native.DEPTH, len(CLASSES))) + rest(end),
             workload_profile=workload_profile_of(self._distribution(native.SUBMIT_GAP),
                                                  self._distribution(native.IDLE_GAP), threads),
+            alignment=Alignment.of_native(self._native.read(native.ALIGNMENT)),
             timeline=Timeline.of_native(self._native.read(native.TIMELINE), end.span_ns),
             heats=tuple(Heat.of_native(device, numbers) for device in range(HEAT_DEVICES)
                         if len(numbers := self._native.read(native.HEAT, device))), threads=threads,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self
 
+from .alignment import Alignment
 from .boundary_state import CLASSES, Carry
 from .bursts import BurstTable, late_starts
 from .depth import Depth
@@ -89,6 +90,7 @@ class Partial(Additive):
     lateness_device: Distribution  # the replay's queue was full: the drive made them late
     depth: Depth
     workload_profile: WorkloadProfile
+    alignment: Alignment
     timeline: Timeline | None = None
     heats: tuple[Heat, ...] = ()  # of the devices with I/O
     threads: Threads | None = None
@@ -136,6 +138,7 @@ def join(earlier: Partial, later: Partial) -> Partial:
         workload_profile=workload_profile_of(earlier.workload_profile.submit_gaps + later.workload_profile.submit_gaps,
                                              earlier.workload_profile.idle_gaps + later.workload_profile.idle_gaps,
                                              threads),
+        alignment=earlier.alignment.join(later.alignment),
         timeline=earlier.timeline.join(later.timeline), heats=join_heats(earlier.heats, later.heats), threads=threads,
         latency_points=earlier.latency_points.join(later.latency_points),
         begin=earlier.begin, end=end)

@@ -19,6 +19,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 
+from .alignment import Alignment
 from .boundary_state import Carry
 from .bursts import BurstTable
 from .depth import Depth
@@ -32,13 +33,13 @@ from .timeline import Heat, Timeline
 from .workload_profile import WorkloadProfile
 
 MAGIC = b"BLKREELP"
-VERSION = 6
+VERSION = 7
 _MAX_PLAIN_BYTES, _MAX_RATIO = 256 << 20, 20
 _MAX_TEXT_BYTES = 16 << 20
 
 _RECORDS = {kind.__name__: kind for kind in (
     Partial, ClassPartial, Seconds, Bins, WorkloadProfile, Depth, BurstTable, Timeline, Heat, Threads, Carry, KeepUp,
-    LatencyPoints)}
+    LatencyPoints, Alignment)}
 
 
 def dump(partial: Partial) -> bytes:

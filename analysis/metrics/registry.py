@@ -12,6 +12,7 @@ from typing import Any
 from blkreel.common.printable import within_sentence
 
 from . import formulas
+from .alignment import BLOCK_BYTES
 from .distributions import PERCENTILES, Distribution
 from .formulas import mb_per_s, ratio
 from .metric import (
@@ -404,6 +405,23 @@ _WRITER = (
 )
 
 
+def _alignment(index: int) -> Iterator[Metric]:
+    """Of writes on blocks of one size."""
+    size = BLOCK_BYTES[index]
+    name = f"{size // 1024} KiB"
+    yield Metric(f"write_unaligned_{size // 1024}k", f"write.alignment.unaligned_{size // 1024}k",
+                 f"Writes not aligned to {name}", SHARE, f"writes that begin or end within a block of {name} / writes",
+                 lambda partial: ratio(int(partial.alignment.unaligned[index]), partial.alignment.writes),
+                 recompute=f"((writes.offset_bytes % {size} + writes.length_bytes % {size}) > 0).mean()", op="write",
+                 missing="no writes")
+    yield Metric(f"write_repeated_{size // 1024}k", f"write.alignment.repeated_{size // 1024}k",
+                 f"Writes again into a block of {name}", SHARE,
+                 f"writes that begin in the block of {name} in which the previous write to the drive ended / writes",
+                 lambda partial: ratio(int(partial.alignment.repeated[index]), partial.alignment.writes),
+                 recompute="((writes.offset_bytes + writes.length_bytes - 1).groupby(writes.device).shift()"
+                           f" // {size} == writes.offset_bytes // {size}).mean()", op="write", missing="no writes")
+
+
 def per_second(count: int, duration_ns: int) -> float | None:
     return count * 10**9 / duration_ns if duration_ns else None
 
@@ -419,6 +437,7 @@ def _service(partial: Partial) -> int:
 METRICS: dict[str, Metric] = {metric.key: metric for metric in (
     *_ALL,
     *(metric.of(op) for op in _ROWS for metric in CLASS_METRICS),
+    *(metric for index in range(len(BLOCK_BYTES)) for metric in _alignment(index)),
     *_WRITER,
     *_RUN,
     *(metric for distribution in DISTRIBUTIONS for metric in distribution.of_all()),

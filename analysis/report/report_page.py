@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from blkreel.analysis.charts.model import Page, Section
 from blkreel.analysis.frames.document import FrameReport
+from blkreel.analysis.report.charts.alignment import alignment
 from blkreel.analysis.report.charts.frames import frame_charts
 from blkreel.analysis.report.charts.tails import lateness_tails
 from blkreel.analysis.report.charts.workload_profile import workload_profile
@@ -39,6 +40,7 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
             *lateness_tails(section.entries, "", order), *metric_tables.certificate(run, entry["label"])])),
         Section("what", "Workload", tuple(one for one in [
             *workload_profile(section.entries, ""),
+            alignment(section.entries, "alignment"),
             metric_tables.threads(document["threads"], entry["label"])] if one)),
     ]
     title = f"{drive_words(entry['drive'])}. " if drive_words(entry["drive"]) else ""

@@ -1,6 +1,7 @@
 """The charts of each section, in display order."""
 
 from blkreel.analysis.charts.model import Chart
+from blkreel.analysis.report.charts.alignment import alignment
 from blkreel.analysis.report.charts.burst_bars import burst_bars
 from blkreel.analysis.report.charts.efficiency import efficiency, value
 from blkreel.analysis.report.charts.endurance import endurance
@@ -27,7 +28,7 @@ def section_charts(section: Section, prefix: str, order: list[str], drives_file:
         *paired(section.shown, prefix, order), *lateness_tails(entries, prefix, order),
         efficiency(entries, f"{prefix}efficiency", order), endurance(entries, f"{prefix}endurance", drives_file),
         value(entries, f"{prefix}value", order, drives_file),
-        *workload_profile(entries, prefix)])
+        *workload_profile(entries, prefix), alignment(entries, f"{prefix}alignment")])
 
 
 def over_time_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "alignment.h"
 #include "bursts.h"
 #include "depth.h"
 #include "histogram.h"
@@ -90,6 +91,7 @@ struct metrics {
 	struct timeline timeline;
 	struct heat *heats[HEAT_DEVICES]; /* NULL: no I/O yet */
 	struct latency_points latency_points;
+	struct alignment alignment;
 	struct number_map tids;
 	struct thread *threads;
 	size_t thread_capacity;

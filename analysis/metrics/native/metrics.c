@@ -162,6 +162,8 @@ static inline int add_offset(struct metrics *metrics, const struct metrics_colum
 			return -ENOMEM;
 		heat_add(*heat, kind, columns->submit_ns[i] - metrics->spans[CLASS_ALL].first_ns, offset, bytes);
 	}
+	if (kind == CLASS_WRITE)
+		alignment_add(&metrics->alignment, device, offset, bytes);
 	return thread_add(metrics, kind, columns->tid ? columns->tid[i] : -1, columns->latency_ns[i], offset, bytes, device);
 }
 
@@ -387,6 +389,7 @@ struct metrics *metrics_new(int64_t gap_ns, int exact, const int64_t *state, siz
 		metrics->bursts[kind].gap_ns = metrics->planned[kind].gap_ns = gap_ns;
 		metrics->bursts[kind].reach_ns = metrics->planned[kind].reach_ns = INT64_MIN;
 	}
+	alignment_init(&metrics->alignment);
 	metrics->keep_up.last_due_ns = metrics->keep_up.reach_ns = INT64_MIN;
 	for (int kind = 0; kind < CLASSES && !err; kind++)
 		err = uncovered_init(&metrics->uncovered[kind]);

@@ -65,9 +65,15 @@ enum metrics_part {
 	 * class, column and row (latency_points.h).
 	 */
 	PART_LATENCY_POINTS,
+	/* struct alignment (alignment.h): number of writes; of ALIGNMENT_BLOCKS block sizes from 4 KiB on, doubling, the writes
+	 * that are not aligned, then those that begin in the block in which the previous write of their drive ended; of each of
+	 * HEAT_DEVICES drives the first byte of the first write and the last byte of the last one.
+	 */
+	PART_ALIGNMENT,
 };
 
 #define TIMELINE_BINS 400
+#define ALIGNMENT_BLOCKS 5
 #define HEAT_ROWS 32
 #define HEAT_COLUMNS 64
 /* Devices from this number on have no heat map. */

@@ -147,9 +147,9 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 			       [PART_BURSTS] = CLASSES, [PART_PLANNED] = CLASSES, [PART_SECONDS] = CLASSES,
 			       [PART_DEPTH] = CLASSES_AND_ALL, [PART_TIMELINE] = 1, [PART_HEAT] = HEAT_DEVICES,
 			       [PART_THREADS] = 1, [PART_BOUNDARY_STATE] = 1, [PART_KEEP_UP] = 1,
-			       [PART_LATENCY_POINTS] = 1 };
+			       [PART_LATENCY_POINTS] = 1, [PART_ALIGNMENT] = 1 };
 
-	if (part < 0 || part > PART_LATENCY_POINTS || which < 0 || which >= limits[part])
+	if (part < 0 || part > PART_ALIGNMENT || which < 0 || which >= limits[part])
 		return -EINVAL;
 	switch ((enum metrics_part)part) {
 	case PART_SUMS:
@@ -178,6 +178,8 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 		return read_keep_up(&metrics->keep_up, values, capacity);
 	case PART_LATENCY_POINTS:
 		return latency_points_read(&metrics->latency_points, values, capacity);
+	case PART_ALIGNMENT:
+		return copy(values, capacity, &metrics->alignment, sizeof(metrics->alignment) / sizeof(*values));
 	}
 	return -EINVAL;
 }

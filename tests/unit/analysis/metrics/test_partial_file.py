@@ -70,6 +70,8 @@ PINNED = {
         False: "9a82cefd29f3948e3d6d6aff58dc8bc52d80850040b173d54929d8b0e0dee167"},
     6: {True: "fb818a99b10024e1bc413feba629d650077083e85aef612143d8ac8618a846c7",
         False: "be0e300fd61d2e37bb264e88e32a9b1ca6a3b7493893cfd35e38f7a346ec0d68"},
+    7: {True: "6ee9068c791497097618cbaac669fff60d5fec637bc4e4957f615501b50ffa92",
+        False: "08139924ac90c47456a1dbbd312b04b3cae73f3fe0f4f719aaffdfeec23a690a"},
 }
 
 
