@@ -26,6 +26,7 @@ _MIN_GRANULE_BYTES = 4096
 _NEVER_C = 1e9  # never reached
 _UNLIMITED = 1e27  # bytes/s: any transfer takes less than half a nanosecond
 _THROTTLE_SPAN_C = 5.0
+_LIMITS = ("iops_limit", "iops_credit", "rate_limit", "rate_credit_bytes")
 _CLOCKS = ("real", "virtual")
 STATES = ("fresh", "keep")
 
@@ -94,6 +95,10 @@ KEYS = {
     "read_slowdown": Key(_unit(), "1", "read_slowdown", 1, 1e6),
     "link": Key(_rate, None, "link_bandwidth", 1),
     "commands": Key(_whole, None, "commands", 1, 1024),
+    "iops_limit": Key(_unit("IOPS"), None, "iops_limit", 1, 1e9),
+    "iops_credit": Key(_whole, "0", "iops_credit", 0, 1e12),
+    "rate_limit": Key(_rate, None, "rate_limit", 1e6),
+    "rate_credit": Key(parse_size_bytes, "0", "rate_credit_bytes", 0),
     "flush_blocks": Key(_yes_or_no, "no", "flush_blocks", 0, 1),
     "program": Key(parse_time_ns, None, "program_ns", 1, 10e9),
     "cache_program": Key(parse_time_ns, None, "cache_program_ns", 1, 10e9),
@@ -159,7 +164,9 @@ class SimulatedDrive:
     @property
     def identity(self) -> str:
         """A hash of the effective description."""
-        description = [self.size_bytes, self.clock, self.name, sorted(self.parameters)]
+        # A drive without limits keeps the identity that it had before there were any.
+        given = sorted(each for each in self.parameters if each[0] not in _LIMITS or each[1])
+        description = [self.size_bytes, self.clock, self.name, given]
         if self.state != "keep":
             description.append(self.state)  # a fresh drive leaves the kept state of its twin alone
         return hashlib.sha256(json.dumps(description).encode()).hexdigest()[:24]
@@ -308,7 +315,7 @@ def _parameters(size_bytes: int, values: Mapping[str, float | None],
                          "give both: write_bandwidth=1GB/s,random_write_bandwidth=200MB/s")
     defaults = {
         "cache_drain": sequential, "random_write_bandwidth": sequential, "random_write_decline": size_bytes,
-        "link": 0, "commands": 0, "program": 0, "cache_program": 0,
+        "link": 0, "commands": 0, "iops_limit": 0, "rate_limit": 0, "program": 0, "cache_program": 0,
         "stall_every": 0, "stall_for": 0, "throttle_at": _NEVER_C,
         "throttle_until": _NEVER_C if throttle_at is None else throttle_at - _THROTTLE_SPAN_C}
     whole = {key: defaults[key] if value is None else value for key, value in values.items()}

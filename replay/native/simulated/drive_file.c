@@ -24,7 +24,8 @@ static const struct {
 	PARAMETER(read_w),		   PARAMETER(write_w),		     PARAMETER(jitter),
 	PARAMETER(seed),		   PARAMETER(link_bandwidth),	     PARAMETER(commands),
 	PARAMETER(flush_blocks),	   PARAMETER(program_ns),	     PARAMETER(cache_program_ns),
-	PARAMETER(cache_fold),
+	PARAMETER(cache_fold),		   PARAMETER(iops_limit),	     PARAMETER(iops_credit),
+	PARAMETER(rate_limit),		   PARAMETER(rate_credit_bytes),
 #undef PARAMETER
 #define SPREAD(name) \
 	{ #name "_0", offsetof(struct drive, parameters.name[0]) }, \

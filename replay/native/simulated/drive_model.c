@@ -444,13 +444,31 @@ static int64_t execute(struct drive *drive, int64_t start, enum trace_op op, int
 	}
 }
 
+/* Takes tokens from a bucket. Returns when there are enough of them. */
+static int64_t pay(double *paid_ns, double rate, double credit, double tokens, int64_t start)
+{
+	double allowed_ns;
+
+	if (rate == 0)
+		return start;
+	allowed_ns = *paid_ns - credit * 1e9 / rate;
+	if (allowed_ns > (double)start)
+		start = (int64_t)ceil(allowed_ns);
+	*paid_ns = fmax(*paid_ns, (double)start) + tokens * 1e9 / rate;
+	return start;
+}
+
 /* The completion in work time of an I/O that the drive takes when it has room for another command. */
 static int64_t take(struct drive *drive, int64_t start, enum trace_op op, int32_t flags, int64_t offset_bytes,
 		    int64_t length_bytes, double slower)
 {
-	double commands = drive->parameters.commands;
-	int64_t *command = commands == 0 ? NULL : first_free(drive->command_free, commands), done;
+	const struct drive_parameters *p = &drive->parameters;
+	int64_t *command = p->commands == 0 ? NULL : first_free(drive->command_free, p->commands), done;
 
+	if (op == OP_READ || op == OP_WRITE) {
+		start = pay(&drive->iops_paid_ns, p->iops_limit, p->iops_credit, 1, start);
+		start = pay(&drive->rate_paid_ns, p->rate_limit, p->rate_credit_bytes, (double)length_bytes, start);
+	}
 	if (command)
 		start = later(start, *command);
 	done = execute(drive, start, op, flags, offset_bytes, length_bytes, slower);
@@ -497,6 +515,7 @@ int drive_init(struct drive *drive)
 		return -ENOMEM;
 	for (unsigned i = 0; i < DRIVE_MAX_CHANNELS; i++)
 		drive->channel_free[i] = drive->command_free[i] = drive->programs_end[i] = work_ns;
+	drive->iops_paid_ns = drive->rate_paid_ns = (double)work_ns;
 	drive->read_bus_free = drive->write_bus_free = drive->link_free = work_ns;
 	drive->blocked_until = drive->writes_done = drive->ios_done = work_ns;
 	for (unsigned i = 0; i < DRIVE_WRITE_HEADS; i++)

@@ -33,6 +33,8 @@ struct drive_parameters {
 	double read_slowdown;
 	double link_bandwidth; /* of both directions together; 0: no limit */
 	double commands;       /* that the drive works on at once; 0: no limit */
+	/* Token buckets in front of the drive, as of a provider: rates, 0: no limit, and the credit of each. */
+	double iops_limit, iops_credit, rate_limit, rate_credit_bytes;
 	double flush_blocks;   /* 1: a flush runs alone */
 	double program_ns, cache_program_ns; /* of one program on a die; 0: reads never wait for one */
 	double cache_fold;     /* rate at which the cache drains while I/O is in flight */
@@ -74,6 +76,7 @@ struct drive {
 	int64_t programs_end[DRIVE_MAX_CHANNELS], program_length[DRIVE_MAX_CHANNELS];
 	double programs_due[2]; /* direct, cached: fraction of a program not yet given to a die */
 	unsigned next_die;
+	double iops_paid_ns, rate_paid_ns; /* work time up to which the tokens of each bucket are spent */
 	int64_t blocked_until; /* by a discard, or by a flush that runs alone */
 	int64_t writes_done;   /* completion of the last write */
 	int64_t ios_done;      /* completion of the last I/O */

@@ -23,6 +23,7 @@ class Reference:
         self.heads, self.oldest = [-1] * 8, 0
         self.in_flight = []  # (completion, order, op)
         self.cache_at = 0
+        self.paid = {"iops": 0.0, "rate": 0.0}  # time up to which the tokens are spent
 
     def run(self, plan, depth):
         """(submit_ns, complete_ns) of every row of the plan."""
@@ -48,6 +49,9 @@ class Reference:
     def submit(self, now, op, flags, offset, length):
         self.drain(now)
         start = max(self.work_until(now), self.blocked)
+        if op in (READ, WRITE):
+            start = self.pay("iops", start, 1, self.drive["iops_limit"], self.drive["iops_credit"])
+            start = self.pay("rate", start, length, self.drive["rate_limit"], self.drive["rate_credit_bytes"])
         command = self.commands.index(min(self.commands)) if self.commands else None
         if command is not None:
             start = max(start, self.commands[command])
@@ -89,6 +93,12 @@ class Reference:
         else:
             done = self.flush(start)
         return done
+
+    def pay(self, bucket, start, tokens, rate, credit):
+        if rate:
+            start = max(start, math.ceil(self.paid[bucket] - credit * 1e9 / rate))
+            self.paid[bucket] = max(self.paid[bucket], float(start)) + tokens * 1e9 / rate
+        return start
 
     def flush(self, start):
         alone = bool(self.drive["flush_blocks"])

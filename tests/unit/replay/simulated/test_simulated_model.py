@@ -202,6 +202,8 @@ def drives():
         "cache": st.sampled_from(["10K", "50000", "1MiB"]), "cache_bandwidth": st.sampled_from(["50MB/s", "7GB/s"]),
         "cache_drain": st.sampled_from(["0/s", "1MB/s", "1GB/s"]), "random_write_bandwidth": st.just("3MB/s"),
         "link": st.sampled_from(["20MB/s", "4GB/s"]), "commands": st.sampled_from(["1", "2", "32"]),
+        "iops_limit": st.sampled_from(["200", "30000IOPS"]), "iops_credit": st.sampled_from(["3", "1000"]),
+        "rate_limit": st.sampled_from(["2MB/s", "300MB/s"]), "rate_credit": st.sampled_from(["64K", "5MB"]),
         "flush_blocks": st.just("yes"), "program": st.sampled_from(["2us", "700us", "3ms"]),
         "cache_program": st.sampled_from(["1us", "200us"]), "cache_fold": st.sampled_from(["1MB/s", "1GB/s"]),
         "random_write_decline": st.sampled_from(["10K", "1MiB"]), "read_slowdown": st.sampled_from(["1", "2", "3.7"]),
