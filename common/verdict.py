@@ -62,6 +62,7 @@ CODES = {
     # of the records
     "no_completed_ios": "no I/O was seen to complete",
     "writer_fell_behind": "planned writes were due before the earlier ones had ended",
+    "provider_limit": "a constant rate that the drive exceeded before; a note",
     # of several runs
     "few_runs": "fewer than 6 runs or repeats",
     "start_temperature": "the drive's temperature at the start differs between the runs",

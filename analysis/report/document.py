@@ -27,6 +27,7 @@ from blkreel.analysis.metrics.headline import HEADLINE, headline, ranked_familie
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.metric import pace_names
 from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.provider_limit import provider_limit
 from blkreel.analysis.metrics.registry import METRICS, figures
 from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.stats.intervals import geometric_mean, interval
@@ -101,6 +102,8 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
             shown["title"] += f" ({shown['source']['path'] or first.path})"
         built.append(Section(shown, entries))
         notes += differences({each.shown["label"]: condition_of(each.measured[0]) for each in entries})
+    notes += [f"{each['label']}: {each['provider_limit']}" for section in built for each in section.shown["entries"]
+              if each["provider_limit"]]
     notes = list(dict.fromkeys(notes))
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
@@ -141,7 +144,9 @@ def entry(runs: list[Measured]) -> Entry:
         times = times + RunTimes.of(each.metadata)
     per_run = [figures(each.partial, RunTimes.of(each.metadata)) for each in runs]
     pooled = figures(partial, times) if len(runs) > 1 else per_run[0]
-    judged = [verdicts.verdict(each.metadata, numbers) for each, numbers in zip(runs, per_run, strict=True)]
+    limits = [_limit_words(each) for each in runs]
+    judged = [verdicts.verdict(each.metadata, numbers, limit)
+              for each, numbers, limit in zip(runs, per_run, limits, strict=True)]
     first = runs[0]
     paces = pace_names(_account(first, "pace"))
     verdict = verdicts.of_runs(judged, [_start_c(each) for each in runs]) if first.run else judged[0]
@@ -161,11 +166,20 @@ def entry(runs: list[Measured]) -> Entry:
                                 [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
         "interference": None,
         "exposure": exposure_document(runs),
+        "provider_limit": next(filter(None, limits), None),
         "figures": pooled,
         "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
                  for each, one, numbers in zip(runs, judged, per_run, strict=True)],
     }
     return Entry(shown, runs, partial)
+
+
+def _limit_words(each: Measured) -> str:
+    """The limit of a provider that shows in a run or trace; "" if none does."""
+    if ((each.run or {}).get("telemetry") or {}).get("throttled"):
+        return ""
+    limit = provider_limit(each.partial)
+    return limit.words if limit else ""
 
 
 def exposure_document(runs: Sequence[Measured]) -> Document | None:

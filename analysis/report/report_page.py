@@ -47,6 +47,8 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     lead = title + shown["title"]
     if run:
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
+    if entry["provider_limit"]:
+        lead += f"; {entry['provider_limit']}"
     if words := exposure_words(entry):
         lead += f"; {words}"
     first = answer(shown)

@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.metric import SHARE
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.numbers import duration
-from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, reason, recorded
+from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
 from blkreel.traces.format.source_lacks import lacks
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
@@ -16,14 +16,16 @@ Document = dict[str, Any]  # a JSON object: a document, a section, an entry or m
 START_APART_C = 3.0  # docs/method.md, "Verdict on a run"
 
 
-def verdict(metadata: Document, numbers: Document) -> Verdict:
+def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
     """The verdict (common/verdict.py) on one run or captured trace.
 
     Starts from the replay's verdict (docs/method.md, "Verdict on a run") and adds reasons from the records, each once.
+    limit: of the provider, in words; a note, because the figures are those of the volume as it is sold.
     """
     run = metadata.get("run")
     replayed = recorded((run or {}).get("verdict"))
     reasons = replayed["reasons"]
+    notes = [*replayed["notes"], *([note("provider_limit", limit)] if limit else [])]
 
     def add(code: str, level: Level, text: str, *known_by: str) -> None:
         # Reasons of earlier versions have no code of their own.
@@ -40,7 +42,7 @@ def verdict(metadata: Document, numbers: Document) -> Verdict:
         if not numbers["all"]["ops"]:
             unseen = numbers["all"]["unseen_ops"]
             add("no_completed_ios", "invalid", _no_completions(metadata, unseen))
-        return judged(reasons)
+        return judged(reasons, notes=notes)
     if run.get("issued_ops") == 0:
         add("no_completed_ios", "invalid", "it issued no I/O: there are no figures")
     if run.get("partial"):
@@ -49,7 +51,7 @@ def verdict(metadata: Document, numbers: Document) -> Verdict:
         add("writer_fell_behind", "qualified", f"writer fell behind: {_behind_words(numbers['writer'])}")
     if (run.get("idle") or {}).get("name", "original") != "original":
         add("idle_removed", "qualified", "idle time compressed", "idle")
-    return judged(reasons, replayed["level"], replayed["notes"], replayed["withheld"])
+    return judged(reasons, replayed["level"], notes, replayed["withheld"])
 
 
 def _no_completions(metadata: Document, unseen: int) -> str:

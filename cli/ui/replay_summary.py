@@ -135,6 +135,7 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     lines = wrapped(beside_sentence(entry), width) + wrapped(f"{run['path']}: {label}, {size}", width)
     lines += _in_one_line("  ", metric_words(entry), width)
     lines += _in_one_line("  ", [words] if (words := exposure_words(entry)) else [], width)
+    lines += _in_one_line("  ", [limit] if (limit := entry.get("provider_limit")) else [], width)
     lines += [shortened(f"  {line}", width) for line in _background_lines(account)]
     lines += _in_one_line("  ", _lateness_words(account, entry), width)
     if detail.verbose and account:

@@ -1,0 +1,113 @@
+"""A token bucket of a provider: a constant rate that the drive has exceeded with the same kind of I/O before.
+
+A volume with a limit serves I/O at full speed while it has credit, and then at exactly the rate of the limit. A drive
+that is merely busy, or was asked for less, looks alike in one of these: it never was faster, or its latency did not
+rise, or its I/Os changed. A worn write cache does look alike; so writes count only if their rate of I/Os stays the same
+while their size changes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from blkreel.common.numbers import digits, duration
+
+from .partial import Partial
+
+_WINDOW_NS = 10**9
+_FEWEST_WINDOWS, _FEWEST_OPS = 5, 500  # at the limit
+_EVEN = 0.03  # (highest - lowest) / median of the rate at the limit
+_FASTER = 1.5  # rate before / rate at the limit, and latency at the limit / latency before
+_ALIKE = 1.25  # mean sizes of the I/Os
+_WRITES = 0.01  # share of the I/Os, above which a write cache may be the cause
+_SIZE_VARIES = 0.1  # standard deviation / mean of the mean sizes
+_BUSY = 0.8  # mean number of I/Os in flight
+
+Rates = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProviderLimit:
+    """since_ns: from the first submit on, to a second. iops, mb_s: the rate; one of them is None if sizes vary."""
+
+    since_ns: int
+    iops: float | None
+    mb_s: float | None
+
+    @property
+    def words(self) -> str:
+        """`limited by the provider from 12 s on, 3,000 IOPS (12.3 MB/s)`."""
+        rates = [*([f"{digits(self.iops)} IOPS"] if self.iops is not None else []),
+                 *([f"{digits(self.mb_s)} MB/s"] if self.mb_s is not None else [])]
+        return (f"limited by the provider from {duration(round(self.since_ns, -8))} on, {rates[0]}"
+                + (f" ({rates[1]})" if rates[1:] else ""))
+
+
+def provider_limit(partial: Partial) -> ProviderLimit | None:
+    """The limit of one run or trace; None if there is none to see, and of pooled runs."""
+    line, points = partial.timeline, partial.latency_points
+    if line is None or points is None or line.span_ns is None:
+        return None
+    together = -(-_WINDOW_NS // line.width_ns)
+    window_ns = together * line.width_ns
+    count = line.span_ns // window_ns  # the last one is not whole
+    if count <= _FEWEST_WINDOWS:
+        return None
+    reads_writes = line.ops[:, :count * together].reshape(2, count, together).sum(axis=2)
+    ops = reads_writes.sum(axis=0).astype(float)
+    moved = line.bytes[:, :count * together].reshape(2, count, together).sum(axis=(0, 2)).astype(float)
+    at = points.since_ns // window_ns
+    within = at < count
+    weights = np.bincount(at[within], points.ops[within], count)
+    latency_ns = np.bincount(at[within], points.ops[within] * points.latency_ns[within].astype(float),
+                             count) / np.maximum(weights, 1)
+    sizes = moved / np.maximum(ops, 1)
+    has_writes = reads_writes[1] > _WRITES * ops
+    of_ops = _level(ops, ops, sizes, latency_ns, has_writes, window_ns, is_ops=True)
+    of_bytes = _level(moved, ops, sizes, latency_ns, has_writes, window_ns, is_ops=False)
+    if of_ops is None and of_bytes is None:
+        return None
+    since = min(first for first, _ in filter(None, (of_ops, of_bytes)))
+    return ProviderLimit(since * window_ns, of_ops and of_ops[1] * 1e9 / window_ns,
+                         of_bytes and of_bytes[1] * 1e3 / window_ns)
+
+
+def _level(rate: Rates, ops: Rates, sizes: Rates, latency_ns: Rates, has_writes: npt.NDArray[np.bool_], window_ns: int,
+           is_ops: bool) -> tuple[int, float] | None:
+    """(first window at the limit, its rate per window); None without a limit."""
+    first, behind = _longest_even(rate)
+    limited = slice(first, behind)
+    level = float(np.median(rate[limited])) if behind > first else 0.0
+    if behind - first < _FEWEST_WINDOWS or ops[limited].sum() < _FEWEST_OPS:
+        return None
+    is_faster = rate >= _FASTER * level
+    size = float(sizes[limited].mean())
+    varies = is_ops and float(sizes[limited].std()) > _SIZE_VARIES * size
+    if not varies:
+        is_faster &= (sizes < _ALIKE * size) & (_ALIKE * sizes > size) & ~has_writes
+        if has_writes[limited].any():
+            return None
+    if not is_faster.any():
+        return None
+    waited_ns = float(latency_ns[limited].mean())
+    in_flight = float(ops[limited].mean()) * waited_ns / window_ns
+    if waited_ns < _FASTER * float(latency_ns[is_faster].min()) or in_flight < _BUSY:
+        return None
+    return first, level
+
+
+def _longest_even(rate: Rates) -> tuple[int, int]:
+    """The longest stretch [first, behind) whose rates are nearly the same."""
+    best = (0, 0)
+    for first in range(len(rate)):
+        lowest = highest = float(rate[first])
+        behind = first
+        while behind < len(rate):
+            lowest, highest = min(lowest, float(rate[behind])), max(highest, float(rate[behind]))
+            if highest - lowest > _EVEN * lowest:
+                break
+            behind += 1
+        if behind - first > best[1] - best[0]:
+            best = (first, behind)
+    return best
