@@ -14,6 +14,7 @@ import numpy as np
 LEVEL = 0.95
 FEWEST = 2  # runs that a variance needs
 BOOTSTRAP_RUNS = 51  # from here on; the bootstrap of 20 runs covers 92 %, not 95 %
+MOST_PROJECTED = 100  # runs
 _RESAMPLES = 9_999
 _AT_ONCE = 1 << 20  # values drawn at once: 8 MiB each of indices and of logarithms
 _SEED = 20_140_301  # fixed, so that the same runs give the same digits
@@ -112,6 +113,18 @@ def smallest_difference(sets: Sequence[Sequence[float | None]], n: int, level: f
         squares += _mean_and_variance(logs)[1] * (len(logs) - 1) if len(logs) > 1 else 0.0
         df += len(logs) - 1
     return math.exp(t_quantile(2 * n - 2, level) * math.sqrt(squares / df * 2 / n)) if df else None
+
+
+def runs_to_exclude_one(values: Sequence[float | None], level: float = LEVEL) -> int | None:
+    """The fewest runs whose interval would exclude 1, if their logarithms had the mean and the deviation of these:
+    t(1 − α/2, n − 1) s / √n < |m|. None of fewer than two values, and where more than MOST_PROJECTED would be needed.
+    """
+    logs = _logs(values)
+    if logs is None or len(logs) < FEWEST:
+        return None
+    mean, variance = _mean_and_variance(logs)
+    return next((n for n in range(FEWEST, MOST_PROJECTED + 1)
+                 if t_quantile(n - 1, level) * math.sqrt(variance / n) < abs(mean)), None)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.analysis.stats.intervals import geometric_mean, holm, interval, welch
+from blkreel.analysis.stats.intervals import geometric_mean, holm, interval, runs_to_exclude_one, welch
 
 # Student's t, two-sided 95 %, as printed in any table: degrees of freedom to quantile.
 T_TABLE = {1: 12.706, 2: 4.303, 4: 2.776, 5: 2.571, 9: 2.262, 18: 2.101}
@@ -114,3 +114,20 @@ def test_holm_by_hand():
     """Holm: 0.01·4, then 0.02·3, 0.03·2, 0.04·1, none below the one before."""
     assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
+@pytest.mark.parametrize("values", [(1.1, 1.0, 1.2, 0.95), (1.02, 1.0, 1.05)])
+def test_the_projected_runs_are_the_fewest_whose_interval_excludes_one(values):
+    needed = runs_to_exclude_one(values)
+    logs = [math.log(value) for value in values]
+    mean, deviation = np.mean(logs), np.std(logs, ddof=1)
+
+    def excludes(n):
+        return scipy.stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) < abs(mean)
+
+    assert needed > len(values) and excludes(needed) and not excludes(needed - 1)
+
+
+@pytest.mark.parametrize("values", [(1.1,), (1.0, 1.0), (1.1, 0.0), (1.1, 1 / 1.1)])
+def test_no_number_of_runs_where_none_would_do(values):
+    assert runs_to_exclude_one(values) is None
