@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from blkreel import __version__
+from blkreel.analysis.charts.model import Page
 from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
 from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
@@ -36,25 +37,26 @@ def _ignore(path: str, done: int, total: int) -> None:
 def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
             force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
             on_rows: RowProgress = _ignore, drop_invalid: bool = False,
-            attached: Sequence[Attached] = ()) -> Document:
+            attached: Sequence[Attached] = (), edit: Callable[[Page], Page] = lambda page: page) -> Document:
     """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
     paths: also directories, patterns and URLs (scale/dataset.py). read_options: how they are read. on_rows(path,
     done, total): progress, in rows of all. drop_invalid: leave out runs with the verdict invalid. attached: results on
-    the same page. Raises OutputExists before anything is read, TraceError for a file that is not a trace, UsageError
-    for a run named twice.
+    the same page. edit: changes the page before it is written. Raises OutputExists before anything is read, TraceError
+    for a file that is not a trace, UsageError for a run named twice.
     """
     view = view or View()
     view.check(output, force)
     read_options = read_options or ReadOptions()
     fleet = measure_fleet(paths, gap_ns=gap_ns, read_options=read_options, on_rows=on_rows)
     return compare_fleet(fleet, output, force=force, view=view, read_options=read_options, drop_invalid=drop_invalid,
-                         attached=attached)
+                         attached=attached, edit=edit)
 
 
 def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = False, view: View | None = None,
                   read_options: ReadOptions | None = None, drop_invalid: bool = False,
-                  attached: Sequence[Attached] = (), entry_of: document.EntryOf = document.entry) -> Document:
+                  attached: Sequence[Attached] = (), entry_of: document.EntryOf = document.entry,
+                  edit: Callable[[Page], Page] = lambda page: page) -> Document:
     """As compare(), of runs and traces that were measured. entry_of: as of document.comparison()."""
     view = view or View()
     read_options = read_options or ReadOptions()
@@ -73,7 +75,7 @@ def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = F
         built["benchmarks"] = [each.document for each in attached]
     if view.wanted(output):
         read_again(compare_page.drawn(sections, view.highlight), read_options, marked=under_test)
-    view.write(built, lambda: compare_page.page_of(built, sections, under_test, view.drives_file, attached),
+    view.write(built, lambda: edit(compare_page.page_of(built, sections, under_test, view.drives_file, attached)),
                output, force)
     return built
 
