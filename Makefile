@@ -18,9 +18,9 @@ SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 # Packages for the build, the demo and the tests.
 APT_BUILD := gcc make pkg-config python3-venv python3-dev clang libbpf-dev libelf-dev zlib1g-dev liburing-dev bpftool
-APT_DEMO  := aria2 mktorrent opentracker e2fsprogs util-linux
+APT_DEMO  := e2fsprogs util-linux
 APT_SAMPLES := aria2 curl mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick zstd
-APT_TEST  := btrfs-progs xfsprogs fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
+APT_TEST  := aria2 mktorrent opentracker btrfs-progs xfsprogs fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
 APT_FUZZ  := clang libclang-rt-dev
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
 APT_DEB   := debhelper dpkg-dev fakeroot libcap2-bin python3-click python3-jinja2 python3-rich

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scratch import Scratch
-
-from blkreel.cli.demo.torrent import make_payload, swarm
+from swarm import make_payload, swarm
 
 DOWNLOADS = "root/Downloads"
 _PICTURE_BYTES = 1.47e6

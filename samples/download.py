@@ -2,8 +2,7 @@
 
 from bittorrent import DOWNLOADS, torrent
 from scratch import make_sample, scratch_drive
-
-from blkreel.cli.demo.torrent import download_command
+from swarm import download_command
 
 _BYTES = 512 << 20
 _BYTES_PER_S = 25 << 20

@@ -6,8 +6,7 @@ from bittorrent import DOWNLOADS, torrent
 from game import DRIVE_BYTES, ENDS_WITH, play, put_game
 from scratch import make_sample, scratch_drive
 from screen import screen
-
-from blkreel.cli.demo.torrent import start_download, stop
+from swarm import start_download, stop
 
 _SECONDS = 60
 _BYTES_PER_S = 6 << 20

@@ -1,50 +1,184 @@
-"""The last lines of the demo: what the replays found, drive by drive."""
+"""What the demo found: the program and its replay side by side, the typical drives, and the answer in one sentence."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from blkreel.analysis.metrics.run_times import why_no_slowdown
-from blkreel.common.units import format_ns
-from blkreel.replay.run.account import RunAccount, load_time_of
-from blkreel.traces.format.reader import open_trace
+from blkreel.analysis.metrics.headline import LOAD_TIME
+from blkreel.analysis.stats.intervals import MOST_PROJECTED
+from blkreel.common import numbers
+from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
+from blkreel.common.verdict import BACKGROUND_LIMIT
 
-BACKGROUND_RATE = "110MB/s"
-Accounts = Mapping[str, RunAccount]  # by drive
+from .pairs import Pairs
+from .typical import TypicalDrive
 
-
-def account_of(run: Path) -> RunAccount:
-    """The account of a run. Its baseline is left out where no slowdown is stated."""
-    metadata = open_trace(run).metadata
-    account: RunAccount = metadata["run"]
-    return account if not why_no_slowdown(metadata) else {**account, "baseline": None}
-
-
-def answer_lines(load: Accounts, application: Accounts, beside: Accounts) -> Iterator[str]:
-    """load: of a game load at dependent pace. application: of the captured launches at original pace. beside: of the
-    game load beside writes of BACKGROUND_RATE, with a baseline without them."""
-    yield f"game load alone, and beside writes of {BACKGROUND_RATE}: " + "; ".join(
-        f"{drive} {_slowdown_words(account)}" for drive, account in beside.items())
-    yield "game load: " + "; ".join(f"{drive} {_load_words(account)}" for drive, account in load.items())
-    yield "application during a download, time with reads outstanding: " + "; ".join(
-        f"{drive} {format_ns(account['reads']['wait_ns'])}" if account["reads"] else f"{drive} no reads"
-        for drive, account in application.items())
-    accounts = [*load.values(), *application.values(), *beside.values()]
-    if invalid := sum(account["verdict"]["level"] == "invalid" for account in accounts):
-        yield f"{invalid} of {len(accounts)} runs are invalid: do not compare their figures"
+BESIDE = "writes of 110 MB/s"
+_TIMES_FROM = 3.0  # ratios below are given in percent
+_MOST_REASONS = 2  # of one drive
+_AGREE = 0.05  # apart by less, program and replay are said to agree
 
 
-def _load_words(account: RunAccount) -> str:
-    if account["own_wall_ns"] is None:
-        return "unknown"
-    load_ns, zero_latency = account["own_wall_ns"], account["zero_latency"]
-    added = f" ({format_ns(load_ns - zero_latency['load_time_ns'])} added by the drive)" if zero_latency else ""
-    return f"{format_ns(load_ns)}{added}"
+@dataclass(frozen=True)
+class Candidate:
+    """name: as in `on the disk image`. program, replay: of the same load."""
+
+    name: str
+    article: str
+    program: Pairs
+    replay: Pairs
+
+    @property
+    def words(self) -> str:
+        return f"{self.article} {self.name}"
 
 
-def _slowdown_words(account: RunAccount) -> str:
-    baseline = account["baseline"]
-    slowdown = baseline["slowdown"]["load_time"] if baseline else None
-    if baseline is None or slowdown is None:
-        return "not measured (a run or its baseline is invalid)"
-    return (f"{format_ns(baseline['load_time_ns'])} alone, {format_ns(load_time_of(account))} beside "
-            f"({(slowdown - 1) * 100:+.0f} %)")
+@dataclass(frozen=True)
+class Found:
+    """title: of the load. left_out: what this machine could not do, with the reason and the remedy."""
+
+    title: str
+    candidates: tuple[Candidate, ...]
+    typical: tuple[TypicalDrive, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def change(ratio: float) -> str:
+    """`+21 %`, `3.4 times`."""
+    return f"{numbers.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{percent(ratio)} %"
+
+
+def percent(ratio: float) -> str:
+    value = (ratio - 1) * 100
+    return f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
+
+
+def sentence(found: Found) -> str:
+    """The answer: `Data scan beside writes of 110 MB/s: ...`."""
+    head = f"{found.title} beside {BESIDE}"
+    if not found.candidates:
+        ordered = sorted(found.typical, key=lambda drive: drive.pairs.ratio)
+        least, most = ordered[0], ordered[-1]
+        return (f"{head}: from {change(least.pairs.ratio)} on {least.title} to {change(most.pairs.ratio)} on "
+                f"{most.title}, of {len(ordered)} simulated drives")
+    parts = [_result(each.replay, each.words) for each in found.candidates]
+    programs = " and ".join(_program_words(each.program) for each in found.candidates)
+    return f"{head}: {', '.join(parts)}; the program itself: {programs}"
+
+
+def _result(pairs: Pairs, where: str) -> str:
+    if not pairs.is_valid:
+        return f"no valid replay {where}"
+    noise = ", within noise" if pairs.is_noise else ""
+    return f"{change(pairs.ratio)} {where} ({_times(pairs)}{noise})"
+
+
+def _program_words(pairs: Pairs) -> str:
+    return change(pairs.ratio) if pairs.is_valid else "no valid result"
+
+
+def _times(pairs: Pairs) -> str:
+    return f"{_seconds(pairs.alone_ns)} to {_seconds(pairs.beside_ns)} s"
+
+
+def _seconds(value_ns: float) -> str:
+    return numbers.digits(value_ns / 1e9)
+
+
+def slowdown_words(pairs: Pairs) -> str:
+    """`+71 (+65 to +78)` in percent; without the interval of too few pairs."""
+    text = percent(pairs.ratio)
+    return f"{text} ({percent(pairs.interval.low)} to {percent(pairs.interval.high)})" if pairs.interval else text
+
+
+def lines(found: Found, width: int) -> Iterator[str]:
+    """All but the sentence, as rich markup."""
+    if found.candidates:
+        yield from wrapped(f"{found.title}, alone and beside {BESIDE}: the program, and the replay of its capture",
+                           width)
+        yield from lines_of(fitting(_candidate_columns(found.candidates), width))
+        for text in notes(found.candidates):
+            yield from wrapped(text, width)
+    if found.typical:
+        yield from wrapped(f"Typical drives, simulated, after a minute of {BESIDE}", width)
+        yield from lines_of(fitting(_typical_columns(found.typical), width))
+    for text in found.left_out:
+        yield from wrapped(f"left out: {text}", width)
+
+
+def notes(candidates: Sequence[Candidate]) -> Iterator[str]:
+    """How program and replay differ, what is within noise, and the reasons of the verdicts."""
+    for each in candidates:
+        yield agreement(each)
+    for each in candidates:
+        for what, pairs in (("program", each.program), ("replay", each.replay)):
+            if pairs.is_valid and pairs.is_noise:
+                yield f"{each.name}, {what}: {noise(pairs)}"
+            if pairs.left_out:
+                yield f"{each.name}, {what}: {pairs.left_out} invalid pairs left out"
+            for text in (*_reasons(pairs), *pairs.notes):
+                yield f"{each.name}, {what}: {text}"
+
+
+def _reasons(pairs: Pairs) -> Iterator[str]:
+    """The worst of those that concern the load time; those of other metrics are on the page."""
+    reasons = [each for each in pairs.verdict["reasons"] if each["metric"] in (None, LOAD_TIME.key)]
+    for reason in reasons[:_MOST_REASONS]:
+        yield f"{reason['level']}: {reason['text']}"
+
+
+def agreement(each: Candidate) -> str:
+    """`disk image: the replay took 13 % less time than the program alone and 37 % less beside the writes`."""
+    alone = each.replay.alone_ns / each.program.alone_ns
+    beside = each.replay.beside_ns / each.program.beside_ns
+    if max(abs(alone - 1), abs(beside - 1)) < _AGREE:
+        return f"{each.name}: replay and program agree within {_AGREE * 100:.0f} %"
+    return (f"{each.name}: the replay took {_more(alone)} than the program alone, and {_more(beside)} beside the "
+            "writes")
+
+
+def _more(ratio: float) -> str:
+    return f"{abs(ratio - 1) * 100:.0f} % {'more' if ratio > 1 else 'less'}"
+
+
+def noise(pairs: Pairs) -> str:
+    """That a slowdown is within noise, and how many pairs would tell."""
+    count = len(pairs.used)
+    text = f"{percent(pairs.ratio)} % over {count} pair{'s' if count > 1 else ''} is within noise"
+    if count < 2:
+        return f"{text}: at least 2 pairs are needed"
+    if pairs.pairs_needed is None:
+        return f"{text}: more than {MOST_PROJECTED} pairs would be needed"
+    return f"{text}: about {max(pairs.pairs_needed, count + 1)} pairs would tell"
+
+
+def _candidate_columns(candidates: Sequence[Candidate]) -> list[TextColumn]:
+    rows = [(each.name if what == "program" else "", what, pairs) for each in candidates
+            for what, pairs in (("program", each.program), ("replay", each.replay))]
+    all_pairs = [pairs for _, _, pairs in rows]
+    return [TextColumn("", [name for name, _, _ in rows], right=False),
+            TextColumn("", [what for _, what, _ in rows], right=False),
+            *_figures(all_pairs, [slowdown_words(pairs) for pairs in all_pairs]), _verdicts(all_pairs)]
+
+
+def _typical_columns(typical: Sequence[TypicalDrive]) -> list[TextColumn]:
+    all_pairs = [drive.pairs for drive in typical]
+    return [TextColumn("", [drive.title for drive in typical], right=False),
+            *_figures(all_pairs, [percent(pairs.ratio) for pairs in all_pairs])]
+
+
+def _figures(all_pairs: Sequence[Pairs], slowdowns: Sequence[str]) -> list[TextColumn]:
+    return [TextColumn("alone", [_seconds(pairs.alone_ns) for pairs in all_pairs], "s"),
+            TextColumn("beside", [_seconds(pairs.beside_ns) for pairs in all_pairs], "s"),
+            TextColumn("slowdown", slowdowns, "%"),
+            TextColumn("rate", [_share(pairs.reached) for pairs in all_pairs], "%",
+                       styles=["yellow" if (pairs.reached or 1) < BACKGROUND_LIMIT else "" for pairs in all_pairs])]
+
+
+def _verdicts(all_pairs: Sequence[Pairs]) -> TextColumn:
+    levels = [pairs.verdict["level"] for pairs in all_pairs]
+    styles = ["bold red" if level == "invalid" else "" for level in levels]
+    return TextColumn("verdict", levels, right=False, styles=styles)
+
+
+def _share(share: float | None) -> str:
+    return numbers.MISSING if share is None else f"{share * 100:.0f}"

@@ -1,49 +1,50 @@
-"""The application that the demo launches: `python3 -I -S -B application.py LIBRARIES LAUNCH [DATASET]`.
+"""The program that the demo captures and runs: it reads a Parquet dataset and prints the mean of a column.
 
-A separate interpreter runs this file with LIBRARIES as its only package directory, so that imports read the drive under
-capture. It imports nothing of blkreel.
+`python3 -I -S -B application.py LIBRARIES DATASET COUNTERS`: LIBRARIES is the directory of the packages, COUNTERS the
+file `stat` of the drive in /sys. Prints, as JSON, the seconds from the first file opened to the result, and what was
+read from and written to the drive meanwhile, in bytes. It imports nothing of blkreel.
 """
 
+import json
 import sys
+import time
+from pathlib import Path
+
+_SECTOR_BYTES = 512  # of the counters, for every block size
 
 
-def dataframes(dataset: str | None) -> None:
-    """Import pandas, as most analysis scripts do."""
-    import pandas
-    import pyarrow.parquet  # noqa: F401
-
-    pandas.DataFrame({"a": range(10)}).describe()
-
-
-def scan(dataset: str | None) -> None:
-    """Read a dataset of several files with the threads of Arrow's pool."""
+def scan(dataset: Path) -> float:
+    """Reads all columns, row group after row group, as a query over a table larger than the memory does."""
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
 
-    table = ds.dataset(dataset).to_table(filter=pc.field("size") > 0.5)
-    print(pc.mean(table["latency"]))
+    total, rows = 0.0, 0
+    for file in sorted(dataset.iterdir()):
+        with pq.ParquetFile(file, pre_buffer=False) as table:
+            for batch in table.iter_batches(1 << 17, use_threads=False):
+                total += pc.sum(batch["latency"]).as_py()
+                rows += len(batch)
+    return total / rows
 
 
-def chart(dataset: str | None) -> None:
-    """Draw a chart and print its data: many small modules, and a large shared library, mapped and read page by page."""
-    import pandas
-    import rich
-    import rich.table
-    import vl_convert
-
-    frame = pandas.DataFrame({"x": range(20), "y": range(20)})
-    table = rich.table.Table(*frame.columns)
-    for row in frame.astype(str).itertuples(index=False):
-        table.add_row(*row)
-    rich.print(table)
-    encoding = {name: {"field": name, "type": "quantitative"} for name in frame}
-    vl_convert.vegalite_to_svg({"data": {"values": frame.to_dict("records")}, "mark": "point", "encoding": encoding})
+def _counts(counters: Path) -> tuple[int, int]:
+    """Bytes read and written since the drive was attached."""
+    fields = counters.read_text().split()
+    return int(fields[2]) * _SECTOR_BYTES, int(fields[6]) * _SECTOR_BYTES
 
 
 def main() -> None:
-    libraries, launch, *dataset = sys.argv[1:]
+    libraries, dataset, counters = sys.argv[1:]
     sys.path.insert(0, libraries)
-    {"dataframes": dataframes, "scan": scan, "chart": chart}[launch](dataset[0] if dataset else None)
+    import pyarrow.parquet  # noqa: F401  loading the library is no part of the scan
+
+    read, written = _counts(Path(counters))
+    started = time.monotonic()
+    mean = scan(Path(dataset))
+    seconds = time.monotonic() - started
+    read_after, written_after = _counts(Path(counters))
+    print(json.dumps({"seconds": seconds, "read_bytes": read_after - read, "written_bytes": written_after - written,
+                      "mean": mean}))
 
 
 if __name__ == "__main__":

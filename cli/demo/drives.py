@@ -8,10 +8,11 @@ from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.units import format_bytes
+from blkreel.replay.emulated.host import available_memory_bytes
 
 from .workspace import Workspace
 
-_SPARE_BYTES = 256 << 20
+SPARE_BYTES = 256 << 20
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -28,16 +29,19 @@ def check_room(workspace: Workspace, disk_bytes: int, memory_bytes: int) -> None
     """Raise BlkreelError if the images would not fit."""
     if _file_system_type(workspace.path) in _IN_MEMORY:
         raise BlkreelError(f"{workspace.path} is in memory, not on a disk", "add --work DIR, on a disk")
-    free_bytes = shutil.disk_usage(workspace.path).free
-    if free_bytes < disk_bytes + _SPARE_BYTES:
-        raise BlkreelError(f"{workspace.path}: {format_bytes(free_bytes)} free, "
-                           f"{format_bytes(disk_bytes + _SPARE_BYTES)} required for disk images",
-                           "add --work DIR, or --quick for smaller images")
-    available_bytes = _available_memory_bytes()
-    if available_bytes < memory_bytes + _SPARE_BYTES:
+    if not has_room(workspace.path, disk_bytes):
+        raise BlkreelError(f"{workspace.path}: {format_bytes(shutil.disk_usage(workspace.path).free)} free, "
+                           f"{format_bytes(disk_bytes + SPARE_BYTES)} required for disk images", "add --work DIR")
+    available_bytes = available_memory_bytes()
+    if available_bytes < memory_bytes + SPARE_BYTES:
         raise BlkreelError(f"{format_bytes(available_bytes)} of memory free, "
-                           f"{format_bytes(memory_bytes + _SPARE_BYTES)} required for the image in memory",
-                           "stop other programs, or add --quick")
+                           f"{format_bytes(memory_bytes + SPARE_BYTES)} required for the image in memory",
+                           "stop other programs")
+
+
+def has_room(directory: Path, disk_bytes: int) -> bool:
+    """Whether images of that size fit on the file system of a directory."""
+    return shutil.disk_usage(directory).free >= disk_bytes + SPARE_BYTES
 
 
 def mount_memory(workspace: Workspace, size_bytes: int) -> Path:
@@ -90,10 +94,3 @@ def _file_system_type(directory: Path) -> str:
     result = subprocess.run(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory],
                             stdout=subprocess.PIPE, text=True)
     return result.stdout.strip()
-
-
-def _available_memory_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -1,185 +1,206 @@
-"""The demo: capture an application, replay it on two candidate drives, compare."""
+"""The demo: a program is captured, and runs and is replayed on two drives, alone and beside writes."""
 
-import json
 import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.markup import escape
 
 from blkreel.analysis.report import present
-from blkreel.analysis.report.terminal import comparison_lines
+from blkreel.analysis.report.export import View
 from blkreel.cli.options.types import NOT_TRUSTWORTHY
-from blkreel.cli.ui.replay_summary import metric_words
-from blkreel.common.command_line import AS_ROOT
-from blkreel.common.console import Console, Detail
+from blkreel.common.console import Console
 from blkreel.common.errors import BlkreelError
 from blkreel.common.safe_files import caller_of_sudo, clear_directory, create, directory_at
-from blkreel.common.text_table import wrapped
-from blkreel.common.units import format_bytes
+from blkreel.common.units import format_bytes, format_ns
+from blkreel.replay.emulated.file_system import unmount
+from blkreel.replay.emulated.host import available_memory_bytes
+from blkreel.replay.emulated.session import check_backend
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
+from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import PREFIX
 
-from .answer import BACKGROUND_RATE, account_of, answer_lines
-from .drives import LoopDrive, check_room, make_drive, make_file_system, mount_memory, remount
-from .source import copy_application, make_dataset
+from . import emulated, pairs, typical
+from .answer import Candidate, Found, lines, sentence
+from .dataset import make_dataset
+from .drives import SPARE_BYTES, check_room, has_room, make_drive, make_file_system
+from .page import edited
+from .pairs import Pair, Pairs
+from .program import DATASET, DEPTH, LEAD_S, WRITTEN_BYTES, command, run_pairs
 from .steps import Steps
-from .torrent import make_payload, swarm
-from .workload import DATASET, LIBRARIES
 from .workspace import MARK, WORKSPACE_NAME, Workspace, workspace_below
 
-_MIB = 1 << 20
 # Files that a demo writes, and that the next one may remove.
-_TRACE, _RUNS, _REPORT = "source.parquet", "runs", "compare.html"
-_CANDIDATES = ("memory", "disk")
-_METRICS = 3  # of a run, on its line
+_TRACE, _RUNS, _PAGE = "source.parquet", "runs", "compare.html"
+_KEYS = ("disk", "emulated")
+_DISK = "disk image"
+_TITLE = "Data scan"
+_SAMPLE, _SAMPLE_TITLE = f"{PREFIX}model-load", "Model load"
+_FILE_SYSTEM_BYTES = 128 << 20
 # Program: its Debian package.
-_PROGRAMS = {"aria2c": "aria2", "mktorrent": "mktorrent", "opentracker": "opentracker", "mkfs.ext4": "e2fsprogs",
-             "losetup": "mount", "findmnt": "util-linux"}
-_CAP = ("--idle", "cap=25ms")  # a game computes for most of the time that it loads
-
-
-@dataclass(frozen=True)
-class _Replay:
-    """One replay on each candidate. trace: a sample, or None for the captured trace. name: of its run's directory."""
-
-    name: str
-    title: str
-    trace: str | None
-    options: tuple[str, ...]
-
-
-_LOAD = _Replay("load", "a game that loads, dependent pace, pauses capped at 25 ms", f"{PREFIX}game-load",
-                ("--pace", "dependent", *_CAP))
-_APPLICATION = _Replay("application", "the captured application, original pace", None, ())
-_BESIDE = _Replay("beside", f"the game beside writes of {BACKGROUND_RATE}, and alone", f"{PREFIX}game-load",
-                  ("--pace", "dependent", *_CAP, "--background", f"writes={BACKGROUND_RATE}", "--background-lead", "3s",
-                   "--baseline"))
-_REPLAYS = (_LOAD, _APPLICATION, _BESIDE)
+_PROGRAMS = {"mkfs.ext4": "e2fsprogs", "losetup": "mount", "findmnt": "util-linux", "dd": "coreutils"}
+_BESIDE = ("--pace", "dependent", "--background", f"writes=110MB/s,depth={DEPTH}", "--baseline")
 
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of a demo. The download must last longer than the launches, and fit the source beside the application.
+    """dataset_bytes: what the program reads. pairs: of loads alone and beside the writes."""
 
-    drive_bytes: of a candidate.
-    """
-
-    source_bytes: int
-    drive_bytes: int
     dataset_bytes: int
-    payload_bytes: int
-    download_bytes_per_s: int
-    launches: tuple[str, ...]
-    pause_s: float
+    pairs: int
+
+    @property
+    def image_bytes(self) -> int:
+        return -(-(self.dataset_bytes + WRITTEN_BYTES + _FILE_SYSTEM_BYTES) // (1 << 20)) << 20
 
 
-FULL = Size(2048 * _MIB, 1024 * _MIB, 64 * _MIB, 512 * _MIB, 20 * _MIB, ("dataframes", "scan", "chart"), 0.5)
-QUICK = Size(1536 * _MIB, 1024 * _MIB, 48 * _MIB, 256 * _MIB, 20 * _MIB, ("dataframes", "scan"), 0.5)
+FULL = Size(800_000_000, 4)
+QUICK = Size(300_000_000, 3)
 
 
 def run_demo(output: Path, work: Path, size: Size) -> int:
     """Run the demo; returns its exit code. Leaves only `output` behind."""
-    _check_programs()
+    has_root = os.geteuid() == 0
+    if has_root:
+        _check_programs()
     _check_output(output, work)
     with workspace_below(work) as workspace:
-        check_room(workspace, disk_bytes=size.source_bytes + size.drive_bytes,
-                   memory_bytes=max(size.drive_bytes, size.payload_bytes))
+        if has_root and not has_room(workspace.path, size.image_bytes):
+            print(f"note: {work} has {format_bytes(shutil.disk_usage(work).free)} free: a smaller dataset, as with "
+                  "--quick", file=sys.stderr)
+            size = QUICK
+        left_out = _left_out(size, has_root)
+        with_emulated = has_root and not left_out
+        if has_root:
+            check_room(workspace, disk_bytes=size.image_bytes, memory_bytes=0)
         _make_output(output)
-        steps = Steps(workspace, total=4 + len(_CANDIDATES) * (1 + len(_REPLAYS)))
+        steps = Steps(workspace, total=2 + (4 + 3 * with_emulated) * has_root)
         try:
-            lines = _run_steps(workspace, steps, output, size)
+            found = (_Demo(workspace, steps, output, size).run(with_emulated) if has_root
+                     else _simulated_only(steps, output))
+            found = Found(found.title, found.candidates, found.typical, tuple(left_out))
+            _compare(steps, output, found)
         finally:
             _give_to_caller(output)
     for warning in steps.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    # Last, so that the answer and the path of the page stay on the screen.
-    Console().print_lines(lines)
+    console = Console()
+    console.print_lines(lines(found, console.width))
+    console.print_lines([escape(f"Page: {output / _PAGE}"), f"[bold]{escape(sentence(found))}[/]"])
     return 0 if steps.trustworthy and not steps.warnings else NOT_TRUSTWORTHY
 
 
-def _run_steps(workspace: Workspace, steps: Steps, output: Path, size: Size) -> list[str]:
-    """Lines of rich markup: the comparison, the answer, and the path of the page."""
-    steps.begin("create three drives: a source, a candidate in memory, a candidate on disk")
-    memory = mount_memory(workspace, max(size.drive_bytes, size.payload_bytes) + 64 * _MIB)
-    source = make_drive(workspace, workspace.path / "source.img", size.source_bytes, allocate=True)
-    mount = make_file_system(workspace, source)
-    candidates = {"memory": make_drive(workspace, memory / "candidate.img", size.drive_bytes),
-                  "disk": make_drive(workspace, workspace.path / "candidate.img", size.drive_bytes)}
-    steps.say("; ".join(f"{name}: {drive.device}" + ("" if drive.direct else ", through the page cache")
-                        for name, drive in {"source": source, **candidates}.items()))
+def _left_out(size: Size, has_root: bool) -> list[str]:
+    """What this machine cannot do, with the reason and the remedy."""
+    if not has_root:
+        return ["the program, its capture, the disk image and the emulated drive need root: sudo blkreel demo"]
+    try:
+        check_backend(None)
+    except BlkreelError as error:
+        return [f"the emulated drive: {error}"]
+    free_bytes, needed_bytes = available_memory_bytes(), size.image_bytes + SPARE_BYTES
+    if free_bytes < needed_bytes:
+        return [f"the emulated drive: {format_bytes(free_bytes)} of memory available, {format_bytes(needed_bytes)} "
+                "required; stop other programs, or add --quick"]
+    return []
 
-    steps.begin("copy an application and its data to the source")
-    copied_bytes = copy_application(mount / LIBRARIES)
-    rows = make_dataset(mount / DATASET, size.dataset_bytes)
-    remount(workspace, source, mount)
-    steps.say(f"application: {format_bytes(copied_bytes)}; dataset: {rows:,} rows")
 
-    trace = output / _TRACE
-    _capture(workspace, steps, trace, mount, memory, size)
-    runs = {replay: {name: output / _RUNS / f"{name}-{replay.name}" for name in candidates} for replay in _REPLAYS}
-    for name, drive in candidates.items():
-        _replay_all(steps, trace, name, drive, {replay: runs[replay][name] for replay in _REPLAYS})
+class _Demo:
+    """The steps on drives, which need root."""
 
+    def __init__(self, workspace: Workspace, steps: Steps, output: Path, size: Size):
+        self._workspace, self._steps, self._size = workspace, steps, size
+        self._trace, self._runs = output / _TRACE, output / _RUNS
+        self._mount = workspace.path / "source"
+
+    def run(self, with_emulated: bool) -> Found:
+        steps, workspace, size = self._steps, self._workspace, self._size
+        steps.begin("create a drive, an image on disk, with a dataset")
+        disk = make_drive(workspace, workspace.path / "source.img", size.image_bytes, allocate=True)
+        make_file_system(workspace, disk)
+        rows = make_dataset(self._mount / DATASET, size.dataset_bytes)
+        steps.say(f"{disk.device}{'' if disk.direct else ', through the page cache'}: {rows:,} rows in "
+                  f"{format_bytes(size.dataset_bytes)} of Parquet files")
+        self._capture(disk.device)
+        programs = {_KEYS[0]: self._program(disk.device, disk.image, f"on the {_DISK}")}
+        unmount(self._mount)
+        with ExitStack() as stack:
+            devices = {_KEYS[0]: disk.device}
+            if with_emulated:
+                steps.begin(f"create an emulated drive ({emulated.DESCRIPTION}) with a copy of the image")
+                drive = stack.enter_context(emulated.emulated_drive(workspace, size.image_bytes))
+                for limit in drive.beyond:
+                    steps.warn(f"this machine cannot reach {limit}")
+                workspace.run("dd", f"if={disk.device}", f"of={drive.device}", "bs=1M", "conv=sparse", "iflag=direct",
+                              "oflag=direct")
+                steps.say(f"{drive.device}: {format_bytes(size.image_bytes)} in memory, timing of a SATA QLC drive "
+                          "beyond its write cache")
+                devices[_KEYS[1]] = drive.device
+                programs[_KEYS[1]] = self._program(drive.device, drive.backing_file, f"on the {emulated.LABEL}")
+                unmount(self._mount)
+            names = dict(zip(_KEYS, ((_DISK, "on the"), (emulated.LABEL, "on an")), strict=True))
+            candidates = tuple(Candidate(*names[key], programs[key], self._replays(device, key, names[key][0]))
+                               for key, device in devices.items())
+        return Found(_TITLE, candidates, _replay_typical(steps, self._trace, self._runs))
+
+    def _capture(self, device: Path) -> None:
+        self._steps.begin("capture a program: a scan of the dataset from a cold cache")
+        self._mounted_again(device)
+        self._steps.blkreel("capture", "-q", "--path", self._mount, "--user", "root", "-o", self._trace, "--title",
+                            _TITLE, "--", *command(self._mount),
+                            describe_warning=lambda: "; ".join(open_trace(self._trace).metadata["import_warnings"]))
+        self._steps.say(f"captured {open_trace(self._trace).rows:,} I/Os")
+
+    def _program(self, device: Path, backing_file: Path, where: str) -> Pairs:
+        self._steps.begin(f"run the program {where}, alone and beside writes")
+        return run_pairs(self._workspace, device, backing_file, self._size.pairs, lambda: self._mounted_again(device),
+                         lambda pair: self._steps.say(_pair_words(pair)))
+
+    def _replays(self, device: Path, key: str, name: str) -> Pairs:
+        self._steps.begin(f"replay on the {name}, alone and beside writes")
+        # Written once: the writes beside the replays go to another part of the drive.
+        self._steps.blkreel("precondition", device, "--state", "trace", "--trace", self._trace, "-q")
+        runs = [self._runs / f"{key}-{number + 1}" for number in range(self._size.pairs)]
+        for run in runs:
+            self._steps.blkreel("replay", self._trace, "--on", device, *_BESIDE, "--background-lead", f"{LEAD_S:g}s",
+                                "--label", name, "-o", run, "-q", describe_warning=lambda: "")  # printed at the end
+            self._steps.say("; ".join(_pair_words(pair) for pair in pairs.of_runs([run]).used))
+        return pairs.of_runs(runs)
+
+    def _mounted_again(self, device: Path) -> Path:
+        """Without cached data: only that of this file system is dropped, not that of the whole machine."""
+        if os.path.ismount(self._mount):
+            unmount(self._mount)
+        self._workspace.run("mount", device, self._mount)
+        return self._mount
+
+
+def _pair_words(pair: Pair) -> str:
+    reached = "" if pair.reached is None else f", writes {pair.reached * 100:.0f} % of their rate"
+    return f"{format_ns(pair.alone_ns)} alone, {format_ns(pair.beside_ns)} beside writes{reached}"
+
+
+def _simulated_only(steps: Steps, output: Path) -> Found:
+    return Found(_SAMPLE_TITLE, (), _replay_typical(steps, _SAMPLE, output / _RUNS))
+
+
+def _replay_typical(steps: Steps, trace: str | Path, runs: Path) -> tuple[typical.TypicalDrive, ...]:
+    steps.begin(f"replay on {len(typical_drives())} simulated drives, alone and beside writes")
+    return tuple(typical.replay_all(steps, trace, runs, _BESIDE))
+
+
+def _compare(steps: Steps, output: Path, found: Found) -> None:
     steps.begin("compare")
-    page = (output / _REPORT).resolve()
-    # Into a file: the comparison is printed last, after the cleanup.
-    with (workspace.path / "comparison").open("w+") as comparison:
-        steps.blkreel("compare", *(run for of in runs.values() for run in of.values()), "-o", page, "--json",
-                      stdout=comparison)
-        comparison.seek(0)
-        document = json.load(comparison)
-    width = Console().width
-    answer = answer_lines(*({f"{name} image": account_of(run) for name, run in runs[replay].items()}
-                            for replay in _REPLAYS))
-    return [*comparison_lines(document, Detail(), width),
-            *(escape(line) for text in answer for line in wrapped(text, width)), escape(f"Page: {output / _REPORT}")]
-
-
-def _capture(workspace: Workspace, steps: Steps, trace: Path, mount: Path, memory: Path, size: Size) -> None:
-    steps.begin("capture launches from a cold cache while a torrent downloads")
-    directory = memory / "torrent"
-    directory.mkdir()
-    # In memory, not on the source: reads of the seeder are not part of a download.
-    make_payload(directory / "download.bin", size.payload_bytes)
-    result = workspace.path / "workload.json"
-    with swarm(directory / "download.bin", directory, workspace.environment) as seeded:
-        workload = [sys.executable, "-P", "-m", "blkreel.cli.demo.workload", "--drive", mount,
-                    "--torrent", seeded.torrent, "--bytes-per-s", size.download_bytes_per_s,
-                    "--pause-s", size.pause_s, "--result", result]
-        workload += [word for launch in size.launches for word in ("--launch", launch)]
-        # As root also under sudo, since the workload drops the page cache before each launch.
-        steps.blkreel("capture", "-q", "--path", mount, "--cold", "--user", "root", "-o", trace,
-                      "--title", "Application during a download", "--", *workload,
-                      describe_warning=lambda: "; ".join(open_trace(trace).metadata["import_warnings"]))
-    steps.say(f"captured {open_trace(trace).rows:,} I/Os")
-    # The image in memory needs the space when its drive is preconditioned.
-    shutil.rmtree(directory)
-    if not result.exists():
-        raise BlkreelError("the captured workload failed", "see its message above")
-    if not json.loads(result.read_text())["download_outlived_launches"]:
-        steps.warn("the download ended before the last launch: some reads met no writes")
-
-
-def _replay_all(steps: Steps, trace: Path, name: str, drive: LoopDrive, runs: Mapping[_Replay, Path]) -> None:
-    steps.begin(f"put the {name} image into the client state")
-    steps.blkreel("precondition", drive.device, "--state", "client", "-q")
-    for replay, run in runs.items():
-        steps.begin(f"replay on the {name} image: {replay.title}")
-        steps.blkreel("replay", replay.trace or trace, "--on", drive.device, *replay.options, "--label",
-                      f"{name} image", "-o", run, "-q", describe_warning=lambda: "")  # its verdict is printed below
-        entry = present.report(run)["entry"]
-        steps.say(f"{', '.join(metric_words(entry)[:_METRICS])}; {entry['verdict']['level']}")
+    runs = sorted(path for path in (output / _RUNS).iterdir() if path.is_dir())
+    present.compare(runs, output / _PAGE, view=View(), edit=lambda page: edited(page, found))
 
 
 def _check_programs() -> None:
-    if os.geteuid() != 0:
-        raise BlkreelError("the demo needs root for loop devices and mounts", AS_ROOT)
     # The path may lack the directories of system programs, also under sudo.
     os.environ["PATH"] = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
@@ -199,8 +220,9 @@ def _make_output(output: Path) -> None:
     """Remove the files of an earlier demo, and no other file."""
     with directory_at(output, create=True):
         create(output / MARK).close()
-    runs = {f"{name}-{replay.name}": RUN_LAYOUT for name in _CANDIDATES for replay in _REPLAYS}
-    clear_directory(output, {_TRACE: None, _REPORT: None, _RUNS: runs})
+    runs = dict.fromkeys([*(f"{key}-{number}" for key in _KEYS for number in range(1, FULL.pairs + 1)),
+                          *typical_drives()], RUN_LAYOUT)
+    clear_directory(output, {_TRACE: None, _PAGE: None, _RUNS: runs})
     with directory_at(output / _RUNS, create=True):
         pass
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO
+from typing import IO, Any
 
 from blkreel.cli.options.types import NOT_TRUSTWORTHY
 from blkreel.common.errors import BlkreelError
@@ -17,9 +17,9 @@ from blkreel.common.errors import BlkreelError
 from .workspace import Workspace
 
 # -P: do not import a directory `blkreel` of the current directory. The name of this process, for printed commands.
-_BLKREEL = [sys.executable, "-P", "-c",
+BLKREEL = [sys.executable, "-P", "-c",
             f"import sys; sys.argv[0] = {sys.argv[0]!r}; from blkreel.cli.main import main; main()"]
-_STOP_S = 10.0
+_STOP_S = 20.0
 _ERROR_LINES = 12
 
 
@@ -47,7 +47,7 @@ class Steps:
 
         Exit code 3 adds a warning, unless describe_warning() is "". Raises BlkreelError for any other failure.
         """
-        command = [*_BLKREEL, *map(str, arguments)]
+        command = [*BLKREEL, *map(str, arguments)]
         last_lines: deque[str] = deque(maxlen=_ERROR_LINES)
         # In its own session, so that Ctrl-C reaches only the demo, which then ends the step in order.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
@@ -62,7 +62,7 @@ class Steps:
             for reader in readers:
                 reader.join(timeout=1)  # a surviving child of the command may hold the pipe open
         finally:
-            _end(process)
+            end(process)
         if process.returncode not in (0, NOT_TRUSTWORTHY):
             raise BlkreelError(f"the demo failed at step {self._heading}: `blkreel {' '.join(map(str, arguments))}` "
                                f"exited with {process.returncode}:\n    " + "\n    ".join(last_lines))
@@ -80,14 +80,15 @@ class Steps:
             self.say(line.rstrip())
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a command that runs in a session of its own, in order, after a time by force."""
     if process.poll() is not None:
         return
     # To the whole group, as a terminal does, since a capture does not forward it to its command.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
-    end = time.monotonic() + _STOP_S
-    while process.poll() is None and time.monotonic() < end:
+    deadline_s = time.monotonic() + _STOP_S
+    while process.poll() is None and time.monotonic() < deadline_s:
         time.sleep(0.05)
     if process.poll() is None:
         process.kill()

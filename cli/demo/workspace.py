@@ -20,6 +20,7 @@ from types import FrameType
 
 from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.system import read_kernel_lines, read_kernel_text
+from blkreel.replay.emulated.directory import sweep
 
 WORKSPACE_NAME = "blkreel-demo"
 MARK = ".blkreel-demo"
@@ -80,6 +81,7 @@ def clean_up(workspace: Workspace) -> None:
                                f"stop their users, then: umount, losetup -d, rm -r {workspace.path}")
         _clean_up_once(workspace, lazily=time.monotonic() > lazy_after)
         time.sleep(0.05)
+    sweep()  # what an emulated drive left whose processes were killed
     # After the unmounts: otherwise this would delete the content of a mount. The mark last, so that an interrupted
     # cleanup can be repeated.
     for entry in sorted(workspace.path.iterdir(), key=lambda entry: entry.name == MARK):

@@ -150,8 +150,7 @@ def clock(sys_root: Path) -> Check:
 def programs() -> list[Check]:
     """Programs of the demo, the tests and the benchmarks."""
     checks = []
-    for name, area, package in (("fio", "tests, bench", "fio"), ("aria2c", "demo", "aria2"),
-                                ("mktorrent", "demo", "mktorrent"), ("mkfs.ext4", "demo", "e2fsprogs")):
+    for name, area, package in (("fio", "tests, bench", "fio"), ("mkfs.ext4", "demo", "e2fsprogs")):
         path = find_program(name)
         checks.append(Check(area, name, "ok", path) if path
                       else Check(area, name, "note", "not installed", f"apt-get install {package}"))

@@ -8,7 +8,9 @@ from documents import valid_document
 
 from blkreel.cli.demo import drives as demo_drives
 from blkreel.cli.demo import run as demo_run
+from blkreel.cli.demo import typical
 from blkreel.cli.demo import workspace as demo_workspace
+from blkreel.cli.demo.pairs import Pair, Pairs
 from blkreel.cli.main import cli
 from blkreel.common.errors import BlkreelError, SafetyError
 
@@ -30,11 +32,35 @@ def test_its_document_names_what_it_wrote(monkeypatch, tmp_path):
     assert "a step" in result.stderr
 
 
-def test_without_root(monkeypatch, tmp_path):
+def test_without_root_it_replays_on_simulated_drives_and_says_what_it_leaves_out(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(BlkreelError, match="needs root.*sudo blkreel "):
-        demo_run.run_demo(tmp_path / "out", tmp_path, demo_run.QUICK)
-    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(demo_workspace, "_refuse_foreign", lambda path: None)
+    monkeypatch.setattr(demo_run, "_compare", lambda steps, output, found: None)
+    replayed = []
+    monkeypatch.setattr(typical, "replay_all", lambda steps, trace, runs, options: replayed.append(trace) or [
+        typical.TypicalDrive("usb", "USB stick", runs / "usb",
+                             Pairs((Pair(1e9, 2e9, 1.0),), {"level": "valid", "reasons": [], "notes": [],
+                                                            "withheld": []}))])
+    assert demo_run.run_demo(tmp_path / "out", tmp_path, demo_run.QUICK) == 0
+    assert replayed == ["sample:model-load"]
+    lines = capsys.readouterr().out.splitlines()
+    assert "emulated drive need root: sudo blkreel demo" in " ".join(" ".join(lines).split())
+    assert lines[-1].startswith("Model load beside writes of 110 MB/s: from +100 % on USB stick")
+
+
+def test_without_fuse_the_emulated_drive_is_left_out_with_the_reason(monkeypatch):
+    def check_backend(name):
+        raise BlkreelError("no /dev/fuse", "run: modprobe fuse")
+
+    monkeypatch.setattr(demo_run, "check_backend", check_backend)
+    assert demo_run._left_out(demo_run.FULL, has_root=True) == ["the emulated drive: no /dev/fuse; run: modprobe fuse"]
+
+
+def test_without_memory_the_emulated_drive_is_left_out_with_the_reason(monkeypatch):
+    monkeypatch.setattr(demo_run, "check_backend", lambda name: None)
+    monkeypatch.setattr(demo_run, "available_memory_bytes", lambda: 100 << 20)
+    (text,) = demo_run._left_out(demo_run.FULL, has_root=True)
+    assert "105 MB of memory available" in text and text.endswith("stop other programs, or add --quick")
 
 
 def test_without_a_program_it_names_the_package(monkeypatch, tmp_path):
@@ -60,7 +86,7 @@ def test_an_output_of_an_earlier_demo_is_replaced_but_not_what_lies_beside_it(tm
     output = tmp_path / "out"
     demo_run._make_output(output)
     (output / "source.parquet").write_text("old")
-    run = output / "runs/memory-load"
+    run = output / "runs/disk-1"
     (run / ".records.parquet.spool").mkdir(parents=True)
     for name in ("records.parquet", "telemetry.parquet", ".records.parquet.spool/rows.blocks"):
         (run / name).write_text("old")

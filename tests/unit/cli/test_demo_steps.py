@@ -22,7 +22,7 @@ def steps(tmp_path):
 
 def stand_in(monkeypatch, code):
     """The command is Python code instead of `blkreel`; its arguments are in sys.argv."""
-    monkeypatch.setattr(demo_steps, "_BLKREEL", [sys.executable, "-c", code])
+    monkeypatch.setattr(demo_steps, "BLKREEL", [sys.executable, "-c", code])
 
 
 def test_the_command_of_this_installation_runs(steps, capfd):

@@ -1,0 +1,128 @@
+"""Loads in pairs, alone and beside the writes: how much longer they take, and whether that is more than noise."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from blkreel.analysis.metrics.headline import LOAD_TIME
+from blkreel.analysis.metrics.run_times import why_no_slowdown
+from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval, runs_to_exclude_one
+from blkreel.common.emulated import EmulatedUse
+from blkreel.common.units import format_ns
+from blkreel.common.verdict import Level, Reason, Verdict, judged, merged
+from blkreel.replay.run.account import BaselineAccount, RunAccount, load_time_of
+from blkreel.traces.format.reader import open_trace
+
+_FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """alone_ns, beside_ns: of one load each. reached: the share of its rate that the writer reached beside it."""
+
+    alone_ns: float
+    beside_ns: float
+    reached: float | None
+
+    @property
+    def ratio(self) -> float:
+        return self.beside_ns / self.alone_ns
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """left_out: pairs that are not among `used`, because a run of them is invalid. Where all are invalid, they are
+    among `used`, and the verdict says so. notes: facts that do not lower the verdict."""
+
+    used: tuple[Pair, ...]
+    verdict: Verdict
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_valid(self) -> bool:
+        return self.verdict["level"] != "invalid"
+
+    @property
+    def alone_ns(self) -> float:
+        return geometric_mean([pair.alone_ns for pair in self.used]) or 0.0
+
+    @property
+    def beside_ns(self) -> float:
+        return geometric_mean([pair.beside_ns for pair in self.used]) or 0.0
+
+    @property
+    def ratio(self) -> float:
+        return geometric_mean(self._ratios) or 1.0
+
+    @property
+    def reached(self) -> float | None:
+        """The least of all pairs."""
+        known = [pair.reached for pair in self.used if pair.reached is not None]
+        return min(known) if known else None
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """None of fewer than _FEWEST pairs: that of two is too wide to say anything."""
+        return interval(self._ratios) if len(self.used) >= _FEWEST else None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether these pairs do not show that the writes change the time."""
+        return self.interval is None or self.interval.low <= 1 <= self.interval.high
+
+    @property
+    def pairs_needed(self) -> int | None:
+        """Pairs that would show a difference of this size, if they spread as these; None for more than can be run."""
+        return runs_to_exclude_one(self._ratios)
+
+    @property
+    def _ratios(self) -> list[float]:
+        return [pair.ratio for pair in self.used]
+
+
+def of_runs(runs: Sequence[Path]) -> Pairs:
+    """runs: directories of `blkreel replay --background ... --baseline`, each of which is a pair."""
+    valid: list[tuple[Pair, RunAccount]] = []
+    invalid: list[tuple[Pair, RunAccount]] = []
+    for run in runs:
+        metadata = open_trace(run).metadata
+        account: RunAccount = metadata["run"]
+        if account["baseline"] is None:
+            continue
+        reached = [each["reached_share"] for each in account["background"] or () if each["reached_share"] is not None]
+        pair = Pair(account["baseline"]["load_time_ns"], load_time_of(account), min(reached, default=None))
+        usable = account["verdict"]["level"] != "invalid" and not why_no_slowdown(metadata)
+        (valid if usable else invalid).append((pair, account))
+    chosen = valid or invalid
+    verdict = merged([account["verdict"] for _, account in chosen])
+    if not valid:
+        verdict = merged([judged([], "invalid"), verdict,
+                          *(_of_baseline(account["baseline"]) for _, account in invalid if account["baseline"])])
+    return Pairs(tuple(pair for pair, _ in chosen), verdict, len(runs) - len(chosen),
+                 tuple(_notes([account for _, account in chosen])))
+
+
+def _notes(accounts: Sequence[RunAccount]) -> Iterator[str]:
+    """The effect of this host on the load time, and how exact an emulated drive was, each at its worst."""
+    effects = [effect["metrics"][LOAD_TIME.key]["effect"] for account in accounts
+               if (effect := account["host_effect"]) and LOAD_TIME.key in effect["metrics"]]
+    if effects:
+        yield f"effect of this host on the load time at most {max(effects, key=abs):+.1%}"
+    yield from late_words([use for account in accounts for use in account["emulated"]])
+
+
+def late_words(uses: Sequence[EmulatedUse]) -> Iterator[str]:
+    """How many answers of an emulated drive were late."""
+    if ios := sum(use["ios"] for use in uses):
+        late = sum(use["late_ios"] for use in uses)
+        yield (f"{100 * late / ios:.2g} % of {ios:,} I/Os completed late, "
+               f"{format_ns(sum(use['late_ns'] for use in uses))} in all")
+
+
+def _of_baseline(baseline: BaselineAccount) -> Verdict:
+    reasons = [Reason(code="baseline", level=cast(Level, baseline["verdict"]), metric=None, value=None, limit=None,
+                      text=f"alone: {baseline['reason']}")] if baseline["reason"] else []
+    return judged(reasons)
