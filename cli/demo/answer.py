@@ -73,7 +73,9 @@ def _result(pairs: Pairs, where: str) -> str:
 
 
 def _program_words(pairs: Pairs) -> str:
-    return change(pairs.ratio) if pairs.is_valid else "no valid result"
+    if not pairs.is_valid:
+        return "no valid result"
+    return change(pairs.ratio) + (" (within noise)" if pairs.is_noise else "")
 
 
 def _times(pairs: Pairs) -> str:
@@ -114,7 +116,8 @@ def notes(candidates: Sequence[Candidate]) -> Iterator[str]:
             if pairs.is_valid and pairs.is_noise:
                 yield f"{each.name}, {what}: {noise(pairs)}"
             if pairs.left_out:
-                yield f"{each.name}, {what}: {pairs.left_out} invalid pairs left out"
+                count = "1 invalid pair" if pairs.left_out == 1 else f"{pairs.left_out} invalid pairs"
+                yield f"{each.name}, {what}: {count} left out"
             for text in (*_reasons(pairs), *pairs.notes):
                 yield f"{each.name}, {what}: {text}"
 
@@ -127,7 +130,9 @@ def _reasons(pairs: Pairs) -> Iterator[str]:
 
 
 def agreement(each: Candidate) -> str:
-    """`disk image: the replay took 13 % less time than the program alone and 37 % less beside the writes`."""
+    """`disk image: the replay took 13 % less than the program alone, and 37 % less beside the writes`."""
+    if not (each.replay.is_valid and each.program.is_valid):
+        return f"{each.name}: program and replay are not compared: a result is invalid"
     alone = each.replay.alone_ns / each.program.alone_ns
     beside = each.replay.beside_ns / each.program.beside_ns
     if max(abs(alone - 1), abs(beside - 1)) < _AGREE:

@@ -38,7 +38,7 @@ def text_of(result, width=80):
 def test_the_sentence_has_both_drives_and_the_program_itself():
     assert sentence(found((NOISY, NOISY), (CLEAR, pairs((1.0, 1.2), (1.0, 1.21), (1.0, 1.19))))) == (
         "Data scan beside writes of 110 MB/s: +4.4 % on the disk image (1.04 to 1.08 s, within noise), +20 % on an "
-        "emulated SATA QLC (1.00 to 1.20 s); the program itself: +4.4 % and +50 %")
+        "emulated SATA QLC (1.00 to 1.20 s); the program itself: +4.4 % (within noise) and +50 %")
 
 
 def test_an_invalid_result_gives_no_figure_in_the_sentence():
@@ -52,6 +52,13 @@ def test_a_difference_of_program_and_replay_is_said():
     text = " ".join(text_of(found((CLEAR, CLEAR), (CLEAR, pairs((0.8, 0.9), (0.8, 0.9), (0.8, 0.9))))).split())
     assert "disk image: replay and program agree within 5 %" in text
     assert "emulated SATA QLC: the replay took 20 % less than the program alone, and 40 % less beside the" in text
+
+
+def test_an_invalid_result_is_not_compared():
+    invalid = pairs((0.8, 0.9), reasons=[LATE])
+    text = text_of(found((CLEAR, CLEAR), (CLEAR, invalid)))
+    assert "emulated SATA QLC: program and replay are not compared: a result is invalid" in " ".join(text.split())
+    assert "20 % less" not in text
 
 
 def test_noise_is_said_with_the_pairs_that_would_tell():
