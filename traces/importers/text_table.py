@@ -282,7 +282,8 @@ class TextTable:
 
     def _read(self, block: bytes, lines: int) -> dict[str, Any] | None:
         """The columns of a block, or None if any line is invalid or written otherwise than the lines before."""
-        if block.count(b"\r") != block.count(b"\r\n") or self._has_hexadecimal(block):
+        has_bare_return = b"\r" in block and block.count(b"\r") != block.count(b"\r\n")
+        if has_bare_return or self._has_hexadecimal(block):
             return None
         table = self._table(block, {name: self._type(column) for name, column in self._wanted})
         if table is None or table.num_rows != lines:
