@@ -31,6 +31,7 @@ static void make(const char *changes)
 		 "heating_c_per_w 10\nthermal_time_ns 1e10\nthrottle_at_c 1e9\nthrottle_until_c 1e9\n"
 		 "throttle_factor 0.5\nidle_w 0\nread_w 5\nwrite_w 8\njitter 0\nseed 0\n"
 		 "link_bandwidth 0\ncommands 0\nflush_blocks 0\nprogram_ns 0\ncache_program_ns 0\ncache_fold 0\n"
+		 "iops_limit 0\niops_credit 0\nrate_limit 0\nrate_credit_bytes 0\n"
 		 "granule_bytes 16384\ntemperature_c 20\n"
 		 "read_spread_0 1\nread_spread_1 1\nread_spread_2 1\nread_spread_3 1\nread_spread_4 1\nread_spread_5 1\n"
 		 "read_spread_6 1\nwrite_spread_0 1\nwrite_spread_1 1\nwrite_spread_2 1\nwrite_spread_3 1\n"
@@ -156,6 +157,22 @@ static void both_directions_share_the_link(void)
 	/* Alone, a write overlaps link and bus. */
 	make("link_bandwidth 1e9\n");
 	CHECK_EQUAL(submit(0, OP_WRITE, 0, 100000), 120 * US);
+}
+
+static void limits_hold_io_back_without_credit(void)
+{
+	make("iops_limit 1000\niops_credit 2\n");
+	for (int i = 1; i <= 3; i++)
+		CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 80 * US + i * 1000);
+	/* The credit is spent: a token each millisecond. */
+	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 1081 * US);
+	/* And it is there again after a rest. */
+	for (int i = 1; i <= 3; i++)
+		CHECK_EQUAL(submit(S, OP_READ, 0, 4000), S + 80 * US + i * 1000);
+	CHECK_EQUAL(submit(S, OP_READ, 0, 4000), S + 1081 * US);
+	make("rate_limit 1e9\n");
+	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 105 * US);
+	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 205 * US);
 }
 
 static void read_waits_for_the_program_on_its_die(void)
@@ -380,6 +397,7 @@ int main(void)
 	discard_delays_later_io();
 	flush_waits_for_earlier_writes();
 	both_directions_share_the_link();
+	limits_hold_io_back_without_credit();
 	read_waits_for_the_program_on_its_die();
 	folding_takes_dies_under_load_only();
 	flush_runs_alone_where_the_drive_cannot_queue_it();
