@@ -107,6 +107,12 @@ def test_a_model_is_read_beside_a_download():
     assert not exposure.why_withheld()
 
 
+def test_a_download_is_verified_in_one_pass():
+    frame = frame_of("update-verify")
+    assert set(frame[frame.own].process) == {"aria2c"}
+    assert moved_bytes(frame, "read") == pytest.approx(5e9, rel=0.01) and not moved_bytes(frame, "write") > 1e6
+
+
 def test_an_update_is_read_packed_and_written_unpacked():
     frame = frame_of("update-unpack")
     assert moved_bytes(frame[frame.process == "zstd"], "read") > 1e9
