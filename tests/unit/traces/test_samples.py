@@ -107,6 +107,13 @@ def test_a_model_is_read_beside_a_download():
     assert not exposure.why_withheld()
 
 
+def test_a_query_reads_each_file_of_its_table():
+    frame = frame_of("data-scan")
+    files = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("data-scan")).metadata["files"]}
+    orders = frame[frame.own & frame.inode.map(files).fillna("").str.endswith(".parquet")]
+    assert orders.inode.nunique() == 8 and moved_bytes(orders, "read") == pytest.approx(1.89e9, rel=0.02)
+
+
 def test_a_download_is_verified_in_one_pass():
     frame = frame_of("update-verify")
     assert set(frame[frame.own].process) == {"aria2c"}
