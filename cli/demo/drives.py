@@ -14,6 +14,9 @@ from .workspace import Workspace
 
 SPARE_BYTES = 256 << 20
 _IN_MEMORY = ("tmpfs", "ramfs")
+# The kernel's default for drives. A loop device over some file systems has 2560, and a program would read in other
+# pieces there than on the emulated drive.
+_READ_AHEAD_KB = "128"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,9 @@ def make_drive(workspace: Workspace, image: Path, size_bytes: int, allocate: boo
     except BlkreelError:
         output = workspace.run(*attach)
     device = Path(output.strip())
-    direct = (Path("/sys/block") / device.name / "loop/dio").read_text().strip() == "1"
+    settings = Path("/sys/block") / device.name
+    (settings / "queue/read_ahead_kb").write_text(_READ_AHEAD_KB)
+    direct = (settings / "loop/dio").read_text().strip() == "1"
     return LoopDrive(device, image, direct)
 
 
