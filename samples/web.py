@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from scratch import RECORDINGS, Scratch, emulated_drive
+from scratch import RECORDINGS, SATA, Scratch, emulated_drive
 
 RATES = {"300m": 37_500_000, "1g": 110_000_000}  # bytes/s: 300 Mbit/s, and what HTTP has of 1 Gbit/s
 _SECONDS = {"300m": 95, "1g": 65}
@@ -19,7 +19,7 @@ _DIRTY_BYTES = 32 << 20
 def record_download(name: str, rate: str, steady: bool = False) -> None:
     """rate: a key of RATES. steady: with a limit of dirty data, else as the kernel writes back by default."""
     size_bytes = RATES[rate] * _SECONDS[rate]
-    with emulated_drive((size_bytes + _SPARE_BYTES) // 4096 * 4096) as scratch, server(size_bytes) as url:
+    with emulated_drive((size_bytes + _SPARE_BYTES) // 4096 * 4096, SATA) as scratch, server(size_bytes) as url:
         target = scratch.mount / "download.bin"
         command = download_command(url, target, RATES[rate])
         for _ in range(RECORDINGS):

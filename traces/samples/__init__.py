@@ -15,6 +15,7 @@ _COMPUTING = _DIRECTORY / "computing.toml"  # written by `make samples`
 SAMPLES = {
     "model-load": "a language model of 4 GB loads from a cold cache (llama.cpp)",
     "model-load-mmap": "the same model loads as a mapped file",
+    "model-load-direct": "the same model loads with direct I/O",
     "model-download": "the same model loads with plain reads beside a download at 1 Gbit/s",
     "data-scan": "a query reads a table of Parquet files (DuckDB)",
     "update-unpack": "an update is unpacked and synced (tar and zstd)",
@@ -29,6 +30,7 @@ SAMPLES = {
 TITLES = {
     "model-load": "Model load",
     "model-load-mmap": "Model load, mapped",
+    "model-load-direct": "Model load, direct I/O",
     "model-download": "Model load during a download",
     "data-scan": "Data scan",
     "update-unpack": "Update, unpacking",
