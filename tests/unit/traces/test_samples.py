@@ -151,6 +151,19 @@ def test_a_game_reads():
     assert len(race) > 50 and race.submit_ns.median() > menu.submit_ns.median() + 3e9
 
 
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name.startswith("download-")])
+def test_a_download_at_a_rate_writes_for_a_minute(name):
+    frame = frame_of(name)
+    rate = 110e6 if "1g" in name else 37.5e6
+    seconds = (frame.submit_ns.max() - frame.submit_ns.min()) / 1e9
+    assert seconds >= 60 and moved_bytes(frame, "write") < 1.05 * rate * (seconds + 5)
+    if name.endswith("-steady"):
+        assert moved_bytes(frame, "write") > 0.9 * rate * seconds
+        writes = frame[frame.op == OPS["write"]]
+        by_second = writes.groupby((writes.submit_ns - writes.submit_ns.min()) // 10**9).length_bytes.sum()
+        assert (by_second > 0.3 * rate).mean() > 0.9, "no burst, no pause"
+
+
 def test_a_download_writes():
     frame = frame_of("download")
     assert moved_bytes(frame, "write") > 500e6
