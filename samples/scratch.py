@@ -38,7 +38,8 @@ _BLKREEL = Path(sys.executable).with_name("blkreel")
 # Some kernels hide a completion from BPF now and then; a trace that lacks one is recorded again.
 _ATTEMPTS = 4
 NVME = "nil:nvme-mid"
-# For reads of gigabytes: 3.2 GB/s into a cold page cache are more than two virtual processors reach in time.
+# For reads of gigabytes and for downloads: two virtual processors do not copy 3.2 GB/s into a cold page cache in time,
+# nor answer a write within 20 us.
 SATA = "nil:sata-tlc"
 # Of the emulated drive, above all programs of a desktop.
 _SERVER_PRIORITY, _WORKER_PRIORITY = 2, 1
