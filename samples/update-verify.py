@@ -2,8 +2,7 @@
 
 from bittorrent import sizes
 from scratch import RECORDINGS, SATA, Command, emulated_drive, make_sample
-
-from blkreel.cli.demo.torrent import make_payload
+from swarm import make_payload
 
 _BYTES = 5_000_000_000
 _FILES_MEDIAN_BYTES = 50e6
