@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from .typed_document import mismatch, parse_json
+from .typed_document import read_json
 from .units import format_ns
 from .verdict import Level, Reason, reason
 
@@ -131,10 +131,9 @@ def account_file(name: str, run: Path = RUN) -> Path:
 def read_account(name: str, run: Path = RUN) -> EmulatedAccount | None:
     """None if it is missing or damaged."""
     try:
-        document = parse_json(account_file(name, run).read_text())
+        return read_json(account_file(name, run), EmulatedAccount)
     except (OSError, ValueError):
         return None
-    return None if mismatch(document, EmulatedAccount) else cast(EmulatedAccount, document)
 
 
 def renewed_account(name: str, run: Path = RUN,

@@ -24,16 +24,23 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def parse_typed(text: str | bytes, kind: type[T]) -> T:
+    """The document of a text. kind: as of mismatch(). Raises ValueError `KEY is not an integer`."""
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if wrong := mismatch(document, kind):
+        raise ValueError(wrong)
+    return cast(T, document)
+
+
 def read_json(path: Location, kind: type[T]) -> T:
     """The document of a file. kind: as of mismatch(). Raises OSError, and ValueError `PATH: KEY is not an integer`."""
     try:
-        document = parse_json(path.read_text())
-        wrong = mismatch(document, kind)
+        return parse_typed(path.read_bytes(), kind)
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if wrong:
-        raise ValueError(f"{path}: {wrong}")
-    return cast(T, document)
+        raise ValueError(f"{path}: {error}") from None
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
@@ -98,7 +105,7 @@ def _check_of(kind: Any) -> _Check:
     def check(value: Any) -> tuple[str, str] | None:
         if not _is_instance(value, origin):
             return "", f"is not {_NAMES[origin]}"
-        if origin is int and value not in _INTEGERS:
+        if type(value) is int and value not in _INTEGERS:
             return "", "is out of range"
         if element is not None:
             for key, part in value.items() if origin is dict else enumerate(value):

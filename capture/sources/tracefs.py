@@ -4,12 +4,12 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import cast
 
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import read_kernel_lines
+from blkreel.common.typed_document import parse_typed
 
 STATE = Path("/run/blkreel-ftrace.json")
 OTHER_SOURCE = "take another source: --source bpf"
@@ -67,9 +67,10 @@ class Settings:
 
     def _left(self) -> list[list[str]]:
         try:
-            return cast(list[list[str]], json.load(self._file))
+            changed = parse_typed(self._file.read(), list[list[str]])
         except ValueError:
             return []
+        return [entry for entry in changed if len(entry) == 2]
 
     def _save(self) -> None:
         self._file.seek(0)

@@ -34,6 +34,7 @@ class Whole(TypedDict, total=False):
     ({"version": 1, "parts": [{"name": "a", "size": 1}, {"name": None, "size": 1}]}, "parts[1].name is not a string"),
     ({"version": 1, "parts": [{"name": "a"}]}, "parts[0].size is missing"),
     ({"version": 1, "of": {"x": "y"}}, "of.x is not a number"),
+    ({"version": 1, "of": {"x": 10**400}}, "of.x is out of range"),
     ({"version": 1, "part": {"name": "a", "size": "b"}}, "part.size is not an integer"),
     ({"version": 1, "part": 5}, "part is not an object"),
     ({"version": 1, "color": "blue"}, None),
