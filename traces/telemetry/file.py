@@ -93,8 +93,20 @@ def write_telemetry(path: str | Path, telemetry: Telemetry, *, force: bool = Fal
     return path
 
 
+class _Sensor(TypedDict):
+    """As sensor() makes it."""
+
+    unit: str
+    source: str
+    rate_hz: float | None
+    samples: int
+    missing: str | None
+    gaps: list[list[int]]
+    notes: list[str]
+
+
 class _Document(TypedDict):
-    sensors: dict[str, dict[str, Any]]
+    sensors: dict[str, _Sensor]
     smart: dict[str, dict[str, Any]]
     epoch_ns: int | None
 
@@ -125,6 +137,10 @@ def read_file(path: str | Path) -> Telemetry:
                          "update blkreel")
     if wrong := mismatch(document, _Document):
         raise TraceError(f"{path} is damaged ({wrong})", "copy it again from where it was whole")
+    for name, entry in document["sensors"].items():
+        if any(len(gap) != 2 for gap in entry["gaps"]):
+            raise TraceError(f"{path} is damaged (sensors.{name}.gaps are not pairs)",
+                             "copy it again from where it was whole")
     return Telemetry(document["sensors"], document["smart"], document["epoch_ns"], _by_sensor(table))
 
 

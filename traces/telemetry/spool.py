@@ -9,14 +9,50 @@ import threading
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from blkreel.common.safe_files import create, lock_file, unlink
+from blkreel.common.typed_document import mismatch, parse_json
 from blkreel.traces.format.writer import output_error
 
 from .file import FILE, Sensor, Series, Telemetry, sensor, write_telemetry
+
+
+class _Samples(TypedDict):
+    t: int
+    v: dict[str, float]
+
+
+class _Declared(TypedDict):
+    sensor: str
+    unit: str
+    source: str
+    rate_hz: float | None
+    missing: str | None
+
+
+_Gap = TypedDict("_Gap", {"gap": str, "from": int, "to": int})
+
+
+class _Note(TypedDict):
+    note: str
+    text: str
+
+
+class _Smart(TypedDict):
+    smart: str
+    values: dict[str, Any]
+
+
+class _Epoch(TypedDict):
+    epoch_ns: int
+
+
+# The key that a line is known by.
+_LINES = {"t": _Samples, "sensor": _Declared, "gap": _Gap, "note": _Note, "smart": _Smart, "epoch_ns": _Epoch}
+_TIMES_NS = range(-1 << 62, 1 << 62)  # the difference of two of them has 64 bits
 
 _NO_START = "the run died before its start was known: time 0 is the first sample"
 
@@ -112,6 +148,18 @@ def read_spool(path: str | Path) -> Telemetry:
     return collected.telemetry()
 
 
+def _checked(line: bytes) -> dict[str, Any]:
+    """Raises ValueError for a line that TelemetrySpool did not write."""
+    entry: Any = parse_json(line)
+    kind = next((kind for key, kind in _LINES.items() if key in entry), None) if isinstance(entry, dict) else None
+    if kind is None or mismatch(entry, kind):
+        raise ValueError("no line of a spool")
+    if any(entry.get(key, 0) not in _TIMES_NS for key in ("t", "from", "to", "epoch_ns")):
+        raise ValueError("no time")
+    checked: dict[str, Any] = entry
+    return checked
+
+
 class _Collected:
     """Collects the lines of a spool."""
 
@@ -126,7 +174,7 @@ class _Collected:
 
     def take(self, line: bytes) -> None:
         try:
-            entry = json.loads(line)
+            entry = _checked(line)
             if "t" in entry:
                 for name, value in entry["v"].items():
                     self._values.setdefault(name, array("d")).append(value)
@@ -143,7 +191,7 @@ class _Collected:
                 self._smart[entry["smart"]] = entry["values"]
             else:
                 self._epoch_ns = entry["epoch_ns"]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError):  # KeyError: a note on a sensor whose line was not readable
             self._unread += 1
 
     def telemetry(self) -> Telemetry:
