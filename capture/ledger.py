@@ -58,10 +58,13 @@ def ended(end: Totals, begun: dict[str, Any]) -> EndMetadata:
     pair: ClockPair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
     # A recovered spool may have lost the metadata of its start.
     devices = begun.get("devices")
-    names = [device["name"] for device in devices] if devices else [drive["device"] for drive in end["drives"]]
+    drives = end["drives"]
+    if not devices or len(devices) != len(drives):
+        devices = [{}] * len(drives)
+    names = [device.get("name", drive["device"]) for device, drive in zip(devices, drives, strict=True)]
     metadata = metadata_of(end, names)
-    return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun["clock_pairs"], pair],
-            "import_warnings": [*_early_end_and_gone(metadata), *incomplete(metadata, begun["source_format"])]}
+    return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun.get("clock_pairs", []), pair],
+            "import_warnings": [*_early_end_and_gone(metadata), *incomplete(metadata, begun.get("source_format", ""))]}
 
 
 def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
@@ -119,7 +122,9 @@ def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
     unseen = metadata["ledger"].get("reused")
     if not unseen:
         return []
-    reason, remedy = _UNSEEN_REASONS[source_format.partition(":")[0]]
+    # A recovered spool may have lost its source.
+    reason, remedy = _UNSEEN_REASONS.get(source_format.partition(":")[0],
+                                         ("their completion was not seen", "record it again"))
     return [f"{unseen:,} I/Os ({100 * unseen_share(metadata):.3g} %) have no latency, because {reason}; {remedy}"]
 
 

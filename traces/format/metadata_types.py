@@ -1,7 +1,9 @@
 """Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted."""
 
+import re
 from typing import Any, NotRequired, Required, TypedDict
 
+from blkreel.common.typed_document import mismatch
 from blkreel.common.verdict import Level
 
 
@@ -29,6 +31,7 @@ class Thread(TypedDict, total=False):
     comm: str
     pid: int
     process: str
+    names: list[str]
 
 
 class LostInterval(TypedDict):
@@ -50,6 +53,7 @@ class ClockPair(TypedDict):
 
 
 class File(TypedDict):
+    filesystem: NotRequired[str | None]
     inode: int
     path: str
 
@@ -281,3 +285,14 @@ class TraceMetadata(TypedDict, total=False):
     part_of: PartOf
     clock_uncertainty_ns: int | None
     run: Run
+
+
+# The tables whose keys are numbers, and of what.
+_NUMBERED = {"flag_names": "a bit", "op_names": "an operation", "threads": "a thread"}
+
+
+def wrong_metadata(metadata: Any) -> str | None:
+    """The first part of the metadata of a trace that has not its type; None if all match."""
+    return mismatch(metadata, TraceMetadata) or next(
+        (f"{table}.{key} is not the number of {of}" for table, of in _NUMBERED.items()
+         for key in metadata.get(table) or {} if not re.fullmatch(r"-?[0-9]{1,10}", key)), None)

@@ -1,19 +1,17 @@
 """Opens traces and runs."""
 
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
 from blkreel.common.storage_url import Location, StorageUrl
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.typed_document import parse_json
 from blkreel.traces.samples import located
 
 from .footer import FooterFirst, local_file, read_footer, refuse_unfinished
 from .integrity import disagreement
-from .metadata_types import TraceMetadata
+from .metadata_types import wrong_metadata
 from .overrides import amended
 from .pages import (
     check_columns,
@@ -58,18 +56,12 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
     except (OSError, pa.ArrowException, ValueError) as error:
         raise damaged(path, error) from error
     _check_schema(path, schema, metadata)
-    if wrong := mismatch(metadata, TraceMetadata) or _wrong_codes(metadata):
+    if wrong := wrong_metadata(metadata):
         raise damaged(path, ValueError(f"metadata: {wrong}"))
     trace = Trace(path, amended(path, metadata), footer, layout, row_groups)
     if verify and (why := disagreement(trace)):
         raise TraceError(f"{path} was changed after it was written: {why}", how_to_repair(trace))
     return trace
-
-
-def _wrong_codes(metadata: Metadata) -> str | None:
-    """Of the tables that name bits and codes, a key that is no number."""
-    return next((f"{table}.{key} is not the number of a bit or a code" for table in ("flag_names", "op_names")
-                 for key in metadata.get(table) or {} if not re.fullmatch(r"-?[0-9]{1,10}", key)), None)
 
 
 def how_to_repair(trace: Trace) -> str:

@@ -1,14 +1,21 @@
 """Reads the blocks of a file that may be damaged, or end inside a block because its writer was killed."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
+from blkreel.common.typed_document import parse_typed
+
 from .blocks import HEADER, LAYOUT, MAGIC, MAX_PAYLOAD_BYTES, ROWS, checksum_of, split_rows
+
+T = TypeVar("T")
+
+class _Layout(TypedDict):
+    columns: list[list[str]]
+
 
 _MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 _CHUNK_BYTES = 1 << 20
@@ -40,9 +47,13 @@ class BlockFile:
         self.layout_bytes = 0
         first = self._block_at(0)
         if first and first.kind == LAYOUT:
-            self.columns = [(name, code) for name, code in self.json(first)["columns"]]
+            try:
+                columns = [(name, code) for name, code in self.json(first, _Layout)["columns"]]
+                self._types = [(name, np.dtype("<" + code)) for name, code in columns]
+            except (ValueError, TypeError):  # TypeError: no code of numpy
+                return
+            self.columns = columns
             self.layout_bytes = first.end_bytes
-            self._types = [(name, np.dtype("<" + code)) for name, code in self.columns]
             self._begin_bytes = max(begin_bytes, first.end_bytes)
 
     def __enter__(self) -> "BlockFile":
@@ -76,10 +87,9 @@ class BlockFile:
             if block.kind == ROWS:
                 yield split_rows(self._types, block.rows, self._payload(block))
 
-    def json(self, block: Block) -> dict[str, Any]:
-        """The content of a note or an end block."""
-        fields: dict[str, Any] = json.loads(self._payload(block))
-        return fields
+    def json(self, block: Block, kind: type[T]) -> T:
+        """The content of a note or an end block. kind: as of mismatch(). Raises ValueError for another one."""
+        return parse_typed(self._payload(block), kind)
 
     def _block_at(self, at: int) -> Block | None:
         """The block at an offset; None where none begins, or it is incomplete or damaged."""

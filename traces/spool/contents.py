@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from blkreel.traces.format.names_in_rows import NamesInRows
-from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, Metadata
+from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, TRACE_SCHEMA, UNKNOWN, Metadata
 from blkreel.traces.format.writer import TraceWriter, table_of
 
 from .block_file import BlockFile
-from .blocks import END, NOTE
-from .notes import SpoolNotes
+from .blocks import END, HEADER, NOTE
+from .notes import Note, SpoolNotes
 from .reorder import in_submit_order
+from .rows_child import Totals
 from .waits import with_rows_waited_on
 
 ROWS_FILE = "rows.blocks"
@@ -27,7 +27,8 @@ class SpoolContents:
     Its key `spool_origin_ns` is the time 0 of the trace, for a writer that finds the first submit only at the end.
 
     schema: of the trace, with the optional columns that the rows have. has_layout: False if the writer died before the
-    first row. end: the writer's totals; None if it did not finish. damaged_bytes: of blocks that were skipped.
+    first row. end: the writer's totals; None if it did not finish. damaged_bytes: of blocks that were skipped, and of
+    notes and totals that have not their types.
     """
 
     def __init__(self, directory: Path, schema: pa.Schema, metadata: Metadata):
@@ -37,17 +38,22 @@ class SpoolContents:
         self._begin_bytes = self._until_bytes = metadata.get("spool_begin_bytes", 0)
         self._notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
         self._names: NamesInRows | None = None
-        self.end: dict[str, Any] | None = None
+        self.end: Totals | None = None
+        unread_bytes = 0
         with BlockFile(self._path, self._begin_bytes) as blocks:
-            self.has_layout = blocks.columns is not None
-            self.schema = _with_optional(schema, blocks.columns or [])
+            columns = blocks.columns or []
+            self.schema = _with_optional(schema, columns)
+            self.has_layout = _is_of_rows(columns) and {name for name, _ in columns} <= set(self.schema.names)
             for block in blocks.blocks():
                 self._until_bytes = block.end_bytes
-                if block.kind == NOTE:
-                    self._notes.take(blocks.json(block))
-                elif block.kind == END:
-                    self.end = blocks.json(block)
-            self.damaged_bytes = blocks.damaged_bytes
+                try:
+                    if block.kind == NOTE:
+                        self._notes.take({**blocks.json(block, Note)})
+                    elif block.kind == END:
+                        self.end = blocks.json(block, Totals)
+                except ValueError:
+                    unread_bytes += HEADER.size + block.end_bytes - block.payload_at
+            self.damaged_bytes = blocks.damaged_bytes + unread_bytes
 
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
@@ -85,6 +91,13 @@ class SpoolContents:
         if origin_ns := self._metadata.get("spool_origin_ns"):
             joined["submit_ns"] = joined["submit_ns"] - origin_ns
         return table_of(joined, self.schema).to_batches()[0]
+
+
+def _is_of_rows(columns: list[tuple[str, str]]) -> bool:
+    """Whether these are columns of a trace, with all that have no value for unknown."""
+    return len(dict(columns)) == len(columns) and all(
+        name in COLUMN_TYPES and LAYOUT_NAMES[COLUMN_TYPES[name]] == code for name, code in columns
+    ) and {name for name in TRACE_SCHEMA.names if name not in UNKNOWN} <= {name for name, _ in columns}
 
 
 def _with_optional(schema: pa.Schema, columns: list[tuple[str, str]]) -> pa.Schema:

@@ -1,10 +1,33 @@
 """Notes beside the rows of a spool: names of threads and files, in the order in which they were first seen."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
+from blkreel.common.typed_document import mismatch
+from blkreel.traces.format.metadata_types import File
 from blkreel.traces.format.schema import Metadata
 
+from .rows_child import Attached
+
+
+class Note(TypedDict):
+    """What each note has."""
+
+    note: str
+
+
+class _Files(TypedDict):
+    files: list[File]
+
+
+class _Threads(TypedDict):
+    """Of each thread: number, process, names of both, and the cgroup if it is known."""
+
+    threads: list[list[int | str | None]]
+
+
+_NOTES = {"threads": _Threads, "files": _Files, "attached": Attached}
+_THREAD = (int, int, str, str, str | None)
 _START_KEYS = ("source_format", "epoch_ns", "clock_resolution_ns", "capture_layer", "queue_time_source")
 
 
@@ -19,7 +42,12 @@ class SpoolNotes:
         self._known_files = {_identity(entry) for entry in self.files}
 
     def take(self, fields: dict[str, Any]) -> None:
+        """Raises ValueError for a note that has not the types of its kind."""
+        if wrong := mismatch(fields, _NOTES.get(fields["note"], Note)):
+            raise ValueError(wrong)
         if fields["note"] == "threads":
+            if not all(map(_is_thread, fields["threads"])):
+                raise ValueError("no thread")
             for tid, pid, comm, process, *cgroup in fields["threads"]:
                 self._take_thread(str(tid), pid, text(comm), text(process), *cgroup)
         elif fields["note"] == "attached":
@@ -49,6 +77,10 @@ def begun_metadata(attached: Mapping[str, Any]) -> Metadata:
     """The metadata that a source sends when it starts."""
     return {**{key: attached[key] for key in _START_KEYS},
             "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}]}
+
+
+def _is_thread(entry: list[Any]) -> bool:
+    return 4 <= len(entry) <= 5 and all(map(isinstance, entry, _THREAD))
 
 
 def text(latin: str) -> str:

@@ -7,13 +7,12 @@ into that file itself, so that rows cost Python no time and survive its death.
 
 import ctypes
 import errno
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +21,12 @@ from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.json_file import write_json
 from blkreel.common.output_lock import spool_of, take_lock
 from blkreel.common.safe_files import Layout, create, make_directory, open_own, remove_directory
-from blkreel.common.typed_document import mismatch, parse_json
-from blkreel.traces.format.metadata_types import TraceMetadata
+from blkreel.common.typed_document import read_json
+from blkreel.traces.format.metadata_types import TraceMetadata, wrong_metadata
 from blkreel.traces.format.schema import (
     COLUMN_TYPES,
     COMPRESSED_RUN_SCHEMA,
+    OPTIONAL_COLUMNS,
     RUN_SCHEMA,
     TRACE_SCHEMA,
     Metadata,
@@ -37,7 +37,7 @@ from blkreel.traces.format.writer import TraceWriter, output_error, refuse_exist
 from .block_file import BlockFile
 from .blocks import NOTE, BlockWriter
 from .contents import ROWS_FILE, SpoolContents
-from .notes import SpoolNotes
+from .notes import Note, SpoolNotes
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
 RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved
@@ -58,6 +58,15 @@ _GRAIN_BYTES = 64 << 10  # at least the block size of any file system: only comp
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class _SpoolMetadata(TraceMetadata, total=False):
+    spool_columns: Required[list[str]]
+    spool_public: bool
+    spool_whole: bool
+    spool_begin_bytes: int
+    spool_origin_ns: int
+    spool_trace_inode: int | None
 
 
 class Spool:
@@ -169,7 +178,7 @@ class Spool:
                 self.begin_bytes = block.end_bytes
                 rows += block.rows
                 if block.kind == NOTE:
-                    notes.take(blocks.json(block))
+                    notes.take({**blocks.json(block, Note)})
             layout_bytes = blocks.layout_bytes
         # Saved first: a recovery must not look for blocks in a hole.
         self.note({**notes.begun, **notes.metadata(), **note(rows), "spool_begin_bytes": self.begin_bytes})
@@ -318,12 +327,19 @@ def _write_rows(contents: SpoolContents, writer: TraceWriter) -> None:
 def _spool_metadata(directory: Path) -> tuple[Metadata, pa.Schema]:
     """The metadata of a spool that was left behind, and the schema of its trace."""
     try:
-        metadata = parse_json((directory / _METADATA_FILE).read_bytes())
-        if wrong := mismatch(metadata, TraceMetadata):
+        metadata: Metadata = {**read_json(directory / _METADATA_FILE, _SpoolMetadata)}
+        columns = [(name, COLUMN_TYPES[name]) for name in metadata["spool_columns"]]
+        if wrong := wrong_metadata(metadata):
             raise ValueError(wrong)
-        names = metadata["spool_columns"]
-        columns = [(name, COLUMN_TYPES[name]) for name in names]
-    except (OSError, ValueError, KeyError, TypeError):
+        names = {name for name, _ in columns}
+        if not (set(TRACE_SCHEMA.names) <= names and _names_of_rows(directory) - set(OPTIONAL_COLUMNS) <= names
+                and len(names) == len(columns)):
+            raise ValueError("not the columns of the rows")
+        if metadata.get("spool_begin_bytes", 0) > (directory / ROWS_FILE).stat().st_size:
+            raise ValueError("the rows begin after their end")
+        if abs(metadata.get("spool_origin_ns", 0)) >= 1 << 62:
+            raise ValueError("no time")
+    except (OSError, ValueError, KeyError):
         # The rows hold the columns, the threads and, of a helper, the beginning and the ledger.
         metadata = {"import_warnings": ["the metadata of the spool was lost: devices, command and machine are unknown"]}
         schema = _schema_of_rows(directory)
@@ -334,17 +350,21 @@ def _spool_metadata(directory: Path) -> tuple[Metadata, pa.Schema]:
 
 def _schema_of_rows(directory: Path) -> pa.Schema:
     """That of a run if the rows have its columns, else that of a trace."""
-    with BlockFile(directory / ROWS_FILE) as blocks:
-        names = {name for name, _ in blocks.columns or []}
+    names = _names_of_rows(directory)
     schemas = (COMPRESSED_RUN_SCHEMA, RUN_SCHEMA)
     return next((schema for schema in schemas if names >= set(schema.names)), TRACE_SCHEMA)
+
+
+def _names_of_rows(directory: Path) -> set[str]:
+    with BlockFile(directory / ROWS_FILE) as blocks:
+        return {name for name, _ in blocks.columns or []}
 
 
 def _note_trace(directory: Path, inode: int | None) -> None:
     """Save the trace's inode: a kill between naming the trace and removing the spool leaves both."""
     path = directory / _METADATA_FILE
     with suppress(OSError):  # a full disk: the trace does not get its name either
-        _write_metadata(directory, {**json.loads(path.read_text()), "spool_trace_inode": inode})
+        _write_metadata(directory, {**read_json(path, _SpoolMetadata), "spool_trace_inode": inode})
 
 
 def _write_metadata(directory: Path, metadata: Metadata) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spooled import TOTALS
 
 from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
@@ -251,14 +252,15 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
                                                 [9, 9, "without a row", "other"]]})
     writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2
                  + [{"inode": 99, "filesystem": "8:1", "path": "/data/other/without a row"}]})
-    writer.end({"events": 10})
+    writer.end(TOTALS)
     spool.rows_file.close()
-    trace = open_trace(recover(output, ended=lambda end, begun: {"ledger": {**end, "of": begun["command"]}}))
+    trace = open_trace(recover(output, ended=lambda end, begun: {
+        "ledger": {"events": end["events"], "of": begun["command"]}}))
     assert trace.metadata["threads"]["7"] == {"pid": 5, "comm": "cut\ufffd", "process": "main",
                                               "names": ["n\u00e4h", "cut\ufffd"]}
     assert list(trace.metadata["threads"]) == ["7", "8"]
     assert trace.metadata["files"] == [{"inode": 3, "filesystem": "8:1", "path": "/a"}]
-    assert trace.metadata["ledger"] == {"events": 10, "of": ["game"]}
+    assert trace.metadata["ledger"] == {"events": 100, "of": ["game"]}
     assert trace.table(["inode"])["inode"].to_pylist() == list(range(10))
     assert check(trace).warnings == [], "its writer came to its end: nothing is missing"
 
