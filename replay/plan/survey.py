@@ -252,7 +252,7 @@ def _store(trace: Trace, key: str, by_device: dict[int, DeviceSurvey]) -> None:
 def _stored_removed_ns(trace: Trace, devices: list[int], idle: IdlePolicy) -> int | None:
     entry = survey_cache.load(trace, _idle_key(devices, idle))
     removed_ns = entry.facts.get("removed_ns") if entry else None
-    return removed_ns if isinstance(removed_ns, int) else None
+    return removed_ns if type(removed_ns) is int and 0 <= removed_ns < 1 << 63 else None
 
 
 def _idle_key(devices: list[int], idle: IdlePolicy) -> str:

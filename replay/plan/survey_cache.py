@@ -12,10 +12,11 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypedDict, cast
 
 from blkreel.common.errors import SafetyError
 from blkreel.common.safe_files import NewFile, unlink
+from blkreel.common.typed_document import parse_typed
 from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.trace import Trace
 
@@ -31,6 +32,11 @@ def cache_directory() -> Path:
     if directory := os.environ.get("BLKREEL_CACHE_DIR"):
         return Path(directory)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blkreel/surveys"
+
+
+class _Head(TypedDict):
+    facts: dict[str, Any]
+    lengths: dict[str, int]
 
 
 class Entry:
@@ -70,7 +76,7 @@ def _load(path: Path) -> Entry | None:
         file = open(path, "rb", buffering=0)
         entry = _checked(file)
         os.utime(path)  # for the order of removal
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+    except (OSError, ValueError, struct.error):
         return None
     return entry
 
@@ -133,8 +139,11 @@ def _checked(file: io.FileIO) -> Entry | None:
     if _CHECKSUM.pack(checksum) != file.read(_CHECKSUM.size) or os.pread(file.fileno(), len(_MAGIC), 0) != _MAGIC:
         return None
     (length,) = _LENGTH.unpack(os.pread(file.fileno(), _LENGTH.size, tail_at))
-    head = json.loads(os.pread(file.fileno(), length, tail_at - length))
-    if len(_MAGIC) + sum(head["lengths"].values()) + length != tail_at:
+    if length > tail_at:
+        return None
+    head = parse_typed(os.pread(file.fileno(), length, tail_at - length), _Head)
+    lengths = head["lengths"].values()
+    if len(_MAGIC) + sum(lengths) + length != tail_at or any(each < 0 for each in lengths):
         return None
     return Entry(cast(BinaryIO, file), head["facts"], head["lengths"], len(_MAGIC))
 

@@ -5,15 +5,15 @@ Reading a long trace for it takes a minute, so the writer, which sees every row 
 """
 
 import base64
-import binascii
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.typed_document import mismatch
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, too_scattered
 
 from .schema import FLAGS, OP_NAMES, OPS, Metadata
@@ -138,16 +138,13 @@ class SurveyBuilder:
 
 def surveyed_bytes(metadata: Metadata, row_groups_at: list[int]) -> dict[str, int] | None:
     """Bytes by operation of all devices, without unpacking the block sets. Parameters and None as for survey_in."""
-    stored: Any = metadata.get("survey")
-    sums: dict[str, int] = {}
-    try:
-        if stored["version"] != VERSION or stored["row_groups_at"] != row_groups_at:
-            return None
-        for facts in stored["devices"].values():
-            for op, count in facts["bytes"].items():
-                sums[op] = sums.get(op, 0) + int(count)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    stored = _stored(metadata, row_groups_at)
+    if stored is None:
         return None
+    sums: dict[str, int] = {}
+    for facts in stored["devices"].values():
+        for op, count in facts["bytes"].items():
+            sums[op] = sums.get(op, 0) + count
     return sums
 
 
@@ -157,21 +154,29 @@ def survey_in(metadata: Metadata, row_groups_at: list[int]) -> dict[int, DeviceS
     row_groups_at: file offsets of the row groups. A tool that writes some of the rows to a new file often copies the
     metadata; the row groups then have other offsets.
     """
-    stored: Any = metadata.get("survey")
+    stored = _stored(metadata, row_groups_at)
+    if stored is None:
+        return None
     try:
-        if stored["version"] != VERSION or stored["row_groups_at"] != row_groups_at:
-            return None
         by_device: dict[int, DeviceSurvey] = {}
         memory_bytes = 0
         for device, facts in stored["devices"].items():
-            sets = {name: _unpacked(facts[name]) for name in ("touched", "read_first")}
-            by_device[int(device)] = survey = survey_from(facts, sets, _MOST_STORED_BYTES)
+            sets = {"touched": _unpacked(facts["touched"]), "read_first": _unpacked(facts["read_first"])}
+            by_device[int(device)] = survey = survey_from({**facts}, sets, _MOST_STORED_BYTES)
             memory_bytes += survey.touched.memory_bytes + survey.read_first.memory_bytes + _DEVICE_BYTES
             if memory_bytes > _MOST_STORED_BYTES:
                 return None
         return by_device
-    except (KeyError, TypeError, ValueError, OSError, binascii.Error, pa.ArrowException):
+    except (ValueError, OSError, pa.ArrowException):
         return None
+
+
+def _stored(metadata: Metadata, row_groups_at: list[int]) -> "_Stored | None":
+    stored = metadata.get("survey")
+    if mismatch(stored, _Stored):
+        return None
+    checked = cast(_Stored, stored)
+    return checked if checked["version"] == VERSION and checked["row_groups_at"] == row_groups_at else None
 
 
 def facts_of(survey: DeviceSurvey) -> tuple[dict[str, Any], dict[str, BlockSet]]:
@@ -181,20 +186,47 @@ def facts_of(survey: DeviceSurvey) -> tuple[dict[str, Any], dict[str, BlockSet]]
 
 
 def survey_from(facts: dict[str, Any], sets: Mapping[str, bytes], max_memory_bytes: int = 0) -> DeviceSurvey:
-    """A survey from its numbers and its saved sets. max_memory_bytes: of each set; 0 for no limit. Raises KeyError,
-    TypeError or ValueError for invalid ones."""
-    for name in ("ios", "bytes"):
-        if not isinstance(facts[name], dict) or not all(key in OPS and isinstance(value, int)
-                                                        for key, value in facts[name].items()):
-            raise ValueError(name)
-    if not isinstance(facts["unaligned"], list):
-        raise TypeError("unaligned")
-    numbers = [facts[name] for name in _NUMBERS[2:-1]] + facts["unaligned"]
-    if not all(isinstance(number, int) for number in numbers) or len(facts["unaligned"]) != len(BLOCK_SIZES):
-        raise ValueError("not counts")
+    """A survey from its numbers and its saved sets. max_memory_bytes: of each set; 0 for no limit. Raises ValueError
+    for invalid ones."""
+    if wrong := mismatch(facts, _Facts):
+        raise ValueError(wrong)
+    counts = [facts["unfinished"], facts["left_out"], facts["longest_bytes"], *facts["unaligned"],
+              *facts["ios"].values(), *facts["bytes"].values()]
+    if not all(0 <= count < 1 << 63 for count in counts) or len(facts["unaligned"]) != len(BLOCK_SIZES) or not (
+            {*facts["ios"], *facts["bytes"]} <= set(OPS)):
+        raise ValueError("not counts of I/Os")
+    if not -1 << 63 <= facts["first_submit_ns"] <= facts["last_submit_ns"] < 1 << 63:
+        raise ValueError("not times")
     touched, read_first = (BlockSet.load(sets[name], max_memory_bytes=max_memory_bytes)
                            for name in ("touched", "read_first"))
     return DeviceSurvey(**{name: facts[name] for name in _NUMBERS}, touched=touched, read_first=read_first)
+
+
+class _Facts(TypedDict):
+    ios: dict[str, int]
+    bytes: dict[str, int]
+    first_submit_ns: int
+    last_submit_ns: int
+    unfinished: int
+    left_out: int
+    longest_bytes: int
+    unaligned: list[int]
+
+
+class _Set(TypedDict):
+    bytes: int
+    zstd: str
+
+
+class _StoredFacts(_Facts):
+    touched: _Set
+    read_first: _Set
+
+
+class _Stored(TypedDict):
+    version: int
+    row_groups_at: list[int]
+    devices: dict[str, _StoredFacts]
 
 
 _NUMBERS = ("ios", "bytes", "first_submit_ns", "last_submit_ns", "unfinished", "left_out", "longest_bytes", "unaligned")
@@ -246,7 +278,7 @@ def _by_device(columns: Mapping[str, np.ndarray]) -> Iterator[tuple[int, Mapping
         yield int(device[rows[0]]), {name: np.asarray(columns[name])[rows] for name in COLUMNS}
 
 
-def _unpacked(stored: Mapping[str, Any]) -> bytes:
+def _unpacked(stored: _Set) -> bytes:
     packed = base64.b64decode(stored["zstd"], validate=True)
     # The largest set that a writer stores; a damaged number must not allocate more.
     if not 0 < stored["bytes"] <= _MOST_MEMORY_BYTES:
