@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.output_lock import directory_locked
 from blkreel.common.progress import Progress, unseen
 from blkreel.common.safe_files import read_plain, unlink, write_file
-from blkreel.common.typed_document import parse_json
+from blkreel.common.typed_document import parse_typed
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
 from blkreel.traces.format.writer import output_error
 
@@ -43,6 +43,11 @@ _FEWEST_DIGITS = 4
 _TURN_S = 30.0  # an add holds the lock while it writes two files
 
 Added = Literal["added", "unchanged", "replaced"]
+
+
+class _Header(TypedDict):
+    format: Literal["blkreel catalog"]
+    version: int
 
 
 class Catalog:
@@ -71,15 +76,15 @@ class Catalog:
             if link := next((path / name for name in ("results", "partials", "tables") if (path / name).is_symlink()),
                             None):
                 raise ValueError(f"{link.name} is a symbolic link, which could lead elsewhere")
-            content = parse_json(read_plain(header))
-            if content["format"] != FORMAT or not isinstance(content["version"], int):
-                raise ValueError("not the header of a catalog")
+            content = parse_typed(read_plain(header), _Header)
+            if content["version"] < 1:
+                raise ValueError("version is less than 1")
         except FileNotFoundError:
             raise CatalogError(f"{path} is not a catalog: no {HEADER}",
                                f"create it: blkreel results add RUN --catalog {path}") from None
         except OSError as error:
             raise CatalogError(f"{header} cannot be read: {error.strerror}", f"ls -l {header}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise damaged(header, str(error)) from None
         if content["version"] > VERSION:
             raise NewerVersion(f"{header} has version {content['version']}, this blkreel reads up to {VERSION}",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 import blkreel
 from blkreel.analysis.charts.model import Page
@@ -20,7 +20,7 @@ from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.output_lock import directory_locked
 from blkreel.common.safe_files import directory_at, file_name, read_plain, unlink, write_file
-from blkreel.common.typed_document import parse_json
+from blkreel.common.typed_document import parse_typed
 from blkreel.traces.format.writer import output_error
 
 from . import embed, pages
@@ -32,6 +32,20 @@ _FORMAT, _VERSION = "blkreel site", 1
 _PART = re.compile(r"[a-z0-9][A-Za-z0-9@._-]*")
 _DIRECTORIES = ("assets", "drives", "embed", "pairs", "results", "workloads")
 _Make = Callable[[], Mapping[str, bytes]]
+
+
+class _File(TypedDict):
+    """inputs: hash of all that its content depends on. sha256, bytes: of its content."""
+
+    inputs: str
+    sha256: str
+    bytes: int
+
+
+class _Manifest(TypedDict):
+    format: Literal["blkreel site"]
+    version: int
+    files: dict[str, _File]
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str 
 def _build(content: Content, directory: Path, jobs: list[_Job], on_step: Callable[[int, int], None]) -> Built:
     before = _manifest(directory)
     planned = {name: job.inputs for job in jobs for name in job.names}
-    done: dict[str, dict[str, Any]] = {
+    done: dict[str, _File] = {
         name: entry for name, entry in before.items()
         if planned.get(name) == entry["inputs"] and _size(directory / name) == entry["bytes"]}
     missing = [job for job in jobs if not all(name in done for name in job.names)]
@@ -90,13 +104,14 @@ def _build(content: Content, directory: Path, jobs: list[_Job], on_step: Callabl
     if missing or set(before) != set(planned):
         # Until the end it has the files of both sites, so that after a kill they are known to be of the site. Those
         # that will be written are of unknown content: an old checksum would make the next build pass them over.
-        unknown = {name: {"inputs": "", "sha256": "", "bytes": 0} for name in planned if name not in done}
+        unknown: dict[str, _File] = {name: {"inputs": "", "sha256": "", "bytes": 0}
+                                     for name in planned if name not in done}
         _write_manifest(directory, {**before, **unknown})
     for number, job in enumerate(missing):
         on_step(number, len(missing))
         for name, file_content in job.make().items():
             checksum = hashlib.sha256(file_content).hexdigest()
-            if before.get(name, {}).get("sha256") != checksum or _size(directory / name) != len(file_content):
+            if name not in before or before[name]["sha256"] != checksum or _size(directory / name) != len(file_content):
                 write_file(directory / name, file_content, force=True, sync=False)
                 written += 1
             done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file_content)}
@@ -175,7 +190,7 @@ def _code() -> list[tuple[str, int, int]]:
     return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
 
 
-def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
+def _manifest(directory: Path) -> dict[str, _File]:
     """The files of an earlier site; empty of a new one. Raises OutputExists, UsageError for a damaged manifest."""
     path = directory / MANIFEST
     try:
@@ -187,18 +202,17 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     try:
-        document = parse_json(text)
-        files: dict[str, dict[str, Any]] = document["files"]
+        document = parse_typed(text, _Manifest)
         if link := next((name for name in _DIRECTORIES if (directory / name).is_symlink()), None):
             raise ValueError(f"{link} is a symbolic link, which could lead elsewhere")
-        if document["format"] != _FORMAT or document["version"] != _VERSION or not all(
-                _is_of_a_site(name) and isinstance(entry["inputs"], str) and isinstance(entry["sha256"], str)
-                and isinstance(entry["bytes"], int) for name, entry in files.items()):
-            raise ValueError("not the manifest of a site")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']}, not {_VERSION}")
+        if other := next((name for name in document["files"] if not _is_of_a_site(name)), None):
+            raise ValueError(f"files.{other} is not of a site")
+    except ValueError as error:
         raise UsageError(f"{path} is damaged: {error}", f"remove the site and build it again: rm -r {directory}"
                          ) from None
-    return files
+    return document["files"]
 
 
 def _is_of_a_site(name: str) -> bool:
@@ -209,7 +223,7 @@ def _is_of_a_site(name: str) -> bool:
     return directory in _DIRECTORIES and file_name(file, _PART) == file
 
 
-def _write_manifest(directory: Path, files: Mapping[str, dict[str, Any]]) -> None:
+def _write_manifest(directory: Path, files: Mapping[str, _File]) -> None:
     text = json.dumps({"format": _FORMAT, "version": _VERSION, "files": dict(sorted(files.items()))}, indent=0)
     write_file(directory / MANIFEST, text + "\n", force=True)
 
