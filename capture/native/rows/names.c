@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "names.h"
 #include "cleanup.h"
+#include "clock.h"
 #include "text.h"
 
 #include <errno.h>
@@ -308,10 +309,13 @@ static void *resolve_queue(void *argument)
 		names->queued = names->resolving;
 		names->resolving = queue;
 		names->wake = false;
-		pthread_cond_signal(&names->taken);
+		names->queues_taken++;
+		pthread_cond_broadcast(&names->taken);
 		pthread_mutex_unlock(&names->lock);
 		resolve(names);
 		pthread_mutex_lock(&names->lock);
+		names->queues_posted++;
+		pthread_cond_broadcast(&names->taken);
 	}
 	pthread_mutex_unlock(&names->lock);
 	return NULL;
@@ -412,6 +416,26 @@ void names_wake(struct names *names)
 		names->wake = true;
 		pthread_cond_signal(&names->wanted);
 	}
+	pthread_mutex_unlock(&names->lock);
+}
+
+void names_settle(struct names *names, unsigned int timeout_ms)
+{
+	uint64_t until_ns = clock_ns(CLOCK_REALTIME) + timeout_ms * 1000000ull, queues;
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	pthread_mutex_lock(&names->lock);
+	queues = names->queues_taken + has_records(names);
+	if (has_records(names)) {
+		names->wake = true;
+		pthread_cond_signal(&names->wanted);
+	}
+	while (names->queues_posted < queues)
+		if (pthread_cond_timedwait(&names->taken, &names->lock, &until))
+			break;
 	pthread_mutex_unlock(&names->lock);
 }
 

@@ -39,6 +39,7 @@ struct names {
 	pthread_cond_t taken;
 	bool wake;
 	bool closed;
+	uint64_t queues_taken, queues_posted;
 };
 
 /* Starts the thread. Returns 0 or a negative errno. */
@@ -51,6 +52,9 @@ void names_add_file(struct names *names, const struct file_record *record);
 
 /* Starts work on the queue. Called a few times a second, so that one walk serves many records. */
 void names_wake(struct names *names);
+
+/* Posts the notes of the records that are queued now, and waits for that, at most timeout_ms. */
+void names_settle(struct names *names, unsigned int timeout_ms);
 
 /* Posts the notes of all queued records and ends the thread. */
 void names_finish(struct names *names);

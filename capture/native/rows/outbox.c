@@ -46,8 +46,6 @@ static int write_rows(struct outbox *outbox, const struct row_block *block)
 
 static int write_json(struct outbox *outbox, const struct message *message)
 {
-	if (outbox->live)
-		live_add_names(outbox->live, message->json);
 	return spool_file_write_json(&outbox->file, message->kind, message->json);
 }
 
@@ -218,6 +216,8 @@ void outbox_post_json(struct outbox *outbox, enum block_kind kind, char *json)
 	struct message *message = json ? malloc(sizeof(*message)) : NULL;
 
 	if (message) {
+		if (outbox->live)
+			live_add_names(outbox->live, json);
 		*message = (struct message){ .kind = kind, .json = json };
 		post(outbox, message);
 		return;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define PIPE_SPARE_BYTES 4096
+#define NAMES_TIMEOUT_MS 100
 
 /* A parent that is dead must not end the capture before its last row, so errors are ignored. */
 static void write_stdout(const char *bytes, size_t count)
@@ -120,7 +121,11 @@ void status_live(struct session *session, bool may_skip)
 	char *lines CLEANUP_FREE = NULL;
 	TEXT(text) = { 0 };
 
-	if (!session->live || (may_skip && !has_room(live_max_bytes(session->live))))
+	if (!session->live)
+		return;
+	/* A process that ran only in this interval has its name in this one. */
+	names_settle(&session->names, NAMES_TIMEOUT_MS);
+	if (may_skip && !has_room(live_max_bytes(session->live)))
 		return;
 	if (ledger_read(&session->ledger, session->programs.ledger_fd) || text_init(&text))
 		return;
