@@ -10,6 +10,7 @@ import types
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Self
@@ -88,6 +89,7 @@ class Pool:
     def _start(self) -> Connection:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_work, args=(theirs,), daemon=True)
+        resource_tracker.ensure_running()  # with the first process it would start, and unblock interrupts
         with _interrupts_blocked(), _without_main(), theirs:
             process.start()
         self._processes[ours] = process
