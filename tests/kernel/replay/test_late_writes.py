@@ -57,7 +57,8 @@ class Command:
             rows = spool_of(run / "records.parquet") / "rows.blocks"
             wait_until(lambda: rows.exists() and rows.stat().st_size > 0, self.process)
             drive.hold()
-        wait_until(lambda: drive.in_flight() > 0, self.process)
+        # The command itself may have an I/O in flight before.
+        wait_until(lambda: drive.in_flight() > 0 and helpers_of(self.process.pid), self.process)
         (self.helper,) = helpers_of(self.process.pid)
 
     def signal(self, number):
