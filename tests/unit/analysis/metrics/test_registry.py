@@ -29,6 +29,8 @@ DEFINITIONS = {TREE / "analysis/metrics/registry.py", TREE / "analysis/metrics/h
 BY_KEY_ONLY = {TREE / "replay/fidelity" / name for name in ("host_effect.py", "queue_metrics.py", "verdict.py")}
 # A prediction has two metrics of a run, by their keys.
 BY_KEY_ONLY |= {TREE / "replay/predict/prediction.py", TREE / "cli/commands/predict.py"}
+# The list of samples has one metric, stored by its key.
+BY_KEY_ONLY |= {TREE / "cli/commands/samples.py"}
 
 
 def strings(path):

@@ -339,6 +339,11 @@ def test_batches_do_not_show(groups_trace, image, monkeypatch, options):
             name: values.tolist() for name, values in other.items()}
 
 
+# Least share of I/Os that wait for another one. Each large read of a model is several I/Os of one thread, which waits
+# only for the last of them; an archive is read ahead in time.
+KNOWN = {"model-load": 0.1, "model-load-direct": 0.02, "update-unpack": 0.2}
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("idle", ["original", "cap=25ms"])
 def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(name, idle):
@@ -353,8 +358,7 @@ def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(n
     assert at_once.max() < captured["due_ns"].max(), "on a drive that takes no time it is faster"
     account = plan.pace_account(counts)
     assert account["dependencies"] == "observed"
-    # Each large read of the model is several I/Os of one thread, which waits only for the last of them.
-    assert account["dependencies_known"] > (0.1 if name == "model-load" else 0.5)
+    assert account["dependencies_known"] > KNOWN.get(name, 0.5)
     assert account["anchored"]["absolute"] < len(at_once) / 10
 
 
