@@ -427,6 +427,8 @@ void names_settle(struct names *names, unsigned int timeout_ms)
 		.tv_nsec = (long)(until_ns % 1000000000u),
 	};
 
+	if (!names->running)
+		return;
 	pthread_mutex_lock(&names->lock);
 	queues = names->queues_taken + has_records(names);
 	if (has_records(names)) {
