@@ -48,7 +48,7 @@ with tempfile.TemporaryFile("w+") as output:
 
 
 def run_measured(blkreel, *arguments):
-    """(exit code, peak memory in bytes, output in one line) of a command. Of the memory, pages of files do not count."""
+    """(exit code, peak memory in bytes without pages of files, output in one line) of a command."""
     done = subprocess.run([sys.executable, "-I", "-c", MEASURE, blkreel.command, *map(str, arguments)],
                           capture_output=True, text=True, env=blkreel.environment, check=True)
     code, peak_bytes, output = done.stdout.split(" ", 2)
