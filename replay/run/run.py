@@ -40,6 +40,7 @@ from blkreel.replay.fidelity.verdict import judge
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
+from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
@@ -188,9 +189,10 @@ class Replay:
 
     def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
         set_written = state.about_to_write(target, extents.bytes, 0, self.label)
-        untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
-                                total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1,
-                                payload=self.payload, progress=self.progress, engine=self.engine)
+        with simulated_state.written_long_before(target.simulated):
+            untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
+                                    total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1,
+                                    payload=self.payload, progress=self.progress, engine=self.engine)
         set_written(untimed.written_bytes, 0)
 
     def _issue(self, spool: Spool, claims: list[Claim]) -> None:

@@ -110,6 +110,19 @@ def pass_time(drive: SimulatedDrive, duration_ns: int) -> None:
     save(drive, rested(drive, state, duration_ns) if drive.is_virtual else state)
 
 
+@contextmanager
+def written_long_before(drive: SimulatedDrive | None) -> Iterator[None]:
+    """What the block writes stays, without its effect on cache, random writes and temperature. None: does nothing."""
+    if drive is None:
+        yield
+        return
+    before = load(drive)
+    yield
+    save(drive, {**load(drive), "cache_fill_bytes": before["cache_fill_bytes"],
+                 "random_written_bytes": before["random_written_bytes"], "temperature_c": before["temperature_c"],
+                 "throttled": before["throttled"]})
+
+
 class Running:
     """The drives of one run, locked while the block runs, as the helper takes and returns them."""
 

@@ -122,3 +122,13 @@ def test_a_step_back_between_row_groups_is_found(stepping_back, tmp_path):
         check_order(open_trace(tmp_path / "groups.parquet"))
     pq.write_table(table, tmp_path / "sorted.parquet", row_group_size=1500)
     check_order(open_trace(tmp_path / "sorted.parquet"))
+
+
+def test_data_that_were_written_for_the_replay_leave_no_full_cache(blkreel, tmp_path):
+    """A cache that is folded meanwhile made the reads of a QLC drive slower, alone more than beside writes."""
+    def load_time_ns(drive, *words):
+        result = blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--force", "--pace",
+                         "dependent", "--json", *words, check=False)
+        return json.loads(result.stdout)["run"]["reads"]["load_time_ns"]
+
+    assert load_time_ns("nil:sata-qlc,cache=50MB") == load_time_ns("nil:sata-qlc,cache=50MB", "--no-prefill")

@@ -328,7 +328,7 @@ def replayed(blkreel, spec, output):
 
 def test_each_command_starts_with_a_fresh_drive_unless_its_state_is_kept(blkreel, tmp_path):
     """The cache holds what the first replay writes, and is full in the second if the state is kept."""
-    spec = "nil:8GiB,clock=virtual,cache=800MiB,cache_bandwidth=3GB/s,write_bandwidth=100MB/s,cache_drain=1KB/s"
+    spec = "nil:8GiB,clock=virtual,cache=400MiB,cache_bandwidth=3GB/s,write_bandwidth=100MB/s,cache_drain=1KB/s"
     first, again = (replayed(blkreel, spec, tmp_path / name) for name in ("first", "again"))
     assert first.equals(again)
     kept = [replayed(blkreel, f"{spec},state=keep", tmp_path / name)["latency_ns"].sum() for name in ("a", "b")]
