@@ -132,11 +132,6 @@ class Observed:
         caused = np.zeros(len(after), bool)
         caused[without] = behind[without] >= 0
         dependent = (after >= 0) | (behind >= 0)
-        self.counts["waited"] += int(((after >= 0) & ~caused).sum())
-        self.counts["followed"] += int(((after < 0) & dependent & ~caused).sum())
-        self.counts["caused"] += int(caused.sum())
-        self.counts["absolute"] += int((~dependent).sum())
-        self.counts["reanchored"] += int((lost & dependent).sum())
         # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
         # another thread's row, whose blocked time is another count.
         computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
@@ -145,7 +140,10 @@ class Observed:
         until_ns = np.where(is_kernel | caused | (behind < 0), UNKNOWN_NS, np.where(newer, waited_ns, submit_ns))
         windows = self._used(io, source_row, number, after, until_ns)
         windowed = windows[0] >= 0
-        self.counts["windowed"] += int(windowed.sum())
+        waiting = ((after >= 0) & ~caused) | windowed
+        for name, rows in (("waited", waiting), ("followed", dependent & ~waiting & ~caused), ("caused", caused),
+                           ("absolute", ~dependent), ("reanchored", lost & dependent), ("windowed", windowed)):
+            self.counts[name] += int(rows.sum())
         # A thread that waited for nothing since its previous row was not blocked since.
         blocked_ns = np.where(windowed & ~newer, 0, blocked_ns)
         parents = [np.where(parent >= 0, parent, window)
