@@ -1,13 +1,11 @@
 """The commands and their summaries, and a command by its name."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
 
 import click
 
+from blkreel.cli.environment import environment_variable
 from blkreel.cli.options.verbosity import add_verbosity
 from blkreel.cli.options.without_effect import refuse_without_effect
 
@@ -68,24 +66,7 @@ def find_command(name: str) -> click.Command:
     """A command of all_commands(), imported, with -q and -v."""
     folder, _, file = name.replace("-", "_").rpartition(" ")
     module = ".".join(filter(None, ("blkreel.cli.commands", folder, f"{file}_" if iskeyword(file) else file)))
-    with _arrow_with_malloc():
+    # Its own allocator is no faster and keeps 30 to 70 MB of freed memory, which counts for the limit of a command.
+    with environment_variable("ARROW_DEFAULT_MEMORY_POOL", "system"):
         command: click.Command = import_module(module).command
     return add_verbosity(refuse_without_effect(name, command))
-
-
-@contextmanager
-def _arrow_with_malloc() -> Iterator[None]:
-    """Let pyarrow, if it is imported here, use malloc.
-
-    Its own allocator is no faster and keeps 30 to 70 MB of freed memory, which counts for the limit of a command. A
-    captured command gets the environment of the user.
-    """
-    variable = "ARROW_DEFAULT_MEMORY_POOL"
-    if variable in os.environ:
-        yield
-        return
-    os.environ[variable] = "system"
-    try:
-        yield
-    finally:
-        del os.environ[variable]

@@ -8,6 +8,7 @@ import click
 
 from blkreel import __version__
 from blkreel.cli.command_groups import LazyGroup, PipeClosed
+from blkreel.cli.environment import environment_variable
 from blkreel.common.limits import address_space_limit_bytes, require_least
 from blkreel.common.no_pandas import keep_out_pandas
 
@@ -67,16 +68,8 @@ def _import_numpy_in_little_memory() -> None:
     """OpenBLAS reserves memory for each thread, and sends SIGINT to this process if it cannot start them."""
     if address_space_limit_bytes() is None:
         return
-    variable = "OPENBLAS_NUM_THREADS"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    import numpy  # noqa: F401 - the library reads the variable now
-
-    # A captured command gets the environment of the user.
-    if before is None:
-        del os.environ[variable]
-    else:
-        os.environ[variable] = before
+    with environment_variable("OPENBLAS_NUM_THREADS", "1", force=True):
+        import numpy  # noqa: F401 - the library reads the variable now
 
 
 def _end_of_pipe() -> NoReturn:

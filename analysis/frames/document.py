@@ -136,7 +136,7 @@ def _stutter(stutter: Stutter, rows: "_Rows", other: OtherDrive | None) -> dict[
 
 
 class _Rows:
-    """What the document says of the I/Os that stutters waited for."""
+    """The I/Os that stutters waited for, as in the document."""
 
     def __init__(self, trace: Trace, stutters: Sequence[Stutter]) -> None:
         self._threads: Mapping[str, Any] = trace.metadata.get("threads") or {}

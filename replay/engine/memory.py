@@ -2,8 +2,6 @@
 
 import ctypes
 
-import pyarrow as pa
-
 from blkreel.common.no_pandas import keep_out_pandas
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
@@ -13,11 +11,10 @@ _THRESHOLD_BYTES = 256 << 10
 def limit_memory_use() -> None:
     """Return large blocks to the kernel as soon as they are freed. Call this before the first column of rows.
 
-    Allocators keep freed memory per thread for reuse. Three threads that pass batches of columns on would keep 100 MiB
-    and more.
+    malloc keeps freed memory per thread for reuse. Three threads that pass batches of columns on would keep 100 MiB
+    and more. (pyarrow of a command uses malloc: cli/command_table.py.)
     """
     keep_out_pandas()
-    pa.set_memory_pool(pa.system_memory_pool())
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
