@@ -93,12 +93,14 @@ static bool is_attachable(const struct btf *btf, const char *name)
 	};
 	int id = btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
 	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY, .attach_btf_id = (__u32)id);
-	int fd CLEANUP_CLOSE = -1;
+	int fd CLEANUP_CLOSE = -1, link CLEANUP_CLOSE = -1;
 
 	if (id < 0 || btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type)) != 1)
 		return false;
 	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, NULL, "GPL", insns, 2, &options);
-	return fd >= 0;
+	/* Some kernels load programs for functions, and attach none. */
+	link = fd < 0 ? fd : bpf_raw_tracepoint_open(NULL, fd);
+	return link >= 0;
 }
 
 /* The second is its name before 5.18. */
@@ -269,9 +271,6 @@ int programs_link(struct programs *programs)
 		if (!bpf_program__autoload(program) || bpf_program__type(program) == BPF_PROG_TYPE_SYSCALL)
 			continue;
 		link = bpf_program__attach(program);
-		/* Some kernels load programs for functions, and attach none. */
-		if (!link && !strcmp(bpf_program__name(program), "limit"))
-			continue;
 		if (!link)
 			return -errno;
 		programs->links[programs->link_count++] = link;
