@@ -117,6 +117,9 @@ def tracing_instance(require_root):
     instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"
     instance.mkdir()
     (instance / "buffer_size_kb").write_text("8192")
+    # It begins with the options of the top level, which a capture with ftrace beside this test sets for binary output.
+    for option in ("nobin", "context-info"):
+        (instance / "trace_options").write_text(option)
     yield instance
     # Events that are just being written hold it for a moment.
     for _ in range(50):
