@@ -9,7 +9,7 @@ from blkreel.analysis.report.compare_page import Attached
 from blkreel.analysis.report.document import refuse_repeated
 from blkreel.analysis.report.export import View
 from blkreel.analysis.report.workloads import Score
-from blkreel.common.storage_url import Location
+from blkreel.common.files.storage_url import Location
 
 from .charts import KINDS, page_of
 from .charts.drives import drives_of, models_of

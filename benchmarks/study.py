@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from blkreel.analysis import study
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.benchmarks.results import directory
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.reader import open_trace
 
-from .results import directory, is_test, results_of
+from .results import is_test, results_of
 from .results.document import Results
 
 if TYPE_CHECKING:

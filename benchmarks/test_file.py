@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import directory_at, file_name
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.files.safe_files import directory_at, file_name
+from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.traces.format.reader import TEST
 
 if TYPE_CHECKING:

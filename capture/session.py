@@ -18,8 +18,8 @@ from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive, block_directory, describe, drives_under, list_drives
 from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import caller_of_sudo
 from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.live import Interval

@@ -7,8 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import UsageError, did_you_mean
 
 from .command_table import COMMANDS, GROUPS, find_command
 

@@ -11,10 +11,9 @@ import click
 
 from blkreel import __version__
 from blkreel.common.command_line import as_typed
-from blkreel.common.errors import BlkreelError
+from blkreel.common.errors import BlkreelError, did_you_mean
 from blkreel.common.limits import limit_reached
 from blkreel.common.printable import printable, within_sentence
-from blkreel.common.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)

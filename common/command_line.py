@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 
 PROGRAM = "blkreel"
 # In a message, as_typed() replaces the dots by the arguments of the running command.

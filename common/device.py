@@ -10,8 +10,7 @@ from typing import Any
 from . import emulated
 from .errors import UsageError
 from .installation import keyed_hash
-from .mounts import MOUNTINFO, Mount, mount_of, overlay_layers
-from .system import text_in
+from .system import MOUNTINFO, Mount, mount_of, overlay_layers, text_in
 
 SYS = Path("/sys")
 _SECTOR_BYTES = 512  # of sysfs, for every block size

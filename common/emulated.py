@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from .typed_document import read_json
+from blkreel.common.files.typed_document import read_json
+
 from .units import format_ns
 from .verdict import Level, Reason, reason
 

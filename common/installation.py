@@ -7,8 +7,9 @@ import secrets
 from functools import cache
 from pathlib import Path
 
+from blkreel.common.files.safe_files import open_own, write_file
+
 from .errors import OutputExists, SafetyError
-from .safe_files import open_own, write_file
 
 _SECRET_BYTES = 32
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .spec import Spec
 
@@ -46,14 +46,14 @@ class Axis:
         if self.kind == "names":
             return self.names[int(value)]
         if self.unit == "ns":
-            return numbers.duration(value)
+            return units.duration(value)
         if self.unit == "block":
-            return numbers.binary_size(int(value))
+            return units.binary_size(int(value))
         if self.unit == "bytes":
-            return numbers.size(value)
+            return units.size(value)
         if self.unit == "share":
-            return f"{numbers.digits(100 * value)} %"
-        digits = f"{value:,}" if isinstance(value, int) else numbers.digits(value)
+            return f"{units.digits(100 * value)} %"
+        digits = f"{value:,}" if isinstance(value, int) else units.digits(value)
         return f"{digits} {self.unit}".strip()
 
 
@@ -93,7 +93,7 @@ def scale_axis(axis: Axis, values: Sequence[float], *, is_x: bool = False, room:
         return ScaledAxis(1, axis.title, low, high, {"nice": False}, {
             "grid": True, "values": list(range(len(axis.names))), "labelExpr": f"{names}[datum.value]",
             "labelOverlap": True})
-    divisor, unit = {"ns": numbers.time_unit(values), "bytes": (10**9, "GB"), "share": (1, "")}.get(
+    divisor, unit = {"ns": units.time_unit(values), "bytes": (10**9, "GB"), "share": (1, "")}.get(
         axis.unit, (1, axis.unit))
     ticks: Spec = {"grid": not is_x, "tickCount": 5, "format": ".0%" if axis.unit == "share" else ",~r"}
     if kind == "count":

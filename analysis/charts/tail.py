@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blkreel.analysis.metrics.distributions import ENOUGH_BEYOND
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .axes import TIMES, Axis, labels_by_scale, scale_axis
 from .series_style import SeriesStyle
@@ -60,7 +60,7 @@ def tail_chart(description: str, tails: Sequence[Tail], style: SeriesStyle, titl
             ("name", "drive"), *((("line", "of"),) if len(style.lines) > 1 else ()), ("time", "at least"),
             ("share", "share of I/Os", ".3~%"))}}]
     marks = [{"entry": tail.entry, "line": tail.line, "ns": max(ns, _LEAST_NS), "share": share, "mark": name,
-              "is": numbers.duration(ns)} for tail in tails for name, share, ns in tail.percentiles]
+              "is": units.duration(ns)} for tail in tails for name, share, ns in tail.percentiles]
     if marks and not style.is_muted:
         layers.append({"data": {"values": marks}, "transform": style.transform,
                        "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1}, "encoding": {

@@ -16,7 +16,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.scale import ReadOptions
 from blkreel.analysis.scale.partial_cache import PartialCache
 from blkreel.common.errors import TraceError
-from blkreel.common.storage_url import StorageUrl
+from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.footer import read_footer
 from blkreel.traces.format.reader import open_trace
 

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import file_name
+from blkreel.common.files.safe_files import file_name
 from blkreel.traces.format.reader import open_trace
 
 from .paired import Document, paired

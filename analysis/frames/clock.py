@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import UsageError
-from blkreel.common.numbers import duration
+from blkreel.common.units import duration
 
 from .frame_log import FrameLog
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import UsageError
-from blkreel.common.numbers import duration
+from blkreel.common.files.storage_url import Location
 from blkreel.common.printable import printable, printable_document
-from blkreel.common.storage_url import Location
+from blkreel.common.units import duration
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OP_NAMES
 from blkreel.traces.format.trace import Trace

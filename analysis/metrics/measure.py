@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import TraceError
+from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.common.printable import printable_document
-from blkreel.common.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace

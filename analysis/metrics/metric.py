@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.printable import within_sentence
 
 from .partial import Partial
@@ -29,13 +29,13 @@ class Unit:
     text: Callable[[Any], str]
 
 
-NS = Unit("ns", "_ns", "time", numbers.duration)
-MB_S = Unit("MB/s", "_mb_s", "rate", lambda value: f"{numbers.digits(value)} MB/s")
-BYTES = Unit("bytes", "_bytes", "size", numbers.size)
+NS = Unit("ns", "_ns", "time", units.duration)
+MB_S = Unit("MB/s", "_mb_s", "rate", lambda value: f"{units.digits(value)} MB/s")
+BYTES = Unit("bytes", "_bytes", "size", units.size)
 COUNT = Unit("", "", "count", lambda value: f"{value:,}")
-NUMBER = Unit("", "", "number", numbers.digits)
-IOPS = Unit("IOPS", "_iops", "number", lambda value: f"{numbers.digits(value)} IOPS")
-SHARE = Unit("%", "", "share", lambda value: f"{numbers.digits(value * 100)} %")
+NUMBER = Unit("", "", "number", units.digits)
+IOPS = Unit("IOPS", "_iops", "number", lambda value: f"{units.digits(value)} IOPS")
+SHARE = Unit("%", "", "share", lambda value: f"{units.digits(value * 100)} %")
 TEXT = Unit("", "", "text", str)
 UNITS = (NS, MB_S, BYTES, COUNT, NUMBER, IOPS, SHARE, TEXT)
 

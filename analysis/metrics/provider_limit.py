@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from blkreel.common.numbers import digits, duration
+from blkreel.common.units import digits, duration
 
 from .partial import Partial
 

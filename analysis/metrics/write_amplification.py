@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from blkreel.common.numbers import digits, size
+from blkreel.common.units import digits, size
 
 LARGEST_UNCERTAINTY = 0.1  # of a factor that is shown: half the width of its interval / the factor
 LARGEST_DIFFERENCE = 0.1  # of the host counter from the bytes that the runs wrote / the counter

@@ -14,7 +14,7 @@ from blkreel.analysis.metrics.metric import NS, Metric, pace_names
 from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import smallest_difference
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.verdict import LEVELS
 
 from .beside import beside_sentence, of_entry
@@ -149,10 +149,10 @@ def apart(ratio: float) -> str:
 def span(metric: Metric, low: float, high: float) -> str:
     """Two values of a metric in one unit."""
     if metric.unit is NS:
-        scale, unit = numbers.time_unit([max(low, high)])
+        scale, unit = units.time_unit([max(low, high)])
         if min(low, high) / scale < 0.001:
             return f"{metric.unit.text(low)} to {metric.unit.text(high)}"
-        return f"{numbers.digits(low / scale)} to {numbers.digits(high / scale)} {unit}"
+        return f"{units.digits(low / scale)} to {units.digits(high / scale)} {unit}"
     head, tail = metric.unit.text(low), metric.unit.text(high)
     number, _, unit = head.partition(" ")
     return f"{number} to {tail}" if unit and tail.endswith(f" {unit}") else f"{head} to {tail}"
@@ -236,7 +236,7 @@ def more_runs(entries: Sequence[Document], metric: Metric) -> str:
 
 def _percent(share: float) -> str:
     """Runs on a simulated drive may differ by nothing."""
-    return "under 0.1" if share < 0.001 else numbers.digits(share * 100)
+    return "under 0.1" if share < 0.001 else units.digits(share * 100)
 
 
 def workload(section: Document) -> str:

@@ -14,7 +14,7 @@ from blkreel.analysis.metrics.headline import (
 from blkreel.analysis.metrics.metric import Metric
 from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.verdict import BACKGROUND_LIMIT
 
 from .verdict import Document
@@ -68,7 +68,7 @@ def beside_sentence(entry: Document) -> str:
         text += f" ({'' if measure is LOAD_TIME else 'read wait '}{slowdown_words(entry)})"
     reached = value_at(entry["figures"], BACKGROUND_REACHED.path)
     if reached is not None and reached < BACKGROUND_LIMIT:
-        text += f"; the background reached {numbers.digits(reached * 100)} % of its rate"
+        text += f"; the background reached {units.digits(reached * 100)} % of its rate"
     return text
 
 
@@ -110,12 +110,12 @@ def _phases(entry: Document) -> list[float]:
 
 
 def _change(ratio: float) -> str:
-    return f"{numbers.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{_percent(ratio)} %"
+    return f"{units.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{_percent(ratio)} %"
 
 
 def _range(low: float, high: float) -> str:
     if high >= _TIMES_FROM:
-        return f"{numbers.digits(low)} to {numbers.digits(high)} times"
+        return f"{units.digits(low)} to {units.digits(high)} times"
     return f"{_percent(low)} to {_percent(high)} %"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from blkreel.analysis.charts.theme import COLOURS, Brand
 from blkreel.common.errors import UsageError
-from blkreel.common.typed_document import parse_toml
+from blkreel.common.files.typed_document import parse_toml
 
 _REMEDY = "docs/reports.md shows such a file"
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")

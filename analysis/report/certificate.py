@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .verdict import Document
 
@@ -28,10 +28,10 @@ def _arrivals(arrivals: Document | None) -> _Rows:
         return
     planned, issued = arrivals["planned"], arrivals["issued"]
     for name, words in (("mean_ns", "mean"), ("p50_ns", "median"), ("p99_ns", "p99")):
-        yield (f"Gap between submissions, {words}", numbers.duration(planned[name]), numbers.duration(issued[name]))
+        yield (f"Gap between submissions, {words}", units.duration(planned[name]), units.duration(issued[name]))
     yield "Greatest difference of the two distributions of gaps", "", f"{arrivals['ks']:.2%}"
     yield ("A gap changed by: median, p99, most", "",
-           ", ".join(numbers.duration(arrivals["changed"][name]) for name in ("p50_ns", "p99_ns", "max_ns")))
+           ", ".join(units.duration(arrivals["changed"][name]) for name in ("p50_ns", "p99_ns", "max_ns")))
 
 
 def _in_flight(in_flight: Document | None) -> _Rows:
@@ -39,7 +39,7 @@ def _in_flight(in_flight: Document | None) -> _Rows:
         return
     captured, replayed = in_flight["captured"] or {}, in_flight["replayed"] or {}
     for name, words in (("mean", "mean"), ("p50", "median"), ("p99", "p99"), ("max", "most")):
-        before, after = (numbers.digits(side[name]) if side else numbers.MISSING for side in (captured, replayed))
+        before, after = (units.digits(side[name]) if side else units.MISSING for side in (captured, replayed))
         yield f"In flight while busy, {words}", before, after
     if in_flight["ks"] is not None:
         yield "Greatest difference of the two distributions in flight", "", f"{in_flight['ks']:.2%}"
@@ -50,8 +50,8 @@ def _counts(run: Document | None, host: Document | None) -> _Rows:
         return
     yield "Forced off the processor", "", f"{host['preemptions']:,} times"
     if host.get("waited_ns") is not None:
-        yield "Waited for a processor", "", numbers.duration(host["waited_ns"])
-    yield "Drift at the end", "", numbers.duration(run["drift_ns"])
+        yield "Waited for a processor", "", units.duration(host["waited_ns"])
+    yield "Drift at the end", "", units.duration(run["drift_ns"])
     yield "Plan too late, records not taken away", "", f"{run['underruns']:,}, {run['record_stalls']:,} times"
     for name, words in (("altered", "altered"), ("dropped", "not issued")):
         yield f"I/Os {words}", "", f"{sum((run.get(name) or {}).values()):,}"

@@ -11,7 +11,7 @@ from blkreel.analysis.metrics.headline import (
     why_missing,
 )
 from blkreel.analysis.metrics.metric import NS, SHARE, Metric, pace_names
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .verdict import Document
 
@@ -42,7 +42,7 @@ class Column:
         """The cell of an entry of the document."""
         figure = entry["headline"][self.metric.key]
         if figure["value"] is None:
-            return Cell(numbers.MISSING, None, missing(entry, self.metric))
+            return Cell(units.MISSING, None, missing(entry, self.metric))
         notes, interval = [], ""
         if figure["low"] is not None:
             interval = f"{self._text(figure['low'])} to {self._text(figure['high'])}"
@@ -55,7 +55,7 @@ class Column:
         return Cell(self._text(figure["value"]), figure["value"], "; ".join(notes), interval)
 
     def _text(self, value: float) -> str:
-        return numbers.digits(value / self.scale)
+        return units.digits(value / self.scale)
 
 
 def columns_of(entries: list[Document]) -> list[Column]:
@@ -64,7 +64,7 @@ def columns_of(entries: list[Document]) -> list[Column]:
     for metric in headline_of(entries):
         scale, unit = 0.01 if metric.unit is SHARE else 1, metric.unit.symbol
         if metric.unit is NS:
-            scale, unit = numbers.time_unit([entry["headline"][metric.key]["value"] for entry in entries])
+            scale, unit = units.time_unit([entry["headline"][metric.key]["value"] for entry in entries])
         built.append(Column(metric, unit, scale))
     return built
 
@@ -95,12 +95,12 @@ def sentence(entry: Document) -> str:
         return ""
     said = ""
     if value[LOAD_TIME.key] is not None:
-        said = f"loaded in {numbers.duration(value[LOAD_TIME.key])}; "
-    said += f"reads were outstanding for {numbers.duration(value[READ_WAIT.key])}"
+        said = f"loaded in {units.duration(value[LOAD_TIME.key])}; "
+    said += f"reads were outstanding for {units.duration(value[READ_WAIT.key])}"
     if entry["figures"]["write"]["ops"]:
-        said += f" while {numbers.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
+        said += f" while {units.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
     if value[READ_P99.key] is not None:
-        said += f", and 1 read in 100 took {numbers.duration(value[READ_P99.key])} or more"
+        said += f", and 1 read in 100 took {units.duration(value[READ_P99.key])} or more"
     return said + (", but this run failed its checks." if entry["verdict"]["level"] == "invalid" else ".")
 
 
@@ -108,17 +108,17 @@ def drive_words(drive: Document) -> str:
     """Model, kind and size of a drive, in a few words."""
     kind = {"loop": "loop device", "disk": "drive", "file": "file"}.get(drive.get("kind") or "", drive.get("kind"))
     words = [drive.get("model"), drive.get("firmware"), kind if not drive.get("model") else None,
-             numbers.size(drive["size_bytes"]) if drive.get("size_bytes") else None]
+             units.size(drive["size_bytes"]) if drive.get("size_bytes") else None]
     return ", ".join(str(word).strip() for word in words if word)
 
 
 def state_words(state: Document | None) -> str:
     """The state of the drive before the run."""
     if not state or not state.get("name"):
-        return "not prepared" if state is not None else numbers.MISSING
+        return "not prepared" if state is not None else units.MISSING
     words = str(state["name"]) + (" (scaled)" if state.get("scale") not in (None, 1, 1.0) else "")
     if state.get("written_since_bytes"):
-        words += f", {numbers.size(state['written_since_bytes'])} written since"
+        words += f", {units.size(state['written_since_bytes'])} written since"
     return words
 
 
@@ -126,9 +126,9 @@ def idle_words(idle: Document | None) -> str:
     """How the replay changed the trace's idle time."""
     if not idle or idle.get("name") in (None, "original"):
         return "as captured"
-    removed = numbers.duration(idle.get("removed_ns") or 0)
+    removed = units.duration(idle.get("removed_ns") or 0)
     if idle["name"] == "cap":
-        return f"capped at {numbers.setting(idle.get('cap_ns') or 0)}, {removed} removed"
+        return f"capped at {units.setting(idle.get('cap_ns') or 0)}, {removed} removed"
     return f"removed ({removed})"
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from blkreel.analysis.charts.model import Column, Section
 from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.metric import Metric
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.units import parse_time_ns
 
 from .verdict import Document
@@ -41,7 +41,7 @@ def with_gap(sections: list[Section], document: Document) -> tuple[Section, ...]
     gap_ns = document["parameters"]["burst_gap_ns"]
     if gap_ns == DEFAULT_GAP_NS:
         return tuple(sections)
-    text = numbers.setting(gap_ns).replace(" ", "").replace("µ", "u")
+    text = units.setting(gap_ns).replace(" ", "").replace("µ", "u")
     option = f" --gap {text if parse_time_ns(text) == gap_ns else f'{gap_ns}ns'}"
 
     def adjusted(column: Column) -> Column:

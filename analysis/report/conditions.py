@@ -20,9 +20,8 @@ from blkreel.analysis.metrics.metric import Metric, pace_names
 from blkreel.analysis.metrics.registry import METRICS, find
 from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common import numbers
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common import units
+from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 from blkreel.traces.format.condition import Condition as RunCondition
 from blkreel.traces.format.condition import differences
@@ -410,7 +409,7 @@ def _percent(share: float) -> str:
 def _value(metric: str, value: float | None) -> str:
     unit = _unit(metric)
     if unit == "_ns":
-        return numbers.duration(value)
+        return units.duration(value)
     if unit == "_bytes":
-        return numbers.size(value)
-    return f"{numbers.digits(value)}{' MB/s' if unit == '_mb_s' else ''}"
+        return units.size(value)
+    return f"{units.digits(value)}{' MB/s' if unit == '_mb_s' else ''}"

@@ -33,8 +33,8 @@ from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.numbers import setting
 from blkreel.common.printable import printable, within_sentence
+from blkreel.common.units import setting
 from blkreel.traces.format.condition import Condition, Role, differences, input_names
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS

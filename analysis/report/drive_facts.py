@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blkreel.analysis.charts.model import Entry
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Verdict, merged_by_name
@@ -78,7 +78,7 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
         "model": (drive.get("model") or "").strip(),
         "firmware": (drive.get("firmware") or "").strip(),
         "unit": (drive.get("serial_hash") or "")[:8],
-        "capacity": numbers.size(size_bytes) if size_bytes else "",
+        "capacity": units.size(size_bytes) if size_bytes else "",
         "class": told.get("class", ""),
         "interface": told.get("interface") or interface(drive, first),
         "timing": "; ".join(map(exactness, first.get("emulated") or [])),

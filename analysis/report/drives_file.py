@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import UsageError
-from blkreel.common.typed_document import parse_toml
+from blkreel.common.files.typed_document import parse_toml
 
 EXAMPLE = """\
 [[drive]]

@@ -17,16 +17,10 @@ from blkreel.analysis.charts import model
 from blkreel.analysis.charts.drive_colors import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
-from blkreel.common.errors import UsageError
-from blkreel.common.output_lock import new_output, write_output
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.output_lock import new_output, write_output
+from blkreel.common.files.safe_files import make_directory, remove_directory, rename, temporary_name
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import (
-    make_directory,
-    remove_directory,
-    rename,
-    temporary_name,
-)
-from blkreel.common.suggestions import did_you_mean
 from blkreel.traces.format.writer import output_error, refuse_output
 
 from .drive_facts import chosen
@@ -140,7 +134,7 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
         page = only(page, shown)
     charts = {one.id: one for section in page.sections for one in section.charts}
     if format == "html":
-        from .html import page as html
+        from blkreel.analysis.report.html import page as html
         if chart is not None:
             raise UsageError("--chart is of a picture or a table", "add --format svg, png, csv, json or markdown")
         if output is None:

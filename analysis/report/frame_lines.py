@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from blkreel.common.numbers import duration
 from blkreel.common.text_table import shortened, wrapped
+from blkreel.common.units import duration
 
 MOST_STUTTERS = 6
 CAUSE_WORDS = {"io": "I/O", "other": "not I/O", "unclear": "unclear"}

@@ -3,8 +3,7 @@
 from typing import Any
 
 from blkreel.analysis.charts import model
-
-from .html import cells
+from blkreel.analysis.report.html import cells
 
 MOST_ROWS = 100  # of a table in a whole page; alone it has all of them
 _SIGNS = {"valid": "✓ valid", "qualified": "! qualified", "invalid": "✕ invalid"}

@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.headline import EXPLAINED
 from blkreel.analysis.metrics.metric import NS
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.traces.format.condition import payload_words
 
 from .columns import idle_words
@@ -130,7 +130,7 @@ def method_of(document: Document, sections: list[Document]) -> dict[str, Any]:
     """The fields of a Page about the method."""
     sure = any(entry["n"] >= ENOUGH_RUNS for section in sections for entry in section["entries"])
     gap_ns = document["parameters"]["burst_gap_ns"]
-    gap = numbers.setting(gap_ns)
+    gap = units.setting(gap_ns)
     return {"parameters": tuple([("Burst gap", gap), *_sources(sections), *_runs(sections)]),
             "decisions": decisions(gap),
             "definitions": (*definitions(), *(STATISTICS if sure else ())),
@@ -159,7 +159,7 @@ def _sources(sections: list[Document]) -> Iterator[tuple[str, str]]:
         if source["rows"] is not None:
             words.append(f"{source['rows']:,} I/Os")
         if source["duration_ns"] is not None:
-            words.append(numbers.duration(source["duration_ns"]))
+            words.append(units.duration(source["duration_ns"]))
         if source["sha256"]:
             words.append(f"SHA-256 {source['sha256']}")
         if source["command"]:

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
-from blkreel.common.storage_url import StorageUrl
+from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.exposure import KEY, exposure_of
 from blkreel.traces.format.exposure import VERSION as EXPOSURE_VERSION
 from blkreel.traces.format.reader import open_trace

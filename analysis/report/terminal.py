@@ -13,7 +13,7 @@ from blkreel.analysis.metrics.headline import leading_metrics, why_missing
 from blkreel.analysis.metrics.metric import ALL_PACES, Metric, pace_names
 from blkreel.analysis.metrics.registry import CLASS_METRICS, METRICS, value_at
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.console import Detail
 from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened, wrapped
@@ -70,7 +70,7 @@ def benchmark_lines(document: Document, width: int) -> list[str]:
     labels.sort(key=lambda label: -overall.get(label, 0))
 
     def cells(shares: Mapping[str, float]) -> list[str]:
-        return [percent(shares[label]) if label in shares else numbers.MISSING for label in labels]
+        return [percent(shares[label]) if label in shares else units.MISSING for label in labels]
 
     columns = [TextColumn("", labels, right=False), TextColumn("all benchmarks", cells(overall)),
                *(TextColumn(each["title"], cells(each["drives"])) for each in workloads)]
@@ -111,8 +111,8 @@ def class_rows(figures: Document, paces: Sequence[str] = ALL_PACES) -> list[tupl
 def _class_cell(figures: Document, metric: Metric, value: Any) -> str:
     if value is None:
         why = why_missing(figures, metric)
-        return why if why.startswith("n too small") else numbers.MISSING
-    return metric.unit.text(value) if figures[metric.op]["ops"] or metric.optional else numbers.MISSING
+        return why if why.startswith("n too small") else units.MISSING
+    return metric.unit.text(value) if figures[metric.op]["ops"] or metric.optional else units.MISSING
 
 
 def _leading(section: Document) -> tuple[Metric, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from blkreel.analysis.metrics.metric import SHARE
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
-from blkreel.common.numbers import duration
+from blkreel.common.units import duration
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
 from blkreel.traces.format.source_lacks import lacks
 

@@ -9,7 +9,7 @@ from blkreel.analysis.metrics.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.errors import UsageError
 from blkreel.common.printable import within_sentence
 
@@ -155,7 +155,7 @@ def answer(shown: Overview, entries: Sequence[Document] = ()) -> Answer:
 
 def percent(share: float) -> str:
     """A share of the reference drive's performance."""
-    return f"{share * 100:.0f} %" if share >= 0.095 else f"{numbers.digits(share * 100)} %"
+    return f"{share * 100:.0f} %" if share >= 0.095 else f"{units.digits(share * 100)} %"
 
 
 def interval_words(found: RelativePerformance) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.storage_url import Location, StorageUrl, parse_location
+from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.footer import refuse_unfinished
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
 from blkreel.traces.telemetry.file import FILE as TELEMETRY

@@ -15,8 +15,8 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partial import Partial, join
 from blkreel.analysis.metrics.partial_file import dump, load
 from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.printable import printable_document
-from blkreel.common.storage_url import Location, StorageUrl
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace_survey import surveyed_bytes
 

@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypedDict, TypeVar
 from blkreel import __version__
 from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION, load
+from blkreel.common.files.safe_files import write_file
+from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.installation import keyed_hash, state_directory
-from blkreel.common.safe_files import write_file
-from blkreel.common.storage_url import Location, StorageUrl
 from blkreel.traces.samples import PREFIX, called
 
 T_co = TypeVar("T_co", covariant=True)

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.measure import BATCH_ROWS, columns_of, has_roles, 
 from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION, dump
 from blkreel.common.errors import BlkreelError, TraceError
-from blkreel.common.storage_url import Location, StorageUrl
+from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.format.footer import Footer, read_footer
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace

@@ -23,10 +23,10 @@ from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partial_file import load as load_partial
 from blkreel.common.errors import OutputExists, UsageError
-from blkreel.common.output_lock import directory_locked
+from blkreel.common.files.output_lock import directory_locked
+from blkreel.common.files.safe_files import read_plain, unlink, write_file
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.progress import Progress, unseen
-from blkreel.common.safe_files import read_plain, unlink, write_file
-from blkreel.common.typed_document import parse_typed
 from blkreel.traces.format.reader import RUN_RECORDS, TEST
 from blkreel.traces.format.writer import output_error
 

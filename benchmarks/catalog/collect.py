@@ -24,8 +24,8 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.results import is_test, results_of
 from blkreel.benchmarks.test_file import read_test
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.json_file import finite
-from blkreel.common.typed_document import parse_json
+from blkreel.common.files.json_file import finite
+from blkreel.common.files.typed_document import parse_json
 from blkreel.traces.format.reader import open_trace
 
 from .result import FORMAT, VERSION, DriveFacts, MetricValue, Result, canonical, checksum_of, id_of

@@ -6,9 +6,9 @@ import re
 from typing import Any, Literal, TypedDict, cast
 
 from blkreel.common.errors import BlkreelError
-from blkreel.common.json_file import finite
-from blkreel.common.safe_files import file_name
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.files.json_file import finite
+from blkreel.common.files.safe_files import file_name
+from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.common.verdict import Verdict
 from blkreel.traces.format.metadata_types import TraceMetadata
 

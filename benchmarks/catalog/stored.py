@@ -19,8 +19,8 @@ from blkreel.analysis.metrics.partial import Partial
 from blkreel.analysis.report import document
 from blkreel.analysis.report.verdict import Document
 from blkreel.common.errors import SafetyError
+from blkreel.common.files.safe_files import StrPath, write_file
 from blkreel.common.installation import keyed_hash
-from blkreel.common.safe_files import StrPath, write_file
 
 from .catalog import Catalog
 from .result import Result, canonical

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import SafetyError
+from blkreel.common.files.safe_files import NewFile, read_plain
 from blkreel.common.printable import storable
 from blkreel.common.progress import Progress
-from blkreel.common.safe_files import NewFile, read_plain
 from blkreel.traces.format.condition import Condition
 from blkreel.traces.format.footer import local_file
 

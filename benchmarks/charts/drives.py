@@ -9,7 +9,7 @@ from blkreel.analysis.report.drive_facts import chosen, interface
 from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.verdict import Verdict, merged
 
 Path = tuple[str, ...]  # keys of a figure in a document
@@ -171,7 +171,7 @@ def _facts(drive: DriveResults, drives_file: DrivesFile | None, relation: str | 
     count = len(drive.tests)
     facts = {"model": (device.get("model") or "").strip(), "firmware": (device.get("firmware") or "").strip(),
              "unit": (device.get("serial_hash") or "")[:8],
-             "capacity": numbers.size(device["size_bytes"]) if device.get("size_bytes") else "",
+             "capacity": units.size(device["size_bytes"]) if device.get("size_bytes") else "",
              "class": stated.get("class"), "interface": stated.get("interface") or interface(device, {}),
              "flash": stated.get("flash"),
              "tests": str(count) if count > 1 else "", "price": stated.get("price"),

@@ -9,7 +9,7 @@ from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.spec import Point
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.qd1 import METRICS
-from blkreel.common.numbers import digits
+from blkreel.common.units import digits
 
 from .chart_context import MB_S, ChartContext, efficiency, ranking, section, slug
 from .depth_sweep import sweep_charts

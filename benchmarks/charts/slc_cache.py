@@ -10,7 +10,7 @@ from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.metrics.metric import BYTES
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.slc_cache import METRICS
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from .drives import DriveResults, Path, Value
@@ -54,11 +54,11 @@ def _fills(context: ChartContext, state: str) -> Fills:
 
 
 def _name(rest_ns: int) -> str:
-    return "first fill" if rest_ns == 0 else f"after {numbers.setting(rest_ns)} of rest"
+    return "first fill" if rest_ns == 0 else f"after {units.setting(rest_ns)} of rest"
 
 
 def _suffix(rest_ns: int) -> str:
-    return "" if rest_ns == 0 else f"-after-{numbers.setting(rest_ns).replace(' ', '').replace('.', '-')}"
+    return "" if rest_ns == 0 else f"-after-{units.setting(rest_ns).replace(' ', '').replace('.', '-')}"
 
 
 def _table(context: ChartContext, state: str, fills: Fills, caption: str) -> Table:

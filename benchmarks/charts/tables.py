@@ -6,7 +6,7 @@ from typing import Any
 
 from blkreel.analysis.charts.model import Column, Row, Table
 from blkreel.benchmarks.metric import BenchmarkMetric
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .drives import DriveResults, Path, Value
 
@@ -56,11 +56,11 @@ def spread_text(value: Value, form: str) -> str:
 def plain(value: Any, form: str, unit: str = "") -> str:
     """A value as text, in the format of a column."""
     if form == "time":
-        return numbers.duration(value)
+        return units.duration(value)
     if form == "size":
-        return numbers.size(value)
+        return units.size(value)
     if form == "count":
         return f"{value:,.0f}"
     if form == "share":
-        return f"{numbers.digits(100 * value)} %"
-    return f"{numbers.digits(value)} {'MB/s' if form == 'rate' else unit}".strip()
+        return f"{units.digits(100 * value)} %"
+    return f"{units.digits(value)} {'MB/s' if form == 'rate' else unit}".strip()

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Point
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.trim import DISCARDED, SIZES, SLOPES, WHOLE_DRIVE
-from blkreel.common.numbers import digits
+from blkreel.common.units import digits
 
 from .chart_context import ChartContext, ranking, section
 from .drives import DriveResults, Value

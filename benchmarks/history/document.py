@@ -8,9 +8,9 @@ from typing import Any
 from rich.markup import escape
 
 from blkreel import __version__
-from blkreel.common.numbers import digits
 from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
+from blkreel.common.units import digits
 
 from .selection import Selected
 from .series import FEWEST_VALUES, Change, History, Level, as_percent

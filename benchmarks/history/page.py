@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from blkreel.analysis.charts.history import Dot, LevelLine, Step, history_chart
 from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, Page, Row, Section, Table
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
-from blkreel.common.numbers import size
+from blkreel.common.units import size
 from blkreel.common.verdict import judged
 
 from .document import NOUNS, change_words, counted, direction, interval_words, runs_of, sentence, spread_words

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import UsageError, did_you_mean
 
 Row = Mapping[str, Any]  # of Catalog.result_table()
 _CHECKSUM_DIGITS = 6  # of a workload, fewest

@@ -15,7 +15,7 @@ from blkreel.analysis.metrics.registry import METRICS
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
-from blkreel.common.numbers import digits
+from blkreel.common.units import digits
 
 from .selection import Row
 

@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
-from blkreel.common.typed_document import parse_toml
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.typed_document import parse_toml
 
 from .values import KINDS, Share, Value, format_value, is_list, read_value
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from blkreel.benchmarks.test_file import DONE, FAILED, FILE, SKIPPED, TestDocument, read_test
 from blkreel.common.errors import BlkreelError, TraceError
-from blkreel.common.storage_url import StorageUrl
+from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.condition import payload_words
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace

@@ -6,7 +6,7 @@ from operator import add
 from blkreel.analysis.metrics.headline import WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
 from blkreel.benchmarks import metric
-from blkreel.common.numbers import digits
+from blkreel.common.units import digits
 
 from .directory import Runs
 from .document import Row, Table, table

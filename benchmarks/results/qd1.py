@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.distributions import ValueCounts
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.traces.format.trace import Trace
 
 from .depth_sweep import ROLE as SWEEP
@@ -91,7 +91,7 @@ def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Ro
     row = steps_over_repeats([repeat.stats for repeat in repeats], "kiops", "mb_s", "average_w", "kiops_per_w",
                              "mb_per_j")
     count = latency.count
-    named = [access, op, numbers.binary_size(block) if block else ""]
+    named = [access, op, units.binary_size(block) if block else ""]
     return {"io": " ".join(filter(None, named)), "access": access, "op": op, "block": block, **row,
             "mean_ns": latency.total / count if count else None, "max_ns": latency.maximum, "ops": count,
             **{key: percentile_or_reason(latency, key, fraction, row["why"]) for key, fraction in PERCENTILES.items()}}
@@ -124,7 +124,7 @@ METRICS = [
 METHOD = [
     ("Rates", "I/Os and bytes / makespan of the step, max(complete) − min(submit)."),
     ("Percentiles", "Nearest rank of complete − submit, nothing interpolated; shown only where at least 10 I/Os lie "
-     f"beyond (n (1 − p) ≥ 10): p99 from {numbers.digits(1000)} I/Os on, p99.99 from {100_000:,}. Repeats are pooled "
+     f"beyond (n (1 − p) ≥ 10): p99 from {units.digits(1000)} I/Os on, p99.99 from {100_000:,}. Repeats are pooled "
      "I/O by I/O."),
     ("kIOPS/W", "kIOPS / average power, the same as thousands of I/Os / joules."),
     ("Lowest depth with 95 %", "The lowest depth of the sweep whose throughput is at least 95 % of that of the best "

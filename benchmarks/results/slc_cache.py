@@ -11,7 +11,7 @@ from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUES, Change, find_change
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
@@ -128,11 +128,11 @@ def report(test: Test, runs: Runs) -> Content:
 
 def _key(rest_ns: int) -> str:
     """A fill's name in the figures: first, after-30s."""
-    return f"after-{numbers.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
+    return f"after-{units.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
 
 
 def _rate(state: str, rest_ns: int, each: Measured) -> Series:
-    title = "First fill" if rest_ns == 0 else f"After a rest of {numbers.setting(rest_ns)}"
+    title = "First fill" if rest_ns == 0 else f"After a rest of {units.setting(rest_ns)}"
     whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
     return series(
         f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .document import ColumnHead, Table
 
@@ -39,7 +39,7 @@ def text_table(table: Table) -> TextTable:
         for (_, text), column in zip(columns, table["columns"], strict=True):
             value, why = row[column["key"]], row.get("why", {}).get(column["key"], "")
             is_number = not isinstance(value, str)
-            cells.append(Cell(numbers.MISSING if value is None else text(value), value, why, is_number))
+            cells.append(Cell(units.MISSING if value is None else text(value), value, why, is_number))
         rows.append(cells)
     return TextTable(table["title"], [head for head, _ in columns], rows)
 
@@ -48,12 +48,12 @@ def _column(column: ColumnHead, values: Sequence[Any]) -> tuple[tuple[str, str],
     """((title, unit), function that formats a value)."""
     unit = column["unit"]
     if unit == "ns":
-        scale, unit = numbers.time_unit([value for value in values if not isinstance(value, str)])
-        return (column["title"], unit), lambda value: _plain(value, lambda number: numbers.digits(number / scale))
+        scale, unit = units.time_unit([value for value in values if not isinstance(value, str)])
+        return (column["title"], unit), lambda value: _plain(value, lambda number: units.digits(number / scale))
     if column["key"] == "block":
-        return (column["title"], ""), lambda value: _plain(value, numbers.binary_size)
+        return (column["title"], ""), lambda value: _plain(value, units.binary_size)
     if unit == "bytes":
-        return (column["title"], ""), lambda value: _plain(value, numbers.size)
+        return (column["title"], ""), lambda value: _plain(value, units.size)
     return (column["title"], unit), lambda value: _plain(value, _number)
 
 
@@ -64,7 +64,7 @@ def _plain(value: Any, number: Callable[[Any], str]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else numbers.digits(value)
+    return f"{value:,}" if isinstance(value, int) else units.digits(value)
 
 
 def parameter_words(value: Any) -> str:
@@ -72,7 +72,7 @@ def parameter_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(parameter_words, value))
     if value is None:
-        return numbers.MISSING
+        return units.MISSING
     return _plain(value, lambda number: f"{number:,}")
 
 

@@ -21,9 +21,9 @@ from blkreel.benchmarks.test_file import (
     read_test,
 )
 from blkreel.common.errors import BlkreelError, OutputExists
-from blkreel.common.json_file import write_json
-from blkreel.common.output_lock import directory_locked, refuse_in_use
-from blkreel.common.safe_files import clear_directory, directory_at
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.output_lock import directory_locked, refuse_in_use
+from blkreel.common.files.safe_files import clear_directory, directory_at
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 
 RESULTS = "results.json"

@@ -13,9 +13,9 @@ from blkreel.benchmarks.recipe.run_stream import estimated_ios, stream_of
 from blkreel.benchmarks.recipe.steps import TestStep
 from blkreel.benchmarks.test_file import DONE, FAILED, SKIPPED
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
-from blkreel.common.output_lock import directory_locked
+from blkreel.common.files.output_lock import directory_locked
+from blkreel.common.files.safe_files import rename
 from blkreel.common.progress import Progress
-from blkreel.common.safe_files import rename
 from blkreel.replay.drive import safety
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.claim import held

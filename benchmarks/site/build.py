@@ -18,9 +18,9 @@ from blkreel.analysis.report.html import rendering
 from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
-from blkreel.common.output_lock import directory_locked
-from blkreel.common.safe_files import directory_at, file_name, read_plain, unlink, write_file
-from blkreel.common.typed_document import parse_typed
+from blkreel.common.files.output_lock import directory_locked
+from blkreel.common.files.safe_files import directory_at, file_name, read_plain, unlink, write_file
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.traces.format.writer import output_error
 
 from . import embed, pages

@@ -16,8 +16,8 @@ from blkreel.analysis.report.workloads import interval_words, is_supported, perc
 from blkreel.analysis.stats.ranking import EFFECT
 from blkreel.benchmarks.history.document import counted
 from blkreel.benchmarks.history.series import MetricText
-from blkreel.common.numbers import size
 from blkreel.common.printable import within_sentence
+from blkreel.common.units import size
 from blkreel.common.verdict import Level, judged
 
 from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of

@@ -6,8 +6,7 @@ from blkreel.capture import helper
 from blkreel.capture.drives import refuse_multipath
 from blkreel.capture.options import CaptureOptions
 from blkreel.common.device import Drive
-from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import BlkreelError, UsageError, did_you_mean
 from blkreel.traces.spool.rows_child import ChildKilled
 from blkreel.traces.spool.spool import Spool
 

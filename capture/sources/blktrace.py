@@ -18,7 +18,7 @@ from pathlib import Path
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
-from blkreel.common.safe_files import directory_at, make_directory, remove_directory
+from blkreel.common.files.safe_files import directory_at, make_directory, remove_directory
 from blkreel.common.system import read_kernel_lines
 from blkreel.traces.spool.spool import LAYOUT, Spool
 

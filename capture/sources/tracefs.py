@@ -8,8 +8,8 @@ from pathlib import Path
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.system import read_kernel_lines
-from blkreel.common.typed_document import parse_typed
 
 STATE = Path("/run/blkreel-ftrace.json")
 OTHER_SOURCE = "take another source: --source bpf"

@@ -37,7 +37,7 @@ from blkreel.cli.ui.trace_summary import show_trace, trace_document
 from blkreel.common.console import notice
 from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.progress import ProgressTask
 from blkreel.common.units import format_count
 from blkreel.traces.format.reader import has_workload_io, open_trace

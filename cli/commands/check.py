@@ -10,7 +10,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, force, public
 from blkreel.common.console import notice
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import how_to_repair, open_trace

@@ -22,8 +22,8 @@ from blkreel.cli.options.report import TRACE, page_options, print_result, read_o
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, Detail, notice
 from blkreel.common.errors import UsageError
+from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.printable import printable
-from blkreel.common.storage_url import Location, StorageUrl
 
 if TYPE_CHECKING:
     from blkreel.benchmarks.present import NamedResults

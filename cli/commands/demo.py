@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options.types import OUTPUT, as_json
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 
 
 @click.command()

@@ -9,7 +9,7 @@ from blkreel.cli.options.types import NOT_TRUSTWORTHY, as_json
 from blkreel.cli.requirements.checks import all_checks
 from blkreel.common.command_line import as_typed
 from blkreel.common.console import Console, print_table, warn
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_ns
 from blkreel.replay.run.calibrate import PATTERNS, Calibration, Step, calibrate, remember
 

@@ -8,7 +8,7 @@ import click
 from blkreel.cli.options.types import as_json
 from blkreel.common.console import print_table
 from blkreel.common.device import Drive, block_directory, list_drives
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state

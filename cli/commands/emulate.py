@@ -23,7 +23,7 @@ from blkreel.common.command_line import AS_ROOT, command_line
 from blkreel.common.console import notice, warn
 from blkreel.common.emulated import IO_KINDS, MODEL, Counts, EmulatedAccount
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of

@@ -9,10 +9,9 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, force, public
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import notice
-from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
-from blkreel.common.suggestions import did_you_mean
 from blkreel.common.units import format_bytes, format_count
 from blkreel.traces.exporters import FORMATS, Exported, export_trace
 from blkreel.traces.format.reader import open_trace

@@ -10,7 +10,7 @@ from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, SHARE, SIZE_BYTES
 from blkreel.cli.ui.trace_summary import show_trace, trace_document
 from blkreel.common.console import notice, print_table
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.schema import OP_NAMES
 from blkreel.traces.importers import ImportOptions, Preview, format_titles, import_recording, preview_recording

@@ -12,7 +12,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.trace_summary import file_size
 from blkreel.common.console import Console, print_table
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT

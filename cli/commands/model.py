@@ -7,14 +7,14 @@ import click
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import OUTPUT, as_json, force, public
 from blkreel.cli.ui.progress import progress
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.command_line import command_line
 from blkreel.common.console import Console, notice
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
-from blkreel.common.output_lock import write_output
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.output_lock import write_output
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import caller_of_sudo
 from blkreel.common.text_table import TextColumn, fitting, lines_of
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.reader import open_trace
@@ -130,14 +130,14 @@ def _show(model: WorkloadModel, comparisons: list[Comparison], output: Path | No
 def _text(comparison: Comparison, value: float | None) -> str:
     unit = PROPERTIES[comparison.key].unit
     if value is None:
-        return numbers.MISSING
+        return units.MISSING
     if unit == "ns":
         return format_ns(value)
     if unit == "bytes":
-        return numbers.size(value)
+        return units.size(value)
     if unit == "share":
         return f"{value * 100:.1f} %"
-    return format_count(int(value)) if unit == "ios" else numbers.digits(value)
+    return format_count(int(value)) if unit == "ios" else units.digits(value)
 
 
 def _difference(comparison: Comparison) -> str:

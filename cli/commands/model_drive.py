@@ -9,10 +9,10 @@ from blkreel.analysis.metrics.registry import METRICS
 from blkreel.cli.options.types import OUTPUT, as_json, force
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import command_line
-from blkreel.common.json_file import print_json
-from blkreel.common.output_lock import write_output
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.output_lock import write_output
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
-from blkreel.common.safe_files import caller_of_sudo
 from blkreel.replay.predict.fit import fit_drive, read_run, same_drive
 from blkreel.replay.predict.prediction import CheckedErrors, checked, file_text
 from blkreel.traces.format.writer import refuse_output

@@ -10,7 +10,7 @@ from blkreel.benchmarks.test_file import read_test
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.test_summary import write_results
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.replay.run.power import add_power
 from blkreel.replay.telemetry.power.log import PowerLog, parse_power_log

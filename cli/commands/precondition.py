@@ -13,7 +13,7 @@ from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.step_progress import StepProgress, display_name
 from blkreel.common.console import notice, warn
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes, format_count, format_ns, parse_size_bytes
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.erase import KINDS

@@ -13,11 +13,11 @@ from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
-from blkreel.common.numbers import digits, time_unit
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.typed_document import mismatch, parse_toml
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
-from blkreel.common.typed_document import mismatch, parse_toml
+from blkreel.common.units import digits, time_unit
 from blkreel.replay.plan.mapping import DoesNotFit
 from blkreel.replay.predict.prediction import FittedFacts, Prediction, drive_file, predict
 from blkreel.replay.simulated import spec

@@ -8,8 +8,8 @@ from blkreel.capture import ledger
 from blkreel.cli.options.types import as_json, force
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
-from blkreel.common.json_file import print_json
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.output_lock import spool_of
 from blkreel.common.printable import printable
 from blkreel.replay.run.directory import BASELINE
 from blkreel.traces.format.reader import RUN_RECORDS, TEST, open_trace

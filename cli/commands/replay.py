@@ -24,7 +24,7 @@ from blkreel.cli.ui.step_progress import StepProgress, display_name
 from blkreel.common.command_line import command_line
 from blkreel.common.console import Console, Detail, warn
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.units import parse_time_ns
 from blkreel.replay.background.plan import PlanBeside, plan_beside

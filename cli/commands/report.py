@@ -20,7 +20,7 @@ from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.replay_summary import summary_lines
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import UsageError
-from blkreel.common.storage_url import Location
+from blkreel.common.files.storage_url import Location
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from blkreel.cli.options.types import as_json
 from blkreel.common.console import Console
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.text_table import TextColumn, lines_of
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.traces.format.exposure import exposure_of, percent

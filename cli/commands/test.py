@@ -27,7 +27,7 @@ from blkreel.cli.ui.test_summary import show, write_results
 from blkreel.common.console import Console, Detail, notice, warn
 from blkreel.common.device import describe
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.replay.drive import erase as erasing
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.state import start_fresh

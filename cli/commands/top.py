@@ -29,7 +29,7 @@ from blkreel.cli.ui.terminal_guard import suspend
 from blkreel.common.console import Console, notice
 from blkreel.common.device import Drive, list_drives
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.live import Interval
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from blkreel.analysis.metrics.headline import LOAD_TIME
 from blkreel.analysis.stats.intervals import MOST_PROJECTED
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
 from blkreel.common.verdict import BACKGROUND_LIMIT
 
@@ -44,7 +44,7 @@ class Found:
 
 def change(ratio: float) -> str:
     """`+21 %`, `3.4 times`."""
-    return f"{numbers.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{percent(ratio)} %"
+    return f"{units.digits(ratio)} times" if ratio >= _TIMES_FROM else f"{percent(ratio)} %"
 
 
 def percent(ratio: float) -> str:
@@ -83,7 +83,7 @@ def _times(pairs: Pairs) -> str:
 
 
 def _seconds(value_ns: float) -> str:
-    return numbers.digits(value_ns / 1e9)
+    return units.digits(value_ns / 1e9)
 
 
 def slowdown_words(pairs: Pairs) -> str:
@@ -186,4 +186,4 @@ def _verdicts(all_pairs: Sequence[Pairs]) -> TextColumn:
 
 
 def _share(share: float | None) -> str:
-    return numbers.MISSING if share is None else f"{share * 100:.0f}"
+    return units.MISSING if share is None else f"{share * 100:.0f}"

@@ -6,7 +6,7 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.model import Answer, Chart, Column, KeyFigure, Page, Row, Section, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.common import numbers
+from blkreel.common import units
 
 from .answer import BESIDE, Candidate, Found, change, notes, sentence, slowdown_words
 from .pairs import Pairs
@@ -51,11 +51,11 @@ def _figure(each: Candidate) -> KeyFigure:
     def words(pairs: Pairs) -> str:
         if not pairs.is_valid:
             return "no valid result"
-        return f"{numbers.duration(pairs.alone_ns)} alone, {numbers.duration(pairs.beside_ns)} beside"
+        return f"{units.duration(pairs.alone_ns)} alone, {units.duration(pairs.beside_ns)} beside"
 
-    return KeyFigure(change(each.program.ratio) if each.program.is_valid else numbers.MISSING,
+    return KeyFigure(change(each.program.ratio) if each.program.is_valid else units.MISSING,
                      f"the program {each.words}: {words(each.program)}",
-                     f"its replay: {change(each.replay.ratio) if each.replay.is_valid else numbers.MISSING}, "
+                     f"its replay: {change(each.replay.ratio) if each.replay.is_valid else units.MISSING}, "
                      f"{words(each.replay)}")
 
 

@@ -15,7 +15,7 @@ from blkreel.analysis.report.export import View
 from blkreel.cli.options.types import NOT_TRUSTWORTHY
 from blkreel.common.console import Console
 from blkreel.common.errors import BlkreelError
-from blkreel.common.safe_files import caller_of_sudo, clear_directory, create, directory_at
+from blkreel.common.files.safe_files import caller_of_sudo, clear_directory, create, directory_at
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.emulated.file_system import unmount
 from blkreel.replay.emulated.host import available_memory_bytes

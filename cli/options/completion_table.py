@@ -39,7 +39,7 @@ def _path() -> Path:
 
 def _store(path: Path, built: Table) -> None:
     from blkreel.common.errors import BlkreelError
-    from blkreel.common.json_file import write_json
+    from blkreel.common.files.json_file import write_json
 
     try:
         write_json(path, built, indent=None)

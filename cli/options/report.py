@@ -15,9 +15,9 @@ from blkreel.analysis.scale import ReadOptions
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.storage_url import Location, parse_location
 from blkreel.common.printable import printable
-from blkreel.common.storage_url import Location, parse_location
 
 from . import completion, types
 from .types import NOT_TRUSTWORTHY, CommandFunction, add_options

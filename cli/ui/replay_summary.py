@@ -7,7 +7,7 @@ from typing import Any
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.text_table import shortened, wrapped
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import judged

@@ -10,7 +10,7 @@ from blkreel.benchmarks.recipe.run_stream import longest_ns
 from blkreel.benchmarks.recipe.steps import TestStep
 from blkreel.benchmarks.recipe.values import format_value
 from blkreel.common.console import print_table
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.drive.target import Target
 from blkreel.replay.prepare.states import about

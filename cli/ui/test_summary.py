@@ -14,7 +14,7 @@ from blkreel.benchmarks.results.tables import Cell, TextTable, drive_line, text_
 from blkreel.benchmarks.runner.record import RESULTS
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import BlkreelError
-from blkreel.common.json_file import write_json
+from blkreel.common.files.json_file import write_json
 
 from .progress import progress
 from .replay_summary import verdict_lines

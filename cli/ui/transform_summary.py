@@ -2,7 +2,7 @@
 
 from blkreel.cli.ui.trace_summary import show_trace, trace_document
 from blkreel.common.console import notice
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.traces.transform.output import Transformed
 
 

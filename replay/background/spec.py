@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 _BURST_BLOCK_BYTES, _BURST_DEPTH = 16 << 10, 2  # as the writer of the mixed burst

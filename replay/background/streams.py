@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from blkreel.common.numbers import digits, setting
-from blkreel.common.units import format_bytes
+from blkreel.common.units import digits, format_bytes, setting
 from blkreel.replay.engine.engine import Batch, Lane
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.mapping import Part

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.device import SYS, list_drives
-from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError, did_you_mean
 from blkreel.common.progress import Progress
-from blkreel.common.suggestions import did_you_mean
 from blkreel.common.system import find_program
 
 from .target import Identity, Target

@@ -16,9 +16,9 @@ from typing import TypedDict
 
 from blkreel.common.command_line import running_command
 from blkreel.common.errors import BlkreelError, SafetyError
-from blkreel.common.json_file import write_json
-from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import read_json
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.safe_files import unlink
+from blkreel.common.files.typed_document import read_json
 
 from . import state
 from .file_identity import identity_of

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.files.safe_files import write_file
 from blkreel.common.installation import state_directory
-from blkreel.common.safe_files import write_file
 from blkreel.common.system import text_in
 from blkreel.common.units import format_bytes
 

@@ -14,10 +14,10 @@ from typing import Any, NotRequired, Protocol, TypedDict
 import numpy as np
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.safe_files import unlink
+from blkreel.common.files.typed_document import field_mismatch, mismatch, read_json
 from blkreel.common.installation import state_directory
-from blkreel.common.json_file import write_json
-from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import field_mismatch, mismatch, read_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.simulated import state as simulated
 

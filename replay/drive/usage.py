@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import SafetyError
-from blkreel.common.mounts import MOUNTINFO, unescaped
-from blkreel.common.system import read_kernel_lines, read_kernel_text
+from blkreel.common.system import MOUNTINFO, read_kernel_lines, read_kernel_text, unescaped
 
 from .file_identity import Identity, identity_of, loop_backing, number_of, status_of
 from .openers import openers_of

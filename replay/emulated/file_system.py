@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
-from blkreel.common.safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.system import find_program
 
 # All initialization is done now, so that a program does not run beside it.

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 
 from blkreel.common.emulated import FILE, Calibration, Check, Counts, EmulatedAccount, account_file
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.json_file import write_json
+from blkreel.common.files.json_file import write_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.simulated.spec import SimulatedDrive

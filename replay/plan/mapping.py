@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.suggestions import choice_remedy
+from blkreel.common.errors import BlkreelError, UsageError, choice_remedy
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.target import Target
 from blkreel.traces.blocksets.block_set import BlockSet, PackedSet

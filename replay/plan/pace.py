@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.device import Drive
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import choice_remedy
+from blkreel.common.errors import UsageError, choice_remedy
 
 MAX_DEPTH = 1024
 _CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), paced (at the captured times, with "

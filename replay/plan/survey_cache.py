@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, cast
 
 from blkreel.common.errors import SafetyError
-from blkreel.common.safe_files import NewFile, unlink
-from blkreel.common.typed_document import parse_typed
+from blkreel.common.files.safe_files import NewFile, unlink
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.trace import Trace
 

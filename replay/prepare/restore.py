@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.typed_document import field_mismatch
 from blkreel.common.progress import Progress
-from blkreel.common.typed_document import field_mismatch
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import NOT_ERASED_AS_ASKED, DriveState
 from blkreel.replay.drive.target import Target

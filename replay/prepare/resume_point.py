@@ -15,8 +15,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from blkreel.common.safe_files import unlink
-from blkreel.common.typed_document import field_mismatch, read_json
+from blkreel.common.files.safe_files import unlink
+from blkreel.common.files.typed_document import field_mismatch, read_json
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.evidence import power_of

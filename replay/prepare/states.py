@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import format_bytes
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.plan.mapped_blocks import MappedBlocks

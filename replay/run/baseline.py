@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.safe_files import remove_directory
+from blkreel.common.files.safe_files import remove_directory
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.plan import Plan
 from blkreel.traces.format.overrides import amend

@@ -13,9 +13,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory
-from blkreel.common.json_file import write_json
-from blkreel.common.typed_document import read_json
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES, StallCause
 from blkreel.replay.fidelity.lateness import (

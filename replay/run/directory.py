@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
-from blkreel.common.output_lock import lock_directory, refuse_in_use, spool_of
-from blkreel.common.safe_files import directory_at, make_directory, refuse_missing_directory, remove_directory
+from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
+from blkreel.common.files.safe_files import directory_at, make_directory, refuse_missing_directory, remove_directory
 from blkreel.traces.format.overrides import FILE as OVERRIDES
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
 from blkreel.traces.spool.spool import LAYOUT as SPOOL_LAYOUT

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from blkreel.common.errors import BlkreelError, OutputExists
-from blkreel.common.json_file import write_json
-from blkreel.common.output_lock import lock_directory, refuse_in_use, spool_of
-from blkreel.common.safe_files import clear_directory, make_directory
-from blkreel.common.typed_document import field_mismatch, read_json
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
+from blkreel.common.files.safe_files import clear_directory, make_directory
+from blkreel.common.files.typed_document import field_mismatch, read_json
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from blkreel.common.errors import BlkreelError
-from blkreel.common.json_file import write_json
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.safe_files import unlink
 from blkreel.common.limits import limit_reached
 from blkreel.common.progress import Progress, ProgressTask
-from blkreel.common.safe_files import unlink
 from blkreel.common.units import format_count, format_ns
 from blkreel.replay.background.account import Backgrounds
 from blkreel.replay.background.phases import PhaseTimes, other_phases, states_before

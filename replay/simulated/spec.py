@@ -12,9 +12,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from blkreel.common.errors import UsageError
-from blkreel.common.suggestions import did_you_mean
-from blkreel.common.typed_document import parse_toml
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.typed_document import parse_toml
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 PREFIX = "nil:"

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any, TypedDict
 
 from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.safe_files import directory_at, open_own, unlink
+from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory
-from blkreel.common.json_file import write_json
-from blkreel.common.safe_files import directory_at, open_own, unlink
-from blkreel.common.typed_document import read_json
 
 from .spec import SimulatedDrive
 

@@ -12,8 +12,10 @@ import numpy as np
 from blkreel.common.device import SYS
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive.target import Target
+from blkreel.replay.telemetry.power import rails
 from blkreel.replay.telemetry.power.command import PowerCommand
 from blkreel.replay.telemetry.power.samples import ClockPairs
+from blkreel.replay.telemetry.sensors import hwmon, sysfs
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.telemetry.file import FILE, Series, Telemetry, sensor
 from blkreel.traces.telemetry.spool import TelemetrySpool
@@ -21,9 +23,7 @@ from blkreel.traces.telemetry.spool import TelemetrySpool
 from .account import Meter, TelemetryAccount, account_of, empty_account
 from .drive import SampledDrive
 from .options import TelemetryOptions
-from .power import rails
 from .sampler import Sampler
-from .sensors import hwmon, sysfs
 from .source import MissingSensor, SensorSet, Source
 
 # hwmon caches an NVMe drive's answer for a second, and a SATA drive finishes its queue before it answers.

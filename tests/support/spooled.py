@@ -1,6 +1,6 @@
 """What a capture writes into its spool: the rows on disk, and the totals of the end."""
 
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.spool.block_file import BlockFile
 
 # The end block of a capture.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import TraceError
-from blkreel.common.output_lock import new_output
+from blkreel.common.files.output_lock import new_output
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.progress import ProgressTask
-from blkreel.common.safe_files import caller_of_sudo
 from blkreel.traces.format.order import check_order
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import output_error, refuse_output

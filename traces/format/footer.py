@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
-from blkreel.common.output_lock import refuse_in_use, spool_of
-from blkreel.common.storage_url import Location, StorageUrl
+from blkreel.common.files.output_lock import refuse_in_use, spool_of
+from blkreel.common.files.storage_url import Location, StorageUrl
 
 MAGIC = b"PAR1"
 # The footer of a trace of some million rows is smaller; a larger one needs a second range.

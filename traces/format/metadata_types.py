@@ -3,7 +3,7 @@
 import re
 from typing import Any, NotRequired, Required, TypedDict
 
-from blkreel.common.typed_document import mismatch
+from blkreel.common.files.typed_document import mismatch
 from blkreel.common.verdict import Level
 
 

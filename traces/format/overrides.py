@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from blkreel.common.errors import BlkreelError
-from blkreel.common.json_file import write_json
-from blkreel.common.storage_url import Location
-from blkreel.common.typed_document import read_json
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.storage_url import Location
+from blkreel.common.files.typed_document import read_json
 
 from .metadata_types import Run
 from .schema import Metadata

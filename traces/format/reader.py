@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
-from blkreel.common.storage_url import Location, StorageUrl
-from blkreel.common.typed_document import parse_json
+from blkreel.common.files.storage_url import Location, StorageUrl
+from blkreel.common.files.typed_document import parse_json
 from blkreel.traces.samples import located
 
 from .footer import FooterFirst, local_file, read_footer, refuse_unfinished

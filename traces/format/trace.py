@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError
-from blkreel.common.storage_url import Location, StorageUrl
+from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.samples import called
 
 from .footer import Footer, FooterFirst, local_file

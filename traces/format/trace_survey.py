@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import BlkreelError
-from blkreel.common.typed_document import mismatch
+from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, too_scattered
 
 from .schema import FLAGS, OP_NAMES, OPS, Metadata

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.files.output_lock import new_output, refuse_in_use
+from blkreel.common.files.safe_files import NewFile, refuse_missing_directory, refuse_special
 from blkreel.common.limits import limit_reached
-from blkreel.common.output_lock import new_output, refuse_in_use
-from blkreel.common.safe_files import NewFile, refuse_missing_directory, refuse_special
 
 from .exposure import COLUMNS as EXPOSURE_COLUMNS
 from .exposure import KEY as EXPOSURE

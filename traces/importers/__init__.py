@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.traces.format.schema import OPS, Metadata
 
 from . import blktrace

@@ -7,7 +7,7 @@ from typing import Any
 
 from blkreel import __version__
 from blkreel.common.errors import BlkreelError, TraceError
-from blkreel.common.safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.schema import TRACE_SCHEMA, Metadata
 from blkreel.traces.spool.rows_child import DriveTotals, RowsChild, Totals
 from blkreel.traces.spool.spool import Spool

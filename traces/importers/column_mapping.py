@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.traces.format.footer import local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageError
 from blkreel.traces.format.schema import OPS

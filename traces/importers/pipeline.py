@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blkreel import __version__
-from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.output_lock import spool_of
-from blkreel.common.safe_files import caller_of_sudo
-from blkreel.common.suggestions import did_you_mean
+from blkreel.common.errors import TraceError, UsageError, did_you_mean
+from blkreel.common.files.output_lock import spool_of
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
 from blkreel.traces.format.writer import TraceWriter

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from blkreel import __version__
 from blkreel.common.errors import UsageError
-from blkreel.common.typed_document import mismatch, parse_toml
+from blkreel.common.files.typed_document import mismatch, parse_toml
 from blkreel.traces.format.schema import OPS
 
 from .measurement import LENGTH_CLASSES

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from blkreel.common.errors import UsageError
-from blkreel.common.storage_url import Location, parse_location
-from blkreel.common.suggestions import did_you_mean
-from blkreel.common.typed_document import parse_toml
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.storage_url import Location, parse_location
+from blkreel.common.files.typed_document import parse_toml
 
 PREFIX = "sample:"
 _DIRECTORY = Path(__file__).parent

@@ -7,7 +7,7 @@ from typing import TypedDict, TypeVar
 
 import numpy as np
 
-from blkreel.common.typed_document import parse_typed
+from blkreel.common.files.typed_document import parse_typed
 
 from .blocks import HEADER, LAYOUT, MAGIC, MAX_PAYLOAD_BYTES, ROWS, checksum_of, split_rows
 

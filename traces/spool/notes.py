@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from blkreel.common.typed_document import mismatch
+from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.format.metadata_types import File
 from blkreel.traces.format.schema import Metadata
 

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import BlkreelError, TraceError
-from blkreel.common.json_file import write_json
-from blkreel.common.output_lock import spool_of, take_lock
-from blkreel.common.safe_files import Layout, create, make_directory, open_own, remove_directory
-from blkreel.common.typed_document import read_json
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.output_lock import spool_of, take_lock
+from blkreel.common.files.safe_files import Layout, create, make_directory, open_own, remove_directory
+from blkreel.common.files.typed_document import read_json
 from blkreel.traces.format.metadata_types import TraceMetadata, wrong_metadata
 from blkreel.traces.format.schema import (
     COLUMN_TYPES,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import NewFile
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.files.safe_files import NewFile
+from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.common.units import format_bytes
 from blkreel.traces.format.footer import Footer, local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageLimitError, RowGroup, row_groups_of

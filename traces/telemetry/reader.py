@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from blkreel.common.output_lock import take_lock
-from blkreel.common.safe_files import open_own, unlink
+from blkreel.common.files.output_lock import take_lock
+from blkreel.common.files.safe_files import open_own, unlink
 
 from .file import FILE, Telemetry, read_file, write_telemetry
 from .spool import read_spool, spool_of

@@ -13,8 +13,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from blkreel.common.safe_files import create, lock_file, unlink
-from blkreel.common.typed_document import mismatch, parse_json
+from blkreel.common.files.safe_files import create, lock_file, unlink
+from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.traces.format.writer import output_error
 
 from .file import FILE, Sensor, Series, Telemetry, sensor, write_telemetry

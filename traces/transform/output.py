@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from blkreel.common.safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.names_in_rows import NamesInRows
 from blkreel.traces.format.schema import OP_NAMES, Metadata
 from blkreel.traces.format.writer import TraceWriter

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
-from blkreel.common.safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.check import check
 from blkreel.traces.format.integrity import disagreement
 from blkreel.traces.format.trace import Trace

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import UsageError
-from blkreel.common.safe_files import caller_of_sudo
+from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.check import wrong_rows
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, UNKNOWN, Metadata

@@ -15,7 +15,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Point, Spec
 from blkreel.analysis.metrics.bursts import BurstTable
 from blkreel.analysis.report.document import Entry
-from blkreel.common import numbers
+from blkreel.common import units
 
 _MOST = 24  # bursts of one drive
 _MOST_TICKS = 12  # inside of bursts
@@ -105,13 +105,13 @@ def _spec(entries: Sequence[Entry], drawn: _Drawn, op: str, order: Sequence[str]
     until = float(begins[-1] + slots_ns[-1] / 1e9)
     last_ns = int((drawn.start_ns + slots_ns).max())
     folded_ns = max(0, last_ns - int(slots_ns.sum()))
-    x = Axis(f"start of each burst since the first I/O; {numbers.duration(folded_ns)} of idle time folded",
+    x = Axis(f"start of each burst since the first I/O; {units.duration(folded_ns)} of idle time folded",
              domain=(0, until))
     spec = curves(f"Bursts of {op}s, aligned at their start, by drive", points, style, x,
                   Axis("rate in the burst, MB/s"), dots=False)
     if spec is None:
         return None
-    starts = {round(begin, 9): numbers.duration(ns) for begin, ns in zip(begins.tolist(), drawn.start_ns.tolist(),
+    starts = {round(begin, 9): units.duration(ns) for begin, ns in zip(begins.tolist(), drawn.start_ns.tolist(),
                                                                        strict=True)}
     ticks = starts | _inner_ticks(begins.tolist(), (slots_ns / 1e9).tolist(), until)
     labels = json.dumps({f"{at:.9f}": text for at, text in ticks.items()}, ensure_ascii=False)
@@ -129,7 +129,7 @@ def _inner_ticks(begins: Sequence[float], slots: Sequence[float], until: float) 
     least = until / _MOST_TICKS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
-    return {round(begin + index * step, 9): f"+{numbers.duration(index * step * 1e9)}"
+    return {round(begin + index * step, 9): f"+{units.duration(index * step * 1e9)}"
             for begin, slot in zip(begins, slots, strict=True) for index in range(1, int(slot / step) + 1)
             if index * step >= _LABEL * until and slot - index * step >= _LABEL * until}
 

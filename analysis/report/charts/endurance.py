@@ -10,7 +10,7 @@ from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknow
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import DrivesFile
-from blkreel.common.numbers import digits
+from blkreel.common.units import digits
 
 _DAY_S = 86_400
 

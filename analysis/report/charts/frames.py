@@ -11,7 +11,7 @@ from blkreel.analysis.charts.over_time import extremes, zoomed_rows
 from blkreel.analysis.charts.spec import Datum, Spec, tooltip
 from blkreel.analysis.frames.document import FrameReport
 from blkreel.analysis.report.frame_lines import CAUSE_WORDS, wait_words
-from blkreel.common.numbers import duration
+from blkreel.common.units import duration
 
 _POINTS, _STRIP_POINTS, _WAITS = 2400, 300, 2000  # marks of frames, of the strip, of waits
 _MOST_THREADS = 8

@@ -7,7 +7,7 @@ from blkreel.analysis.charts.curves import curve_view
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum, Point, Spec, finish
-from blkreel.common import numbers
+from blkreel.common import units
 
 _DRAWN_NS = 100_000_000  # of the windows, the one that is drawn; the table holds them all
 _MEASURES = (("p50_ns", "median"), ("p99_ns", "p99"))
@@ -29,7 +29,7 @@ def interference(entries: Sequence[Datum], id_: str, order: Sequence[str]) -> Ch
         for entry in measured}
     in_flight = {entry["label"]: entry["interference"]["in_flight"]["bins"] for entry in measured}
     views = [view for view in (
-        _view(written, style, f"bytes written in the {numbers.setting(window_ns)} before the read, from", numbers.size),
+        _view(written, style, f"bytes written in the {units.setting(window_ns)} before the read, from", units.size),
         _view(in_flight, style, "writes in flight when the read was submitted, from", "{:,}".format)) if view]
     if not views:
         return None

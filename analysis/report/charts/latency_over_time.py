@@ -9,7 +9,7 @@ from blkreel.analysis.charts.series_style import drive_name
 from blkreel.analysis.charts.spec import Datum, Spec, tooltip
 from blkreel.analysis.metrics.latency_points import LatencyPoints
 from blkreel.analysis.report.document import Entry
-from blkreel.common import numbers
+from blkreel.common import units
 
 _POINTS, _FEWEST, _STRIP_POINTS = 2400, 150, 250  # of all rows, of each row at least, of the strip
 _AREAS = ((100, 24), (2, 12), (1, 7))  # I/Os of a point from which on it has that area, in square pixels
@@ -87,7 +87,7 @@ def _caption(shown: Datum) -> list[str]:
     for op in _OPS:
         latency = shown["runs"][0]["figures"][op]["latency"]
         known = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
-        lines.append(" · ".join(f"{op} {name} {numbers.duration(ns)}" for name, ns in known))
+        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in known))
     return [line for line in lines if line]
 
 

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.headline import LOAD_TIME, READ_WAIT
 from blkreel.analysis.report.answer import noun
 from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common import numbers
+from blkreel.common import units
 
 _FORMULA = ("with the background writes / without them: the same reads on the same drive in the same state, replayed "
             "twice")
@@ -59,7 +59,7 @@ def _interval(entry: Datum, ratio: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _times(ratio: float) -> str:
-    return f"{numbers.digits(ratio)}x"
+    return f"{units.digits(ratio)}x"
 
 
 def _table(known: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Table:

@@ -12,7 +12,7 @@ from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.metrics.headline import READ_THROUGHPUT, READ_WAIT, WRITE_WAIT
 from blkreel.analysis.metrics.timeline import Timeline
 from blkreel.analysis.report.document import Entry
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.printable import within_sentence
 
 Bins = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart 
         return None
     width_ns, binned = rebin([entry.measured[0].timeline for entry in drawn])
     rows = [steps(each, width_ns) for each in binned]
-    width = numbers.setting(width_ns)
+    width = units.setting(width_ns)
     notes: tuple[str, ...] = (f"MB/s completed in bins of {width}.",)
     if any(entry.shown["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)

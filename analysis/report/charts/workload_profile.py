@@ -11,7 +11,7 @@ from blkreel.analysis.metrics.distributions import Distribution
 from blkreel.analysis.metrics.timeline import Heat
 from blkreel.analysis.report.commands import path_of, table_command
 from blkreel.analysis.report.document import Entry
-from blkreel.common import numbers
+from blkreel.common import units
 
 _OPS = (("reads", "read"), ("writes", "write"))
 
@@ -33,7 +33,7 @@ def sizes(entry: Entry, id_: str, key: str | None) -> Chart | None:
     if not rows:
         return None
     for row in rows:
-        row["text"] = numbers.binary_size(row["bucket"])
+        row["text"] = units.binary_size(row["bucket"])
     columns = (Column("size_up_to_bytes", "Up to", "block", formula="sizes by powers of two"),
                Column("reads", "Reads", "count", recompute=table_command("sizes")),
                Column("reads_share", "of reads", "share"),
@@ -51,7 +51,7 @@ def gaps(entry: Entry, id_: str, key: str | None) -> Chart | None:
         return None
     rows = _by_bucket({"ios": _by_power(counts)})
     for row in rows:
-        row["text"] = re.sub(r"\.0+ ", " ", numbers.duration(row["bucket"]))
+        row["text"] = re.sub(r"\.0+ ", " ", units.duration(row["bucket"]))
     columns = (Column("gap_up_to_ns", "Up to", "time", formula="submit − submit of the I/O before, by powers of two"),
                Column("ios", "I/Os", "count"), Column("ios_share", "Share", "share"))
     table = Table("Gaps between submissions", columns, tuple(_row(key, entry, "gap_up_to_ns", row) for row in rows))
@@ -97,7 +97,7 @@ def _heat(grid: Heat, op: int, id_: str, key: str | None, of_device: str) -> Cha
     name, cells = _OPS[op][0], grid.cells
     values: list[Datum] = [{"t": column * grid.width_ns / 1e9, "t2": (column + 1) * grid.width_ns / 1e9,
                "gb": row * grid.height_bytes / 1e9, "gb2": (row + 1) * grid.height_bytes / 1e9,
-               "bytes": int(cells[op, row, column]), "text": numbers.size(int(cells[op, row, column]))}
+               "bytes": int(cells[op, row, column]), "text": units.size(int(cells[op, row, column]))}
               for row in range(cells.shape[1]) for column in range(cells.shape[2]) if cells[op, row, column]]
     if not values:
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blkreel.analysis.charts.model import Column, Row, Table
-from blkreel.common import numbers
+from blkreel.common import units
 
 _SIZE_UNITS = ((1, "bytes"), (1000, "KB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 # Columns whose values are words; all others stand to the right and are compared as numbers.
@@ -41,7 +41,7 @@ def head(column: Column, rows: tuple[Row, ...]) -> Head:
               and math.isfinite(value)]
     scale: float
     if column.format == "time":
-        scale, unit = numbers.time_unit(values)
+        scale, unit = units.time_unit(values)
     elif column.format == "size":
         top = max((abs(value) for value in values), default=10**6)
         scale, unit = max((each for each in _SIZE_UNITS if top >= each[0]), default=_SIZE_UNITS[0])
@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
 def _digits(shown: Head, value: Any) -> str:
     form = shown.column.format
     if form == "block":
-        return numbers.binary_size(int(value))
+        return units.binary_size(int(value))
     if form == "count" and float(value).is_integer():
         return f"{int(value):,}"
     if form == "size" and shown.scale == 1:
@@ -85,7 +85,7 @@ def _digits(shown: Head, value: Any) -> str:
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     if form == "change":
         return f"{value * 100:+.1f}" if round(value * 100, 1) else "0.0"
-    return numbers.digits(value / shown.scale)
+    return units.digits(value / shown.scale)
 
 
 def groups(table: Table) -> list[tuple[str, list[Row]]]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from blkreel.analysis.charts import model
-from blkreel.common.output_lock import write_output
+from blkreel.common.files.output_lock import write_output
 from blkreel.traces.format.writer import output_error, refuse_output
 
 from . import rendering

@@ -14,7 +14,7 @@ import blkreel
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.spec import Spec
 from blkreel.analysis.charts.theme import COLOURS, Brand
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.verdict import Reason
 
 from . import cells
@@ -254,7 +254,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": fact_words,
-                            "size": numbers.size, "is_tall": is_tall}
+                            "size": units.size, "is_tall": is_tall}
     return environment
 
 

@@ -14,7 +14,7 @@ from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import notice
 from blkreel.common.errors import BlkreelError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.progress import ProgressTask
 

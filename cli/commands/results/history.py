@@ -21,11 +21,10 @@ from blkreel.cli.options import catalog as options
 from blkreel.cli.options import completion, types
 from blkreel.cli.options.detail import detail_options
 from blkreel.common.console import Console, Detail
-from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
-from blkreel.common.output_lock import write_output
+from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.files.json_file import print_json
+from blkreel.common.files.output_lock import write_output
 from blkreel.common.printable import printable
-from blkreel.common.suggestions import did_you_mean
 from blkreel.traces.format.writer import output_error, refuse_output
 
 _CHANGED = 4  # exit code

@@ -10,9 +10,9 @@ from blkreel.benchmarks.catalog.selection import matching
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, as_json
-from blkreel.common import numbers, text_table
+from blkreel.common import text_table, units
 from blkreel.common.console import Console, Detail
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn
 
@@ -88,9 +88,9 @@ def headline_words(row: dict[str, Any]) -> str:
 def value_words(value: float, unit: str) -> str:
     """A value of a metric in its unit, as in reports."""
     if unit == "ns":
-        return numbers.duration(value)
+        return units.duration(value)
     if unit == "bytes":
-        return numbers.size(value)
+        return units.size(value)
     if not unit and value == int(value):
         return f"{int(value):,}"
-    return f"{numbers.digits(value * 100 if unit == '%' else value)} {unit}".rstrip()
+    return f"{units.digits(value * 100 if unit == '%' else value)} {unit}".rstrip()

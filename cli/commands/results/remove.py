@@ -6,7 +6,7 @@ import click
 
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.types import as_json
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 
 

@@ -10,9 +10,9 @@ from blkreel.benchmarks.catalog.result import Result
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.types import as_json
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.console import Detail
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 
 from .list import value_words
@@ -45,7 +45,7 @@ def _lines(result: Result, everything: bool) -> Iterator[str]:
     yield f"{result['id']}: {result['label']}, {result['workload']['title']}"
     facts = {
         "drive": ", ".join(filter(None, (
-            drive["model"], drive["firmware"] and f"firmware {drive['firmware']}", numbers.size(size_bytes)
+            drive["model"], drive["firmware"] and f"firmware {drive['firmware']}", units.size(size_bytes)
             if size_bytes else "", drive["interface"], drive["unit"] and f"unit {drive['unit'][:8]}"))),
         "workload": f"{result['workload']['name']}, checksum {result['workload']['checksum'][:12] or 'unknown'}",
         "pace": result["pace"], "state": result["state"],

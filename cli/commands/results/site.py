@@ -11,7 +11,7 @@ from blkreel.cli.options import catalog as options
 from blkreel.cli.options import types
 from blkreel.common.console import notice
 from blkreel.common.errors import UsageError
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 
 _PATH = click.Path(readable=False, path_type=Path)

@@ -8,7 +8,7 @@ from blkreel.benchmarks.catalog.verify import verify
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
-from blkreel.common.json_file import print_json
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 
 

@@ -19,7 +19,7 @@ from blkreel.capture import ledger
 from blkreel.capture.options import CaptureOptions
 from blkreel.capture.session import run_capture
 from blkreel.common.errors import TraceError
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.spool.block_file import BlockFile

@@ -16,7 +16,7 @@ from documents import valid_document
 from waiting import wait_until
 
 from blkreel.common.emulated import LINKS, RUN, name_of, read_account
-from blkreel.common.safe_files import lock_file
+from blkreel.common.files.safe_files import lock_file
 from blkreel.replay.emulated.directory import devices_over
 from blkreel.traces.format.reader import open_trace
 

@@ -15,7 +15,7 @@ from loop_device import attach_loop
 from waiting import wait_until
 
 from blkreel.common.errors import TraceError
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.writer import TraceWriter

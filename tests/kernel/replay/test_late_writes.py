@@ -13,7 +13,7 @@ import pytest
 from helpers import helpers_of
 from waiting import wait_until
 
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.writer import TraceWriter

@@ -12,7 +12,7 @@ import pytest
 from helpers import helpers_of
 from host_reasons import HOST_REASONS
 
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.writer import TraceWriter

@@ -11,7 +11,7 @@ from synthetic_catalog import run_of
 
 from blkreel.cli.command_table import find_command
 from blkreel.cli.failures import failure_of
-from blkreel.common.typed_document import parse_json
+from blkreel.common.files.typed_document import parse_json
 from blkreel.replay.plan import survey_cache
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA

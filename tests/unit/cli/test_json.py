@@ -11,7 +11,7 @@ from documents import SCHEMAS, valid_document
 from tree import TREE
 
 from blkreel.cli.command_table import all_commands
-from blkreel.common.json_file import finite
+from blkreel.common.files.json_file import finite
 
 RECIPE = """
 title = "two depths"

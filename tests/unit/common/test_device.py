@@ -7,7 +7,7 @@ import pytest
 
 from blkreel.common.device import describe, drive_of, drives_under, list_drives, multipath_paths, underlying_disks
 from blkreel.common.errors import UsageError
-from blkreel.common.mounts import Mount, overlay_layers
+from blkreel.common.system import Mount, overlay_layers
 
 
 @pytest.fixture

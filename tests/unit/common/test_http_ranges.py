@@ -8,9 +8,9 @@ import pytest
 from hostile_server import answering, header
 from range_server import serving
 
-from blkreel.common import http_ranges
 from blkreel.common.errors import TraceError
-from blkreel.common.storage_url import StorageUrl
+from blkreel.common.files import http_ranges
+from blkreel.common.files.storage_url import StorageUrl
 
 SIZE = 1 << 40
 

@@ -11,7 +11,7 @@ from waiting import wait_until
 from blkreel.analysis.report.html.page import write_page
 from blkreel.benchmarks.runner.record import create, read_resumable
 from blkreel.common.errors import BlkreelError
-from blkreel.common.output_lock import OutputInUse, new_output, spool_of
+from blkreel.common.files.output_lock import OutputInUse, new_output, spool_of
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import Repetitions
 from blkreel.traces.format.reader import open_trace
@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from blkreel.benchmarks.runner.record import create
-from blkreel.common.output_lock import directory_locked, new_output
+from blkreel.common.files.output_lock import directory_locked, new_output
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter

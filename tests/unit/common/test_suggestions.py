@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.common.suggestions import choice_remedy, did_you_mean
+from blkreel.common.errors import choice_remedy, did_you_mean
 
 NAMES = ["replay", "report", "read_p99", "read_p90", "Client"]
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, Required, TypedDict
 
 import pytest
 
-from blkreel.common.typed_document import field_mismatch, mismatch, parse_json
+from blkreel.common.files.typed_document import field_mismatch, mismatch, parse_json
 
 
 class Part(TypedDict):

@@ -6,7 +6,7 @@ from typing import TypedDict
 import pytest
 
 from blkreel.common.errors import UsageError
-from blkreel.common.typed_document import parse_toml, read_json
+from blkreel.common.files.typed_document import parse_toml, read_json
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 LONG = "9" * 5000

@@ -11,7 +11,7 @@ from range_server import serving
 from synthetic_runs import write_run, write_trace
 
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
-from blkreel.common.storage_url import StorageUrl, parse_location
+from blkreel.common.files.storage_url import StorageUrl, parse_location
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter

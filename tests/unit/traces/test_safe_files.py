@@ -14,10 +14,10 @@ from synthetic_runs import write_run, write_trace
 from blkreel.analysis.report import export
 from blkreel.analysis.report.html.page import write_page
 from blkreel.analysis.scale import partial_cache
-from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError, UsageError
-from blkreel.common.json_file import write_json
-from blkreel.common.output_lock import spool_of
+from blkreel.common.files import safe_files
+from blkreel.common.files.json_file import write_json
+from blkreel.common.files.output_lock import spool_of
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.run import calibrate

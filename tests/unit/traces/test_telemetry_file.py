@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
-from blkreel.common.output_lock import OutputInUse
+from blkreel.common.files.output_lock import OutputInUse
 from blkreel.traces.telemetry.file import FILE, Telemetry, sensor, write_telemetry
 from blkreel.traces.telemetry.reader import read_telemetry, recover_telemetry
 from blkreel.traces.telemetry.spool import TelemetrySpool, spool_of

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spooled import TOTALS
 
-from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
-from blkreel.common.output_lock import OutputInUse, spool_of
+from blkreel.common.files import safe_files
+from blkreel.common.files.output_lock import OutputInUse, spool_of
 from blkreel.traces.format import writer
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace

@@ -20,9 +20,9 @@ from blkreel.analysis.report import compare_page, document, drives_file, figure,
 from blkreel.analysis.report.charts.endurance import endurance
 from blkreel.analysis.report.charts.timeline import rebin, steps
 from blkreel.analysis.report.html.static_chart import static_svg
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.errors import UsageError
-from blkreel.common.storage_url import parse_location
+from blkreel.common.files.storage_url import parse_location
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.telemetry.file import Telemetry, sensor, write_telemetry
 
@@ -301,7 +301,7 @@ def test_static_pictures_of_many_drives_have_no_marks_that_cannot_be_seen(fleet)
 def test_numbers_of_the_static_picture_keep_their_digits(alone):
     chart = by_id(alone[1])["latency-over-time"]
     latency = alone[0].partial.read.latency
-    caption = " · ".join(f"read {name} {numbers.duration(ns)}" for name, ns in (
+    caption = " · ".join(f"read {name} {units.duration(ns)}" for name, ns in (
         ("p99", latency.percentile((99, 100))), ("max", latency.maximum)))
     assert re.search(r"\d\.\d\d", caption) and f">{caption}<" in static_svg(chart, alone[1])
 

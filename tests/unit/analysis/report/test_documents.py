@@ -12,7 +12,7 @@ from synthetic_runs import MS, write_four_runs, write_run, write_trace
 from blkreel.analysis.metrics.headline import EXPLAINED, HEADLINE
 from blkreel.analysis.metrics.registry import METRICS, value_at
 from blkreel.analysis.report import columns, document, method, present
-from blkreel.common import numbers
+from blkreel.common import units
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
 
 
@@ -243,14 +243,14 @@ def test_page_asks_for_nothing_and_is_small(tmp_path, runs):
     (None, "–"), (0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (9.996, "10.0"), (99.96, "100"), (12345.6, "12,346"),
     (0.9996, "1.00"), (-3.14159, "-3.14")])
 def test_three_digits(value, text):
-    assert numbers.digits(value) == text
+    assert units.digits(value) == text
 
 
 def test_a_column_has_one_unit_that_keeps_its_small_values_readable():
-    assert numbers.time_unit([1_500_000_000, 1_200_000_000]) == (10**9, "s")
-    assert numbers.time_unit([45_000, 960_000]) == (1000, "µs")
-    assert numbers.time_unit([None]) == (1_000_000, "ms")
-    assert numbers.setting(25 * MS) == "25 ms" and numbers.setting(100 * MS) == "100 ms"
+    assert units.time_unit([1_500_000_000, 1_200_000_000]) == (10**9, "s")
+    assert units.time_unit([45_000, 960_000]) == (1000, "µs")
+    assert units.time_unit([None]) == (1_000_000, "ms")
+    assert units.setting(25 * MS) == "25 ms" and units.setting(100 * MS) == "100 ms"
 
 
 # The installed command.

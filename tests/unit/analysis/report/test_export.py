@@ -16,7 +16,7 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import compare_page, document, drives_file, export, figure, present, report_page
 from blkreel.benchmarks.present import compare_tests, report_test
 from blkreel.common.errors import BlkreelError, OutputExists, UsageError
-from blkreel.common.safe_files import NewFile
+from blkreel.common.files.safe_files import NewFile
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import blkreel
 from blkreel.benchmarks.catalog import Catalog, collected, tables
 from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checksum_of, dump, id_of
 from blkreel.benchmarks.catalog.verify import verify
-from blkreel.common import safe_files
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.files import safe_files
 from blkreel.common.progress import ProgressTask
 
 

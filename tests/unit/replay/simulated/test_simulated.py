@@ -17,8 +17,8 @@ from tree import TREE
 from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.files.output_lock import spool_of
 from blkreel.common.installation import state_directory
-from blkreel.common.output_lock import spool_of
 from blkreel.replay.drive.target import engine_options, find_target
 from blkreel.replay.engine.engine import EngineOptions, run_engine
 from blkreel.replay.prepare.precondition import rest

@@ -19,8 +19,8 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import BlkreelError, OutputExists, SafetyError, UsageError
-from .printable import storable
+from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, UsageError
+from blkreel.common.printable import storable
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from .errors import BlkreelError
-from .printable import storable
+from blkreel.common.errors import BlkreelError
+from blkreel.common.printable import storable
+from blkreel.common.system import read_kernel_text
+
 from .safe_files import NewFile, StrPath, directory_at, lock_file, names_in
-from .system import read_kernel_text
 
 _LOCKS = Path("/proc/locks")
 _TEST_S = 1.0  # a test by another command holds the lock for microseconds

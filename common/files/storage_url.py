@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.units import format_bytes
+
 from .http_ranges import HttpError, HttpFile, limited_client
-from .units import format_bytes
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 _LOCAL = ("file", "local")

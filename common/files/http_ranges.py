@@ -8,7 +8,7 @@ import io
 import re
 from typing import Any
 
-from .units import format_bytes
+from blkreel.common.units import format_bytes
 
 MAX_RANGE_BYTES = 256 << 20
 MAX_PAGE_BYTES = 16 << 20  # of a page that lists a directory

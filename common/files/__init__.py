@@ -1,0 +1,1 @@
+"""Files that blkreel writes and reads: safe creation and removal, locks, JSON and TOML with types, storage URLs."""
