@@ -1,14 +1,17 @@
-"""Errors of a resource that ran out: which limit, and the command that raises it."""
+"""Limits of memory and open files: errors of a resource that ran out, with the command that raises the limit."""
 
 import errno
 import resource
 
-from .errors import BlkreelError
+from .errors import BlkreelError, TraceError
 from .units import format_bytes
 
 _FILES = 4096  # more than any command needs
 _LEAST_FILES = 64
 _LEAST_BYTES = 512 << 20  # of virtual memory
+# Of what a command stores for each thread, file, burst or other key of the rows. A few bytes of a file can be a row
+# with keys of its own: 58 KB were a million threads, whose sums took 1.3 GB.
+_CONSTANT_BYTES, _LEAST_CONSTANT_BYTES, _TIMES_FILE = 128 << 20, 8 << 20, 16
 # What the loader of shared libraries, the threads of Python and numpy say without memory.
 _MEMORY_TEXTS = ("failed to map segment from shared object", "cannot allocate memory", "can't start new thread",
                  "can't allocate memory")
@@ -64,3 +67,17 @@ def _files() -> LimitReached:
     needs_root = hard != resource.RLIM_INFINITY and hard < _FILES
     return LimitReached(f"too many open files: the limit of this process is {soft:,}",
                         f"raise the limit{', as root' if needs_root else ''}: ulimit -n {_FILES}")
+
+
+def max_state_bytes(file_bytes: int, files: int = 1) -> int:
+    """Memory for the keys of all rows of a file. With Python and its libraries a command stays within 256 MiB and 20
+    times the file. files: number of files that a command stores at a time, which share what does not grow with them."""
+    return max(_LEAST_CONSTANT_BYTES, _CONSTANT_BYTES // files) + _TIMES_FILE * file_bytes
+
+
+def check_state(stored_bytes: int, file_bytes: int, keys: str, files: int = 1) -> None:
+    """Raises TraceError beyond max_state_bytes(). keys: plural, such as `threads`. stored_bytes: an estimate."""
+    if stored_bytes > max_state_bytes(file_bytes, files):
+        raise TraceError(f"the I/Os have too many {keys}: what is stored for each would take more memory than "
+                         f"{format_bytes(max_state_bytes(file_bytes, files))}",
+                         "work on a part of the trace: blkreel slice TRACE --to 60s -o PART")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.kernel_threads import KERNEL_NAME
+from blkreel.traces.format.names import KERNEL_NAME
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.trace import Trace
 

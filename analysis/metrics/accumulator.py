@@ -7,7 +7,7 @@ parts of one run: any split gives the same digits. The formulas are those of doc
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.state_limit import check_state
+from blkreel.common.limits import check_state
 
 from . import native_library as native
 from .alignment import Alignment

@@ -15,8 +15,8 @@ from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.exposure import KEY, exposure_of
 from blkreel.traces.format.exposure import VERSION as EXPOSURE_VERSION
+from blkreel.traces.format.metadata_types import lacks
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.source_lacks import lacks
 
 from . import compare_page, document, report_page
 from .answer import answer, answer_document

@@ -9,7 +9,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.units import duration
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
-from blkreel.traces.format.source_lacks import lacks
+from blkreel.traces.format.metadata_types import lacks
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
 

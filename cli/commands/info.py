@@ -13,16 +13,16 @@ from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.trace_summary import file_size
 from blkreel.common.console import Console, print_table
 from blkreel.common.files.json_file import print_json
+from blkreel.common.limits import check_state
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.exposure import exposure_of
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns, lacks
 from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
-from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
-from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 _MAX_ROWS = 12

@@ -20,7 +20,7 @@ from blkreel.common.verdict import (
 )
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
-from blkreel.traces.format.source_lacks import lacks
+from blkreel.traces.format.metadata_types import lacks
 
 from . import health
 from .certificate import causes_of, main_cause, times

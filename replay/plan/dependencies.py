@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.common.limits import check_state
 from blkreel.replay.engine.engine import Batch
-from blkreel.traces.format.kernel_threads import KERNEL_NAME
+from blkreel.traces.format.names import KERNEL_NAME
 from blkreel.traces.format.read_ahead import ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS
-from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all

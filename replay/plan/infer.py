@@ -8,8 +8,8 @@ from collections import Counter
 
 import numpy as np
 
+from blkreel.common.limits import check_state
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
-from blkreel.traces.format.state_limit import check_state
 
 from .dependencies import KINDS, computed_faster, distances
 from .history import NONE, UNKNOWN_NS, History, last_before

@@ -10,8 +10,8 @@ from blkreel.common.units import format_ns
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.target import Target, engine_options
 from blkreel.replay.engine.engine import MAX_LANES
-from blkreel.traces.format.order import check_order
-from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns, lacks
+from blkreel.traces.format.check import check_order
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns, lacks
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 

@@ -23,8 +23,8 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS, clock_step_ns
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 

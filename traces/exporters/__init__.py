@@ -8,7 +8,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.files.output_lock import new_output
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.progress import ProgressTask
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import output_error, refuse_output
 

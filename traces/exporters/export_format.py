@@ -7,9 +7,9 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from blkreel.common.limits import check_state
 from blkreel.common.progress import ProgressTask
 from blkreel.traces.format.schema import FLAGS, OPS, OPTIONAL_COLUMNS, RUN_SCHEMA, UNKNOWN
-from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 Columns = Mapping[str, np.ndarray]

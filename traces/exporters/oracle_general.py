@@ -11,7 +11,7 @@ import numpy as np
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.state_limit import check_state
+from blkreel.common.limits import check_state
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, ExportFormat, chosen, is_op

@@ -1,10 +1,17 @@
-"""Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted."""
+"""Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted.
+
+At the end: what the source of a trace did not record (docs/import.md), and so what cannot be done with the trace.
+"""
 
 import re
+from collections.abc import Mapping
 from typing import Any, NotRequired, Required, TypedDict
 
 from blkreel.common.files.typed_document import mismatch
 from blkreel.common.verdict import Level
+
+# From this step of the source's clock on, times are not repeated: gaps between I/Os are far shorter.
+COARSE_CLOCK_NS = 100_000_000
 
 
 class Device(TypedDict, total=False):
@@ -296,3 +303,12 @@ def wrong_metadata(metadata: Any) -> str | None:
     return mismatch(metadata, TraceMetadata) or next(
         (f"{table}.{key} is not the number of {of}" for table, of in _NUMBERED.items()
          for key in metadata.get(table) or {} if not re.fullmatch(r"-?[0-9]{1,10}", key)), None)
+
+def lacks(metadata: Mapping[str, Any], what: str) -> bool:
+    """Whether the source did not record `what`: latency, thread, process, dependencies and so on."""
+    return what in (metadata.get("source_lacks") or [])
+
+
+def clock_step_ns(metadata: Mapping[str, Any]) -> int:
+    """Step of the source's clock; 1 if it is not known."""
+    return int(metadata.get("clock_resolution_ns") or 1)

@@ -77,7 +77,7 @@ class SourceFormat(ABC):
     stamped_at: `issue`, or `completion` if the order of records is that of their completion.
     counts_back_steps: whether batches() counts the steps back of the clock, because rows have other times than records.
     assumed: units that the file does not state, where other programs write the same lines in others.
-    lacks: what the source never records, beyond the columns that it does not give: see source_lacks.py.
+    lacks: what the source never records, beyond the columns that it does not give: see metadata_types.py.
     """
 
     name: ClassVar[str]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.schema import OP_NAMES, OPS
 from blkreel.traces.format.trace import Trace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.names_in_rows import NamesInRows
+from blkreel.traces.format.names import NamesInRows
 from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, TRACE_SCHEMA, UNKNOWN, Metadata
 from blkreel.traces.format.writer import TraceWriter, table_of
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.kernel_threads import KERNEL_NAME
-from blkreel.traces.format.order import check_order
+from blkreel.common.limits import check_state
+from blkreel.traces.format.check import check_order
+from blkreel.traces.format.names import KERNEL_NAME
 from blkreel.traces.format.schema import Metadata
-from blkreel.traces.format.state_limit import check_state
 from blkreel.traces.format.trace import Trace
 
 from .carry import WRITER

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.schema import FLAGS, Metadata
 from blkreel.traces.format.trace import Trace
 

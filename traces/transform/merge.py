@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 

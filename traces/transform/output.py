@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.files.safe_files import caller_of_sudo
-from blkreel.traces.format.names_in_rows import NamesInRows
+from blkreel.traces.format.names import NamesInRows
 from blkreel.traces.format.schema import OP_NAMES, Metadata
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import Thread
-from blkreel.traces.format.order import check_order
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
 from blkreel.traces.format.trace import Trace
 

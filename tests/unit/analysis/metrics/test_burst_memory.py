@@ -9,8 +9,8 @@ from blkreel.analysis.metrics import distributions
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.bursts import BurstTable
 from blkreel.analysis.metrics.partial_file import dump, load
+from blkreel.common import limits
 from blkreel.common.errors import TraceError
-from blkreel.traces.format import state_limit
 
 MONTH_ROWS, MONTH_FILE_BYTES = 2_600_000, 27_000_000
 COUNT = 5_000
@@ -57,8 +57,8 @@ def test_a_month_with_an_io_each_second_is_reported(monkeypatch):
     """It was refused: 2.6 million bursts in 27 MB."""
     share = COUNT / MONTH_ROWS
     monkeypatch.setattr(distributions, "_COMPACT_ROWS", 1)  # as of more rows
-    monkeypatch.setattr(state_limit, "_CONSTANT_BYTES", int(state_limit._CONSTANT_BYTES * share))
-    monkeypatch.setattr(state_limit, "_LEAST_CONSTANT_BYTES", 0)
+    monkeypatch.setattr(limits, "_CONSTANT_BYTES", int(limits._CONSTANT_BYTES * share))
+    monkeypatch.setattr(limits, "_LEAST_CONSTANT_BYTES", 0)
     file_bytes = int(MONTH_FILE_BYTES * share)
     assert len(fed(file_bytes).finish().read.bursts) == COUNT
     with pytest.raises(TraceError, match="the I/Os have too many bursts"):

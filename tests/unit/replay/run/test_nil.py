@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.order import check_order
+from blkreel.traces.format.check import check_order
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.writer import TraceWriter

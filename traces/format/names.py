@@ -1,10 +1,16 @@
-"""Which of the named threads and files the rows of a trace refer to: no other names are stored in it."""
+"""Names of threads and files: those that the rows of a trace refer to, which are stored in it, and the kernel's.
+"""
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
 from .schema import Metadata
+
+# Kernel threads issue I/O on behalf of others. A trace has no other sign of them than their names.
+KERNEL_NAME = re.compile(r"(kworker/|jbd2/|ext4lazyinit|kswapd|kcompactd|khugepaged|loop\d|dmcrypt_write|dm_|kdmflush|"
+                         r"md\d+_|raid\d|bcache|xfsaild/|xfs-|xfs_|btrfs-|btrfs_|f2fs_|txg_|z_wr_|kthreadd|swapper/)")
 
 
 class NamesInRows:
