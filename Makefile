@@ -137,7 +137,7 @@ lint: $(STAMPS)/venv-dev
 
 # Generated parts of docs/.
 docs: $(STAMPS)/install
-	$(BIN)/python -m blkreel.analysis.metrics.metrics_table docs/method.md
+	$(BIN)/python -m blkreel.analysis.metrics.definitions.metrics_table docs/method.md
 
 # Exit code 3: finished, but a result is not trustworthy. The demo has printed the step and the reason.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo

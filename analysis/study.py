@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.analysis.metrics.accumulator import EXACT_ROWS
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.metrics.distributions import Distribution, enough
-from blkreel.analysis.metrics.headline import headline
+from blkreel.analysis.metrics.definitions.headline import headline
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.metric import pace_names
-from blkreel.analysis.metrics.partial import ClassPartial
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.distributions import Distribution, enough
+from blkreel.analysis.metrics.partials.partial import ClassPartial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blkreel.analysis import study
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.benchmarks.results import directory
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.reader import open_trace

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.common.verdict import Verdict
 
 from .theme import NO_BRAND, Brand

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blkreel.analysis.metrics.distributions import ENOUGH_BEYOND
+from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND
 from blkreel.common import units
 
 from .axes import TIMES, Axis, labels_by_scale, scale_axis

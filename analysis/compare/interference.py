@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.analysis.metrics.distributions import PERCENTILES, ValueCounts, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
 from blkreel.common.binning import LogLinearBins
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.trace import Trace

@@ -9,8 +9,8 @@ import zlib
 
 import numpy as np
 
-from blkreel.analysis.metrics.distributions import ValueCounts
-from blkreel.analysis.metrics.partial_file import decompressed
+from blkreel.analysis.metrics.partials.distributions import ValueCounts
+from blkreel.analysis.metrics.partials.partial_file import decompressed
 
 from .interference import Against, Document, Interference
 

@@ -7,20 +7,20 @@ parts of one run: any split gives the same digits. The formulas are those of doc
 import numpy as np
 import pyarrow as pa
 
+from blkreel.analysis.metrics.partials.alignment import Alignment
+from blkreel.analysis.metrics.partials.boundary_state import CLASSES, Carry, carry_after, classes_of
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS, BurstTable, late_starts
+from blkreel.analysis.metrics.partials.depth import Depth
+from blkreel.analysis.metrics.partials.distributions import Distribution, Histogram, ValueCounts
+from blkreel.analysis.metrics.partials.keep_up import KeepUp
+from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
+from blkreel.analysis.metrics.partials.partial import ClassPartial, Partial, join, rest, workload_profile_of
+from blkreel.analysis.metrics.partials.seconds import SECOND_NS, Seconds
+from blkreel.analysis.metrics.partials.threads import Threads
+from blkreel.analysis.metrics.partials.timeline import HEAT_DEVICES, Heat, Timeline
 from blkreel.common.limits import check_state
 
 from . import native_library as native
-from .alignment import Alignment
-from .boundary_state import CLASSES, Carry, carry_after, classes_of
-from .bursts import DEFAULT_GAP_NS, BurstTable, late_starts
-from .depth import Depth
-from .distributions import Distribution, Histogram, ValueCounts
-from .keep_up import KeepUp
-from .latency_points import LatencyPoints
-from .partial import ClassPartial, Partial, join, rest, workload_profile_of
-from .seconds import SECOND_NS, Seconds
-from .threads import Threads
-from .timeline import HEAT_DEVICES, Heat, Timeline
 
 __all__ = ["CLASSES", "COLUMNS", "EXACT_ROWS", "RUN_COLUMNS", "SECOND_NS", "VIEW_COLUMNS", "Carry", "ClassPartial",
            "MetricsAccumulator", "Partial", "Seconds", "carry_after", "classes_of", "join"]

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
+from blkreel.analysis.metrics.partials.threads import Threads
+from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.common.printable import printable_document
@@ -14,10 +18,6 @@ from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
 from .accumulator import COLUMNS, EXACT_ROWS, RUN_COLUMNS, VIEW_COLUMNS, MetricsAccumulator, Partial
-from .bursts import DEFAULT_GAP_NS
-from .latency_points import LatencyPoints
-from .threads import Threads
-from .timeline import Timeline
 
 # Larger batches leave the CPU cache between decompression and counting.
 BATCH_ROWS = 65_536

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from blkreel.analysis.metrics.partials.boundary_state import CLASSES, Carry, out_of_order, out_of_range
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.schema import COLUMN_TYPES
-
-from .boundary_state import CLASSES, Carry, out_of_order, out_of_range
 
 # In the order of struct metrics_columns.
 COLUMNS = ("submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes", "due_ns",

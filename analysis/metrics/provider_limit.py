@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.common.units import digits, duration
-
-from .partial import Partial
 
 _WINDOW_NS = 10**9
 _FEWEST_WINDOWS, _FEWEST_OPS = 5, 500  # at the limit

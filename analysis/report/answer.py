@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from blkreel.analysis.charts.model import Answer, KeyFigure
-from blkreel.analysis.metrics.headline import READ_WAIT, headline_metrics
-from blkreel.analysis.metrics.metric import NS, Metric, pace_names
-from blkreel.analysis.metrics.registry import value_at
+from blkreel.analysis.metrics.definitions.headline import READ_WAIT, headline_metrics
+from blkreel.analysis.metrics.definitions.metric import NS, Metric, pace_names
+from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import smallest_difference
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.common import units

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from blkreel.analysis.metrics.headline import (
+from blkreel.analysis.metrics.definitions.headline import (
     ALONE,
     BACKGROUND_REACHED,
     LOAD_TIME,
@@ -11,8 +11,8 @@ from blkreel.analysis.metrics.headline import (
     READ_WAIT,
     SLOWDOWN_BY_WRITES,
 )
-from blkreel.analysis.metrics.metric import Metric
-from blkreel.analysis.metrics.registry import value_at
+from blkreel.analysis.metrics.definitions.metric import Metric
+from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common import units
 from blkreel.common.verdict import BACKGROUND_LIMIT

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blkreel.analysis.metrics.headline import (
+from blkreel.analysis.metrics.definitions.headline import (
     LOAD_TIME,
     READ_P99,
     READ_THROUGHPUT,
@@ -10,7 +10,7 @@ from blkreel.analysis.metrics.headline import (
     headline_metrics,
     why_missing,
 )
-from blkreel.analysis.metrics.metric import NS, SHARE, Metric, pace_names
+from blkreel.analysis.metrics.definitions.metric import NS, SHARE, Metric, pace_names
 from blkreel.common import units
 
 from .verdict import Document

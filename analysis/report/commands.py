@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from blkreel.analysis.charts.model import Column, Section
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.definitions.metric import Metric
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.common import units
 from blkreel.common.units import parse_time_ns
 

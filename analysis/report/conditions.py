@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blkreel.analysis.metrics.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
-from blkreel.analysis.metrics.metric import Metric, pace_names
-from blkreel.analysis.metrics.registry import METRICS, find
+from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
+from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
+from blkreel.analysis.metrics.definitions.registry import METRICS, find
 from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from blkreel import __version__
-from blkreel.analysis.metrics.headline import HEADLINE, headline, ranked_families
+from blkreel.analysis.metrics.definitions.headline import HEADLINE, headline, ranked_families
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import METRICS, figures
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.metric import pace_names
-from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.metrics.provider_limit import provider_limit
-from blkreel.analysis.metrics.registry import METRICS, figures
 from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked

@@ -3,9 +3,15 @@
 import json
 from typing import Any
 
-from blkreel.analysis.metrics.headline import HEADLINE, RELATIVE_PERFORMANCE, usable_keys, why_missing, why_refused
-from blkreel.analysis.metrics.metric import BYTES, IOPS, MB_S, NS, pace_names
-from blkreel.analysis.metrics.registry import METRICS, find, value_at
+from blkreel.analysis.metrics.definitions.headline import (
+    HEADLINE,
+    RELATIVE_PERFORMANCE,
+    usable_keys,
+    why_missing,
+    why_refused,
+)
+from blkreel.analysis.metrics.definitions.metric import BYTES, IOPS, MB_S, NS, pace_names
+from blkreel.analysis.metrics.definitions.registry import METRICS, find, value_at
 from blkreel.common.errors import BlkreelError, UsageError, did_you_mean
 
 from .verdict import Document

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.metrics.headline import EXPLAINED
-from blkreel.analysis.metrics.metric import NS
+from blkreel.analysis.metrics.definitions.headline import EXPLAINED
+from blkreel.analysis.metrics.definitions.metric import NS
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.traces.format.condition import payload_words

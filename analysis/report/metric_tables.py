@@ -4,9 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
-from blkreel.analysis.metrics.headline import why_missing
-from blkreel.analysis.metrics.metric import pace_names
-from blkreel.analysis.metrics.registry import CLASS_DISTRIBUTIONS, METRICS, ClassMetric, class_metrics, value_at
+from blkreel.analysis.metrics.definitions.headline import why_missing
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import (
+    CLASS_DISTRIBUTIONS,
+    METRICS,
+    ClassMetric,
+    class_metrics,
+    value_at,
+)
 
 from .certificate import certificate_rows, held_up_rows
 from .columns import headline_of, missing, remark_of

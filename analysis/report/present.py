@@ -8,8 +8,8 @@ from blkreel import __version__
 from blkreel.analysis.charts.model import Page
 from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
 from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import StorageUrl

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.markup import escape
 
-from blkreel.analysis.metrics.headline import leading_metrics, why_missing
-from blkreel.analysis.metrics.metric import ALL_PACES, Metric, pace_names
-from blkreel.analysis.metrics.registry import CLASS_METRICS, METRICS, value_at
+from blkreel.analysis.metrics.definitions.headline import leading_metrics, why_missing
+from blkreel.analysis.metrics.definitions.metric import ALL_PACES, Metric, pace_names
+from blkreel.analysis.metrics.definitions.registry import CLASS_METRICS, METRICS, value_at
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.console import Detail

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from blkreel.analysis.metrics.metric import SHARE
+from blkreel.analysis.metrics.definitions.metric import SHARE
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.units import duration

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from blkreel.analysis.charts.model import Answer, KeyFigure
-from blkreel.analysis.metrics.metric import Metric
-from blkreel.analysis.metrics.registry import value_at
+from blkreel.analysis.metrics.definitions.metric import Metric
+from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blkreel.analysis.metrics.accumulator import EXACT_ROWS
-from blkreel.analysis.metrics.boundary_state import Carry
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.partial import Partial, join
-from blkreel.analysis.metrics.partial_file import dump, load
+from blkreel.analysis.metrics.partials.boundary_state import Carry
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.partial import Partial, join
+from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.printable import printable_document

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar
 
 from blkreel import __version__
-from blkreel.analysis.metrics.partial import Partial
-from blkreel.analysis.metrics.partial_file import VERSION, load
+from blkreel.analysis.metrics.partials.partial import Partial
+from blkreel.analysis.metrics.partials.partial_file import VERSION, load
 from blkreel.common.files.safe_files import write_file
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.installation import keyed_hash, state_directory

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, Self
 
-from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.common.errors import BlkreelError
 
 from .work import Part, partial_of

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from blkreel import __version__
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.boundary_state import COLUMNS as CARRY_COLUMNS
-from blkreel.analysis.metrics.boundary_state import QUEUE_COLUMNS, Carry, carry_after
 from blkreel.analysis.metrics.measure import BATCH_ROWS, columns_of, has_roles, naming
-from blkreel.analysis.metrics.partial import Partial
-from blkreel.analysis.metrics.partial_file import VERSION, dump
+from blkreel.analysis.metrics.partials.boundary_state import COLUMNS as CARRY_COLUMNS
+from blkreel.analysis.metrics.partials.boundary_state import QUEUE_COLUMNS, Carry, carry_after
+from blkreel.analysis.metrics.partials.partial import Partial
+from blkreel.analysis.metrics.partials.partial_file import VERSION, dump
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.format.footer import Footer, read_footer

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 import pyarrow as pa
 
-from blkreel.analysis.metrics.partial import Partial
-from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
-from blkreel.analysis.metrics.partial_file import load as load_partial
+from blkreel.analysis.metrics.partials.partial import Partial
+from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VERSION
+from blkreel.analysis.metrics.partials.partial_file import load as load_partial
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import read_plain, unlink, write_file

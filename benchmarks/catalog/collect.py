@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from blkreel import __version__
-from blkreel.analysis.metrics.headline import leading_metrics
+from blkreel.analysis.metrics.definitions.headline import leading_metrics
+from blkreel.analysis.metrics.definitions.metric import TEXT, UNITS, pace_names
+from blkreel.analysis.metrics.definitions.registry import METRICS, figures, value_at
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.metric import TEXT, UNITS, pace_names
-from blkreel.analysis.metrics.partial_file import VERSION as PARTIAL_VERSION
-from blkreel.analysis.metrics.partial_file import dump as dump_partial
-from blkreel.analysis.metrics.registry import METRICS, figures, value_at
+from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VERSION
+from blkreel.analysis.metrics.partials.partial_file import dump as dump_partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report import document, drive_facts
 from blkreel.analysis.report.columns import state_words

@@ -63,7 +63,7 @@ class Workload(TypedDict):
 
 
 class PartialFile(TypedDict):
-    """sha256: of the file partials/SHA256.bin. version: of the form (analysis/metrics/partial_file.py)."""
+    """sha256: of the file partials/SHA256.bin. version: of the form (analysis/metrics/partials/partial_file.py)."""
 
     sha256: str
     bytes: int

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import blkreel
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.partial import Partial
+from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.report import document
 from blkreel.analysis.report.verdict import Document
 from blkreel.common.errors import SafetyError

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from blkreel.analysis.metrics.metric import pace_names
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.common.errors import BlkreelError
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, extremes, time_rows
-from blkreel.analysis.metrics.metric import NUMBER
+from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.consistency import LAST, SCORES, WHOLE
 

@@ -10,7 +10,7 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, coarser, time_rows
 from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.charts.tail import Tail, tail_chart
-from blkreel.analysis.metrics.metric import NS
+from blkreel.analysis.metrics.definitions.metric import NS
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.mixed_burst import (
     BASELINE,

@@ -7,7 +7,7 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, extremes
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.metrics.metric import BYTES
+from blkreel.analysis.metrics.definitions.metric import BYTES
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.slc_cache import METRICS
 from blkreel.common import units

@@ -6,7 +6,7 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.metrics.metric import MB_S as MB_S_UNIT
+from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.benchmarks.results.steady_write import METRICS
 
 from .chart_context import MB_S, ChartContext, ranking, section

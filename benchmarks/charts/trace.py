@@ -6,7 +6,7 @@ from dataclasses import replace
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import slope
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.metrics.metric import MB_S as MB_S_UNIT
+from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.trace import LATENCIES, RATES, RATIOS
 

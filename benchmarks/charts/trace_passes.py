@@ -7,7 +7,7 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.metrics.metric import NUMBER
+from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.trace_passes import FORMULA, METRICS
 

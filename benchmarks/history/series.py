@@ -10,8 +10,8 @@ from typing import Literal
 
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Column
-from blkreel.analysis.metrics.metric import COUNT, NS, NUMBER, Better, Unit, Value, column_name
-from blkreel.analysis.metrics.registry import METRICS
+from blkreel.analysis.metrics.definitions.metric import COUNT, NS, NUMBER, Better, Unit, Value, column_name
+from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.formulas import consistency
+from blkreel.analysis.metrics.definitions.formulas import consistency
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics import Array

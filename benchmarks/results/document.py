@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
-from blkreel.analysis.metrics.distributions import Distribution, enough
+from blkreel.analysis.metrics.partials.distributions import Distribution, enough
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks.metric import BenchmarkMetric
 from blkreel.benchmarks.step_metrics.step_stats import StepStats

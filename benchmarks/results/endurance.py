@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import add
 
-from blkreel.analysis.metrics.headline import WRITE_AMPLIFICATION
+from blkreel.analysis.metrics.definitions.headline import WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
 from blkreel.benchmarks import metric
 from blkreel.common.units import digits

@@ -9,11 +9,11 @@ import numpy as np
 
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import SECOND_NS, MetricsAccumulator, Partial
-from blkreel.analysis.metrics.formulas import mb_per_s
-from blkreel.analysis.metrics.keep_up import KEPT_UP_SHARE
+from blkreel.analysis.metrics.definitions.formulas import mb_per_s
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import run_columns_of
-from blkreel.analysis.metrics.registry import figures
-from blkreel.analysis.metrics.timeline import Timeline
+from blkreel.analysis.metrics.partials.keep_up import KEPT_UP_SHARE
+from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics import Array

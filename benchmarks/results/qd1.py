@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blkreel.analysis.metrics.distributions import ValueCounts
+from blkreel.analysis.metrics.partials.distributions import ValueCounts
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats

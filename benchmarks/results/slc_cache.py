@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.analysis.metrics.formulas import mb_per_s
+from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUES, Change, find_change

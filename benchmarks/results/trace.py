@@ -6,9 +6,9 @@ from typing import Any
 
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, Partial
-from blkreel.analysis.metrics.distributions import Distribution
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import run_columns_of
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.sensors import sensors_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.formulas import mb_per_s
+from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.busy_time import BusyTime

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.analysis.metrics.accumulator import CLASSES, SECOND_NS, classes_of
+from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.energy import Energy, mb_per_joule
-from blkreel.analysis.metrics.formulas import mb_per_s
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.traces.format.trace import Trace
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.markup import escape
 
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.report import conditions as fail_if
 from blkreel.analysis.report import present, terminal
 from blkreel.analysis.report.compare_page import Attached

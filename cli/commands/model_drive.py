@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from blkreel import __version__
-from blkreel.analysis.metrics.registry import METRICS
+from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.cli.options.types import OUTPUT, as_json, force
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import command_line

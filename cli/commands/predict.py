@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from blkreel.analysis.metrics.metric import Metric
-from blkreel.analysis.metrics.registry import METRICS
+from blkreel.analysis.metrics.definitions.metric import Metric
+from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blkreel.analysis.metrics.headline import LOAD_TIME
+from blkreel.analysis.metrics.definitions.headline import LOAD_TIME
 from blkreel.analysis.stats.intervals import MOST_PROJECTED
 from blkreel.common import units
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped

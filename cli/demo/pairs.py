@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from blkreel.analysis.metrics.headline import LOAD_TIME
+from blkreel.analysis.metrics.definitions.headline import LOAD_TIME
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval, runs_to_exclude_one
 from blkreel.common.emulated import EmulatedUse

@@ -67,8 +67,8 @@ def _stored(parameter: click.Parameter) -> Table:
 
 
 def _values() -> Table:
-    from blkreel.analysis.metrics.headline import RELATIVE_PERFORMANCE
-    from blkreel.analysis.metrics.registry import METRICS
+    from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE
+    from blkreel.analysis.metrics.definitions.registry import METRICS
     from blkreel.benchmarks.recipe.recipe import load_recipe, recipe_names
     from blkreel.replay.prepare.states import STATES
     from blkreel.traces.samples import PREFIX, SAMPLES

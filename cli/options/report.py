@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blkreel.analysis.charts.theme import NO_BRAND
-from blkreel.analysis.metrics.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.report import brand, drives_file, export, figure
 from blkreel.analysis.scale import ReadOptions
 from blkreel.cli.ui.progress import progress

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from blkreel.analysis.metrics.distributions import PERCENTILES, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
 from blkreel.common.printable import printable
 from blkreel.common.system import read_kernel_text
 from blkreel.common.units import format_bytes, format_count, format_ns

@@ -17,8 +17,8 @@ from cases import cases, is_fuzzing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, load
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.definitions.registry import figures
+from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, load
 from blkreel.analysis.report import brand, drives_file
 from blkreel.benchmarks.recipe.recipe import load_recipe
 from blkreel.benchmarks.test_file import read_test

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Counts and sums of values in log-linear bins, 256 per power of two: a bin is at most 1/256 of its values wide, and
- * values below 512 have their own. The mean of a bin represents its values. analysis/metrics/distributions.py has the same
+ * values below 512 have their own. The mean of a bin represents its values. analysis/metrics/partials/distributions.py has the same
  * bins.
  */
 #ifndef BLKREEL_HISTOGRAM_H

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
-from blkreel.analysis.metrics.alignment import BLOCK_BYTES
+from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 from blkreel.analysis.report.document import Entry
 
 

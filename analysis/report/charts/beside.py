@@ -8,8 +8,8 @@ from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum
-from blkreel.analysis.metrics.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
-from blkreel.analysis.metrics.metric import Metric
+from blkreel.analysis.metrics.definitions.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
+from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
 from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
 from blkreel.analysis.report.commands import path_of

@@ -13,7 +13,7 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Point, Spec
-from blkreel.analysis.metrics.bursts import BurstTable
+from blkreel.analysis.metrics.partials.bursts import BurstTable
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum, Point
-from blkreel.analysis.metrics.headline import READ_THROUGHPUT
+from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import Drive, DrivesFile

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import add
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
-from blkreel.analysis.metrics.headline import MEDIA_WRITES_PER_DAY, WRITE_AMPLIFICATION
+from blkreel.analysis.metrics.definitions.headline import MEDIA_WRITES_PER_DAY, WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry

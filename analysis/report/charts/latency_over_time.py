@@ -7,7 +7,7 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.over_time import row_height, row_title, zoomed_rows
 from blkreel.analysis.charts.series_style import drive_name
 from blkreel.analysis.charts.spec import Datum, Spec, tooltip
-from blkreel.analysis.metrics.latency_points import LatencyPoints
+from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 

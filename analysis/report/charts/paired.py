@@ -7,9 +7,9 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum, Point, Spec
-from blkreel.analysis.metrics.headline import leading_metrics
-from blkreel.analysis.metrics.metric import pace_names
-from blkreel.analysis.metrics.registry import METRICS
+from blkreel.analysis.metrics.definitions.headline import leading_metrics
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import METRICS
 
 _POINTS = 3000  # of all curves together
 _LOSSES, _FEWEST_LOSSES = 40, 3  # listed of all drives together, and of each at least

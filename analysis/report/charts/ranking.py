@@ -8,8 +8,8 @@ from blkreel.analysis.charts.bars import TIED, Bar, bar_rows
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum, Spec
-from blkreel.analysis.metrics.headline import READ_THROUGHPUT, leading_metrics
-from blkreel.analysis.metrics.metric import Metric, pace_names
+from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, leading_metrics
+from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum
-from blkreel.analysis.metrics.headline import LOAD_TIME, READ_WAIT
+from blkreel.analysis.metrics.definitions.headline import LOAD_TIME, READ_WAIT
 from blkreel.analysis.report.answer import noun
 from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS

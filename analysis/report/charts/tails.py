@@ -6,9 +6,9 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import MOST_HUES, SeriesStyle
 from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.charts.tail import Tail, tail_chart
-from blkreel.analysis.metrics.distributions import ENOUGH_BEYOND, PERCENTILES, Distribution
-from blkreel.analysis.metrics.headline import LATENESS_P99, READ_P50, READ_RESPONSE_P99
-from blkreel.analysis.metrics.metric import pace_names
+from blkreel.analysis.metrics.definitions.headline import LATENESS_P99, READ_P50, READ_RESPONSE_P99
+from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND, PERCENTILES, Distribution
 from blkreel.analysis.report.commands import command, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.common.printable import within_sentence

@@ -9,8 +9,8 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.over_time import Panel, time_rows
 from blkreel.analysis.charts.series_style import drive_name
 from blkreel.analysis.charts.spec import Datum
-from blkreel.analysis.metrics.headline import READ_THROUGHPUT, READ_WAIT, WRITE_WAIT
-from blkreel.analysis.metrics.timeline import Timeline
+from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, READ_WAIT, WRITE_WAIT
+from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 from blkreel.common.printable import within_sentence

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
-from blkreel.analysis.metrics.distributions import Distribution
-from blkreel.analysis.metrics.timeline import Heat
+from blkreel.analysis.metrics.partials.distributions import Distribution
+from blkreel.analysis.metrics.partials.timeline import Heat
 from blkreel.analysis.report.commands import path_of, table_command
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units

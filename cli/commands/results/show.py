@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from blkreel.analysis.metrics.headline import HEADLINE
+from blkreel.analysis.metrics.definitions.headline import HEADLINE
 from blkreel.benchmarks.catalog.result import Result
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.detail import detail_options

@@ -1,6 +1,6 @@
 """Sections of a comparison's document with only what its answer is made of."""
 
-from blkreel.analysis.metrics.registry import METRICS
+from blkreel.analysis.metrics.definitions.registry import METRICS
 
 MS = 1_000_000
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from blkreel.analysis.compare.slowdown import SlowdownByWrites, slowdown_by_writes
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report.document import comparison
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA

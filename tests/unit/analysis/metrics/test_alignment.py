@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
-from blkreel.analysis.metrics.alignment import BLOCK_BYTES
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.definitions.registry import figures
+from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 
 KIB = 1024
 # (offset, length) in KiB; the shares of writes that are not aligned, and that begin in the block of the one before.

@@ -5,10 +5,10 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from blkreel.analysis.metrics import distributions
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.bursts import BurstTable
-from blkreel.analysis.metrics.partial_file import dump, load
+from blkreel.analysis.metrics.partials import distributions
+from blkreel.analysis.metrics.partials.bursts import BurstTable
+from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.common import limits
 from blkreel.common.errors import TraceError
 

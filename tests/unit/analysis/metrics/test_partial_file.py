@@ -9,9 +9,9 @@ import pytest
 from tree import TREE
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, dump, load
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, dump, load
 
 GOLDEN = TREE / "tests/golden"
 

@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
-from blkreel.analysis.metrics.boundary_state import Carry, carry_after
-from blkreel.analysis.metrics.partial_file import dump, load
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.definitions.registry import figures
+from blkreel.analysis.metrics.partials.boundary_state import Carry, carry_after
+from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.schema import COLUMN_TYPES, COMPRESSED_RUN_SCHEMA
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.definitions.registry import figures
 
 GAP_NS = 400
 io = st.tuples(st.integers(0, 5000), st.one_of(st.just(-1), st.integers(0, 900)), st.integers(0, 4),

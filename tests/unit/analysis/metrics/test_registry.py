@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tree import TREE
 
-from blkreel.analysis.metrics import headline, metrics_table, registry
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.metric import ALL_PACES, pace_names
-from blkreel.analysis.metrics.registry import CLASS_METRICS, METRICS
+from blkreel.analysis.metrics.definitions import headline, metrics_table, registry
+from blkreel.analysis.metrics.definitions.metric import ALL_PACES, pace_names
+from blkreel.analysis.metrics.definitions.registry import CLASS_METRICS, METRICS
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report.figure import paths
 
@@ -24,7 +24,7 @@ GENERIC |= {"load_time_ns", "read_wait_ns", "load_time", "read_wait", "slowdown_
 # The verdict of a replay, which may not import the registry, names what it holds against its limits.
 GENERIC |= {"issue lateness p99", "issue lateness max"}
 
-DEFINITIONS = {TREE / "analysis/metrics/registry.py", TREE / "analysis/metrics/headline.py"}
+DEFINITIONS = {TREE / "analysis/metrics/definitions/registry.py", TREE / "analysis/metrics/definitions/headline.py"}
 # The replay may not import the registry: the effect of the host is stored by the keys of metrics.
 BY_KEY_ONLY = {TREE / "replay/fidelity" / name for name in ("host_effect.py", "queue_metrics.py", "verdict.py")}
 # A prediction has two metrics of a run, by their keys.

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
-from blkreel.analysis.metrics.boundary_state import Carry
-from blkreel.analysis.metrics.partial_file import dump, load
-from blkreel.analysis.metrics.registry import figures
-from blkreel.analysis.metrics.seconds import LISTED, Bins
+from blkreel.analysis.metrics.definitions.registry import figures
+from blkreel.analysis.metrics.partials.boundary_state import Carry
+from blkreel.analysis.metrics.partials.partial_file import dump, load
+from blkreel.analysis.metrics.partials.seconds import LISTED, Bins
 from blkreel.analysis.report.charts.iops import iops_rows
 
 SECOND = 10**9
@@ -158,8 +158,8 @@ import re
 import numpy as np
 from pathlib import Path
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
-from blkreel.analysis.metrics.partial_file import dump, load
-from blkreel.analysis.metrics.registry import figures
+from blkreel.analysis.metrics.partials.partial_file import dump, load
+from blkreel.analysis.metrics.definitions.registry import figures
 
 def peak_bytes():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024

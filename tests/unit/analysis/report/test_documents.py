@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
-from blkreel.analysis.metrics.headline import EXPLAINED, HEADLINE
-from blkreel.analysis.metrics.registry import METRICS, value_at
+from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
+from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
 from blkreel.analysis.report import columns, document, method, present
 from blkreel.common import units
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError

@@ -11,7 +11,7 @@ from synthetic_fleet import small_test
 from synthetic_runs import write_four_runs, write_run, write_trace
 
 from blkreel.analysis.charts import model
-from blkreel.analysis.metrics.headline import headline_metrics
+from blkreel.analysis.metrics.definitions.headline import headline_metrics
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import compare_page, document, drives_file, export, figure, present, report_page
 from blkreel.benchmarks.present import compare_tests, report_test

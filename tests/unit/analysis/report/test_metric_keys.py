@@ -4,9 +4,9 @@ import pytest
 from synthetic_runs import write_run, write_trace
 
 import blkreel
-from blkreel.analysis.metrics.headline import HEADLINE, usable_keys
+from blkreel.analysis.metrics.definitions.headline import HEADLINE, usable_keys
+from blkreel.analysis.metrics.definitions.metric import ALL_PACES
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.metrics.metric import ALL_PACES
 from blkreel.analysis.report import conditions, document, figure, present
 from blkreel.common.errors import BlkreelError, UsageError
 

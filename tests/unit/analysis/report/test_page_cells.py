@@ -8,7 +8,7 @@ import pytest
 from synthetic_pages import made
 
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
-from blkreel.analysis.metrics.headline import READ_RESPONSE_P99
+from blkreel.analysis.metrics.definitions.headline import READ_RESPONSE_P99
 from blkreel.analysis.report.charts import paired
 from blkreel.analysis.report.columns import missing
 from blkreel.analysis.report.html import cells, rendering

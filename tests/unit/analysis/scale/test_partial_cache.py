@@ -12,7 +12,7 @@ from figures_compared import same_figures
 from range_server import serving
 from synthetic_runs import write_run, write_trace
 
-from blkreel.analysis.metrics.partial_file import MAGIC, VERSION, dump, load
+from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, dump, load
 from blkreel.analysis.scale import ReadOptions, measure_fleet, partial_cache
 from blkreel.analysis.scale import fleet as scale_fleet
 from blkreel.traces.format.reader import open_trace

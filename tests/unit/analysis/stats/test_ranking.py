@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.headline import leading_metrics
+from blkreel.analysis.metrics.definitions.headline import leading_metrics
 from blkreel.analysis.report import document, method, terminal
 from blkreel.analysis.stats.ranking import pairs, ranked
 from blkreel.common.console import Detail

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from documents import valid_document
 from synthetic_catalog import PACE, SOURCE, run_of, variant
 
-from blkreel.analysis.metrics.partial_file import dump as dump_partial
+from blkreel.analysis.metrics.partials.partial_file import dump as dump_partial
 from blkreel.analysis.report import document, present
 from blkreel.analysis.scale import measure_fleet
 from blkreel.benchmarks.catalog import Catalog, collected, stored

@@ -8,8 +8,8 @@ import pytest
 from quiet import progress
 from waiting import wait_until
 
+from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.metrics.registry import figures
 from blkreel.analysis.report import present
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.charts.beside import beside as beside_chart

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self
 
+from blkreel.analysis.metrics.definitions.formulas import Consistency, consistency_of
+
 from .alignment import Alignment
 from .boundary_state import CLASSES, Carry
 from .bursts import BurstTable, late_starts
 from .depth import Depth
 from .distributions import Distribution, ValueCounts
-from .formulas import Consistency, consistency_of
 from .keep_up import KeepUp
 from .latency_points import LatencyPoints
 from .seconds import Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline, join_heats
-from .workload_profile import WorkloadProfile
 
 
 @dataclass(eq=False)
@@ -62,6 +62,22 @@ class ClassPartial(Additive):
     @cached_property
     def consistency(self) -> Consistency:
         return consistency_of(self.seconds.whole())
+
+
+@dataclass(eq=False)
+class WorkloadProfile(Additive):
+    """Of I/Os with a completion. Sizes are in ClassPartial, depth in Partial, offsets in the heat map.
+
+    submit_gaps: ns between consecutive submits. idle_gaps: ns without outstanding I/Os, between the first submit and
+    the last completion. Sequential: begins at the byte where the previous I/O of its class, thread and drive ended.
+    """
+
+    submit_gaps: Distribution
+    idle_gaps: Distribution
+    sequential_read_ops: int = 0
+    sequential_read_bytes: int = 0
+    sequential_write_ops: int = 0
+    sequential_write_bytes: int = 0
 
 
 # join() adds these up.

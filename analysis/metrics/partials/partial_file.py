@@ -26,11 +26,10 @@ from .depth import Depth
 from .distributions import Histogram, ValueCounts
 from .keep_up import KeepUp
 from .latency_points import LatencyPoints
-from .partial import ClassPartial, Partial
+from .partial import ClassPartial, Partial, WorkloadProfile
 from .seconds import Bins, Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline
-from .workload_profile import WorkloadProfile
 
 MAGIC = b"BLKREELP"
 VERSION = 7

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from blkreel.analysis.metrics.partials.partial import Partial
+from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.common import units
 from blkreel.common.printable import within_sentence
-
-from .partial import Partial
-from .run_times import RunTimes
 
 Value = int | float | str | None
 Better = Literal["higher", "lower", ""]

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Distribution
+from blkreel.analysis.metrics.partials.partial import ClassPartial, Partial
+from blkreel.analysis.metrics.run_times import RunTimes
+from blkreel.analysis.metrics.write_amplification import LARGEST_UNCERTAINTY, write_amplification
 from blkreel.common.printable import within_sentence
 
 from . import formulas
-from .alignment import BLOCK_BYTES
-from .distributions import PERCENTILES, Distribution
 from .formulas import mb_per_s, ratio
 from .metric import (
     ALL_PACES,
@@ -34,9 +37,6 @@ from .metric import (
     Value,
     column_name,
 )
-from .partial import ClassPartial, Partial
-from .run_times import RunTimes
-from .write_amplification import LARGEST_UNCERTAINTY, write_amplification
 
 _ROWS = {"read": "reads", "write": "writes", "other": "others"}  # in recompute
 _SHORT = {"read_throughput": "Reads", "write_throughput": "Writes", "read_wait": "Read wait",

@@ -1,6 +1,6 @@
 """The table of metrics in the documentation, from the registry.
 
-    python -m blkreel.analysis.metrics.metrics_table docs/method.md     writes the table
+    python -m blkreel.analysis.metrics.definitions.metrics_table docs/method.md     writes the table
 """
 
 import sys
