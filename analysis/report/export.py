@@ -17,17 +17,17 @@ from blkreel.analysis.charts import model
 from blkreel.analysis.charts.drive_colors import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.report.page.drive_facts import chosen
+from blkreel.analysis.report.page.drives_file import DrivesFile
+from blkreel.analysis.report.page.markdown import of_chart, of_page
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.output_lock import new_output, write_output
 from blkreel.common.files.safe_files import make_directory, remove_directory, rename, temporary_name
 from blkreel.common.printable import printable
 from blkreel.traces.format.writer import output_error, refuse_output
 
-from .drive_facts import chosen
-from .drives_file import DrivesFile
 from .html.static_chart import drawable, placed
 from .html.vega import vega
-from .markdown import of_chart, of_page
 from .verdict import Document
 
 Output = str | Path

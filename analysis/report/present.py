@@ -10,6 +10,9 @@ from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
 from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.report.page import compare_page, report_page
+from blkreel.analysis.report.page.compare_page import Attached
+from blkreel.analysis.report.page.drive_facts import chosen, models_of
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import StorageUrl
@@ -18,10 +21,8 @@ from blkreel.traces.format.exposure import VERSION as EXPOSURE_VERSION
 from blkreel.traces.format.metadata_types import lacks
 from blkreel.traces.format.reader import open_trace
 
-from . import compare_page, document, report_page
+from . import document
 from .answer import answer, answer_document
-from .compare_page import Attached
-from .drive_facts import chosen, models_of
 from .export import Output, View
 from .verdict import Document
 from .workloads import answer as answer_of_workloads

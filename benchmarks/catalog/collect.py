@@ -15,8 +15,9 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partials.partial_file import dump as dump_partial
 from blkreel.analysis.metrics.run_times import RunTimes
-from blkreel.analysis.report import document, drive_facts
+from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
+from blkreel.analysis.report.page import drive_facts
 from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.analysis.stats.intervals import interval

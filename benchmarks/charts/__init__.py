@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from blkreel.analysis.charts.model import MOST_OPEN, Chart, Column, Page, Row, Section, Table, folded_beyond
-from blkreel.analysis.report.drives_file import DrivesFile
+from blkreel.analysis.report.page.drives_file import DrivesFile
 from blkreel.benchmarks.results.tables import drive_line, parameter_words
 
 from . import consistency, depth_sweep, mixed, mixed_burst, qd1, slc_cache, steady_write, trace, trace_passes, trim

@@ -9,9 +9,9 @@ from rich.markup import escape
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.report import conditions as fail_if
 from blkreel.analysis.report import present, terminal
-from blkreel.analysis.report.compare_page import Attached
 from blkreel.analysis.report.document import entry
 from blkreel.analysis.report.export import View
+from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.analysis.scale.partial_cache import PartialCache
 from blkreel.benchmarks.results import is_test

@@ -9,8 +9,9 @@ from synthetic_runs import write_four_runs, write_run, write_trace
 from blkreel.analysis.charts.spec import without
 from blkreel.analysis.charts.theme import THEMES
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import compare_page, document, report_page
+from blkreel.analysis.report import document
 from blkreel.analysis.report.html import rendering
+from blkreel.analysis.report.page import compare_page, report_page
 
 pytestmark = pytest.mark.browser
 LIBRARY = Path(rendering.__file__).with_name("vega.js")

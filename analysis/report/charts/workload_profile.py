@@ -1,4 +1,4 @@
-"""What a trace is like: sizes, I/Os in flight, gaps between submissions, and the bytes by offset and time."""
+"""What a trace is like: sizes and alignment, I/Os in flight, gaps, and the bytes by offset and time."""
 
 import math
 import re
@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
+from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.metrics.partials.timeline import Heat
-from blkreel.analysis.report.commands import path_of, table_command
 from blkreel.analysis.report.document import Entry
+from blkreel.analysis.report.page.commands import path_of, table_command
 from blkreel.common import units
 
 _OPS = (("reads", "read"), ("writes", "write"))
@@ -168,3 +169,25 @@ def _bars(rows: Sequence[Datum], x_title: str, y_title: str, description: str) -
                 "tooltip": tooltip(("op", "class"), ("at", "up to"), ("share", "share", ".2%"),
                                    ("count", "count", ","))}})
     return finish(description, height=200, layer=layers)
+
+
+def alignment(entries: Sequence[Entry], id_: str) -> Chart | None:
+    """entries: of a report.document.Section. None without writes."""
+    rows = []
+    for entry in entries:
+        shares = entry.shown["figures"]["write"]["alignment"]
+        for size in BLOCK_BYTES:
+            name = f"{size // 1024}k"
+            if shares[f"unaligned_{name}"] is not None:
+                rows.append(Row({"block_bytes": size, "unaligned": shares[f"unaligned_{name}"],
+                                 "repeated": shares[f"repeated_{name}"]}, entry.shown["label"],
+                                group=entry.shown["label"] if len(entries) > 1 else ""))
+    if not rows:
+        return None
+    columns = (Column("block_bytes", "Block", "block"),
+               Column("unaligned", "Not aligned", "share",
+                      formula="writes that begin or end within a block / all writes"),
+               Column("repeated", "Again into a block", "share",
+                      formula="writes that begin in the block in which the previous write to the drive ended / all "
+                              "writes"))
+    return Chart(id_, "Alignment of writes", Table("Share of the writes, by size of block", columns, tuple(rows)))

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blkreel.analysis.charts.theme import NO_BRAND
-from blkreel.analysis.report import brand, export
+from blkreel.analysis.report import export
+from blkreel.analysis.report.page import brand
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.benchmarks.history import AXES, By, History, Selected, Selection, document_of, history_of, selected
 from blkreel.benchmarks.history.document import lines, outcome, outcome_line

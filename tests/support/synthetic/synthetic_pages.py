@@ -3,7 +3,7 @@
 import random
 
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
-from blkreel.analysis.report import method
+from blkreel.analysis.report.page import method
 
 MAKERS = ("WD Black", "Samsung", "Crucial", "Kioxia", "Solidigm", "Corsair", "Sabrent", "Micron", "Seagate", "SK hynix")
 CLASSES = ("consumer", "enterprise")

@@ -16,7 +16,7 @@ from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.boundary_state import Carry
 from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.analysis.metrics.partials.seconds import LISTED, Bins
-from blkreel.analysis.report.charts.iops import iops_rows
+from blkreel.analysis.report.charts.over_time import iops_rows
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

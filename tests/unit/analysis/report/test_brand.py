@@ -6,8 +6,9 @@ import pytest
 from synthetic_pages import made
 
 from blkreel.analysis.charts.theme import COLOURS
-from blkreel.analysis.report import brand, export
+from blkreel.analysis.report import export
 from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.page import brand
 from blkreel.common.errors import UsageError
 
 LOGO = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 100"><rect width="300" height="100"/></svg>'

@@ -8,7 +8,8 @@ import pytest
 
 from blkreel.analysis.compare import second_pass
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import compare_page, document, export, present
+from blkreel.analysis.report import document, export, present
+from blkreel.analysis.report.page import compare_page
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import located
 

@@ -11,7 +11,8 @@ from blkreel.analysis.compare.interference import interference
 from blkreel.analysis.compare.paired import paired
 from blkreel.analysis.compare.second_pass import read_again
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import compare_page, document
+from blkreel.analysis.report import document
+from blkreel.analysis.report.page import compare_page
 from blkreel.traces.format.reader import open_trace
 
 BASE, OTHER = "base drive", "other drive"

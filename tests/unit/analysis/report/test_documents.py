@@ -11,7 +11,8 @@ from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
 from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
-from blkreel.analysis.report import columns, document, method, present
+from blkreel.analysis.report import columns, document, present
+from blkreel.analysis.report.page import method
 from blkreel.common import units
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
 

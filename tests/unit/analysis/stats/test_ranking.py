@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.definitions.headline import leading_metrics
-from blkreel.analysis.report import document, method, terminal
+from blkreel.analysis.report import document, terminal
+from blkreel.analysis.report.page import method
 from blkreel.analysis.stats.ranking import pairs, ranked
 from blkreel.common.console import Detail
 from blkreel.traces.format.schema import OPS

@@ -5,7 +5,7 @@ import pytest
 from fake_engine import FakeEngine, replay
 
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report.method import PREAMBLE
+from blkreel.analysis.report.page.method import PREAMBLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import parse_pace
 from blkreel.replay.plan.planner import plan_trace

@@ -1,19 +1,16 @@
 """The charts of each section, in display order."""
 
 from blkreel.analysis.charts.model import Chart
-from blkreel.analysis.report.charts.alignment import alignment
 from blkreel.analysis.report.charts.burst_bars import burst_bars
-from blkreel.analysis.report.charts.efficiency import efficiency, value
-from blkreel.analysis.report.charts.endurance import endurance
+from blkreel.analysis.report.charts.efficiency import efficiency, endurance, value
 from blkreel.analysis.report.charts.interference import interference
-from blkreel.analysis.report.charts.iops import iops
-from blkreel.analysis.report.charts.latency_over_time import latency_over_time
+from blkreel.analysis.report.charts.over_time import iops, latency_over_time
 from blkreel.analysis.report.charts.paired import paired, ratios
 from blkreel.analysis.report.charts.tails import latency_tails, lateness_tails
 from blkreel.analysis.report.charts.timeline import timeline
-from blkreel.analysis.report.charts.workload_profile import workload_profile
+from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile
+from blkreel.analysis.report.document import Section
 
-from .document import Section
 from .drives_file import DrivesFile
 
 

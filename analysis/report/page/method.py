@@ -7,12 +7,11 @@ from typing import Any
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED
 from blkreel.analysis.metrics.definitions.metric import NS
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
+from blkreel.analysis.report.columns import idle_words
+from blkreel.analysis.report.verdict import Document
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.traces.format.condition import payload_words
-
-from .columns import idle_words
-from .verdict import Document
 
 # What every `recompute` may use.
 PREAMBLE = """\

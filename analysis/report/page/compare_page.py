@@ -5,24 +5,25 @@ from dataclasses import dataclass, replace
 
 from blkreel.analysis.charts.model import MOST_OPEN, Answer, Chart, Page
 from blkreel.analysis.charts.model import Section as PageSection
+from blkreel.analysis.report import workloads
+from blkreel.analysis.report.answer import answer, source_line
 from blkreel.analysis.report.charts.beside import beside
 from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
+from blkreel.analysis.report.document import Section
+from blkreel.analysis.report.verdict import Document
+from blkreel.analysis.report.workloads import Overview, Score, overview_of
 from blkreel.common.printable import within_sentence
 from blkreel.common.verdict import merged
 
-from . import metric_tables, workloads
-from .answer import answer, source_line
+from . import metric_tables
 from .commands import with_gap
-from .document import Section
 from .drive_facts import chosen, entries_of, filters_of, models_of
 from .drives_file import DrivesFile
 from .method import method_of
 from .sections import section_charts
-from .verdict import Document
-from .workloads import Overview, Score, overview_of
 
 _OPEN = ("timeline", "read-tail", "write-tail")  # after the chart that answers
 MOST_DRAWN = 8  # sections: for a fleet of traces, charts of all would make the page too large to read

@@ -4,22 +4,21 @@ from dataclasses import replace
 
 from blkreel.analysis.charts.model import Page, Section
 from blkreel.analysis.frames.document import FrameReport
-from blkreel.analysis.report.charts.alignment import alignment
+from blkreel.analysis.report.answer import answer, source_line
+from blkreel.analysis.report.charts.beside import beside
 from blkreel.analysis.report.charts.frames import frame_charts
 from blkreel.analysis.report.charts.tails import lateness_tails
-from blkreel.analysis.report.charts.workload_profile import workload_profile
+from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile
+from blkreel.analysis.report.columns import drive_words, exposure_words, idle_words, state_words
+from blkreel.analysis.report.document import Section as DocumentSection
+from blkreel.analysis.report.verdict import Document
 
 from . import metric_tables
-from .answer import answer, source_line
-from .charts.beside import beside
-from .columns import drive_words, exposure_words, idle_words, state_words
 from .commands import with_gap
-from .document import Section as DocumentSection
 from .drive_facts import entries_of
 from .drives_file import DrivesFile
 from .method import method_of
 from .sections import latency_charts, over_time_charts
-from .verdict import Document
 
 
 def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None,
