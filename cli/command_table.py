@@ -49,6 +49,13 @@ GROUPS = {
         "verify": "Check the files of a catalog and recompute its metrics.",
     },
 }
+# Commands of cli/commands/FOLDER, beside those of a group of that name; other commands are in cli/commands itself.
+_FOLDERS = {
+    "trace": ("import", "export", "slice", "concat", "merge", "anonymize", "model", "info", "check", "recover",
+              "samples"),
+    "drive": ("precondition", "replay", "test", "emulate", "model-drive", "predict", "drives"),
+    "results": ("power", "report", "compare"),
+}
 
 
 def all_commands() -> dict[str, str]:
@@ -64,7 +71,8 @@ def all_commands() -> dict[str, str]:
 
 def find_command(name: str) -> click.Command:
     """A command of all_commands(), imported, with -q and -v."""
-    folder, _, file = name.replace("-", "_").rpartition(" ")
+    group, _, file = name.replace("-", "_").rpartition(" ")
+    folder = group or next((folder for folder, names in _FOLDERS.items() if name in names), "")
     module = ".".join(filter(None, ("blkreel.cli.commands", folder, f"{file}_" if iskeyword(file) else file)))
     # Its own allocator is no faster and keeps 30 to 70 MB of freed memory, which counts for the limit of a command.
     with environment_variable("ARROW_DEFAULT_MEMORY_POOL", "system"):

@@ -47,10 +47,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def command_loaded():
-    for name in ("blkreel.cli.main", "blkreel.cli.commands.capture", "blkreel.cli.commands.replay",
-                 "blkreel.cli.commands.drives", "blkreel.cli.commands.precondition", "blkreel.cli.commands.check",
-                 "pandas", "pyarrow.compute",
-                 "pyarrow.pandas_compat", "pyarrow.parquet"):
+    for name in ("blkreel.cli.main", "blkreel.cli.commands.capture", "blkreel.cli.commands.drive.replay",
+                 "blkreel.cli.commands.drive.drives", "blkreel.cli.commands.drive.precondition",
+                 "blkreel.cli.commands.trace.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat",
+                 "pyarrow.parquet"):
         import_module(name)
     # A capture loads the programs twice, first to choose its source. The guest loads them in ten seconds, so forks take
     # the answer from here.

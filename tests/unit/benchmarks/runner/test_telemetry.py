@@ -3,7 +3,7 @@
 import pytest
 
 from blkreel.benchmarks.recipe.recipe import load_recipe
-from blkreel.cli.commands.test import _overrides
+from blkreel.cli.commands.drive.test import _overrides
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.power.log import PowerLog, parse_power_log

@@ -1,0 +1,1 @@
+"""Commands about drives: states, replays, benchmarks, emulated and simulated drives."""
