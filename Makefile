@@ -155,17 +155,17 @@ samples: $(STAMPS)/install $(STAMPS)/apt-samples
 
 # Cost and accuracy of blkreel and comparable tools, as in docs/measurements.md. Takes some minutes.
 bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
-	$(SUDO) $(abspath $(BIN))/python bench/capture_peers.py
-	$(SUDO) $(abspath $(BIN))/python bench/capture_synthetic.py
-	$(SUDO) $(abspath $(BIN))/python bench/replay_pacing.py
-	$(SUDO) $(abspath $(BIN))/python bench/telemetry_cost.py
-	$(SUDO) $(abspath $(BIN))/python bench/replay_asap.py
-	$(SUDO) $(abspath $(BIN))/python bench/replay_dependent.py
-	$(SUDO) $(abspath $(BIN))/python bench/emulated_drive.py
-	$(abspath $(BIN))/python bench/replay_memory.py --rows 10000000
-	$(abspath $(BIN))/python bench/analysis_speed.py
-	$(abspath $(BIN))/python bench/report_open.py
-	$(abspath $(BIN))/python bench/completion.py
+	$(SUDO) $(abspath $(BIN))/python -m measurements.capture.cost
+	$(SUDO) $(abspath $(BIN))/python -m measurements.capture.synthetic
+	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.pacing
+	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.telemetry_cost
+	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.asap
+	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.dependent
+	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.emulated_drive
+	$(abspath $(BIN))/python -m measurements.replay.memory --rows 10000000
+	$(abspath $(BIN))/python -m measurements.analysis.speed
+	$(abspath $(BIN))/python -m measurements.analysis.report_open
+	$(abspath $(BIN))/python -m measurements.analysis.completion
 
 clean:
 	rm -rf $(VENV) build dist $(STAMPS) demo-out .vm fuzz-findings

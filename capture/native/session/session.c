@@ -68,7 +68,7 @@ int session_probe(struct session_options *options)
 
 #ifdef MEASURED
 /*
- * For bench/capture_peers.py, which compares fio with and without the programs
+ * For measurements/capture/cost.py, which compares fio with and without the programs
  * in one run. I/Os in flight at a detach stay without a completion.
  */
 static void run_command(struct session *session, const char *command)

@@ -2,7 +2,7 @@
 
 The other drive is simulated, on a virtual clock: neither its latency nor the replay's issue times depend on the
 machine. How near a replay is to the program itself on a real fast drive is a matter of time, and of
-bench/replay_dependent.py.
+measurements/replay/dependent.py.
 """
 
 import shutil
@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 from tree import TREE
 
-sys.path.insert(0, str(TREE / "bench"))
-
-from dependent import BLKREEL, capture, own_rows, replay  # noqa: E402
-from dependent_programs import IMAGE_BYTES, PROGRAMS  # noqa: E402
-from drive_pair import MEMORY, CannotMake, slow_drive  # noqa: E402
+sys.path.insert(0, str(TREE))
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
+from measurements.replay.dependent import BLKREEL, capture, own_rows, replay  # noqa: E402
+from measurements.replay.dependent_programs import IMAGE_BYTES, PROGRAMS  # noqa: E402
+from measurements.replay.drive_pair import MEMORY, CannotMake, slow_drive  # noqa: E402
 
 pytestmark = pytest.mark.kernel
 

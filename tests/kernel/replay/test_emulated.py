@@ -1,4 +1,4 @@
-"""Emulated drives: data, ends of every kind, and what they leave behind. Their accuracy is measured in bench/."""
+"""Emulated drives: data, ends of every kind, and what they leave behind. measurements/ measures their accuracy."""
 
 import errno
 import hashlib

@@ -22,8 +22,8 @@ from waiting import wait_until
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.writer import TraceWriter
 
-sys.path.insert(0, str(TREE / "bench"))
-from drive_pair import CannotMake, slow_drive  # noqa: E402
+sys.path.insert(0, str(TREE))
+from measurements.replay.drive_pair import CannotMake, slow_drive  # noqa: E402
 
 pytestmark = pytest.mark.kernel
 

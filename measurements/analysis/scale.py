@@ -1,6 +1,6 @@
 """Cost of a directory of traces: read by one process, by all cores, and again with cached figures.
 
-    .venv/bin/python bench/analysis_scale.py [--traces 200] [--rows 500000] [--huge 50000000] [--directory DIR]
+    .venv/bin/python -m measurements.analysis.scale [--traces 200] [--rows 500000] [--huge 50000000] [--directory DIR]
 
 Each variant runs in a separate process, several times in turn; the best time counts, because of other load.
 Processor time is the total of all processes, including the start of Python.
@@ -15,10 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from analysis_data import make_trace
-
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.traces.format.reader import open_trace
+from measurements.analysis.data import make_trace
 
 
 def main():
@@ -45,7 +44,7 @@ def _show(name, subject, arguments, repeats):
         if name.endswith("now"):
             for each in _kept(subject):
                 each.unlink()
-        command = [sys.executable, __file__, "--child", str(subject), *arguments]
+        command = [sys.executable, "-m", "measurements.analysis.scale", "--child", str(subject), *arguments]
         found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     kept = sum(each.stat().st_size for each in _kept(subject))
     print(f"{name:28}{min(each['s'] for each in found):8.2f}{min(each['cpu_s'] for each in found):8.2f}"

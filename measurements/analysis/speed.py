@@ -1,12 +1,13 @@
 """Time and memory of an analysis by blkreel, pandas, DuckDB and btt of the same I/Os, on one processor.
 
-    .venv/bin/python bench/analysis_speed.py [--rows 1000000 10000000 100000000] [--days 400] [--directory /var/tmp]
+    .venv/bin/python -m measurements.analysis.speed [--rows 1000000 10000000 100000000]
+        [--days 400] [--directory /var/tmp]
 
 Makes traces of this many I/Os (12 bytes each; kept in the directory for later runs). In each repetition the tools read
 them one after the other, each in a separate process on one processor. Wall time, processor time and peak memory are the
 kernel's measurements of that process, including its start; medians [smallest .. largest].
 
-blkreel computes all figures of a trace; the others compute those listed in analysis_tools.py. Common figures must
+blkreel computes all figures of a trace; the others compute those listed in tools.py. Common figures must
 agree: exactly, or percentiles to 1 %. btt reads binary blktrace events, so the reads and writes of the trace
 are written in that format in the order of time, as merged by blkparse -d. btt merges two I/Os in flight at the same
 sector, so that a few in a million are missing.
@@ -24,8 +25,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from analysis_tools import TOOLS
-from lab import machine, print_table
+from measurements.analysis.tools import TOOLS
+from measurements.lab import machine, print_table
 
 # With more rows the other tools need minutes or gigabytes.
 MOST_ROWS = {"blkreel": None, "pandas": 10_000_000, "DuckDB": 10_000_000, "btt": 1_000_000}
@@ -54,15 +55,15 @@ def lacking(tool):
 
 
 def made(kind, path, rows, *more):
-    """A file of analysis_data.py, made by another process: the peak memory of a child starts at that of its parent, so
+    """A file of data.py, made by another process: the peak memory of a child starts at that of its parent, so
     this process stays small."""
-    words = [sys.executable, str(Path(__file__).with_name("analysis_data.py")), kind, str(path), str(rows), *more]
+    words = [sys.executable, "-m", "measurements.analysis.data", kind, str(path), str(rows), *more]
     return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout or "null")
 
 
 def run_once(tool, path, processor):
     """Figures, and (wall s, processor s, MB) of a process that ran a tool on a file."""
-    words = [sys.executable, str(Path(__file__).with_name("analysis_tools.py")), tool, str(path)]
+    words = [sys.executable, "-m", "measurements.analysis.tools", tool, str(path)]
     # A file, because a full pipe would block the process, and only wait4 waits for it.
     with tempfile.TemporaryFile() as told:
         began = time.monotonic()

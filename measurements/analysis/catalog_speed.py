@@ -1,6 +1,7 @@
 """Processor time of `results list` and `compare --catalog` in a catalog of many results.
 
-    .venv/bin/python bench/catalog_speed.py [--results 10000] [--drives 100] [--workloads 20] [--repeat 5]
+    .venv/bin/python -m measurements.analysis.catalog_speed [--results 10000] [--drives 100]
+        [--workloads 20] [--repeat 5]
 
 The results are copies of one synthetic run under other drives and workloads. `--version` is the command without work.
 """
@@ -13,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import machine
+from measurements.lab import machine
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests/support/synthetic")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests/support/synthetic")]
 from synthetic_catalog import run_of, variant  # noqa: E402
 
 from blkreel.benchmarks.catalog import Catalog, collected  # noqa: E402

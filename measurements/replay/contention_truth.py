@@ -15,9 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab import machine, need
-
 from blkreel.common.emulated import IO_KINDS, read_account
+from measurements.lab import machine, need
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 # A cache that is filled and folded depends on all that was written before, so that program and replay differ in it.
@@ -119,8 +118,8 @@ def on_drive(drive, task, programs, rate, directory):
     drive_name = f"truth-{os.getpid()}"
     done = subprocess.run(
         ["nice", "-n", "-15", BLKREEL, "emulate", f"nil:{drive}", "--size", SIZE, "--name", drive_name,
-         "--mount", mount, "--accept-inexact", "--", sys.executable, __file__, "--rate", rate, "--inside", task,
-         ",".join(programs), directory, result],
+         "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.replay.contention_truth",
+         "--rate", rate, "--inside", task, ",".join(programs), directory, result],
         capture_output=True, text=True, env=os.environ | {"BLKREEL_DRIVE_NAME": drive_name})
     if done.returncode or not result.exists():
         raise SystemExit(f"the run on nil:{drive} failed: {done.stderr.strip()[-2000:]}")

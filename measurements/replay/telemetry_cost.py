@@ -1,6 +1,6 @@
 """Effect of telemetry sampling on a replay: compares I/Os near a sample with all others.
 
-    sudo .venv/bin/python bench/telemetry_cost.py [--iops 5000] [--seconds 30] [--repeats 3]
+    sudo .venv/bin/python -m measurements.replay.telemetry_cost [--iops 5000] [--seconds 30] [--repeats 3]
 
 Replays writes at random times on a loop drive in memory, with alternating sampling at 1 Hz and 10 Hz. Within each run,
 I/Os due from 5 ms before to 20 ms after a sample are compared with all others of the run, so that other load
@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from lab import loop_drive, machine
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.telemetry.reader import read_telemetry
+from measurements.lab import loop_drive, machine
 
 MIB, S = 1 << 20, 10**9
 RATES_HZ = (1, 10)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accounting import kernel_threads, thread_times
+from measurements.capture.accounting import kernel_threads, thread_times
 
 WARM_UP_S = 0.5
 

@@ -1,6 +1,6 @@
 """The cost of the replay helper's confinement: an I/O of this build and of another one, such as one from before it.
 
-    .venv/bin/python bench/confinement.py --baseline HELPER [--ios 200000] [--pairs 15] [--depth 1]
+    .venv/bin/python -m measurements.replay.confinement --baseline HELPER [--ios 200000] [--pairs 15] [--depth 1]
 
 4 KiB random reads of a file in memory, as fast as they complete. The two helpers alternate. For each pair the time of
 an I/O of the issuing thread on the CPU (which other load disturbs less) and on the clock is given as a difference.
@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from lab import machine
 
 from blkreel.replay.engine import engine
+from measurements.lab import machine
 
 BLOCK_BYTES, FILE_BYTES = 4096, 64 << 20
 

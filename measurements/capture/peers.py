@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import peer_output
-from accounting import bpf_objects, family
+
+from measurements.capture import peer_output
+from measurements.capture.accounting import bpf_objects, family
 
 TRACING = Path("/sys/kernel/tracing")
 NO_TRACING = "no tracing directory: sudo mount -t tracefs nodev /sys/kernel/tracing"

@@ -1,6 +1,6 @@
-"""The same figures by blkreel, pandas, DuckDB and btt, for bench/analysis_speed.py.
+"""The same figures by blkreel, pandas, DuckDB and btt, for speed.py.
 
-    .venv/bin/python bench/analysis_tools.py blkreel TRACE      prints figures as JSON
+    .venv/bin/python -m measurements.analysis.tools blkreel TRACE      prints figures as JSON
 
 pandas and DuckDB compute figures that are simple in them: sums, busy time, bursts of reads, depth, seconds, threads,
 percentiles. They omit the distributions of queue times, sizes and gaps, bursts of writes, the time at each depth,

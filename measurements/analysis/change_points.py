@@ -1,6 +1,6 @@
 """How often a step in a series of nights is dated to within one night, and how often a series without a step is silent.
 
-    .venv/bin/python bench/change_points.py [--series 1000]
+    .venv/bin/python -m measurements.analysis.change_points [--series 1000]
 
 Simulated series of 60 nights; runs spread by 3 % (standard deviation), and a step is 5 % on a random night from the
 11th to the 50th. "best possible" is the most likely night if the spread and both levels were known: no method that

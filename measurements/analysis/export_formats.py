@@ -1,6 +1,6 @@
 """Speed of `blkreel export` by format, in I/Os per second of CPU time, beside pyarrow's CSV writer in the same run.
 
-    .venv/bin/python bench/export_formats.py [--rows 1000000] [FORMAT...]
+    .venv/bin/python -m measurements.analysis.export_formats [--rows 1000000] [FORMAT...]
 
 pyarrow writes the required columns of the same trace as numbers, from the same batches. The last column is the peak of
 the process's memory so far, in MB. CPU time, so that other work on the machine does not count.

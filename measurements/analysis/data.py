@@ -1,7 +1,7 @@
-"""Synthetic traces of a busy drive for bench/analysis_speed.py, deterministic for a given length.
+"""Synthetic traces of a busy drive for speed.py, deterministic for a given length.
 
-    .venv/bin/python bench/analysis_data.py trace PATH ROWS [DAYS]
-    .venv/bin/python bench/analysis_data.py blktrace PATH ROWS TRACE      prints the expected figures as JSON
+    .venv/bin/python -m measurements.analysis.data trace PATH ROWS [DAYS]
+    .venv/bin/python -m measurements.analysis.data blktrace PATH ROWS TRACE      prints the expected figures as JSON
 """
 
 import json

@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import machine, need
-
 from blkreel.common.emulated import IO_KINDS, read_account
+from measurements.lab import machine, need
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 SIZE = "512MiB"

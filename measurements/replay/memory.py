@@ -1,6 +1,6 @@
 """Memory of a replay of a long trace, and time to its first I/O.
 
-    .venv/bin/python bench/replay_memory.py [--rows 100000000] [--shape random] [--directory /var/tmp] [--keep]
+    .venv/bin/python -m measurements.replay.memory [--rows 100000000] [--shape random] [--directory /var/tmp] [--keep]
 
 Makes a synthetic trace and replays it twice, as fast as possible, on a target that completes at once (nil:SIZE).
 The first replay may have to scan the trace; the second uses the saved survey. Memory is sampled ten times
@@ -25,9 +25,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from lab import machine
 
 from blkreel.traces.format.writer import TraceWriter
+from measurements.lab import machine
 
 TIB = 1 << 40
 GIB = 1 << 30

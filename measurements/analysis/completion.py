@@ -1,6 +1,6 @@
 """Time of one completion: bash, zsh and fish, with the stored table, and the time of the first one, which builds it.
 
-    .venv/bin/python bench/completion.py [--repeat 11]
+    .venv/bin/python -m measurements.analysis.completion [--repeat 11]
 
 Each repetition is one process of the command, as the shell starts it. `python` starts the interpreter and imports
 click alone, in turn with the others: no command that uses click is faster.
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab import machine
+from measurements.lab import machine
 
 WANTED_S = 0.3
 COMMAND = Path(sys.executable).with_name("blkreel")

@@ -1,6 +1,6 @@
 """Time to open a page in a browser: until it can be read, until visible charts are drawn, until all charts are drawn.
 
-    .venv/bin/python bench/report_open.py [PAGE.html] [--drives 20] [--repeat 7]
+    .venv/bin/python -m measurements.analysis.report_open [PAGE.html] [--drives 20] [--repeat 7]
 
 Without PAGE.html, a comparison of synthetic drives at three paces is rendered. Each repetition uses a new browser
 process, because a second page in one process reuses the compiled chart library. A page without charts and
@@ -15,13 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import machine
 from playwright.sync_api import sync_playwright
 
 from blkreel.analysis.charts.model import Page
 from blkreel.analysis.report.html.page import render_page
+from measurements.lab import machine
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/synthetic"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support/synthetic"))
 WANTED_MS, WANTED_BYTES = 2000, 5_000_000
 MARKS = ("DOMContentLoaded", "charts on the screen", "all charts")
 

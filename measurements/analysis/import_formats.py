@@ -1,6 +1,6 @@
 """Speed of `blkreel import` by format, in records per second of CPU time, beside pandas' CSV reader in the same run.
 
-    .venv/bin/python bench/import_formats.py [--records 1000000] [--output DIRECTORY] [FORMAT...]
+    .venv/bin/python -m measurements.analysis.import_formats [--records 1000000] [--output DIRECTORY] [FORMAT...]
 
 `convert` reads, validates and maps the records; `import` also sorts them and writes the trace. pandas parses the
 columns only: no units, no validation, no order, no account. Files are generated in the page cache. CPU time, so that
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support" / "synthetic"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support" / "synthetic"))
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402

@@ -1,6 +1,6 @@
 """Block sets beside roaring bitmaps (pyroaring.BitMap64): time per I/O, memory, and time per packed offset.
 
-    .venv/bin/pip install pyroaring && .venv/bin/python bench/block_sets.py
+    .venv/bin/pip install pyroaring && .venv/bin/python -m measurements.analysis.block_sets
 
 Each input passes through FirstTouch once, and through the same steps with BitMap64 of 512-byte sectors. Both must find
 the same bytes touched and read first. Roaring bitmaps are measured after run_optimize().

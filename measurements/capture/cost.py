@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Cost of a capture compared with other tools that record each I/O. Prints the tables of docs/measurements.md.
 
-    sudo .venv/bin/python bench/capture_peers.py                        about 15 minutes
-    sudo .venv/bin/python bench/capture_peers.py --pairs 3 --seconds 1  quick look, 2 minutes
-    sudo .venv/bin/python bench/capture_peers.py --peers blkreel --depths 32 --pairs 60
+    sudo .venv/bin/python -m measurements.capture.cost                        about 15 minutes
+    sudo .venv/bin/python -m measurements.capture.cost --pairs 3 --seconds 1  quick look, 2 minutes
+    sudo .venv/bin/python -m measurements.capture.cost --peers blkreel --depths 32 --pairs 60
 
 Random 4K reads from a loop drive in memory: the drive adds no latency and all processors are busy, so the cost of a
 capture directly reduces fio's throughput.
@@ -24,11 +24,11 @@ import sys
 import tempfile
 import time
 
-import load
-from accounting import MemoryWatch, bpf_ns_per_io, bpf_objects, bpf_stats, cpu_ns, family
-from lab import loop_drive, machine
-from null_programs import NullPrograms
-from peers import all_peers, end_all
+from measurements.capture import load
+from measurements.capture.accounting import MemoryWatch, bpf_ns_per_io, bpf_objects, bpf_stats, cpu_ns, family
+from measurements.capture.null_programs import NullPrograms
+from measurements.capture.peers import all_peers, end_all
+from measurements.lab import loop_drive, machine
 
 IMAGE_BYTES = 1 << 30
 BPF_WINDOWS, BPF_WINDOW_S = 9, 0.15

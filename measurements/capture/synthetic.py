@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Events per second that a capture moves from the ring to the disk without loss.
 
-    sudo .venv/bin/python bench/capture_synthetic.py --rate 1000000 --seconds 10 --repeats 5
+    sudo .venv/bin/python -m measurements.capture.synthetic --rate 1000000 --seconds 10 --repeats 5
 
 A BPF program writes the records with the code and the ring of a real capture. The cost of tracing an I/O is not
 included. The rows go to --directory, as in a capture.
@@ -14,13 +14,12 @@ import tempfile
 import threading
 from pathlib import Path
 
-from lab import loop_drive, machine, print_table
-
 from blkreel.capture.helper import Helper
 from blkreel.capture.options import CaptureOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.spool.spool import Spool
+from measurements.lab import loop_drive, machine, print_table
 
 
 def measure(drive, options, directory):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drive_pair import new_filesystem, new_image
+from measurements.replay.drive_pair import new_filesystem, new_image
 
 IMAGE_BYTES = 256 << 20
 GAME = Path("/usr/share/games/supertuxkart/data")

@@ -1,6 +1,6 @@
 """Accuracy of issue times: blkreel, fio's read_iolog and btreplay on one trace and one drive.
 
-    sudo .venv/bin/python bench/replay_pacing.py [--shape poisson|bursts ...] [--rate 10000 ...] [--seconds 4]
+    sudo .venv/bin/python -m measurements.replay.pacing [--shape poisson|bursts ...] [--rate 10000 ...] [--seconds 4]
                                                  [--repeat 5] [--drift 60]
 
 Traces: 4 KiB random reads with Poisson arrivals, or bursts of 64 with Poisson starts and reads 2 us
@@ -23,10 +23,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from lab import loop_drive, machine, need, print_table, run
-from observer import Observer
 
 from blkreel.replay.engine.engine import EngineOptions, run_engine
+from measurements.lab import loop_drive, machine, need, print_table, run
+from measurements.replay.observer import Observer
 
 BLOCK_BYTES = 4096
 MIB = 1 << 20

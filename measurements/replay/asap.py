@@ -1,6 +1,7 @@
 """Maximum rate at a fixed depth: blkreel with a record of every I/O, and fio with io_uring.
 
-    sudo .venv/bin/python bench/replay_asap.py [--drive loop|zram|nil ...] [--seconds 3] [--depth 32] [--repeat 7]
+    sudo .venv/bin/python -m measurements.replay.asap [--drive loop|zram|nil ...] [--seconds 3]
+        [--depth 32] [--repeat 7]
 
 4 KiB random reads. The runs alternate, so that other load affects all equally; ratios are of
 adjacent runs. Drives: loop, with direct I/O and its image in memory; zram, which completes an I/O within its
@@ -18,9 +19,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-from lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
 from blkreel.replay.engine.engine import BLOCK_ROWS, EngineOptions, run_engine
+from measurements.lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
 BLOCK_BYTES = 4096
 MIB = 1 << 20

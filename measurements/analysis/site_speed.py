@@ -1,6 +1,6 @@
 """Time of `results site` for a catalog of many drives, and the size and loading time of its pages in Chromium.
 
-    .venv/bin/python bench/site_speed.py [--drives 500] [--workloads 10] [--repeat 3]
+    .venv/bin/python -m measurements.analysis.site_speed [--drives 500] [--workloads 10] [--repeat 3]
 
 The results are copies of one synthetic run, two for each drive and workload. The second build follows a new result.
 """
@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab import machine
+from measurements.lab import machine
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests/support/synthetic")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests/support/synthetic")]
 from synthetic_site import fill, put, result_of  # noqa: E402
 
 from blkreel.benchmarks.site import build  # noqa: E402

@@ -1,6 +1,6 @@
 """The effect of the host that a verdict estimates, against the truth.
 
-    .venv/bin/python bench/verdict_effect.py
+    .venv/bin/python -m measurements.replay.verdict_effect
 
 Replays a sample trace on one simulated drive, on the virtual clock, which no host delays, and several times on the real
 clock beside 0, 1 and 2 processes that keep a CPU busy. The truth is the metric on the real clock over that on the
