@@ -14,11 +14,11 @@ from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.benchmarks import metric
 
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table, plain
 
 MB_S = Axis("throughput", "MB/s", "auto")
-PathOf = Path | Callable[[DriveResults], Path]
+PathOf = FigurePath | Callable[[DriveResults], FigurePath]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ChartContext:
         """A row for each drive that has figures below `base`."""
         return [MetricRow(drive, base) for drive in self.drives if drive.holds(*base)]
 
-    def slopes(self, *paths: Path) -> list[Point]:
+    def slopes(self, *paths: FigurePath) -> list[Point]:
         """Points of a slope chart, from one figure to the next: of the drives that have all of them."""
         points = []
         for drive in self.drives:
@@ -107,7 +107,7 @@ def slug(words: str) -> str:
 
 def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequence[tuple[str, PathOf]],
             table: Table, *, better: str, form: str, unit: str = "", order_part: int = 0,
-            order_path: Callable[[DriveResults], Path] | None = None,
+            order_path: Callable[[DriveResults], FigurePath] | None = None,
             text_of: Callable[[DriveResults], str] | None = None, text: str = "",
             notes: Sequence[str] = ()) -> Chart | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
@@ -155,7 +155,8 @@ def _joined(values: Sequence[Any], form: str, unit: str) -> str:
     return " · ".join(texts)
 
 
-def efficiency(context: ChartContext, id_: str, title: str, lines: Sequence[tuple[str, Path, str]]) -> Chart | None:
+def efficiency(context: ChartContext, id_: str, title: str,
+               lines: Sequence[tuple[str, FigurePath, str]]) -> Chart | None:
     """MB/J against MB/s. lines: (name, base, key of the rate); the table also has power. None without power."""
     points, metric_rows = [], []
     for drive in context.drives:

@@ -12,7 +12,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.depth_sweep import APART, METRICS, SWEEP_METRICS
 
 from .chart_context import MB_S, ChartContext, efficiency, ranking, state_section
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table
 
 _DEPTH = Axis("queue depth", "", "log2")
@@ -31,7 +31,7 @@ def sections(context: ChartContext) -> Iterator[Section]:
         yield state_section(state, "By queue depth", sweep_charts(context, state, ("states", state)))
 
 
-def sweep_charts(context: ChartContext, state: str, base: Path, prefix: str = "") -> Iterator[Chart | None]:
+def sweep_charts(context: ChartContext, state: str, base: FigurePath, prefix: str = "") -> Iterator[Chart | None]:
     """Charts of the sweep whose figures lie at `base`; also part of qd1. prefix: of their ids."""
     def title(words: str) -> str:
         return context.titled(words, state)
@@ -72,7 +72,7 @@ def sweep_charts(context: ChartContext, state: str, base: Path, prefix: str = ""
                       for depth in ((depths[0], depths[-1]) if context.several else depths)])
 
 
-def _at_depths(context: ChartContext, state: str, base: Path, prefix: str, title: Callable[[str], str],
+def _at_depths(context: ChartContext, state: str, base: FigurePath, prefix: str, title: Callable[[str], str],
                depths: Sequence[int]) -> Iterator[Chart | None]:
     compared = [depth for depth in APART if depth in depths] or depths[-1:]
     if not context.several:

@@ -12,7 +12,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.verdict import Verdict, merged
 
-Path = tuple[str, ...]  # keys of a figure in a document
+FigurePath = tuple[str, ...]  # keys of a figure in a document
 _SUMMED = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "write_bursts")
 
 
@@ -123,14 +123,14 @@ class DriveResults:
         return Value(value, tuple(each), low, high, words, min(known), max(known))
 
 
-def is_pooled(path: Path) -> bool:
+def is_pooled(path: FigurePath) -> bool:
     """Whether a figure is computed from the I/Os of all repeats together: a percentile, a maximum."""
     key = str(path[-1])
     return key.startswith(("p50", "p90", "p99", "latency_p99")) or key in (
         "max_ns", "steady_at_ns", "lowest_depth_with_95_percent")
 
 
-def value_at(figures: Any, path: Path) -> Any:
+def value_at(figures: Any, path: FigurePath) -> Any:
     """The figure at a path of keys; None if there is none."""
     for part in path:
         if not isinstance(figures, dict):

@@ -13,7 +13,7 @@ from blkreel.common.units import digits
 
 from .chart_context import MB_S, ChartContext, efficiency, ranking, section, slug
 from .depth_sweep import sweep_charts
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table, plain
 
 Kinds = dict[str, dict[str, str]]  # words of an I/O -> key of a drive -> key of the I/O in its figures
@@ -53,7 +53,7 @@ def _kinds(context: ChartContext, state: str, role: str) -> Kinds:
     return kinds
 
 
-def _at(state: str, role: str, where: dict[str, str], *path: str) -> Callable[[DriveResults], Path]:
+def _at(state: str, role: str, where: dict[str, str], *path: str) -> Callable[[DriveResults], FigurePath]:
     """The path of a figure in a drive's row of that kind."""
     return lambda drive: ("states", state, role, where.get(drive.key, "none"), *path)
 
@@ -95,7 +95,7 @@ def _tails(context: ChartContext, state: str, kinds: Kinds) -> Iterator[Chart | 
                       notes=_too_small(table))
 
 
-def _slowest(drive: DriveResults, at: Callable[[DriveResults], Path]) -> str:
+def _slowest(drive: DriveResults, at: Callable[[DriveResults], FigurePath]) -> str:
     """The highest percentile with enough I/Os."""
     for key, name in (("p99_99_ns", "p99.99"), ("p99_ns", "p99"), ("mean_ns", "mean")):
         value = drive.value(*at(drive), key).value
@@ -133,7 +133,7 @@ def _power(context: ChartContext, state: str, kinds: Kinds) -> Iterator[Chart | 
 
 
 def _by_block(context: ChartContext, state: str) -> Iterator[Chart]:
-    kinds: dict[str, list[tuple[DriveResults, Path, int]]] = {}
+    kinds: dict[str, list[tuple[DriveResults, FigurePath, int]]] = {}
     for where in _kinds(context, state, "blocks").values():
         for drive in context.drives:
             if drive.key not in where:

@@ -13,7 +13,7 @@ from blkreel.benchmarks.results.slc_cache import METRICS
 from blkreel.common import units
 
 from .chart_context import MB_S, ChartContext, efficiency, ranking, state_section
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table, plain
 
 Fills = dict[int, dict[str, str]]  # rest in ns -> key of a drive -> key of the fill in its figures
@@ -71,7 +71,7 @@ def _table(context: ChartContext, state: str, fills: Fills, caption: str) -> Tab
 
 def _split(context: ChartContext, state: str, rest_ns: int, fill_keys: dict[str, str]) -> Chart | None:
     """Each drive with free and with exhausted cache; a drive without a change has one speed."""
-    def at(key: str) -> Callable[[DriveResults], Path]:
+    def at(key: str) -> Callable[[DriveResults], FigurePath]:
         return lambda drive: ("states", state, "fills", fill_keys.get(drive.key, "none"), key)
 
     def text_of(drive: DriveResults) -> str:
@@ -82,7 +82,7 @@ def _split(context: ChartContext, state: str, rest_ns: int, fill_keys: dict[str,
         size = drive.value(*at("fast_bytes")(drive)).value
         return f"{plain(size, 'size')} at {plain(fast, 'rate')}, then {plain(slow, 'rate')}"
 
-    def throughout(drive: DriveResults) -> Path:
+    def throughout(drive: DriveResults) -> FigurePath:
         return at("mean_mb_s" if drive.value(*at("before_mb_s")(drive)).value is None else "none")(drive)
 
     title = f"Cached and exhausted, {_name(rest_ns)}"

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.model import Column, Row, Table
 from blkreel.benchmarks.metric import BenchmarkMetric
 from blkreel.common import units
 
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class MetricRow:
     """A row: of a drive, of the figures below `base`. labels: by key of the label columns. group: as of a Row."""
 
     drive: DriveResults
-    base: Path
+    base: FigurePath
     labels: dict[str, Any] = field(default_factory=dict)
     group: str = ""
 
 
-def metric_table(caption: str, rows: Sequence[MetricRow], metrics: Sequence[BenchmarkMetric], pattern: Path,
+def metric_table(caption: str, rows: Sequence[MetricRow], metrics: Sequence[BenchmarkMetric], pattern: FigurePath,
                  labels: tuple[Column, ...] = ()) -> Table:
     """pattern: the base of all rows, with {KEY} in place of the row's label of that key. A metric without any value or
     reason has no column."""

@@ -12,7 +12,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.trace_passes import FORMULA, METRICS
 
 from .chart_context import ChartContext, ranking, state_section
-from .drives import DriveResults, Path, Value
+from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table, plain
 
 headline_text = NUMBER.text  # of the figure of headline()
@@ -47,14 +47,15 @@ def _charts(context: ChartContext, state: str) -> Iterator[Chart | None]:
 
 def _score(context: ChartContext, state: str, phases: list[str]) -> Chart | None:
     base = ("states", state)
-    parts: list[tuple[str, Path]] = [(phase, (*base, "phases", phase)) for phase in phases] or [("", base)]
+    parts: list[tuple[str, FigurePath]] = [(phase, (*base, "phases", phase)) for phase in phases] or [("", base)]
     table = metric_table(context.titled("Score", state), context.metric_rows(*base), [*METRICS, metric.REPEATS], base)
     return ranking(context, context.named("score", state), context.titled("Score", state), Axis("score", "", "auto"),
                    [(phase, (*path, "score")) for phase, path in parts], table, better="higher", form="number",
                    order_path=lambda drive: (*base, "score"), text=_SCORE_TEXT)
 
 
-def _by_part(context: ChartContext, state: str, what: str, parts: list[tuple[str, Path]]) -> Iterator[Chart | None]:
+def _by_part(context: ChartContext, state: str, what: str,
+             parts: list[tuple[str, FigurePath]]) -> Iterator[Chart | None]:
     """By phase or by trace: what is "phase" or "trace", the name of the groups below the state is its plural."""
     title = f"By {what}"
     table = metric_table(context.titled(title, state), [
@@ -70,7 +71,7 @@ def _by_part(context: ChartContext, state: str, what: str, parts: list[tuple[str
                       text="At the right the geometric mean over all replays." if what == "trace" else "")
 
 
-def _path_of_all(state: str, key: str, drive: DriveResults) -> Path:
+def _path_of_all(state: str, key: str, drive: DriveResults) -> FigurePath:
     return "states", state, key
 
 

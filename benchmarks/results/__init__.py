@@ -53,7 +53,8 @@ def results_of(path: str | Path, on_step: Callable[[int, int], None] = lambda do
         "verdict": verdict_of(test, runs, content), "simulated": runs.simulated,
         "parameters": document.get("parameters") or {}, "parameters_text": document.get("parameters_text") or {},
         "inputs": runs.inputs(),
-        "figures": content.figures, "tables": [*content.tables, *endurance_tables(runs)], "series": content.series,
+        "figures": content.figures, "series": content.series,
+        "tables": [table for table in (*content.tables, *endurance_tables(runs)) if table["rows"]],
         "method": [list(entry) for entry in content.method],
         "missing": runs.missing(),
     }

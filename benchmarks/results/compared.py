@@ -8,7 +8,7 @@ from typing import Any, cast
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
 
-from .document import ColumnHead, Results, Row, Table, without
+from .document import ColumnHead, Figures, FigureTable, Results, without
 from .tables import parameter_words, text_table
 
 _Named = Mapping[str, Results]
@@ -30,7 +30,7 @@ def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Resul
                       paths)
     named = dict(zip(labels, documents, strict=True))
     return cast(Results, {
-        **without(cast(Row, first), "path", "series"), "kind": "test comparison",
+        **without(cast(Figures, first), "path", "series"), "kind": "test comparison",
         "label": " and ".join(labels), "drive": {}, "labels": labels,
         "started_at": None, "ended_at": None, "quick": any(document["quick"] for document in documents),
         "simulated": any(document["simulated"] for document in documents),
@@ -75,15 +75,15 @@ def _differences(named: _Named) -> Iterator[Reason]:
             yield step_reason("parameters_differ", "qualified", f"{name.replace('_', ' ')} is not the same: {texts}")
 
 
-def _tables(named: _Named) -> list[Table]:
+def _tables(named: _Named) -> list[FigureTable]:
     titles = dict.fromkeys(table["title"] for document in named.values() for table in document["tables"])
     return [table for title in titles if (table := _merged_table(named, title))]
 
 
-def _merged_table(named: _Named, title: str) -> Table | None:
+def _merged_table(named: _Named, title: str) -> FigureTable | None:
     """Rows with the same first cell follow each other."""
     columns: dict[str, ColumnHead] = {}
-    rows: dict[tuple[str, int], list[Row]] = {}
+    rows: dict[tuple[str, int], list[Figures]] = {}
     for label, document in named.items():
         table = next((table for table in document["tables"] if table["title"] == title), None)
         if table is None or not table["rows"]:
@@ -115,7 +115,7 @@ def _tests(named: _Named) -> list[dict[str, Any]]:
     for (label, _), labels in groups.items():
         is_unique = sum(key[0] == label for key in groups) == 1
         entries |= dict.fromkeys(labels, label if label and is_unique else labels[0])
-    return [{"label": label, "entry": entries[label], **{key: cast(Row, document)[key] for key in _TEST_KEYS}}
+    return [{"label": label, "entry": entries[label], **{key: cast(Figures, document)[key] for key in _TEST_KEYS}}
             for label, document in named.items()]
 
 

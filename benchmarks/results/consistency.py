@@ -20,7 +20,7 @@ from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, Series, series, table, without
+from .document import Content, Figures, FigureSeries, figure_series, figure_table, without
 
 ROLE = "consistency"
 LAST_S, WHOLE_S = 400, 3600
@@ -74,13 +74,13 @@ def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
     measured = runs.measured(ROLE, _measure)
     content = Content(method=[*METHOD, energy_note([each.stats for _, each in measured])])
-    rows: list[Row] = []
-    states: dict[str, list[Row]] = {}
+    rows: list[Figures] = []
+    states: dict[str, list[Figures]] = {}
     for step, each in measured:
         rows.append(_row(step, each))
         states.setdefault(str(step.labels.get("state", "")), []).append(rows[-1])
     content.figures = {"states": {state: _of_state(own) for state, own in states.items()}}
-    content.tables = [table("The last part", LAST_PART, rows), table("The whole run", WHOLE_RUN, rows)]
+    content.tables = [figure_table("The last part", LAST_PART, rows), figure_table("The whole run", WHOLE_RUN, rows)]
     short = [each for _, each in measured if len(each.seconds) and each.last_s < LAST_S]
     if short:
         each = short[0]
@@ -97,7 +97,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _row(step: Step, each: Measured) -> Row:
+def _row(step: Step, each: Measured) -> Figures:
     last = consistency(each.seconds[len(each.seconds) - each.last_s:])
     metrics = each.stats.metrics()
     why = dict(metrics["why"])
@@ -121,7 +121,7 @@ def _row(step: Step, each: Measured) -> Row:
             "average_w": metrics["average_w"], "mb_per_j": metrics["mb_per_j"], "why": why}
 
 
-def _of_state(rows: list[Row]) -> Row:
+def _of_state(rows: list[Figures]) -> Figures:
     """The figures of one state: of its only run, or of several the geometric means, and each run."""
     if len(rows) == 1:
         return {**without(rows[0], "state", "repeat"), "n": 1}
@@ -130,7 +130,7 @@ def _of_state(rows: list[Row]) -> Row:
     return {**means, "n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
 
 
-def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator[Series]:
+def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator[FigureSeries]:
     """Each run's IOPS and temperature, whole and over its last part."""
     for name, (step, each) in zip(names, measured, strict=True):
         state, begin = str(step.labels.get("state", "")), len(each.seconds) - each.last_s
@@ -139,7 +139,7 @@ def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator
             words = "" if part == "whole" else f" over the last {each.last_s} s"
             seconds = list(range(from_s, len(each.seconds)))
             if seconds:
-                yield series(f"IOPS{words}, {name}", ("time", "s"), ("IOPS", "1/s"),
+                yield figure_series(f"IOPS{words}, {name}", ("time", "s"), ("IOPS", "1/s"),
                              [(name, seconds, each.seconds[from_s:].tolist())], what="iops", part=part, **of)
             time_ns, degrees = each.sensors.temperature
             if not len(time_ns) or each.stats.begin_ns is None:
@@ -147,7 +147,7 @@ def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator
             at_s = (time_ns - each.stats.begin_ns) / SECOND_NS
             inside = (at_s >= from_s) & (at_s <= each.stats.makespan_ns / SECOND_NS)
             if inside.any():
-                yield series(f"Temperature{words}, {name}", ("time", "s"), ("Temperature", "°C"),
+                yield figure_series(f"Temperature{words}, {name}", ("time", "s"), ("Temperature", "°C"),
                              [(name, at_s[inside].tolist(), degrees[inside].tolist())], what="temperature", part=part,
                              **of)
 

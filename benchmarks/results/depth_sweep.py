@@ -8,17 +8,17 @@ from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, s
 from .directory import Runs, Step, Test
 from .document import (
     Content,
-    Row,
-    Series,
-    Table,
+    Figures,
+    FigureSeries,
+    FigureTable,
     by_state,
+    figure_series,
+    figure_table,
     in_state,
     other_labels,
     ratio,
-    series,
     state_label,
     steps_over_repeats,
-    table,
     without,
 )
 
@@ -48,7 +48,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def sweep(test: Test, measured: list[tuple[Step, StepStats]]) -> tuple[list[Row], Row]:
+def sweep(test: Test, measured: list[tuple[Step, StepStats]]) -> tuple[list[Figures], Figures]:
     """(a row for each depth, the figures) of the steps of one state."""
     groups: dict[int, list[StepStats]] = {}
     for step, stats in measured:
@@ -69,28 +69,28 @@ def sweep(test: Test, measured: list[tuple[Step, StepStats]]) -> tuple[list[Row]
     }
 
 
-def sweep_tables(state: str, rows: list[Row], figures: Row) -> Iterator[Table]:
+def sweep_tables(state: str, rows: list[Figures], figures: Figures) -> Iterator[FigureTable]:
     """What sweep() gave, as tables of the document."""
-    yield table(in_state("By queue depth", state), METRICS, rows)
+    yield figure_table(in_state("By queue depth", state), METRICS, rows)
     apart = [row for row in rows if row["depth"] in APART]
     if apart:
-        yield table(in_state("Depth " + " and ".join(str(row["depth"]) for row in apart), state),
+        yield figure_table(in_state("Depth " + " and ".join(str(row["depth"]) for row in apart), state),
                     metric.select(METRICS, "depth", "mb_s", "iops", "mean_ns", "max_ns", "mb_per_j"), apart)
     why = {SWEEP_METRICS[0].key: "depths are missing"} if figures[SWEEP_METRICS[0].key] is None else {}
-    yield table(in_state("Of the sweep", state), SWEEP_METRICS, [{**figures, "why": why}])
+    yield figure_table(in_state("Of the sweep", state), SWEEP_METRICS, [{**figures, "why": why}])
 
 
-def sweep_series(state: str, rows: list[Row]) -> Iterator[Series]:
+def sweep_series(state: str, rows: list[Figures]) -> Iterator[FigureSeries]:
     """The rows of sweep(), as series of the document."""
     depths = [row["depth"] for row in rows]
-    yield series(in_state("Throughput by queue depth", state), ("queue depth", ""), ("Throughput", "MB/s"),
+    yield figure_series(in_state("Throughput by queue depth", state), ("queue depth", ""), ("Throughput", "MB/s"),
                  [("throughput", depths, [row["mb_s"] for row in rows])])
-    yield series(in_state("Latency by queue depth", state), ("queue depth", ""), ("Latency", "ns"),
+    yield figure_series(in_state("Latency by queue depth", state), ("queue depth", ""), ("Latency", "ns"),
                  [("mean", depths, [row["mean_ns"] for row in rows]),
                   ("maximum", depths, [row["max_ns"] for row in rows])])
 
 
-def _row(depth: int, repeats: list[StepStats]) -> Row:
+def _row(depth: int, repeats: list[StepStats]) -> Figures:
     pooled = repeats[0].data
     for stats in repeats[1:]:
         pooled = pooled + stats.data

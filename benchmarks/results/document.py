@@ -14,7 +14,7 @@ from blkreel.common.verdict import Reason, Verdict
 
 _T = TypeVar("_T")
 
-Row = dict[str, Any]  # the metrics of one table row by key, as JSON holds them; each report has its own
+Figures = dict[str, Any]  # the metrics of one table row by key, as JSON holds them; each report has its own
 
 
 class ColumnHead(TypedDict):
@@ -23,12 +23,12 @@ class ColumnHead(TypedDict):
     unit: str
 
 
-class Table(TypedDict):
+class FigureTable(TypedDict):
     """rows: values by key, and `why`: {key: reason} for values that are missing."""
 
     title: str
     columns: list[ColumnHead]
-    rows: list[Row]
+    rows: list[Figures]
 
 
 class Axis(TypedDict):
@@ -42,7 +42,7 @@ class Line(TypedDict):
     y: list[float | None]
 
 
-class Series(TypedDict):
+class FigureSeries(TypedDict):
     """of: what the lines show, for the charts."""
 
     title: str
@@ -83,8 +83,8 @@ class Results(TypedDict):
     parameters_text: dict[str, str]
     inputs: NotRequired[dict[str, str]]  # other than the parameters; without those that are as usual
     figures: dict[str, Any]
-    tables: list[Table]
-    series: NotRequired[list[Series]]
+    tables: list[FigureTable]
+    series: NotRequired[list[FigureSeries]]
     method: list[list[str]]
     missing: list[Missing]
     labels: NotRequired[list[str]]
@@ -96,8 +96,8 @@ class Content:
     """What one kind of report adds to the document. method: (name, text)."""
 
     figures: dict[str, Any] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
-    series: list[Series] = field(default_factory=list)
+    tables: list[FigureTable] = field(default_factory=list)
+    series: list[FigureSeries] = field(default_factory=list)
     method: list[tuple[str, str]] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class HasLabels(Protocol):
     def labels(self) -> dict[str, Any]: ...
 
 
-def table(title: str, metrics: Sequence[BenchmarkMetric], rows: Sequence[Row]) -> Table:
+def figure_table(title: str, metrics: Sequence[BenchmarkMetric], rows: Sequence[Figures]) -> FigureTable:
     """A table without the columns in which all rows lack both a value and a reason."""
     present = [metric for metric in metrics
                if any(row.get(metric.key) is not None or metric.key in row.get("why", {}) for row in rows)]
@@ -122,9 +122,9 @@ def table(title: str, metrics: Sequence[BenchmarkMetric], rows: Sequence[Row]) -
             "columns": [{"key": metric.key, "title": metric.title, "unit": metric.unit} for metric in present]}
 
 
-def series(title: str, x: tuple[str, str], y: tuple[str, str],
-           lines: Iterable[tuple[str, Sequence[float], Sequence[float | None]]], **of: Any) -> Series:
-    """x, y: (title, unit). lines: (name, x values, y values), rounded for charts. of: see Series."""
+def figure_series(title: str, x: tuple[str, str], y: tuple[str, str],
+                  lines: Iterable[tuple[str, Sequence[float], Sequence[float | None]]], **of: Any) -> FigureSeries:
+    """x, y: (title, unit). lines: (name, x values, y values), rounded for charts. of: see FigureSeries."""
     return {"title": title, "of": of, "x": {"title": x[0], "unit": x[1]}, "y": {"title": y[0], "unit": y[1]},
             "lines": [{"name": name, "x": [_rounded(value, 10) for value in xs],
                        "y": [None if value is None else _rounded(value, 6) for value in ys]} for name, xs, ys in lines]}
@@ -166,11 +166,11 @@ def in_state(title: str, state: str) -> str:
     return f"{title}, state {state}" if state else title
 
 
-def without(row: Row, *keys: str) -> Row:
+def without(row: Figures, *keys: str) -> Figures:
     return {key: value for key, value in row.items() if key not in keys}
 
 
-def over_repeats(key: str, values: Sequence[float | None]) -> Row:
+def over_repeats(key: str, values: Sequence[float | None]) -> Figures:
     """One metric over repeats: {key: geometric mean, key_smallest, key_largest, key_repeats: values}; of one repeat
     {key: value}."""
     if len(values) == 1:
@@ -180,10 +180,10 @@ def over_repeats(key: str, values: Sequence[float | None]) -> Row:
             f"{key}_largest": max(known) if known else None, f"{key}_repeats": list(values)}
 
 
-def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Row:
+def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Figures:
     """These StepStats.metrics() over repeats, their number `n`, and `why` there is no power."""
     each = [stats.metrics() for stats in repeats]
-    row: Row = {"n": len(repeats), "why": dict(next((metrics["why"] for metrics in each if metrics["why"]), {}))}
+    row: Figures = {"n": len(repeats), "why": dict(next((metrics["why"] for metrics in each if metrics["why"]), {}))}
     for key in keys:
         row |= over_repeats(key, [metrics[key] for metrics in each])
     return row

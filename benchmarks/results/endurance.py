@@ -9,7 +9,7 @@ from blkreel.benchmarks import metric
 from blkreel.common.units import digits
 
 from .directory import Runs
-from .document import Row, Table, table
+from .document import Figures, FigureTable, figure_table
 
 _COLUMNS = [metric.text("of", ""),
             metric.number(WRITE_AMPLIFICATION.key, WRITE_AMPLIFICATION.title, "", WRITE_AMPLIFICATION.formula,
@@ -18,7 +18,7 @@ _COLUMNS = [metric.text("of", ""),
             metric.size("media_bytes", "Written to its media")]
 
 
-def endurance_tables(runs: Runs) -> list[Table]:
+def endurance_tables(runs: Runs) -> list[FigureTable]:
     """No table of a drive without a counter of media writes."""
     counts = {step.id: found for step in runs.test.steps
               if step.id in runs.metadata and (found := WriteCounts.of(runs.metadata[step.id].get("run")))}
@@ -27,10 +27,10 @@ def endurance_tables(runs: Runs) -> list[Table]:
     rows = [_row(step.title, counts[step.id]) for step in runs.test.steps if step.id in counts]
     if len(counts) > 1:
         rows.append(_row("all steps", reduce(add, counts.values())))
-    return [table(WRITE_AMPLIFICATION.title, _COLUMNS, rows)]
+    return [figure_table(WRITE_AMPLIFICATION.title, _COLUMNS, rows)]
 
 
-def _row(title: str, counts: WriteCounts) -> Row:
+def _row(title: str, counts: WriteCounts) -> Figures:
     factor, reason = write_amplification(counts), why_unknown(counts)
     in_bytes = counts.unit == "B"
     return {"of": title, WRITE_AMPLIFICATION.key: factor.value if factor else None,

@@ -8,7 +8,17 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.step_metrics.step_stats import ClassStats, StepStats, energy_note, step_stats
 
 from .directory import Runs, Test
-from .document import Content, Row, by_state, over_repeats, ratio, series, steps_over_repeats, table, without
+from .document import (
+    Content,
+    Figures,
+    by_state,
+    figure_series,
+    figure_table,
+    over_repeats,
+    ratio,
+    steps_over_repeats,
+    without,
+)
 
 ROLE = "mix"
 FULL, EMPTY = "full", "data"
@@ -30,12 +40,12 @@ def report(test: Test, runs: Runs) -> Content:
         figures[state] = {"mixes": {str(row["mix"]): without(row, "mix") for row in rows}, "mean": _mean(mixes, wanted)}
         mean = figures[state]["mean"]
         rows.append({"mix": f"mean of {len(wanted)}", **mean})
-        content.tables.append(table(f"State {state}" if state else "Mixes", METRICS, rows))
+        content.tables.append(figure_table(f"State {state}" if state else "Mixes", METRICS, rows))
     content.figures = {"states": figures, "full_over_empty": _full_over_empty(figures)}
     for full, pairs in content.figures["full_over_empty"].items():
         rows = [{"mix": int(mix), "ratio": value} for mix, value in pairs["mixes"].items()]
         rows.append({"mix": f"of the means of {len(wanted)}", "ratio": pairs["mean"]})
-        content.tables.append(table(f"Throughput, {full} / {pairs['empty']}",
+        content.tables.append(figure_table(f"Throughput, {full} / {pairs['empty']}",
                                   [_MIX, metric.number("ratio", "Ratio")], rows))
     for each in (metric.THROUGHPUT, *metric.POWER):
         lines = []
@@ -45,12 +55,12 @@ def report(test: Test, runs: Runs) -> Content:
             if points:
                 lines.append((state or each.title, [x for x, _ in points], [y for _, y in points]))
         if lines:
-            content.series.append(series(f"{each.title} by share of reads", ("reads", "%"), (each.title, each.unit),
-                                         lines))
+            content.series.append(figure_series(
+                f"{each.title} by share of reads", ("reads", "%"), (each.title, each.unit), lines))
     return content
 
 
-def _row(mix: int, repeats: list[StepStats]) -> Row:
+def _row(mix: int, repeats: list[StepStats]) -> Figures:
     return {"mix": mix, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
             "bytes": sum(stats.data.bytes for stats in repeats), "time_ns": sum(stats.makespan_ns for stats in repeats),
             "read_mean_ns": _pooled_mean([stats.reads for stats in repeats]),
@@ -61,7 +71,7 @@ def _pooled_mean(stats: list[ClassStats]) -> float | None:
     return ratio(sum(each.service_ns for each in stats), sum(each.ops for each in stats))
 
 
-def _mean(mixes: dict[int, dict[int, StepStats]], wanted: list[int]) -> Row:
+def _mean(mixes: dict[int, dict[int, StepStats]], wanted: list[int]) -> Figures:
     """The mean over all mixes: of each repeat, then the geometric mean over repeats. None if one is missing."""
     per_repeat = []
     for repeat in sorted({repeat for repeats in mixes.values() for repeat in repeats}):

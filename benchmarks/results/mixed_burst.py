@@ -27,15 +27,15 @@ from blkreel.traces.format.trace import Trace
 from .directory import Runs, Step, Test
 from .document import (
     Content,
-    Row,
-    Series,
+    Figures,
+    FigureSeries,
     by_state,
+    figure_series,
+    figure_table,
     in_state,
     over_repeats,
     ratio,
-    series,
     steps_over_repeats,
-    table,
     without,
 )
 
@@ -168,7 +168,7 @@ def report(test: Test, runs: Runs) -> Content:
 def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[Step, Measured]]]) -> None:
     mixed, baseline = by_role[MIXED], by_role[BASELINE]
     rows = [row for repeat, (_, each) in sorted(mixed.items()) for row in _burst_rows(repeat, each, baseline)]
-    figures: Row = {role: _role_figures([each for _, each in own.values()]) for role, own in by_role.items() if own}
+    figures: Figures = {role: _role_figures([each for _, each in own.values()]) for role, own in by_role.items() if own}
     slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
     figures["bursts"] = {
@@ -180,7 +180,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
                                   ("Share of waiting", _WAITING, _waiting_rows(figures)),
                                   ("Writer", _WRITER, figures["writer"]), ("Read bursts", _BURSTS, rows)):
-        content.tables.append(table(in_state(title, state), columns, those))
+        content.tables.append(figure_table(in_state(title, state), columns, those))
     for repeat, (step, each) in sorted(mixed.items()):
         if each.keep_up["state"] == "fell behind":
             where = f" in repeat {repeat}" if len(mixed) > 1 else ""
@@ -197,7 +197,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
             content.series += _tails(state, role, [each for _, each in own.values()])
 
 
-def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[Step, Measured]]) -> Iterator[Row]:
+def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[Step, Measured]]) -> Iterator[Figures]:
     """A row per read burst, with the same burst without a writer: of the same repeat, or if that is missing, of the
     first repeat that has one."""
     own = baseline.get(repeat) or (baseline[min(baseline)] if baseline else None)
@@ -212,12 +212,12 @@ def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[Step, Mea
                "why": {} if alone else dict.fromkeys(("baseline_ns", "slowdown"), "no baseline")}
 
 
-def _slowdown(rows: list[Row], repeat: int) -> float | None:
+def _slowdown(rows: list[Figures], repeat: int) -> float | None:
     """Geometric mean over the bursts of one repeat; None if a burst has no counterpart."""
     return geometric_mean([row["slowdown"] for row in rows if row["repeat"] == repeat])
 
 
-def _role_figures(repeats: list[Measured]) -> Row:
+def _role_figures(repeats: list[Measured]) -> Figures:
     pooled = repeats[0].partial
     for each in repeats[1:]:
         pooled = pooled + each.partial
@@ -241,7 +241,7 @@ def _burst_rate(bursts: dict[int, Burst]) -> float | None:
     return mb_per_s(sum(burst.bytes for burst in bursts.values()), sum(burst.makespan_ns for burst in bursts.values()))
 
 
-def _summary_rows(figures: Row) -> list[Row]:
+def _summary_rows(figures: Figures) -> list[Figures]:
     rows = []
     for role, words in ROLES.items():
         if role in figures:
@@ -250,7 +250,7 @@ def _summary_rows(figures: Row) -> list[Row]:
     return rows
 
 
-def _waiting_rows(figures: Row) -> list[Row]:
+def _waiting_rows(figures: Figures) -> list[Figures]:
     rows = []
     for role in (MIXED, BASELINE):
         for kind in ("read", "write"):
@@ -266,7 +266,7 @@ def _waiting_rows(figures: Row) -> list[Row]:
     return rows
 
 
-def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[Series]:
+def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[FigureSeries]:
     """The share of reads, and of writes, that took at least a time, over all repeats."""
     for name in ("read", "write"):
         counts = getattr(repeats[0].partial, name).latency
@@ -274,16 +274,16 @@ def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[Series]:
             counts = counts + getattr(each.partial, name).latency
         points, total = counts.tail(TAIL_POINTS), counts.count
         if points:
-            yield series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),
+            yield figure_series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),
                          ("share at least as slow", ""),
                          [(f"{name}s", [value for value, _ in points], [beyond / total for _, beyond in points])],
                          what="tail", state=state, role=role, kind=name, n=total)
 
 
-def _timeline(title: str, line: Timeline, **of: Any) -> Series:
+def _timeline(title: str, line: Timeline, **of: Any) -> FigureSeries:
     per_mb_s = 1000 / line.width_ns
     seconds = [index * line.width_ns / SECOND_NS for index in range(line.used)]
-    return series(f"{title}: MB/s in bins of {line.width_ns / 1e6:g} ms", ("time", "s"), ("Throughput", "MB/s"),
+    return figure_series(f"{title}: MB/s in bins of {line.width_ns / 1e6:g} ms", ("time", "s"), ("Throughput", "MB/s"),
                   [(name, seconds, (line.bytes[kind, :line.used] * per_mb_s).tolist())
                    for kind, name in enumerate(("reads", "writes")) if line.bytes[kind].any()],
                   what="timeline", width_ns=line.width_ns, **of)

@@ -16,15 +16,15 @@ from .depth_sweep import sweep, sweep_series, sweep_tables
 from .directory import Runs, Step, Test
 from .document import (
     Content,
-    Row,
-    Series,
+    Figures,
+    FigureSeries,
     by_state,
+    figure_series,
+    figure_table,
     in_state,
     percentile_or_reason,
     pooled,
-    series,
     steps_over_repeats,
-    table,
 )
 
 ROLES = ("qd1", "blocks")
@@ -55,13 +55,13 @@ def report(test: Test, runs: Runs) -> Content:
     sweeps = by_state(runs.measured(SWEEP, step_stats, number="depth"), "depth")
     content = Content(figures={"states": {}})
     for state in dict.fromkeys([*measured[ROLES[0]], *measured[ROLES[1]], *sweeps]):
-        figures: Row = {}
+        figures: Figures = {}
         content.figures["states"][state] = figures
         for role, title in zip(ROLES, ("One outstanding", "By block size"), strict=True):
             rows = _rows(measured[role].get(state, []))
             figures[role] = {row["io"].replace(" ", "-"): row for row in rows}
             if rows:
-                content.tables.append(table(in_state(title, state), METRICS, rows))
+                content.tables.append(figure_table(in_state(title, state), METRICS, rows))
         content.series += _curves(state, figures["blocks"].values())
         if state in sweeps:
             rows, of_sweep = sweep(test, sweeps[state])
@@ -73,7 +73,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _rows(measured: list[tuple[Step, Measured]]) -> list[Row]:
+def _rows(measured: list[tuple[Step, Measured]]) -> list[Figures]:
     groups: dict[tuple[str, str, int | None], list[Measured]] = {}
     for step, each in measured:
         key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step))
@@ -86,7 +86,7 @@ def _block(step: Step) -> int | None:
     return block if isinstance(block, int) else None
 
 
-def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Row:
+def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Figures:
     latency = pooled(repeat.latency for repeat in repeats)
     row = steps_over_repeats([repeat.stats for repeat in repeats], "kiops", "mb_s", "average_w", "kiops_per_w",
                              "mb_per_j")
@@ -97,7 +97,7 @@ def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Ro
             **{key: percentile_or_reason(latency, key, fraction, row["why"]) for key, fraction in PERCENTILES.items()}}
 
 
-def _curves(state: str, rows: Iterable[Row]) -> Iterator[Series]:
+def _curves(state: str, rows: Iterable[Figures]) -> Iterator[FigureSeries]:
     for each in metric.select(METRICS, "mb_s", "kiops", "mean_ns"):
         lines: dict[str, list[tuple[int, float]]] = {}
         for row in rows:
@@ -105,7 +105,7 @@ def _curves(state: str, rows: Iterable[Row]) -> Iterator[Series]:
                 name_of = " ".join(filter(None, (row["access"], row["op"])))
                 lines.setdefault(name_of, []).append((row["block"], row[each.key]))
         if lines:
-            yield series(in_state(f"{each.title} by block size", state), ("block size", "bytes"),
+            yield figure_series(in_state(f"{each.title} by block size", state), ("block size", "bytes"),
                          (each.title, each.unit), [(line, [x for x, _ in points], [y for _, y in points])
                                                    for line, points in lines.items()])
 

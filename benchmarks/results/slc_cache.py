@@ -15,7 +15,18 @@ from blkreel.common import units
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
-from .document import Content, Row, Series, by_state, in_state, over_repeats, ratio, series, steps_over_repeats, table
+from .document import (
+    Content,
+    Figures,
+    FigureSeries,
+    by_state,
+    figure_series,
+    figure_table,
+    in_state,
+    over_repeats,
+    ratio,
+    steps_over_repeats,
+)
 
 ROLE = "fill"
 SAMPLE_NS = 500_000_000
@@ -120,7 +131,7 @@ def report(test: Test, runs: Runs) -> Content:
         content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
                                           "fast_bytes": next((row["fast_bytes"] for row in rows if not row["rest_ns"]),
                                                              None)}
-        content.tables.append(table(in_state("Fast part, by the rest before it", state), METRICS, rows))
+        content.tables.append(figure_table(in_state("Fast part, by the rest before it", state), METRICS, rows))
         content.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
                          if len(groups[rest_ns][0].samples)]
     return content
@@ -131,10 +142,10 @@ def _key(rest_ns: int) -> str:
     return f"after-{units.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
 
 
-def _rate(state: str, rest_ns: int, each: Measured) -> Series:
+def _rate(state: str, rest_ns: int, each: Measured) -> FigureSeries:
     title = "First fill" if rest_ns == 0 else f"After a rest of {units.setting(rest_ns)}"
     whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
-    return series(
+    return figure_series(
         f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
         [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
           (whole * (1000 / each.width_ns)).tolist())], what="rate", state=state, rest_ns=rest_ns,
@@ -155,7 +166,7 @@ def _unchanged(each: Measured, fills: list[Measured]) -> str:
     return f"no change found{extent}: {each.change.why}"
 
 
-def _row(rest_ns: int, repeats: list[Measured], first: list[Measured], fills: list[Measured]) -> Row:
+def _row(rest_ns: int, repeats: list[Measured], first: list[Measured], fills: list[Measured]) -> Figures:
     row = steps_over_repeats([each.stats for each in repeats], "average_w", "mb_per_j")
     gone = next((each for each in repeats if each.change.at is None), None)
     if gone is not None:

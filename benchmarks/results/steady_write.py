@@ -7,7 +7,7 @@ from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, series, table, without
+from .document import Content, Figures, figure_series, figure_table, without
 
 ROLE = "round"
 
@@ -35,9 +35,9 @@ def report(test: Test, runs: Runs) -> Content:
                                                f"not steady after {len(own)} rounds{_of(name)}",
                                                [step.id for step, _ in own]))
     content.figures = {"of": {summary["of"]: without(summary, "of", "why") for summary in summaries}}
-    content.tables = [table("Steady state", [_OF, *METRICS], summaries),
-                      table("Round by round", _ROUND, [_row(step, stats) for step, stats in measured])]
-    content.series = [series("Throughput by round", ("round", ""), ("Throughput", "MB/s"),
+    content.tables = [figure_table("Steady state", [_OF, *METRICS], summaries),
+                      figure_table("Round by round", _ROUND, [_row(step, stats) for step, stats in measured])]
+    content.series = [figure_series("Throughput by round", ("round", ""), ("Throughput", "MB/s"),
                            [(name or "rounds", [step.labels[ROLE] for step, _ in own], [stats.mb_s for _, stats in own])
                             for name, own in groups.items()], what="rounds")] if measured else []
     return content
@@ -51,7 +51,7 @@ def _of(name: str) -> str:
     return f" ({name})" if name else ""
 
 
-def _row(step: Step, stats: StepStats) -> Row:
+def _row(step: Step, stats: StepStats) -> Figures:
     return {"of": _group(step), "round": step.labels[ROLE], "mean_ns": stats.data.mean_ns,
             "max_ns": stats.data.max_ns, **stats.metrics()}
 

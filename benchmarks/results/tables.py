@@ -6,7 +6,7 @@ from typing import Any
 
 from blkreel.common import units
 
-from .document import ColumnHead, Table
+from .document import ColumnHead, FigureTable
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TextTable:
         return all(row[column].is_number for row in self.rows)
 
 
-def text_table(table: Table) -> TextTable:
+def text_table(table: FigureTable) -> TextTable:
     columns = [_column(column, [row[column["key"]] for row in table["rows"]]) for column in table["columns"]]
     rows = []
     for row in table["rows"]:

@@ -18,7 +18,7 @@ from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Test
-from .document import Content, Row, over_repeats, percentile_or_reason, ratio, steps_over_repeats, table
+from .document import Content, Figures, figure_table, over_repeats, percentile_or_reason, ratio, steps_over_repeats
 from .document import pooled as add_distributions
 
 ROLE = "trace"
@@ -63,12 +63,12 @@ def report(test: Test, runs: Runs) -> Content:
     rows = [{"state": state, **own} for state, own in states.items()]
     latencies = [{"state": state, "operation": kind, **own[kind]} for state, own in states.items()
                  for kind in ("all", "reads", "writes") if own[kind]["ops"]]
-    content.tables = [table("Data rate", _RATES, rows), table("Latency", _LATENCY, latencies)]
+    content.tables = [figure_table("Data rate", _RATES, rows), figure_table("Latency", _LATENCY, latencies)]
     slowed = [row for row in rows if row["slowdown_of_read_wait"] is not None]
     if slowed:
-        content.tables.append(table("Slowdown by background writes", _SLOWDOWN, slowed))
+        content.tables.append(figure_table("Slowdown by background writes", _SLOWDOWN, slowed))
     if content.figures["full_over_empty"]:
-        content.tables.append(table("Full / empty", _RATIOS, [content.figures["full_over_empty"]]))
+        content.tables.append(figure_table("Full / empty", _RATIOS, [content.figures["full_over_empty"]]))
     if idles:
         content.method.append(("Idle time", "; ".join(f"{state or 'the run'}: {_idle_words(idle)}"
                                                     for state, idle in idles.items())))
@@ -81,7 +81,7 @@ def _idle_words(idle: Mapping[str, Any]) -> str:
     return "removed" if idle.get("name") == "none" else "as in the trace"
 
 
-def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Row:
+def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
     pooled = repeats[0][1]
     for _, partial in repeats[1:]:
         pooled = pooled + partial
@@ -96,14 +96,14 @@ def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Row:
         "writes": _latency(pooled.write.latency)}
 
 
-def _slowdown(repeats: list[tuple[Slowdown, Exposure]]) -> Row:
+def _slowdown(repeats: list[tuple[Slowdown, Exposure]]) -> Figures:
     exposure = sum((each for _, each in repeats[1:]), repeats[0][1])
     return {**over_repeats("slowdown_of_read_wait", [each.get("read_wait") for each, _ in repeats]),
             **over_repeats("slowdown_of_load_time", [each.get("load_time") for each, _ in repeats]),
             "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
 
 
-def _latency(values: Distribution) -> Row:
+def _latency(values: Distribution) -> Figures:
     count = values.count
     why: dict[str, str] = {}
     p99_ns = percentile_or_reason(values, "p99_ns", P99, why)
@@ -111,7 +111,7 @@ def _latency(values: Distribution) -> Row:
             **({"why": why} if why else {})}
 
 
-def _full_over_empty(states: dict[str, Row]) -> Row:
+def _full_over_empty(states: dict[str, Figures]) -> Figures:
     pair = next(((full, empty) for full in states for empty in states
                  for other in EMPTY if full.startswith(FULL) and empty == other + full.removeprefix(FULL)), None)
     if pair is None:

@@ -18,7 +18,7 @@ from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, over_repeats, state_label, table
+from .document import Content, Figures, figure_table, over_repeats, state_label
 
 ROLE = "trace"
 _K = TypeVar("_K")
@@ -74,10 +74,10 @@ def report(test: Test, runs: Runs) -> Content:
     def name_of(step: Step) -> str:
         return names[_trace(step)]
 
-    def rows_by(own: Iterable[Step], key: Callable[[Step], str]) -> dict[str, Row]:
+    def rows_by(own: Iterable[Step], key: Callable[[Step], str]) -> dict[str, Figures]:
         return {name: _summary(group, playbacks) for name, group in _grouped(own, key).items()}
 
-    states: dict[str, Row] = {}
+    states: dict[str, Figures] = {}
     by_phase, by_pass, by_trace = [], [], []
     for state, own in _grouped(steps, state_label).items():
         phases = {phase: (group, rows_by(group, name_of)) for phase, group in _grouped(own, _phase).items() if phase}
@@ -96,16 +96,15 @@ def report(test: Test, runs: Runs) -> Content:
                      for phase, (_, traces) in phases.items() for trace, row in traces.items()]
     content.figures = {"states": states}
     content.tables = [
-        table(f"Score = {FORMULA}", [metric.STATE, *metric.with_spread(METRICS), metric.REPEATS],
+        figure_table(f"Score = {FORMULA}", [metric.STATE, *metric.with_spread(METRICS), metric.REPEATS],
               [{"state": state, **row} for state, row in states.items()]),
-        table("By phase", [metric.STATE, PHASE, *metric.with_spread(METRICS)], by_phase),
-        table("By pass", [metric.STATE, PHASE, PASS, *METRICS], by_pass),
-        table("By trace", [metric.STATE, TRACE, PHASE, *METRICS], by_trace)]
-    content.tables = [each for each in content.tables if each["rows"]]
+        figure_table("By phase", [metric.STATE, PHASE, *metric.with_spread(METRICS)], by_phase),
+        figure_table("By pass", [metric.STATE, PHASE, PASS, *METRICS], by_pass),
+        figure_table("By trace", [metric.STATE, TRACE, PHASE, *METRICS], by_trace)]
     return content
 
 
-def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Row:
+def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Figures:
     """The metrics over the replays of the steps: geometric means, and over the repeats of these.
 
     A mean without one of its replays is of other traces or passes, so it has no value.
@@ -116,7 +115,7 @@ def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Row:
         known = [playbacks.get(step.id) for step in own]
         bandwidths.append(geometric_mean([each.bandwidth_mb_s if each else None for each in known]))
         accesses.append(geometric_mean([each.access_ns if each else None for each in known]))
-    row: Row = {"n": len(repeats), **over_repeats("score", list(map(score, bandwidths, accesses))),
+    row: Figures = {"n": len(repeats), **over_repeats("score", list(map(score, bandwidths, accesses))),
                 **over_repeats("bandwidth_mb_s", bandwidths), **over_repeats("access_ns", accesses)}
     missing = [step.title for own in repeats for step in own if step.id not in playbacks]
     if missing or row["score"] is None:

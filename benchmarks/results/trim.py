@@ -14,7 +14,7 @@ from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
 from .directory import Runs, Step, Test
-from .document import Content, Row, by_state, over_repeats, series, table, without
+from .document import Content, Figures, by_state, figure_series, figure_table, over_repeats, without
 
 EXTENTS, WHOLE = "extents", "whole"
 GB = 10**9
@@ -107,7 +107,7 @@ def report(test: Test, runs: Runs) -> Content:
         rows.append({**_slopes(step, each), "state": state or None,
                      "by_size": {str(row["bytes"]): without(row, "bytes", "why") for row in sizes}})
         lines += _points(step, each)
-        content.tables.append(table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
+        content.tables.append(figure_table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
     whole = _by_contents(runs.measured(WHOLE, step_stats))
     wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
                **over_repeats("s_per_gb", [_s_per_gb(each) for each in own]),
@@ -115,12 +115,12 @@ def report(test: Test, runs: Runs) -> Content:
     content.figures = {
         "extents": {_key(row): row for row in rows},
         "whole": {row["state"]: without(row, "state") for row in wholes}}
-    tables = [table("Added latency by discarded size", [metric.STATE, metric.REPEAT, *SLOPES], rows)] if rows else []
-    tables += [table("Discard of the whole drive", _WHOLE, wholes)] if wholes else []
-    content.tables = tables + content.tables
+    content.tables = [
+        figure_table("Added latency by discarded size", [metric.STATE, metric.REPEAT, *SLOPES], rows),
+        figure_table("Discard of the whole drive", _WHOLE, wholes), *content.tables]
     if lines:
-        content.series.append(series("Latency by size of the discarded extent", ("extent", "bytes"), ("Latency", "ns"),
-                                   lines))
+        content.series.append(figure_series("Latency by size of the discarded extent", ("extent", "bytes"),
+                                            ("Latency", "ns"), lines))
     return content
 
 
@@ -138,7 +138,7 @@ def _by_contents(measured: list[tuple[Step, StepStats]]) -> dict[str, list[StepS
     return groups
 
 
-def _key(row: Row) -> str:
+def _key(row: Figures) -> str:
     """A run's name in the figures: its state, and which repeat it is from the second on."""
     name = str(row["state"] or "run")
     return name if row["repeat"] == 1 else f"{name}-{row['repeat']}"
@@ -148,7 +148,7 @@ def _s_per_gb(stats: StepStats) -> float | None:
     return stats.makespan_ns / stats.others.bytes if stats.others.bytes else None  # ns a byte are s a GB
 
 
-def _slopes(step: Step, each: Measured) -> Row:
+def _slopes(step: Step, each: Measured) -> Figures:
     added, own = slope(each.bytes, each.added_ns), slope(each.bytes, each.took_ns)
     met, sizes = int((~np.isnan(each.added_ns)).sum()), len(np.unique(each.bytes))
     why: dict[str, str] = {}
@@ -165,7 +165,7 @@ def _slopes(step: Step, each: Measured) -> Row:
             "met": met, "background_median_ns": each.median_ns, "background_ops": each.background_ops, "why": why}
 
 
-def _sizes(each: Measured) -> list[Row]:
+def _sizes(each: Measured) -> list[Figures]:
     rows = []
     for size in np.unique(each.bytes).tolist():
         selected = each.bytes == size
