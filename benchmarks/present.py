@@ -11,9 +11,10 @@ from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.workloads import Score
 from blkreel.common.files.storage_url import Location
 
-from .charts import KINDS, page_of
 from .charts.drives import drives_of, models_of
-from .results import results_of
+from .reports.page import page_of
+from .reports.registry import REPORTS
+from .reports.results import results_of
 from .results.compared import compared
 from .results.document import Results
 
@@ -78,13 +79,12 @@ def _attached(group: Sequence[NamedResults]) -> Attached:
     paths, results = zip(*group, strict=True)
     content = cast(Document, results[0] if len(results) == 1 else compared(paths, results))
     drives = drives_of(content)
-    kind = KINDS[content["report"]]
-    values = {drive.key: kind.headline(drive) for drive in drives}
-    runs = {key: value.each for key, (value, _) in values.items() if value is not None}
+    report = REPORTS[content["report"]]
+    runs = {drive.key: value.each for drive in drives if (value := report.headline(drive)) is not None}
     title = str(content["test"] or content["report"])
-    score = Score(title, "score", any(higher for _, higher in values.values()), kind.headline_text, runs)
-    return Attached(content, score,
-                    models_of(drives), lambda highlight, drives_file: page_of(content, highlight, drives_file))
+    score = Score(title, "score", report.better == "higher", report.headline_text, runs)
+    return Attached(content, score, models_of(drives),
+                    lambda highlight, drives_file: page_of(content, highlight, drives_file))
 
 
 def _written(document: Results, output: str | Path | None, force: bool, view: View) -> Document:

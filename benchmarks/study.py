@@ -13,7 +13,8 @@ from blkreel.benchmarks.results import directory
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.reader import open_trace
 
-from .results import is_test, results_of
+from .reports.results import results_of
+from .results.directory import is_test
 from .results.document import Results
 
 if TYPE_CHECKING:

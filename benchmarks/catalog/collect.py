@@ -22,7 +22,8 @@ from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.analysis.stats.intervals import interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.benchmarks.results import is_test, results_of
+from blkreel.benchmarks.reports.results import results_of
+from blkreel.benchmarks.results.directory import is_test
 from blkreel.benchmarks.test_file import read_test
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
@@ -170,16 +171,16 @@ def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...]) -> dict[str, Met
 
 def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
     """`score`, the headline of the test, and each number of its tables: TABLE/ROW/COLUMN."""
-    from blkreel.benchmarks.charts import KINDS
     from blkreel.benchmarks.charts.drives import drives_of
+    from blkreel.benchmarks.reports.registry import REPORTS
 
     metrics: dict[str, MetricValue] = {}
-    value, higher = KINDS[results["report"]].headline(drives_of(results)[0])
+    report = REPORTS[results["report"]]
+    value = report.headline(drives_of(results)[0])
     if value is not None and value.value is not None:
-        text = KINDS[results["report"]].headline_text
-        unit = next((each.symbol for each in UNITS if each.text is text), "")
+        unit = next((unit.symbol for unit in UNITS if unit.text is report.headline_text), "")
         metrics["score"] = {"value": value.value, "unit": unit, "low": value.low, "high": value.high, "n": value.n,
-                            "better": "higher" if higher else "lower"}
+                            "better": report.better}
     for table in results["tables"]:
         head, *columns = table["columns"]
         for row in table["rows"]:

@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.document import Results
 from blkreel.benchmarks.results.tables import Cell, TextTable, drive_line, text_table
 from blkreel.benchmarks.runner.record import RESULTS

@@ -10,8 +10,8 @@ from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis.report import export, present
 from blkreel.analysis.report.html.page import render_page
-from blkreel.benchmarks.charts import page_of
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.page import page_of
+from blkreel.benchmarks.reports.results import results_of
 
 pytestmark = pytest.mark.browser
 CHARTS = {"compare": 16, "run": 8, "trace": 6, "hour": 1, "bursts": 2}

@@ -25,7 +25,7 @@ RANKS = {
                "emulated", "drive", "simulated"),
     "analysis": ("report", "compare", "scale", "charts", "stats", "frames", "metrics"),
     "traces": ("importers", "model", "exporters", "transform", "spool", "telemetry", "format", "samples", "blocksets"),
-    "benchmarks": ("site", "history", "catalog", "runner", "charts", "results", "step_metrics", "recipe"),
+    "benchmarks": ("site", "history", "catalog", "runner", "reports", "charts", "results", "step_metrics", "recipe"),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from blkreel.analysis.scale.dataset import expand
-from blkreel.benchmarks.results import is_test
+from blkreel.benchmarks.results.directory import is_test
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json

@@ -14,7 +14,7 @@ from blkreel.analysis.report.export import View
 from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.analysis.scale.partial_cache import PartialCache
-from blkreel.benchmarks.results import is_test
+from blkreel.benchmarks.results.directory import is_test
 from blkreel.cli.options import catalog as catalog_options
 from blkreel.cli.options import completion, types
 from blkreel.cli.options.detail import detail_options

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from blkreel.benchmarks.results import is_test
+from blkreel.benchmarks.results.directory import is_test
 from blkreel.benchmarks.test_file import read_test
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.test_summary import write_results

@@ -10,7 +10,7 @@ from blkreel.analysis.report import frame_lines, present, terminal
 from blkreel.analysis.report.export import View
 from blkreel.analysis.scale import ReadOptions
 from blkreel.benchmarks.present import report_test
-from blkreel.benchmarks.results import is_test
+from blkreel.benchmarks.results.directory import is_test
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.frames import frame_options

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from synthetic_tests import GIB, KIB, MIB, MS, SECOND, MadeTest, both, closed_loop, rows_of
 
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.compared import compared
 
 US = 1000

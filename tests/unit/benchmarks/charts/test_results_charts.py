@@ -14,8 +14,8 @@ from synthetic_tests import MadeTest, closed_loop
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
 from blkreel.analysis.charts.theme import THEMES
 from blkreel.analysis.report.html.page import render_page
-from blkreel.benchmarks.charts import page_of
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.page import page_of
+from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.compared import compared
 from blkreel.common.errors import UsageError
 

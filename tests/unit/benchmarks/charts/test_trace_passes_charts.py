@@ -6,7 +6,7 @@ from synthetic_fleet import fleet, single
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.dot_plot import Dot, dot_plot
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.benchmarks.charts import page_of
+from blkreel.benchmarks.reports.page import page_of
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from synthetic_tests import GIB, KIB, MIB, MS, SECOND, MadeTest, both, closed_loop, rows_of
 
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.results import results_of
 
 US = 1000
 WRITER = {"number": 0, "name": "writer", "op": "write", "bursts": {"bytes": 4 * MIB, "every_ns": 2 * SECOND,

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_tests import MIB, MadeTest, closed_loop
 
-from blkreel.benchmarks.results import results_of
-from blkreel.benchmarks.results.slc_cache import Pieces
+from blkreel.benchmarks.reports.results import results_of
+from blkreel.benchmarks.reports.slc_cache import Pieces
 from blkreel.benchmarks.step_metrics.change_point import find_change
 
 seeds = st.integers(0, 2**32 - 1)
@@ -104,7 +104,7 @@ def test_the_cut_is_exact_to_the_write():
 @settings(max_examples=30)
 @given(seeds, st.lists(st.integers(1, 40), min_size=1, max_size=12))
 def test_pieces_keep_every_byte_and_nanosecond_when_they_join(seed, batches):
-    from blkreel.benchmarks.results import slc_cache
+    from blkreel.benchmarks.reports import slc_cache
     random = np.random.default_rng(seed)
     rows = random.integers(1, 1000, (sum(batches), 2))
     done = np.cumsum(rows[:, 1])

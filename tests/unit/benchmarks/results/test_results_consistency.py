@@ -10,7 +10,7 @@ import pytest
 from synthetic_tests import MS, SECOND, MadeTest, rows_of
 
 from blkreel.analysis.metrics.definitions.formulas import consistency
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.results import results_of
 
 
 def writes(per_second, latency_ns=MS):
@@ -102,7 +102,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     count = 3_000_000
     submit = np.arange(count) * 20_000
     test.step("consistency", {"state": "full"}, rows_of(submit, 640_000 + submit % 977, op=1))
-    program = ("import resource, sys; from blkreel.benchmarks.results import results_of; "
+    program = ("import resource, sys; from blkreel.benchmarks.reports.results import results_of; "
                "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; d = results_of(sys.argv[1]); "
                "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)")
     grown_kb = int(subprocess.run([sys.executable, "-c", program, test.path], capture_output=True, text=True,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from small_trace import write_trace
 from synthetic_tests import MS, MadeTest, closed_loop, rows_of
 
-from blkreel.benchmarks.results import REPORTS, results_of
+from blkreel.benchmarks.reports.registry import REPORTS
+from blkreel.benchmarks.reports.results import results_of
 from blkreel.common import verdict as common_verdict
 from blkreel.common.errors import TraceError
 from blkreel.common.verdict import step_reason

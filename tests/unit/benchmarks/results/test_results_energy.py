@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from synthetic_tests import MS, SECOND, MadeTest, closed_loop
 
 from blkreel.analysis.metrics.energy import Power, mb_per_joule
-from blkreel.benchmarks.results import results_of
+from blkreel.benchmarks.reports.results import results_of
 
 
 def test_straight_between_samples():

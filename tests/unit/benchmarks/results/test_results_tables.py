@@ -10,7 +10,8 @@ from synthetic_tests import MIB, MS, MadeTest, closed_loop, rows_of
 
 from blkreel.analysis.charts import over_time
 from blkreel.benchmarks import present
-from blkreel.benchmarks.results import results_of, tables
+from blkreel.benchmarks.reports.results import results_of
+from blkreel.benchmarks.results import tables
 from blkreel.cli.ui.test_summary import show
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import OutputExists, UsageError

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from synthetic_tests import KIB, MS, MadeTest, both, rows_of
 
-from blkreel.benchmarks.results import results_of
-from blkreel.benchmarks.results.trace_passes import score, trace_names
+from blkreel.benchmarks.reports.results import results_of
+from blkreel.benchmarks.reports.trace_passes import score, trace_names
 
 US = 1000
 ALL = {"state": "full"}

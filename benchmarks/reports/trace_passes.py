@@ -1,15 +1,26 @@
 """trace-consistency, game-score: traces replayed in passes, with the bandwidth, access time and score of each pass."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from blkreel.analysis.charts.axes import Axis
+from blkreel.analysis.charts.curves import curves
+from blkreel.analysis.charts.model import Chart, Column, Section
+from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.metrics.accumulator import SECOND_NS
 from blkreel.analysis.metrics.definitions.formulas import mb_per_s
+from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
+from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
+from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.document import Content, Figures, figure_table, over_repeats, state_label
 from blkreel.benchmarks.step_metrics.busy_time import BusyTime
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
@@ -17,8 +28,7 @@ from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX
 
-from .directory import Runs, Step, Test
-from .document import Content, Figures, figure_table, over_repeats, state_label
+from .report import Report
 
 ROLE = "trace"
 _K = TypeVar("_K")
@@ -177,3 +187,90 @@ METHOD = [
      "computed from these (D). A mean without one of its replays has no value."),
     ("Comparability", "The traces are those of this project. No figure is comparable with one of PCMark or 3DMark."),
 ]
+_SCORE_TEXT = f"Score = {FORMULA}, of geometric means over the replays."
+# key of the metric, id and title of its charts, axis, format
+_CHARTS = (("bandwidth_mb_s", "bandwidth", "Bandwidth", Axis("bandwidth", "MB/s", "auto"), "rate"),
+           ("access_ns", "access", "Access time", Axis("access time", "ns", "auto"), "time"))
+
+
+def sections(context: ChartContext) -> Iterator[Section]:
+    for state in context.states():
+        yield state_section(state, "Passes of traces", _charts(context, state))
+
+
+def _charts(context: ChartContext, state: str) -> Iterator[Chart | None]:
+    base = ("states", state)
+    phases = _keys(context, *base, "phases")
+    if phases:
+        yield from _passes(context, state, phases)
+    yield _score(context, state, phases)
+    if phases:
+        yield from _by_part(context, state, "phase", [(phase, (*base, "phases", phase)) for phase in phases])
+    else:
+        yield from _passes(context, state, phases)
+    yield from _by_part(context, state, "trace",
+                        [(trace, (*base, "traces", trace)) for trace in _keys(context, *base, "traces")])
+
+
+def _score(context: ChartContext, state: str, phases: list[str]) -> Chart | None:
+    base = ("states", state)
+    parts: list[tuple[str, FigurePath]] = [(phase, (*base, "phases", phase)) for phase in phases] or [("", base)]
+    table = metric_table(context.titled("Score", state), context.metric_rows(*base), [*METRICS, metric.REPEATS], base)
+    return ranking(context, context.named("score", state), context.titled("Score", state), Axis("score", "", "auto"),
+                   [(phase, (*path, "score")) for phase, path in parts], table, better="higher", form="number",
+                   order_path=lambda drive: (*base, "score"), text=_SCORE_TEXT)
+
+
+def _by_part(context: ChartContext, state: str, what: str,
+             parts: list[tuple[str, FigurePath]]) -> Iterator[Chart | None]:
+    """By phase or by trace: what is "phase" or "trace", the name of the groups below the state is its plural."""
+    title = f"By {what}"
+    table = metric_table(context.titled(title, state), [
+        MetricRow(drive, path, {what: name}) for drive in context.drives for name, path in parts if drive.holds(*path)],
+        METRICS, ("states", state, f"{what}s", f"{{{what}}}"), (Column(what, what.capitalize()),))
+    for key, id_, words, axis, form in _CHARTS:
+        metric_ = next(each for each in METRICS if each.key == key)
+        yield ranking(context, context.named(f"{id_}-by-{what}", state), context.titled(f"{words} by {what}", state),
+                      axis, [(name, (*path, key)) for name, path in parts], table, better=metric_.better, form=form,
+                      order_path=partial(_path_of_all, state, key),
+                      # The values of many traces do not fit into a row.
+                      text_of=partial(_mean_text, state, key, form) if what == "trace" else None,
+                      text="At the right the geometric mean over all replays." if what == "trace" else "")
+
+
+def _path_of_all(state: str, key: str, drive: DriveResults) -> FigurePath:
+    return "states", state, key
+
+
+def _mean_text(state: str, key: str, form: str, drive: DriveResults) -> str:
+    value = drive.value("states", state, key).value
+    return "" if value is None else plain(value, form)
+
+
+def _passes(context: ChartContext, state: str, phases: list[str]) -> Iterator[Chart]:
+    keys = _keys(context, "states", state, "passes")
+    if len(keys) < 2:
+        return
+    rows = [MetricRow(drive, ("states", state, "passes", key), {"pass": key})
+            for drive in context.drives for key in keys if drive.holds("states", state, "passes", key)]
+    table = metric_table(context.titled("By pass", state), rows, METRICS, ("states", state, "passes", "{pass}"),
+                         (Column("pass", "Pass"),))
+    initials = ", ".join(f"{phase[:1].upper()} {phase}" for phase in phases)
+    across = Axis(f"pass: {initials}" if phases else "pass", kind="names", names=tuple(
+        f"{key[:1].upper()}{key.rpartition('-')[2]}" if phases else key for key in keys))
+    for key, id_, words, axis, _ in _CHARTS:
+        points = [Point(row.drive.key, row.labels["pass"].rpartition("-")[0], keys.index(row.labels["pass"]), value)
+                  for row in rows if (value := row.drive.value(*row.base, key).value) is not None]
+        better = next(each.better for each in METRICS if each.key == key)
+        title = context.titled(f"{words} by pass", state)
+        yield Chart(context.named(f"{id_}-by-pass", state), title, table,
+                    curves(title, points, context.style(phases), across, axis), better,
+                    "Geometric mean over the traces of the pass.")
+
+
+def _keys(context: ChartContext, *path: str) -> list[str]:
+    """Over all drives, in the order of the test."""
+    return list(dict.fromkeys(key for drive in context.drives for key in drive.keys(*path)))
+
+
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "score"), "higher", NUMBER.text)
