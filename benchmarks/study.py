@@ -77,4 +77,4 @@ def _steps_of(test: Path) -> study.Labelled:
     if not steps:
         raise BlkreelError(f"{test}: no measurement of this test is finished",
                            f"resume it: blkreel test --resume {test}")
-    return [(step.id, open_trace(step.directory)) for step in steps if step.directory]
+    return [(step.id, open_trace(test / step.directory)) for step in steps if step.directory]

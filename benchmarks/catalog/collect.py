@@ -22,9 +22,9 @@ from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.analysis.stats.intervals import interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.directory import is_test
-from blkreel.benchmarks.test_file import read_test
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json

@@ -2,12 +2,11 @@
 
 from functools import partial
 
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.replay.plan.pace import Pace
 from blkreel.replay.streams import generate
 from blkreel.replay.streams.spec import StreamSpec
 from blkreel.replay.streams.workload import Stream, StreamSurvey
-
-from .steps import TestStep
 
 ASSUMED_IOPS = 50_000
 
@@ -40,14 +39,14 @@ def _last_due_ns(spec: StreamSpec, stop_ns: int | None) -> int | None:
     return spec.first_ns + round((count - 1) * (every_ns or 0))
 
 
-def estimated_ios(step: TestStep) -> float:
+def estimated_ios(step: BenchmarkStep) -> float:
     """Of a measuring step without a replay. Streams that only a time ends count with ASSUMED_IOPS."""
     counts = [generate.row_count(spec, step.time_ns) for spec in step.streams]
     assumed = 0 if None not in counts else ASSUMED_IOPS * (step.time_ns or 0) / 1e9
     return sum(filter(None, counts)) + assumed
 
 
-def longest_ns(steps: list[TestStep]) -> tuple[int, int]:
+def longest_ns(steps: list[BenchmarkStep]) -> tuple[int, int]:
     """(maximum duration of the steps that have one, number of the other steps).
 
     States and streams that end with a volume have no maximum duration: it depends on the drive.

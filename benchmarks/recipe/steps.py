@@ -3,10 +3,11 @@
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from blkreel.benchmarks.step import BenchmarkStep, Span
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_bytes, parse_time_ns
 from blkreel.replay.engine.engine import MAX_DEPTH
@@ -32,49 +33,11 @@ _STREAM_KEYS = {"name", "op", "read_percent", "access", "block", "region", "part
                 "lengths", "every", "first", "background"}
 _BURST_KEYS = {"bytes", "every", "first", "count"}
 
-Span = tuple[int, int]  # start and end in bytes
 Labels = dict[str, Value]
 
 
-@dataclass(frozen=True)
-class TestStep:
-    """One step of a benchmark on a drive. `do` is state, rest, measure or replay.
-
-    labels: the values of the loops around the step. time_ns: of a rest, its duration, or None for the duration of the
-    measuring step before it; of a measuring step, its maximum duration. spans: what the state `data` writes, beside
-    the blocks of the traces that `replays` replay.
-    baseline: of a replay, `auto`: first without the writes, if the trace has background writes; or `none`.
-    resume_from: where an interrupted step starts again, at the `step` or at its `state`. until_steady: the loop whose
-    remaining turns are skipped once the rates are steady.
-    """
-
-    __test__ = False  # not a test class of pytest
-
-    id: str
-    do: str
-    title: str
-    role: str = ""
-    labels: Labels = field(default_factory=dict)
-    state: str = ""
-    spans: tuple[Span, ...] = ()
-    replays: tuple["TestStep", ...] = ()
-    time_ns: int | None = None
-    streams: tuple[StreamSpec, ...] = ()
-    trace: str = ""
-    idle: str = "original"
-    pace: str = "original"
-    map: str | None = None
-    baseline: str = "none"
-    resume_from: str = "step"
-    until_steady: str = ""
-
-    @property
-    def measures(self) -> bool:
-        return self.do in ("measure", "replay")
-
-
 def steps_of(recipe: Recipe, parameters: Mapping[str, Value], *, size_bytes: int, block_bytes: int,
-             seed: int) -> list[TestStep]:
+             seed: int) -> list[BenchmarkStep]:
     """The steps of the recipe on a drive of that size, with parameters of Recipe.resolve().
 
     Raises UsageError if the recipe is wrong or does not fit the drive.
@@ -85,7 +48,7 @@ def steps_of(recipe: Recipe, parameters: Mapping[str, Value], *, size_bytes: int
     return [_with_data(step, expansion.steps[number:]) for number, step in enumerate(expansion.steps, 1)]
 
 
-def _with_data(step: TestStep, later: list[TestStep]) -> TestStep:
+def _with_data(step: BenchmarkStep, later: list[BenchmarkStep]) -> BenchmarkStep:
     """A state `data` whose recipe names no regions, with what the steps up to the next state use."""
     if step.state.partition("+")[0] != "data" or step.spans:
         return step
@@ -96,7 +59,7 @@ def _with_data(step: TestStep, later: list[TestStep]) -> TestStep:
 
 class _Expansion:
     def __init__(self, recipe: Recipe, parameters: Mapping[str, Value], size_bytes: int, block_bytes: int, seed: int):
-        self.steps: list[TestStep] = []
+        self.steps: list[BenchmarkStep] = []
         self._recipe, self._parameters, self._size_bytes = recipe, parameters, size_bytes
         self._block_bytes, self._seed = block_bytes, seed
         self._capacity_bytes = _round_down(size_bytes, _REGION_ALIGN_BYTES)
@@ -162,8 +125,9 @@ class _Expansion:
             settings["streams"] = tuple(self._stream(index, stream, labels, step_id)
                                         for index, stream in enumerate(table["streams"]))
             self._check_streams(settings["streams"], settings["time_ns"], title)
-        self.steps.append(TestStep(step_id, do, title, labels={
-            name: str(value) if isinstance(value, Share) else value for name, value in labels.items()}, **settings))
+        self.steps.append(BenchmarkStep(
+            step_id, do, title, directory=f"steps/{step_id}" if do in ("measure", "replay") else None, labels={
+                name: str(value) if isinstance(value, Share) else value for name, value in labels.items()}, **settings))
 
     def _state(self, table: Table, labels: Labels) -> tuple[str, dict[str, Any]]:
         name = self._text(table["state"], labels)

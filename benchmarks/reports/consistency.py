@@ -16,8 +16,9 @@ from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
 from blkreel.benchmarks.charts.tables import metric_table, plain
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, FigureSeries, figure_series, figure_table, without
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
 from blkreel.benchmarks.step_metrics.sensors import Sensors, sensors_of
@@ -104,7 +105,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _row(step: Step, each: Measured) -> Figures:
+def _row(step: BenchmarkStep, each: Measured) -> Figures:
     last = consistency(each.seconds[len(each.seconds) - each.last_s:])
     metrics = each.stats.metrics()
     why = dict(metrics["why"])
@@ -137,7 +138,7 @@ def _of_state(rows: list[Figures]) -> Figures:
     return {**means, "n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
 
 
-def _series(names: list[str], measured: list[tuple[Step, Measured]]) -> Iterator[FigureSeries]:
+def _series(names: list[str], measured: list[tuple[BenchmarkStep, Measured]]) -> Iterator[FigureSeries]:
     """Each run's IOPS and temperature, whole and over its last part."""
     for name, (step, each) in zip(names, measured, strict=True):
         state, begin = str(step.labels.get("state", "")), len(each.seconds) - each.last_s

@@ -12,7 +12,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import FigurePath
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
     Figures,
@@ -28,6 +28,7 @@ from blkreel.benchmarks.results.document import (
     steps_over_repeats,
     without,
 )
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
 
 from .report import Report
@@ -58,7 +59,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def sweep(test: Test, measured: list[tuple[Step, StepStats]]) -> tuple[list[Figures], Figures]:
+def sweep(test: Test, measured: list[tuple[BenchmarkStep, StepStats]]) -> tuple[list[Figures], Figures]:
     """(a row for each depth, the figures) of the steps of one state."""
     groups: dict[int, list[StepStats]] = {}
     for step, stats in measured:

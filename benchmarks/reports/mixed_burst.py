@@ -26,7 +26,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
     Figures,
@@ -40,6 +40,7 @@ from blkreel.benchmarks.results.document import (
     steps_over_repeats,
     without,
 )
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
@@ -176,7 +177,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[Step, Measured]]]) -> None:
+def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[BenchmarkStep, Measured]]]) -> None:
     mixed, baseline = by_role[MIXED], by_role[BASELINE]
     rows = [row for repeat, (_, each) in sorted(mixed.items()) for row in _burst_rows(repeat, each, baseline)]
     figures: Figures = {role: _role_figures([each for _, each in own.values()]) for role, own in by_role.items() if own}
@@ -208,7 +209,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
             content.series += _tails(state, role, [each for _, each in own.values()])
 
 
-def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[Step, Measured]]) -> Iterator[Figures]:
+def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[BenchmarkStep, Measured]]) -> Iterator[Figures]:
     """A row per read burst, with the same burst without a writer: of the same repeat, or if that is missing, of the
     first repeat that has one."""
     own = baseline.get(repeat) or (baseline[min(baseline)] if baseline else None)

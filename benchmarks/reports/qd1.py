@@ -14,7 +14,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, section, slug
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath, Value
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
     Figures,
@@ -27,6 +27,7 @@ from blkreel.benchmarks.results.document import (
     pooled,
     steps_over_repeats,
 )
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
 from blkreel.common import units
@@ -83,7 +84,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _rows(measured: list[tuple[Step, Measured]]) -> list[Figures]:
+def _rows(measured: list[tuple[BenchmarkStep, Measured]]) -> list[Figures]:
     groups: dict[tuple[str, str, int | None], list[Measured]] = {}
     for step, each in measured:
         key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step))
@@ -91,7 +92,7 @@ def _rows(measured: list[tuple[Step, Measured]]) -> list[Figures]:
     return [_row(*key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:2], key[2] or 0))]
 
 
-def _block(step: Step) -> int | None:
+def _block(step: BenchmarkStep) -> int | None:
     block = step.labels.get("block")
     return block if isinstance(block, int) else None
 

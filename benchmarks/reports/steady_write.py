@@ -11,8 +11,9 @@ from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, ranking, section
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_series, figure_table, without
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
@@ -25,7 +26,7 @@ ROLE = "round"
 def report(test: Test, runs: Runs) -> Content:
     """Labels: round, and those of its other loops."""
     measured = runs.measured(ROLE, step_stats, number=ROLE)
-    groups: dict[str, list[tuple[Step, StepStats]]] = {}
+    groups: dict[str, list[tuple[BenchmarkStep, StepStats]]] = {}
     for step, stats in measured:
         groups.setdefault(_group(step), []).append((step, stats))
     content = Content(method=[*METHOD, energy_note([stats for _, stats in measured])])
@@ -53,7 +54,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _group(step: Step) -> str:
+def _group(step: BenchmarkStep) -> str:
     return ", ".join(f"{key} {value}" for key, value in step.labels.items() if key != ROLE)
 
 
@@ -61,7 +62,7 @@ def _of(name: str) -> str:
     return f" ({name})" if name else ""
 
 
-def _row(step: Step, stats: StepStats) -> Figures:
+def _row(step: BenchmarkStep, stats: StepStats) -> Figures:
     return {"of": _group(step), "round": step.labels[ROLE], "mean_ns": stats.data.mean_ns,
             "max_ns": stats.data.max_ns, **stats.metrics()}
 

@@ -19,8 +19,9 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_table, over_repeats, state_label
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.busy_time import BusyTime
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
@@ -81,10 +82,10 @@ def report(test: Test, runs: Runs) -> Content:
                                            "changed before the test was resumed"))
     names = trace_names(_trace(step) for step in steps)
 
-    def name_of(step: Step) -> str:
+    def name_of(step: BenchmarkStep) -> str:
         return names[_trace(step)]
 
-    def rows_by(own: Iterable[Step], key: Callable[[Step], str]) -> dict[str, Figures]:
+    def rows_by(own: Iterable[BenchmarkStep], key: Callable[[BenchmarkStep], str]) -> dict[str, Figures]:
         return {name: _summary(group, playbacks) for name, group in _grouped(own, key).items()}
 
     states: dict[str, Figures] = {}
@@ -114,7 +115,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Figures:
+def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) -> Figures:
     """The metrics over the replays of the steps: geometric means, and over the repeats of these.
 
     A mean without one of its replays is of other traces or passes, so it has no value.
@@ -135,27 +136,27 @@ def _summary(steps: Iterable[Step], playbacks: Mapping[str, Playback]) -> Figure
     return row
 
 
-def _grouped(steps: Iterable[Step], key: Callable[[Step], _K]) -> dict[_K, list[Step]]:
-    groups: dict[_K, list[Step]] = {}
+def _grouped(steps: Iterable[BenchmarkStep], key: Callable[[BenchmarkStep], _K]) -> dict[_K, list[BenchmarkStep]]:
+    groups: dict[_K, list[BenchmarkStep]] = {}
     for step in steps:
         groups.setdefault(key(step), []).append(step)
     return groups
 
 
-def _phase(step: Step) -> str:
+def _phase(step: BenchmarkStep) -> str:
     return str(step.labels.get("phase", ""))
 
 
-def _pass(step: Step) -> int | str:
+def _pass(step: BenchmarkStep) -> int | str:
     number = step.labels.get("pass_number", 1)
     return number if isinstance(number, int) else str(number)
 
 
-def _pass_key(step: Step) -> str:
+def _pass_key(step: BenchmarkStep) -> str:
     return f"{_phase(step)}-{_pass(step)}".removeprefix("-")
 
 
-def _trace(step: Step) -> str:
+def _trace(step: BenchmarkStep) -> str:
     return str(step.labels.get("trace", ""))
 
 

@@ -15,7 +15,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, section
 from blkreel.benchmarks.charts.drives import DriveResults
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
-from blkreel.benchmarks.results.directory import Runs, Step, Test
+from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
     Figures,
@@ -25,6 +25,7 @@ from blkreel.benchmarks.results.document import (
     over_repeats,
     without,
 )
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
@@ -142,7 +143,7 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _by_contents(measured: list[tuple[Step, StepStats]]) -> dict[str, list[StepStats]]:
+def _by_contents(measured: list[tuple[BenchmarkStep, StepStats]]) -> dict[str, list[StepStats]]:
     """Measurements of whole drives by their contents: the state, and for a drive that had just been discarded also the
     state before, if there are several. Usable parts of different sizes are never pooled."""
     wholes = [(state, str(step.labels.get("before", "")), stats)
@@ -166,7 +167,7 @@ def _s_per_gb(stats: StepStats) -> float | None:
     return stats.makespan_ns / stats.others.bytes if stats.others.bytes else None  # ns a byte are s a GB
 
 
-def _slopes(step: Step, each: Measured) -> Figures:
+def _slopes(step: BenchmarkStep, each: Measured) -> Figures:
     added, own = slope(each.bytes, each.added_ns), slope(each.bytes, each.took_ns)
     met, sizes = int((~np.isnan(each.added_ns)).sum()), len(np.unique(each.bytes))
     why: dict[str, str] = {}
@@ -197,7 +198,7 @@ def _sizes(each: Measured) -> list[Figures]:
     return rows
 
 
-def _points(step: Step, each: Measured) -> list[tuple[str, list[float], list[float]]]:
+def _points(step: BenchmarkStep, each: Measured) -> list[tuple[str, list[float], list[float]]]:
     order = np.argsort(each.bytes, kind="stable")
     added = [(int(size), float(value)) for size, value in zip(each.bytes[order], each.added_ns[order], strict=True)
              if not np.isnan(value)]

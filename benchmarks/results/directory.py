@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from blkreel.benchmarks.test_file import DONE, FAILED, FILE, SKIPPED, TestDocument, read_test
+from blkreel.benchmarks.benchmark_file import FILE, BenchmarkDocument, read_test
+from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, BenchmarkStep
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.condition import payload_words
@@ -20,35 +21,12 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step of test.json. directory: of its run; None if it has none."""
-
-    id: str
-    do: str
-    title: str
-    role: str | None
-    labels: dict[str, Any]
-    status: str
-    directory: Path | None
-    error: str | None
-
-    @property
-    def repeat(self) -> int:
-        return int(self.labels.get("repeat", 1))
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the step has a finished run."""
-        return self.status == DONE and self.directory is not None
-
-
-@dataclass(frozen=True)
 class Test:
     """A test directory. document: its test.json, which may lack keys of the header."""
 
     path: Path
-    document: TestDocument
-    steps: list[Step]
+    document: BenchmarkDocument
+    steps: list[BenchmarkStep]
 
 
 def is_test(path: object) -> bool:
@@ -60,13 +38,7 @@ def load(path: str | Path) -> Test:
     """Raises TraceError as read_test()."""
     directory = Path(path)
     document, _ = read_test(directory)
-    steps = []
-    for step in document["steps"]:
-        run = step.get("directory")
-        steps.append(Step(step["id"], step["do"], step.get("title") or step["id"], step.get("role"),
-                          step.get("labels") or {}, step["status"], directory / run if run else None,
-                          step.get("error")))
-    return Test(directory, document, steps)
+    return Test(directory, document, [BenchmarkStep.stored(step) for step in document["steps"]])
 
 
 class Runs:
@@ -85,13 +57,13 @@ class Runs:
         self._total = sum(step.is_measured for step in test.steps)
 
     def measured(self, role: str, measure: Callable[[Path, Trace], _T],
-                 number: str | None = None) -> list[tuple[Step, _T]]:
+                 number: str | None = None) -> list[tuple[BenchmarkStep, _T]]:
         """(step, measure(directory, open trace)) of each finished step of that role.
 
         number: a label that must be an integer. Users write recipes too: a step without it is missing, the other
         steps are reported.
         """
-        results: list[tuple[Step, _T]] = []
+        results: list[tuple[BenchmarkStep, _T]] = []
         self.roles.add(role)
         for step in self.test.steps:
             if step.role == role and step.is_measured:
@@ -110,15 +82,16 @@ class Runs:
             if step.is_measured and step.id not in self.metadata and step.id not in self.unreadable:
                 self._read(step, lambda directory, trace: None)
 
-    def _read(self, step: Step, use: Callable[[Path, Trace], None], number: str | None = None) -> None:
+    def _read(self, step: BenchmarkStep, use: Callable[[Path, Trace], None], number: str | None = None) -> None:
         assert step.directory is not None
         try:
             if number is not None and not isinstance(step.labels.get(number), int):
                 raise TraceError(f"its label {number!r} is not an integer, which this report needs")
-            trace = open_trace(step.directory)
+            directory = self.test.path / step.directory
+            trace = open_trace(directory)
             if not trace.is_run:
                 raise TraceError("its records are a captured trace, not those of a replay")
-            use(step.directory, trace)
+            use(directory, trace)
             self.metadata[step.id] = trace.metadata
         except BlkreelError as error:
             self.unreadable[step.id] = str(error)
@@ -143,7 +116,7 @@ class Runs:
                 why = step.error or "failed"
             elif step.status not in (DONE, SKIPPED):
                 why = "not done yet"
-            elif step.status == DONE and step.do in ("measure", "replay") and step.directory is None:
+            elif step.status == DONE and step.measures and step.directory is None:
                 why = "no records"
             if why:
                 missing.append({"step": step.id, "title": step.title, "status": step.status, "why": why})

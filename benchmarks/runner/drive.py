@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from blkreel.benchmarks.test_file import TestHeader
+from blkreel.benchmarks.benchmark_file import BenchmarkHeader
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import safety
@@ -48,7 +48,7 @@ def is_named_only(target: Target) -> bool:
     return not target.is_nil and safety.endangered_drive(target, Kernel()) is None
 
 
-def check_unchanged(header: TestHeader, target: Target) -> None:
+def check_unchanged(header: BenchmarkHeader, target: Target) -> None:
     """Raises UsageError if the target is not the drive that the test started on, or has another block size."""
     then, drive = header["drive"], target.drive
     is_same = (then["serial_hash"] == drive.serial_hash and then["size_bytes"] == drive.size_bytes and

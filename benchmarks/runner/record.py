@@ -4,22 +4,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import Any
 
-from blkreel.benchmarks.recipe.steps import TestStep
-from blkreel.benchmarks.test_file import (
-    DONE,
-    FAILED,
-    FILE,
-    SKIPPED,
-    VERSION,
-    WAITING,
-    StepDocument,
-    TestDocument,
-    TestHeader,
-    damaged,
-    read_test,
-)
+from blkreel.benchmarks.benchmark_file import FILE, VERSION, BenchmarkDocument, BenchmarkHeader, damaged, read_test
+from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, WAITING, BenchmarkStep
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import directory_locked, refuse_in_use
@@ -30,45 +17,14 @@ RESULTS = "results.json"
 
 
 @dataclass
-class StepRecord:
-    """A step and its progress, as in test_file.StepDocument."""
-
-    step: TestStep
-    status: str = WAITING
-    started_at: str | None = None
-    ended_at: str | None = None
-    result: dict[str, Any] | None = None
-    error: str | None = None
-    interrupted: int = 0
-
-    @property
-    def directory(self) -> str | None:
-        return f"steps/{self.step.id}" if self.step.measures else None
-
-    def document(self) -> StepDocument:
-        step = self.step
-        return {"id": step.id, "do": step.do, "title": step.title, "role": step.role, "labels": step.labels,
-                "status": self.status, "directory": self.directory, "started_at": self.started_at,
-                "ended_at": self.ended_at, "result": self.result, "error": self.error, "interrupted": self.interrupted}
-
-    def restore(self, stored: StepDocument) -> None:
-        self.status, self.error, self.result = stored["status"], stored["error"], stored["result"]
-        self.started_at, self.ended_at = stored["started_at"], stored["ended_at"]
-        self.interrupted = stored["interrupted"]
-
-    def reset(self) -> None:
-        self.status, self.started_at, self.ended_at, self.result, self.error = WAITING, None, None, None, None
-
-
-@dataclass
-class TestRecord:
+class BenchmarkRecord:
     """A test in its directory. header: test.json without its version and steps."""
 
     __test__ = False  # not a test class of pytest
 
     directory: Path
-    header: TestHeader
-    steps: list[StepRecord] = field(default_factory=list)
+    header: BenchmarkHeader
+    steps: list[BenchmarkStep] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -84,12 +40,12 @@ class TestRecord:
                                f"free disk space, then resume with: blkreel test --resume {self.directory}") from error
 
     @property
-    def left(self) -> list[StepRecord]:
+    def left(self) -> list[BenchmarkStep]:
         """The steps that were not done."""
         return [step for step in self.steps if step.status not in (DONE, SKIPPED)]
 
     @property
-    def unfinished(self) -> StepRecord | None:
+    def unfinished(self) -> BenchmarkStep | None:
         return next(iter(self.left), None)
 
 
@@ -97,12 +53,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def create(directory: Path, header: TestHeader, steps: list[TestStep], *, force: bool) -> TestRecord:
+def create(directory: Path, header: BenchmarkHeader, steps: list[BenchmarkStep], *, force: bool) -> BenchmarkRecord:
     """A new test. Raises BlkreelError if the directory has other files, or holds a test and force is not set,
     OutputInUse while another command runs a test in it."""
     if directory.exists() and not directory.is_dir():
         raise BlkreelError(f"{directory} is a file, not a directory", "use another output")
-    record = TestRecord(directory, header, [StepRecord(step) for step in steps])
+    record = BenchmarkRecord(directory, header, steps)
     try:
         with directory_at(directory, create=True):
             pass
@@ -146,7 +102,7 @@ _HEADER_KEYS: dict[str, type | tuple[type, ...]] = {
 _STEP_KEYS = ("started_at", "ended_at", "result", "error")
 
 
-def read_resumable(directory: Path) -> tuple[TestDocument, bool]:
+def read_resumable(directory: Path) -> tuple[BenchmarkDocument, bool]:
     """As read_test(), but with all keys that resuming needs. Raises OutputInUse while another command runs the test."""
     refuse_in_use(directory)
     document, is_private = read_test(directory)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.benchmarks.recipe.run_stream import estimated_ios, stream_of
-from blkreel.benchmarks.recipe.steps import TestStep
-from blkreel.benchmarks.test_file import DONE, FAILED, SKIPPED
+from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, BenchmarkStep
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import rename
@@ -48,9 +47,9 @@ from blkreel.traces.format.trace_survey import COLUMNS, select
 from blkreel.traces.spool.space import shortage
 
 from .drive import external_use, is_named_only, state_snapshot
-from .record import StepRecord, TestRecord, now
+from .record import BenchmarkRecord, now
 
-StepResult = dict[str, Any]  # as StepDocument.result
+StepResult = dict[str, Any]  # as BenchmarkStep.result
 # Of a state `data`: each is listed in the state of the drive and in test.json.
 _MAX_SPANS = 100_000
 
@@ -63,7 +62,7 @@ class BenchmarkRunner:
     gets messages for the user. on_step(number, steps): called before each step, with its number from 1.
     """
 
-    record: TestRecord
+    record: BenchmarkRecord
     target: Target
     seed: int
     progress: Progress
@@ -74,7 +73,7 @@ class BenchmarkRunner:
     erase: str = "discard"
     notify: Callable[[str], None] = lambda text: None
     telemetry: TelemetryOptions = TelemetryOptions()
-    on_step: Callable[[int, list[TestStep]], None] = lambda number, steps: None
+    on_step: Callable[[int, list[BenchmarkStep]], None] = lambda number, steps: None
 
     def __post_init__(self) -> None:
         self._asked_to_stop = False
@@ -88,12 +87,12 @@ class BenchmarkRunner:
         with directory_locked(self.record.directory), self._claimed(), sigterm_as_interrupt():
             while (step := self.record.unfinished) is not None:
                 step = self._begin(step)
-                self.on_step(self.record.steps.index(step) + 1, [record.step for record in self.record.steps])
+                self.on_step(self.record.steps.index(step) + 1, self.record.steps)
                 try:
                     result = self._run_step(step)
                 except KeyboardInterrupt:
                     self._fail(step, "interrupted")
-                    raise Interrupted(f"{self._name} was interrupted at {step.step.title!r}", self._resume) from None
+                    raise Interrupted(f"{self._name} was interrupted at {step.title!r}", self._resume) from None
                 except BlkreelError as error:
                     self._fail(step, error.message)
                     error.remedy = f"{error.remedy}; then {self._resume}" if error.remedy else self._resume
@@ -101,7 +100,7 @@ class BenchmarkRunner:
                 self._finish(step, result)
                 self._has_run_a_step = True
                 if self._asked_to_stop and self.record.unfinished is not None:
-                    raise Interrupted(f"{self._name} was interrupted after {step.step.title!r}", self._resume)
+                    raise Interrupted(f"{self._name} was interrupted after {step.title!r}", self._resume)
         if self.record.header["ended_at"] is None:
             self.record.header["ended_at"] = now()
             self.record.save()
@@ -127,19 +126,19 @@ class BenchmarkRunner:
         consent += ["--destroy", self.destroy] if self.destroy else []
         return f"resume with: {shlex.join(['blkreel', 'test', '--resume', str(self.record.directory), *consent])}"
 
-    def _begin(self, step: StepRecord) -> StepRecord:
+    def _begin(self, step: BenchmarkStep) -> BenchmarkStep:
         """The step to run: for an interrupted step that resumes from its state, the step of that state."""
         interrupted = step.started_at is not None
         if interrupted:
             self._set_aside(step)
-        if self._lost_state(step, interrupted) or (interrupted and step.step.resume_from == "state"):
+        if self._lost_state(step, interrupted) or (interrupted and step.resume_from == "state"):
             step = self._back_to_state(step)
         self.record.header["drive_after"] = state_snapshot(self.target)
         step.started_at, step.status, step.error = now(), FAILED, "did not end"
         self.record.save()
         return step
 
-    def _lost_state(self, step: StepRecord, interrupted: bool) -> bool:
+    def _lost_state(self, step: BenchmarkStep, interrupted: bool) -> bool:
         """Whether others changed the state that the step starts from, while the test was not running.
 
         Raises SafetyError if that happened while the test was running, since it would happen again.
@@ -147,7 +146,7 @@ class BenchmarkRunner:
         if not self._needs_state(step):
             return False
         use = external_use(self.target, self.record.header.get("drive_after"),
-                           self._label(step.step) if interrupted else None, counted=not self._has_run_a_step)
+                           self._label(step) if interrupted else None, counted=not self._has_run_a_step)
         if use and self._has_run_a_step:
             raise SafetyError(f"{self.target.path} was used by others during {self._name}: {use}",
                               f"stop other use of the drive, then {self._resume}")
@@ -155,18 +154,18 @@ class BenchmarkRunner:
             self.notify(f"{self.target.path} was used since the interruption: {use}; starting again from its state")
         return use is not None
 
-    def _needs_state(self, step: StepRecord) -> bool:
+    def _needs_state(self, step: BenchmarkStep) -> bool:
         """Whether a state was prepared before the step that a step not yet measured needs."""
         steps = self.record.steps
         index = steps.index(step)
-        same_state = takewhile(lambda record: record.step.do != "state", steps[index:])
-        return any(record.step.do == "state" for record in steps[:index]) and any(
-            record.step.measures and record.status not in (DONE, SKIPPED) for record in same_state)
+        same_state = takewhile(lambda later: later.do != "state", steps[index:])
+        return any(earlier.do == "state" for earlier in steps[:index]) and any(
+            later.measures and later.status not in (DONE, SKIPPED) for later in same_state)
 
-    def _back_to_state(self, interrupted: StepRecord) -> StepRecord:
+    def _back_to_state(self, interrupted: BenchmarkStep) -> BenchmarkStep:
         steps = self.record.steps
         end = steps.index(interrupted)
-        start = next((i for i in range(end, -1, -1) if steps[i].step.do == "state"), end)
+        start = next((i for i in range(end, -1, -1) if steps[i].do == "state"), end)
         for step in steps[start:end + 1]:
             if step is not interrupted and step.started_at is not None:
                 self._set_aside(step)
@@ -176,7 +175,7 @@ class BenchmarkRunner:
                 step.reset()
         return steps[start]
 
-    def _set_aside(self, step: StepRecord) -> None:
+    def _set_aside(self, step: BenchmarkStep) -> None:
         """Keep the run of an interrupted step under another name."""
         step.interrupted += 1
         if step.directory is None:
@@ -185,48 +184,51 @@ class BenchmarkRunner:
         if path.exists():
             rename(path, f"{path.name}.interrupted-{step.interrupted}")
 
-    def _fail(self, step: StepRecord, message: str) -> None:
+    def _fail(self, step: BenchmarkStep, message: str) -> None:
         step.status, step.error, step.ended_at = FAILED, message, now()
         self.record.save()
 
-    def _finish(self, step: StepRecord, result: StepResult) -> None:
+    def _finish(self, step: BenchmarkStep, result: StepResult) -> None:
         step.status, step.error, step.ended_at, step.result = DONE, None, now(), result
-        if step.step.until_steady:
-            self._skip_if_steady(step, step.step.until_steady, result)
+        if step.until_steady:
+            self._skip_if_steady(step, step.until_steady, result)
         before = self.record.header.get("drive_after")
         # After external use the old snapshot stays, and the next step reports it.
-        if step.step.do == "state" or not external_use(self.target, before, self._label(step.step)):
+        if step.do == "state" or not external_use(self.target, before, self._label(step)):
             self.record.header["drive_after"] = state_snapshot(self.target)
         self.record.save()
 
-    def _skip_if_steady(self, step: StepRecord, loop: str, result: StepResult) -> None:
+    def _skip_if_steady(self, step: BenchmarkStep, loop: str, result: StepResult) -> None:
         """Skip the remaining rounds of the loop if the rates of the finished rounds are steady."""
-        def group(record: StepRecord) -> object:
-            return record.step.role, {key: value for key, value in record.step.labels.items() if key != loop}
+        def group(of: BenchmarkStep) -> object:
+            return of.role, {key: value for key, value in of.labels.items() if key != loop}
 
-        rounds = [record for record in self.record.steps if group(record) == group(step)]
-        rates = [record.result["bytes_per_s"] for record in rounds if record.status == DONE and record.result]
+        rounds = [other for other in self.record.steps if group(other) == group(step)]
+        rates = [other.result["bytes_per_s"] for other in rounds if other.status == DONE and other.result]
         result["steady"] = is_steady(rates)
         if result["steady"]:
-            for record in rounds[rounds.index(step) + 1:]:
-                record.status, record.error = SKIPPED, f"steady after {len(rates)} rounds"
+            for later in rounds[rounds.index(step) + 1:]:
+                later.status, later.error = SKIPPED, f"steady after {len(rates)} rounds"
 
-    def _run_step(self, record: StepRecord) -> StepResult:
-        step = record.step
+    def _run_step(self, step: BenchmarkStep) -> StepResult:
         if step.do == "state":
             return self._prepare(step)
         if step.do == "rest":
-            duration_ns = self._last_active_ns(record) if step.time_ns is None else step.time_ns
+            duration_ns = self._last_active_ns(step) if step.time_ns is None else step.time_ns
             rest(self.target, duration_ns, what="resting", progress=self.progress)
             return {"rest_ns": duration_ns}
-        return self._measure(record)
+        return self._measure(step)
 
-    def _last_active_ns(self, record: StepRecord) -> int:
+    def _last_active_ns(self, step: BenchmarkStep) -> int:
         """Duration of the last measuring step before the step."""
-        before = self.record.steps[:self.record.steps.index(record)]
-        return next(int(step.result["wall_ns"]) for step in reversed(before) if step.step.measures and step.result)
+        return next(int(earlier.result["wall_ns"]) for earlier in self._before(step)
+                    if earlier.measures and earlier.result)
 
-    def _prepare(self, step: TestStep) -> StepResult:
+    def _before(self, step: BenchmarkStep) -> Iterator[BenchmarkStep]:
+        """The steps before it, the last one first."""
+        return reversed(self.record.steps[:self.record.steps.index(step)])
+
+    def _prepare(self, step: BenchmarkStep) -> StepResult:
         state = state_of(step, self.target, self.seed)
         current = drive_state.load(self.target)
         if self._is_reusable(current, state):
@@ -242,20 +244,19 @@ class BenchmarkRunner:
         return (current.is_as_prepared(state.identity, payload) and current.was_erased_by(self.erase)
                 and current.idle_ns >= state.rest_ns and not drive_state.written_by_others(self.target, current))
 
-    def _measure(self, record: StepRecord) -> StepResult:
-        step = record.step
-        assert record.directory is not None
+    def _measure(self, step: BenchmarkStep) -> StepResult:
+        assert step.directory is not None
         plan = self._replay_plan(step) if step.do == "replay" else self._workload_plan(step)
         self._check(writes=plan.writes)
         # A seed for each step: a drive could detect data that an earlier step wrote.
         baseline_plan = self._baseline_plan(step) if step.baseline == "auto" else None
-        replay = Replay(plan, RunDirectory(self.record.directory / record.directory, force=False),
+        replay = Replay(plan, RunDirectory(self.record.directory / step.directory, force=False),
                         self._label(step), zlib.crc32(f"{self.seed}/{step.id}".encode()), self.progress,
                         payload=self.payload, engine=self.engine, last_use=True, telemetry=self.telemetry,
                         about={"test": self.record.header["test"], "step": step.id, "role": step.role,
                                "labels": step.labels})
         try:
-            account = (run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(record))
+            account = (run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(step))
                        if baseline_plan else replay.run())
         except Interrupted:
             raise KeyboardInterrupt from None
@@ -269,14 +270,14 @@ class BenchmarkRunner:
                 "bytes_per_s": account["moved_bytes"] * 1e9 / max(account["wall_ns"], 1),
                 "verdict": account["verdict"]["level"]}
 
-    def _baseline_plan(self, step: TestStep) -> Plan | None:
+    def _baseline_plan(self, step: BenchmarkStep) -> Plan | None:
         """The plan of a replay step without its writes; None if no reads run beside background writes."""
         trace = open_trace(step.trace)
         if not has_background_writes(trace, [choose_device(trace, None)]):
             return None
         return self._replay_plan(step, WITHOUT)
 
-    def _replay_plan(self, step: TestStep, without: tuple[str, ...] = ()) -> Plan:
+    def _replay_plan(self, step: BenchmarkStep, without: tuple[str, ...] = ()) -> Plan:
         """The plan of a replay step. Blocks that the trace reads are not written first if the drive's state holds them
         all: writing them again would change that state."""
         plan = trace_plan(step.trace, step.idle, step.pace, step.map, self.target, without)
@@ -285,19 +286,18 @@ class BenchmarkRunner:
             replace(drive, prefill=MappedBlocks(), unwritten=drive.prefill) if state.covers_blocks(drive.prefill)
             else drive for drive in plan.drives))
 
-    def _prepare_again(self, record: StepRecord) -> None:
+    def _prepare_again(self, step: BenchmarkStep) -> None:
         """Put the drive back into the state from which the step started, unless nothing was written since."""
-        before = self.record.steps[:self.record.steps.index(record)]
-        prepared = next((step.step for step in reversed(before) if step.step.do == "state"), None)
+        prepared = next((earlier for earlier in self._before(step) if earlier.do == "state"), None)
         if prepared is not None:
             self._prepare(prepared)
 
-    def _workload_plan(self, step: TestStep) -> Plan:
+    def _workload_plan(self, step: BenchmarkStep) -> Plan:
         streams = [stream_of(spec, stop_ns=step.time_ns) for spec in step.streams]
         about = {"path": self.record.header["test"], "streams": [asdict(spec) for spec in step.streams]}
         return plan_workload(streams, [self.target], about=about, prefill=False, stop_ns=step.time_ns)
 
-    def _label(self, step: TestStep) -> str:
+    def _label(self, step: BenchmarkStep) -> str:
         """The label of the step's run, also in the remembered state of the drive."""
         return f"{self.record.header['label']}: {step.title}"
 
@@ -305,7 +305,7 @@ class BenchmarkRunner:
         safety.check(self.target, writes=writes, destroy=self.destroy, argv=self.argv)
 
 
-def check_traces(steps: list[TestStep], target: Target) -> None:
+def check_traces(steps: list[BenchmarkStep], target: Target) -> None:
     """Raises BlkreelError if the trace of a replay step is missing, cannot be read, or does not fit the drive."""
     for step in steps:
         if step.baseline not in ("auto", "none"):
@@ -316,7 +316,7 @@ def check_traces(steps: list[TestStep], target: Target) -> None:
         trace_plan(*trace, target)
 
 
-def space_warning(output: Path, steps: list[TestStep]) -> str | None:
+def space_warning(output: Path, steps: list[BenchmarkStep]) -> str | None:
     """See shortage()."""
     return shortage(output, [open_trace(step.trace).rows if step.do == "replay" else estimated_ios(step)
                              for step in steps if step.measures], COMPRESSED_RUN_SCHEMA)
@@ -329,14 +329,14 @@ def trace_plan(trace: str, idle: str, pace: str, map_name: str | None, target: T
                       threads=1, on_rows=lambda rows: None, without=without)
 
 
-def check_states(steps: list[TestStep], target: Target, erase: str, progress: Progress) -> None:
+def check_states(steps: list[BenchmarkStep], target: Target, erase: str, progress: Progress) -> None:
     """Raises BlkreelError for a state that is unknown, does not fit the drive, or that the drive cannot get."""
     for step in steps:
         if step.do == "state":
             Preparation(target, state_of(step, target, 0), 0, progress, erase=erase).check()
 
 
-def state_of(step: TestStep, target: Target, seed: int) -> State:
+def state_of(step: BenchmarkStep, target: Target, seed: int) -> State:
     is_data = step.state.partition("+")[0] == "data"
     replays = dict.fromkeys((replay.trace, replay.idle, replay.pace, replay.map) for replay in step.replays)
     spans = [*step.spans, *_touched_spans([trace_plan(*replay, target) for replay in replays], target)]

@@ -4,7 +4,7 @@ import time
 from contextlib import AbstractContextManager
 
 from blkreel.benchmarks.recipe.run_stream import longest_ns
-from blkreel.benchmarks.recipe.steps import TestStep
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.common.progress import ProgressTask
 from blkreel.replay.drive.target import Target
 
@@ -19,10 +19,10 @@ class StepProgress:
 
     def __init__(self, drive: str, live: bool | None):
         self._drive, self._live = drive, live
-        self._number, self._steps = 0, list[TestStep]()
+        self._number, self._steps = 0, list[BenchmarkStep]()
         self._began = 0.0
 
-    def begin(self, number: int, steps: list[TestStep]) -> None:
+    def begin(self, number: int, steps: list[BenchmarkStep]) -> None:
         """Begin a step. number: counted from 1."""
         self._number, self._steps, self._began = number, steps, time.monotonic()
 

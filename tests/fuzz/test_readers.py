@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, load
 from blkreel.analysis.report.page import brand, drives_file
+from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import load_recipe
-from blkreel.benchmarks.test_file import read_test
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.engine.engine import PLAN_COLUMNS
 from blkreel.replay.simulated import spec

@@ -10,20 +10,21 @@ from typing import Any, cast
 import click
 
 from blkreel import __version__
+from blkreel.benchmarks.benchmark_file import FILE, BenchmarkDocument, BenchmarkHeader, damaged
 from blkreel.benchmarks.recipe.recipe import Recipe, load_recipe, parse_recipe
-from blkreel.benchmarks.recipe.steps import TestStep, steps_of
+from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only
-from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create, now, read_resumable
+from blkreel.benchmarks.runner.record import BenchmarkRecord, create, now, read_resumable
 from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces, space_warning
-from blkreel.benchmarks.test_file import FILE, TestDocument, TestHeader, damaged
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, force, no_live, payload
+from blkreel.cli.ui.benchmark_plan import explain, list_tests, show_steps, time_words
+from blkreel.cli.ui.benchmark_summary import show, write_results
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.step_progress import StepProgress, display_name
-from blkreel.cli.ui.test_plan import explain, list_tests, show_steps, time_words
-from blkreel.cli.ui.test_summary import show, write_results
 from blkreel.common.console import Console, Detail, notice, warn
 from blkreel.common.device import describe
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
@@ -93,7 +94,7 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
         stored, is_private = read_resumable(resume)
         resumed = _resumed(resume, device, stored)
         if dry_run:
-            show_steps(resumed.recipe, resumed.values, [step.step for step in resumed.record.left], resumed.target,
+            show_steps(resumed.recipe, resumed.values, resumed.record.left, resumed.target,
                        stored["scale"], as_json)
             return 0
         runner = _resumed_runner(resumed, device, destroy, telemetry, no_live, is_private)
@@ -138,23 +139,23 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
 
 def _header(recipe: Recipe, overrides: Mapping[str, str], values: Mapping[str, Any], target: Target, *,
             quick: bool, scale: float, seed: int, label: str | None, payload: Payload, erase: str,
-          telemetry: TelemetryOptions) -> TestHeader:
+          telemetry: TelemetryOptions) -> BenchmarkHeader:
     return {"test": recipe.name, "title": recipe.title, "report": recipe.report, "explain": recipe.summary,
             "quick": quick, "scale": scale, "parameters": {key: _json_value(value) for key, value in values.items()},
             "parameters_text": {key: recipe.parameters[key].format(value) for key, value in values.items()},
             "overrides": dict(overrides), "recipe": {"sha256": recipe.sha256, "text": recipe.source},
-            "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": telemetry.account(),
+            "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": dict(telemetry.account()),
             "working_directory": str(Path.cwd()), "drive": describe(target.drive),
             "device": str(target.path), "usable_bytes": target.size_bytes, "block_bytes": target.block_bytes,
             "label": label or target.drive.model or target.drive.name,
             "started_at": now(), "ended_at": None, "blkreel": __version__}
 
 
-def _runner(record: TestRecord, target: Target, destroy: str | None, telemetry: TelemetryOptions,
+def _runner(record: BenchmarkRecord, target: Target, destroy: str | None, telemetry: TelemetryOptions,
              no_live: bool) -> BenchmarkRunner:
     step_progress = StepProgress(display_name(target), live=False if no_live else None)
 
-    def begin_step(number: int, steps: list[TestStep]) -> None:
+    def begin_step(number: int, steps: list[BenchmarkStep]) -> None:
         left = time_words(steps[number - 1:])
         print(f"step {number} of {len(steps)}: {steps[number - 1].title}{f' (left: {left})' if left else ''}",
               file=sys.stderr)
@@ -170,13 +171,13 @@ def _runner(record: TestRecord, target: Target, destroy: str | None, telemetry: 
 class _Resumed:
     """An interrupted test, with the stored recipe and parameters of test.json."""
 
-    record: TestRecord
+    record: BenchmarkRecord
     recipe: Recipe
     values: Mapping[str, Any]
     target: Target
 
 
-def _resumed(directory: Path, device: str | None, stored: TestDocument) -> _Resumed:
+def _resumed(directory: Path, device: str | None, stored: BenchmarkDocument) -> _Resumed:
     target = find_target(device or stored["device"])
     check_unchanged(stored, target)
     try:
@@ -189,11 +190,10 @@ def _resumed(directory: Path, device: str | None, stored: TestDocument) -> _Resu
     if [step.id for step in steps] != [step["id"] for step in stored["steps"]]:
         raise BlkreelError(f"cannot resume {directory}: this version of blkreel has other steps",
                            f"resume it with version {stored.get('blkreel', 'that started it')}, or start a new test")
-    records = [StepRecord(step) for step in steps]
-    for step_record, step in zip(records, stored["steps"], strict=True):
-        step_record.restore(step)
-    header = cast(TestHeader, {key: value for key, value in stored.items() if key not in ("steps", "version")})
-    return _Resumed(TestRecord(directory, header, records), recipe, values, target)
+    for step, document in zip(steps, stored["steps"], strict=True):
+        step.restore(document)
+    header = cast(BenchmarkHeader, {key: value for key, value in stored.items() if key not in ("steps", "version")})
+    return _Resumed(BenchmarkRecord(directory, header, steps), recipe, values, target)
 
 
 def _resumed_runner(resumed: _Resumed, device: str | None, destroy: str | None, telemetry: TelemetryOptions,
@@ -228,7 +228,7 @@ def _called_with(*words: str) -> str:
     return shlex.join(["blkreel", *sys.argv[1:], *words])
 
 
-def _overrides(recipe: Recipe, stored: TestHeader) -> dict[str, str]:
+def _overrides(recipe: Recipe, stored: BenchmarkHeader) -> dict[str, str]:
     """The stored arguments of --set, with paths of traces relative to the directory of the first start."""
     started_in, overrides = Path(stored.get("working_directory", ".")), dict(stored["overrides"])
     for name, words in overrides.items():

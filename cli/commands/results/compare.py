@@ -120,12 +120,12 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
         if drop_invalid:
             raise UsageError("--drop-invalid leaves out runs, and these are benchmarks", "leave out --drop-invalid")
         from blkreel.benchmarks.present import compare_results
-        from blkreel.cli.ui import test_summary
+        from blkreel.cli.ui import benchmark_summary
 
         document = compare_results(tests, output, force=force, view=view)
 
         def show(console: Console) -> None:
-            test_summary.show(document, console, detail)
+            benchmark_summary.show(document, console, detail)
     else:
         entry_of = entry
         if tests:  # with the recipes, slow to load

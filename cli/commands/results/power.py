@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.results.directory import is_test
-from blkreel.benchmarks.test_file import read_test
 from blkreel.cli.options.types import as_json
-from blkreel.cli.ui.test_summary import write_results
+from blkreel.cli.ui.benchmark_summary import write_results
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable

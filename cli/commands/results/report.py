@@ -15,7 +15,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.frames import frame_options
 from blkreel.cli.options.report import TRACE, page_options, print_result, read_options, reading
-from blkreel.cli.ui import test_summary
+from blkreel.cli.ui import benchmark_summary
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.replay_summary import summary_lines
 from blkreel.common.console import Console, Detail
@@ -54,7 +54,7 @@ def command(trace: Location, output: Path | None, figure: str | None, gap_ns: in
                 on_step=lambda done, total: task.update(done / max(1, total), f"{done} of {total} steps"))
 
         def show(console: Console) -> None:
-            test_summary.show(document, console, detail)
+            benchmark_summary.show(document, console, detail)
     else:
         with reading() as on_rows:
             document = present.report(trace, output, gap_ns=gap_ns, force=force, on_rows=on_rows, view=view,

@@ -4,11 +4,11 @@ import textwrap
 
 from quiet import progress
 
+from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import parse_recipe
 from blkreel.benchmarks.recipe.steps import steps_of
-from blkreel.benchmarks.runner.record import StepRecord, TestRecord, create
+from blkreel.benchmarks.runner.record import BenchmarkRecord, create
 from blkreel.benchmarks.runner.runner import BenchmarkRunner
-from blkreel.benchmarks.test_file import read_test
 from blkreel.replay.engine.engine import run_engine
 
 RECIPE = """
@@ -62,11 +62,10 @@ def runner_of(directory, target, text=RECIPE, engine=run_engine, **options):
     steps = steps_of(recipe, recipe.resolve({}), size_bytes=target.size_bytes, block_bytes=512, seed=1)
     if directory.exists():
         stored, _ = read_test(directory)
-        records = [StepRecord(step) for step in steps]
-        for record, document in zip(records, stored["steps"], strict=True):
-            record.restore(document)
+        for step, document in zip(steps, stored["steps"], strict=True):
+            step.restore(document)
         head = {key: value for key, value in stored.items() if key not in ("steps", "version")}
-        record = TestRecord(directory, head, records)
+        record = BenchmarkRecord(directory, head, steps)
     else:
         record = create(directory, {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
     done, said = [], []

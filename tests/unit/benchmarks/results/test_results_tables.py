@@ -12,7 +12,7 @@ from blkreel.analysis.charts import over_time
 from blkreel.benchmarks import present
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results import tables
-from blkreel.cli.ui.test_summary import show
+from blkreel.cli.ui.benchmark_summary import show
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import OutputExists, UsageError
 

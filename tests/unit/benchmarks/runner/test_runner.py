@@ -6,12 +6,12 @@ import pytest
 from small_benchmark import RECIPE, STEPS, Engine
 
 from blkreel import write_trace
+from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import parse_recipe
 from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.runner.drive import check_unchanged
 from blkreel.benchmarks.runner.record import create, read_resumable
 from blkreel.benchmarks.runner.runner import check_traces
-from blkreel.benchmarks.test_file import read_test
 from blkreel.common.device import describe
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
 from blkreel.replay.drive.target import find_target

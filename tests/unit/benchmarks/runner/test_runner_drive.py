@@ -110,7 +110,7 @@ def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, targ
     test = a_test(text=text)
     test.run()
     assert test.done[0] == "state full"
-    status = [step.status for step in test.record.steps if step.step.do == "measure"]
+    status = [step.status for step in test.record.steps if step.do == "measure"]
     assert status == ["done"] * 5 + ["skipped"] * 2
 
 

@@ -1,44 +1,19 @@
 """test.json: the header, the steps and the progress of a benchmark, in the directory of the test."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import Any, Required, TypedDict
 
 from blkreel.common.errors import TraceError
 from blkreel.common.files.safe_files import directory_at, file_name
 from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.traces.format.reader import TEST
 
-if TYPE_CHECKING:
-    from blkreel.replay.telemetry.options import OptionsAccount
+from .step import DONE, FAILED, SKIPPED, WAITING, StepDocument
 
 FILE = TEST
 VERSION = 1
-WAITING, DONE, FAILED, SKIPPED = "waiting", "done", "failed", "skipped"
 _STATUS = (WAITING, DONE, FAILED, SKIPPED)
-
-
-class StepDocument(TypedDict):
-    """directory: of the run of a measuring step, relative to the directory of the test.
-
-    result: of a measuring step, totals of its run; of a state step, the state of the drive; of a rest, its duration.
-    interrupted: number of interrupted attempts.
-    """
-
-    id: str
-    do: str
-    title: str
-    role: str | None
-    labels: dict[str, Any]
-    status: str
-    directory: str | None
-    started_at: str | None
-    ended_at: str | None
-    result: dict[str, Any] | None
-    error: str | None
-    interrupted: int
 
 
 class RecipeCopy(TypedDict):
@@ -46,61 +21,10 @@ class RecipeCopy(TypedDict):
     text: str
 
 
-class TestHeader(TypedDict, total=False):
+class BenchmarkHeader(TypedDict, total=False):
     """parameters_text: the parameters as text with units. overrides: what --set gave, as text. drive_after: the state
     of the drive after the last step. working_directory: that of the command which started the test."""
 
-    test: str
-    title: str
-    report: str
-    explain: str
-    quick: bool
-    scale: float
-    parameters: dict[str, Any]
-    parameters_text: dict[str, str]
-    overrides: dict[str, str]
-    recipe: RecipeCopy
-    seed: int
-    payload: dict[str, int]
-    erase: str
-    telemetry: OptionsAccount
-    working_directory: str
-    drive: dict[str, Any]
-    drive_after: dict[str, Any]
-    device: str
-    usable_bytes: int
-    block_bytes: int
-    label: str
-    started_at: str
-    ended_at: str | None
-    blkreel: str
-
-
-class TestDocument(TestHeader):
-    version: int
-    steps: list[StepDocument]
-
-
-class _CheckedStep(TypedDict, total=False):
-    """Types of the keys that an interrupted or an older test may lack."""
-
-    id: Required[str]
-    do: Required[str]
-    status: Required[str]
-    title: str
-    role: str | None
-    labels: dict[str, str | int | float | bool]
-    directory: str | None
-    started_at: str | None
-    ended_at: str | None
-    result: dict[str, Any] | None
-    error: str | None
-    interrupted: int
-
-
-class _Checked(TypedDict, total=False):
-    version: Required[int]
-    steps: Required[list[_CheckedStep]]
     test: str
     title: str
     report: str
@@ -127,7 +51,12 @@ class _Checked(TypedDict, total=False):
     blkreel: str
 
 
-def read_test(directory: Path) -> tuple[TestDocument, bool]:
+class BenchmarkDocument(BenchmarkHeader):
+    version: Required[int]
+    steps: Required[list[StepDocument]]
+
+
+def read_test(directory: Path) -> tuple[BenchmarkDocument, bool]:
     """(test.json, whether only root and this user can write to it). Raises TraceError for a missing or invalid file."""
     path = directory / FILE
     try:
@@ -147,7 +76,7 @@ def read_test(directory: Path) -> tuple[TestDocument, bool]:
         version = document["version"]
         if isinstance(version, int) and version > VERSION:
             raise TraceError(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
-        if wrong := mismatch(document, _Checked):
+        if wrong := mismatch(document, BenchmarkDocument):
             raise ValueError(wrong)
         for step in document["steps"]:
             if step["status"] not in _STATUS:

@@ -7,8 +7,8 @@ from typing import Any
 
 from blkreel.benchmarks.recipe.recipe import Recipe, load_recipe, recipe_names
 from blkreel.benchmarks.recipe.run_stream import longest_ns
-from blkreel.benchmarks.recipe.steps import TestStep
 from blkreel.benchmarks.recipe.values import format_value
+from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.common.console import print_table
 from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes, format_ns
@@ -49,7 +49,7 @@ def explain(recipe: Recipe, as_json: bool) -> None:
     print("\nset a parameter: --set NAME=VALUE (lists with commas; sizes also in percent of the drive, such as 25%)")
 
 
-def show_steps(recipe: Recipe, values: Mapping[str, Any], steps: Sequence[TestStep], target: Target, scale: float,
+def show_steps(recipe: Recipe, values: Mapping[str, Any], steps: Sequence[BenchmarkStep], target: Target, scale: float,
                as_json: bool) -> None:
     entries = [_entry(step) for step in steps]
     if as_json:
@@ -66,7 +66,7 @@ def show_steps(recipe: Recipe, values: Mapping[str, Any], steps: Sequence[TestSt
         print(f"{step.id:<28} {'; '.join(_lines(step))}{_until(entry)}")
 
 
-def time_words(steps: Sequence[TestStep]) -> str:
+def time_words(steps: Sequence[BenchmarkStep]) -> str:
     """`at most 22 min 0 s, plus 1 step without a time limit`; "" if no step has one."""
     known_ns, unknown = longest_ns(list(steps))
     if not known_ns:
@@ -75,7 +75,7 @@ def time_words(steps: Sequence[TestStep]) -> str:
     return f"at most {format_ns(known_ns)}{besides}"
 
 
-def _entry(step: TestStep) -> dict[str, Any]:
+def _entry(step: BenchmarkStep) -> dict[str, Any]:
     return {"id": step.id, "do": step.do, "title": step.title, "role": step.role, "labels": step.labels,
             "state": step.state or None, "time_ns": step.time_ns, "trace": step.trace or None,
             "streams": [{"name": s.name, "op": s.op, "read_percent": s.read_percent, "access": s.access,
@@ -88,7 +88,7 @@ def _until(entry: Mapping[str, Any]) -> str:
     return f"; until {format_ns(entry['time_ns'])}" if entry["do"] == "measure" and entry["time_ns"] else ""
 
 
-def _lines(step: TestStep) -> list[str]:
+def _lines(step: BenchmarkStep) -> list[str]:
     if step.do == "state":
         spans = (f" ({', '.join(format_bytes(end - start) for start, end in step.spans)})"
                  if step.state.partition("+")[0] == "data" else "")
