@@ -27,6 +27,9 @@ RANKS = {
     "traces": ("importers", "model", "exporters", "transform", "spool", "telemetry", "format", "samples", "blocksets"),
     "benchmarks": ("site", "history", "catalog", "runner", "reports", "charts", "results", "step_metrics", "recipe"),
 }
+MOST_FILES = 15
+# Over the limit: each file has one subject of the kernel side, or of a plan.
+CROWDED = {"capture/bpf", "replay/plan"}
 
 
 def modules(package):
@@ -138,6 +141,17 @@ def test_folders_import_each_other_in_no_circle():
                 folder(other) for other in imported_files(path)
                 if len(folder(other)) == 2 and folder(other) != folder(path))
     assert not circles(edges)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_folder_holds_few_files(package):
+    """A .c file and its .h file count as one."""
+    files = {}
+    for path in (TREE / package).rglob("*"):
+        if path.suffix in (".py", ".c", ".h") and path.name != "__init__.py":
+            files.setdefault(path.parent.relative_to(TREE).as_posix(), set()).add(path.stem)
+    crowded = {folder for folder, stems in files.items() if len(stems) > MOST_FILES}
+    assert crowded <= CROWDED, "join files with one subject, or add a folder"
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
