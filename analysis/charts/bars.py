@@ -13,7 +13,6 @@ _ROW_STEP = 26  # pixels
 _BASE_OFFSET = 5  # pixels of two bars of a row from its middle
 _VALUE_ROOM = 104  # pixels at the right for values and brackets
 _BRACKETS = (5, 0)  # pixels from the right edge; neighboring brackets alternate
-_TICK = 5  # pixels
 _NAME_LIMIT = 190  # pixels
 _WHISKER_COLOR: Spec = {"expr": "text"}
 

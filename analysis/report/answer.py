@@ -13,7 +13,7 @@ from blkreel.analysis.metrics.definitions.headline import READ_WAIT, headline_me
 from blkreel.analysis.metrics.definitions.metric import NS, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import smallest_difference
-from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS, best_first
 from blkreel.common import units
 from blkreel.common.verdict import LEVELS
 
@@ -193,10 +193,8 @@ def key_figures(section: Document, under_test: str | None = None) -> tuple[KeyFi
 
 def in_order(entries: Sequence[Document], metric: Metric) -> list[Document]:
     """The drives that may be compared, the best first."""
-    sign = -1 if metric.better == "higher" else 1
-    known = [(usable(entry, metric), entry) for entry in entries]
-    return [entry for _, entry in sorted(((sign * value, entry) for value, entry in known if value is not None),
-                                         key=lambda pair: pair[0])]
+    values = {number: usable(entry, metric) for number, entry in enumerate(entries)}
+    return [entries[number] for number in best_first(values, metric.better == "higher")]
 
 
 def differences(section: Document, under_test: str | None = None) -> str:

@@ -7,7 +7,7 @@ from blkreel.analysis.charts.model import Answer, KeyFigure
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean, welch
-from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS, best_first
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
 from blkreel.common import units
 from blkreel.common.errors import UsageError
@@ -113,8 +113,7 @@ def overview_of_scores(scores: Sequence[Score], under_test: str | None) -> Overv
 
 
 def _best_first(score: Score) -> list[str]:
-    values = {label: value for label, runs in score.runs.items() if (value := geometric_mean(runs))}
-    return sorted(values, key=lambda label: values[label], reverse=score.higher_is_better)
+    return best_first({label: geometric_mean(runs) for label, runs in score.runs.items()}, score.higher_is_better)
 
 
 def _reference(sections: Sequence[Document], under_test: str | None) -> str | None:

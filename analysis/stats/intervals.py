@@ -54,11 +54,6 @@ class Ratio:
     def excludes_one(self) -> bool:
         return not self.low <= 1 <= self.high
 
-    def moved_p(self, ratio: float) -> float:
-        """p of the hypothesis that the true ratio is `ratio`, not 1."""
-        se = _standard_error(self)
-        return _two_sided(math.log(self.value) - math.log(ratio), se, self.df)
-
 
 def interval(values: Sequence[float | None], level: float = LEVEL) -> Interval | None:
     """The interval of the geometric mean: t on ln(value), from BOOTSTRAP_RUNS on by resampling.
@@ -187,12 +182,6 @@ def _two_sided(apart: float, se: float, df: float) -> float:
     if not se:
         return float(apart == 0)
     return float(2 * stdtr(df, -abs(apart) / se))
-
-
-def _standard_error(ratio: Ratio) -> float:
-    if ratio.low == ratio.high:
-        return 0.0
-    return (math.log(ratio.high) - math.log(ratio.low)) / 2 / t_quantile(ratio.df, ratio.level)
 
 
 def _bootstrap(logs: np.ndarray, mean: float, level: float) -> list[float]:

@@ -12,7 +12,9 @@ better. Drives of neighboring groups may tie still: `ties` names them. A rank is
 the groups before.
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from .intervals import LEVEL, Ratio, geometric_mean, holm, welch
 
@@ -20,6 +22,7 @@ ENOUGH_RUNS = 6  # from which on there is an interval and a rank
 EFFECT = 1.02  # a ratio up to this is no difference in practice
 
 Values = list[float | None]  # one a run; None if unknown
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,26 @@ def _judged(pair: Pair, p: float | None, family: int) -> Pair:
     return Pair(pair.figure, pair.base, pair.other, pair.value, pair.ratio, p, not why, why)
 
 
+def best_first(values: Mapping[K, float | None], higher_is_better: bool) -> list[K]:
+    """The keys that have a value, by it; equal ones in the order in which they came."""
+    known = [(value, key) for key, value in values.items() if value is not None]
+    return [key for _, key in sorted(known, key=lambda pair: pair[0], reverse=higher_is_better)]
+
+
+def places_by_value(values: Mapping[K, float | None], higher_is_better: bool) -> dict[K, int]:
+    """The place, from 1, of each key that has a value, the best first; equal values share one."""
+    ordered = best_first(values, higher_is_better)
+    places: dict[K, int] = {}
+    for number, key in enumerate(ordered):
+        before = ordered[number - 1] if number else key
+        places[key] = places[before] if number and values[before] == values[key] else number + 1
+    return places
+
+
 def ranked(runs: dict[str, Values], differ: set[frozenset[str]], higher_is_better: bool) -> dict[str, Place]:
     """The place of each drive in one figure. runs: key -> value of each run; differ: the pairs that do."""
     values = {key: geometric_mean(own) for key, own in runs.items() if len(own) >= ENOUGH_RUNS}
-    values_known = {key: value for key, value in values.items() if value is not None}
-    known = sorted(values_known, key=lambda key: (-values_known[key] if higher_is_better else values_known[key], key))
+    known = best_first(dict(sorted(values.items())), higher_is_better)
     groups: list[list[str]] = []
     for key in known:
         if not groups or any(frozenset((key, member)) in differ for member in groups[-1]):

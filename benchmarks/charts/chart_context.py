@@ -11,7 +11,7 @@ from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first, pairs, places_by_value, ranked
 from blkreel.benchmarks import metric
 
 from .drives import DriveResults, FigurePath, Value
@@ -87,8 +87,7 @@ def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
         runs = {key: list(value.each) for key, value in known.items()}
         differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
         return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
-    return {key: 1 + sum(other.value > value.value if higher else other.value < value.value
-                         for other in known.values()) for key, value in known.items()}
+    return places_by_value({key: value.value for key, value in known.items()}, higher)
 
 
 def section(id_: str, title: str, charts: Iterable[Chart | None]) -> Section:
@@ -125,8 +124,9 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
             known[drive.key] = present
             orders[drive.key] = drive.value(*order_path(drive)) if order_path else values[order_part]
     ranks = ranks_of(orders, better == "higher")
-    sign = -1 if better == "higher" else 1
-    order = sorted(orders, key=lambda key: (ranks.get(key, len(orders) + 1), sign * (orders[key].value or 0)))
+    by_value = best_first({key: value.value for key, value in orders.items()}, better == "higher")
+    order = sorted([*by_value, *(key for key in orders if key not in by_value)],
+                   key=lambda key: ranks.get(key, len(orders) + 1))
     has_intervals = all(value.low is not None for value in orders.values())
     texts = {drive.key: text_of(drive) if text_of else _joined(
                  [value.value for _, value in known[drive.key]], form, unit) for drive in context.drives

@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from blkreel.analysis.metrics.definitions.metric import Better
 from blkreel.analysis.report.page.drives_file import Drive, DrivesFile
 from blkreel.analysis.stats.intervals import Ratio, geometric_mean, welch
+from blkreel.analysis.stats.ranking import places_by_value
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
 from blkreel.benchmarks.history.series import MetricText
 
@@ -205,15 +206,12 @@ def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, 
 
 
 def _placed(standings: list[Standing], higher_is_better: bool) -> tuple[Standing, ...]:
-    standings.sort(key=lambda each: (-each.value if higher_is_better else each.value, each.label))
-    best = standings[0].value
-    placed, place = [], 0
-    for number, each in enumerate(standings):
-        if not number or each.value != standings[number - 1].value:
-            place = number + 1
-        share = each.value / best if higher_is_better else best / each.value
-        placed.append(Standing(each.label, each.value, each.values, each.rows, share, place))
-    return tuple(placed)
+    by_label = {standing.label: standing for standing in sorted(standings, key=lambda standing: standing.label)}
+    places = places_by_value({label: standing.value for label, standing in by_label.items()}, higher_is_better)
+    best = by_label[next(iter(places))].value
+    return tuple(replace(by_label[label], place=place, share=(
+        by_label[label].value / best if higher_is_better else best / by_label[label].value))
+        for label, place in places.items())
 
 
 def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:

@@ -67,9 +67,7 @@ PLAN_BLOCKS_AHEAD = 8  # blocks of each lane that the helper reads ahead
 MAX_DEPTH = 16384  # sum over all lanes of a run
 MAX_LANES = 64
 MAX_THREADS = 64
-MAX_TARGETS = 16
 DEPENDENCY_REACH = 1 << 18  # largest distance of a dependency, in rows
-AHEAD_ROWS = 1 << 16  # rows with dependencies that the engine reads ahead
 
 _PIPE_BYTES = 1 << 20
 _END_TIMEOUT_S = 45  # the helper waits up to 30 s for outstanding reads

@@ -153,17 +153,6 @@ def causes_of(run: Mapping[str, Any]) -> dict[str, StallCause]:
     return causes
 
 
-def causes_text(run: Mapping[str, Any]) -> str:
-    """What made I/Os late, the most first: `late wake-up (12 times, 34.0 ms; 20 I/Os late)`; "" if unknown."""
-    causes = sorted(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]), reverse=True)
-    texts = []
-    for name, cause in causes[:4]:
-        if cause["late_ops"]:
-            total = f", {format_ns(cause['total_ns'])}" if cause["total_ns"] else ""
-            texts.append(f"{CAUSES.get(name, name)} ({times(cause['count'])}{total}; {cause['late_ops']:,} I/Os late)")
-    return "; ".join(texts)
-
-
 def main_cause(run: Mapping[str, Any]) -> str:
     """What delayed most I/Os, or the issuing thread for the longest time: `late wake-up (12 times, 34.0 ms)`."""
     name, cause = max(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]))

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, leadi
 from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of
 from blkreel.analysis.report.page.commands import column_of, path_of
-from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common.printable import within_sentence
 
 
@@ -32,11 +32,9 @@ class RankedEntry:
 
 def ranked(entries: Sequence[Datum], metric: Metric) -> list[RankedEntry]:
     """Entries of a document that have the metric, the best first. Ranks are those of the document."""
-    sign = -1 if metric.better == "higher" else 1
-    known = sorted((entry for entry in entries if entry["headline"][metric.key]["value"] is not None),
-                   key=lambda entry: sign * entry["headline"][metric.key]["value"])
-    ranks = [entry["headline"][metric.key].get("rank") for entry in known]
-    return [RankedEntry(entry, place, rank) for place, (entry, rank) in enumerate(zip(known, ranks, strict=True))]
+    values = {number: entry["headline"][metric.key]["value"] for number, entry in enumerate(entries)}
+    known = [entries[number] for number in best_first(values, metric.better == "higher")]
+    return [RankedEntry(entry, place, entry["headline"][metric.key].get("rank")) for place, entry in enumerate(known)]
 
 
 def ranking(id_: str, entries: Sequence[Datum], metric: Metric) -> Chart | None:

@@ -52,7 +52,6 @@ def test_ratio_is_that_of_scipys_unequal_variances(a, b):
         assert shown.p == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-12)
         assert [math.log(shown.low), math.log(shown.high)] == pytest.approx([bounds.low, bounds.high], rel=1e-6,
                                                                             abs=1e-6)
-        assert shown.moved_p(1.0) == pytest.approx(shown.p, rel=1e-6, abs=1e-12)
 
 
 def test_ratio_by_hand():
