@@ -245,13 +245,13 @@ class Study:
         frames = []
         for label, measured in self._measured.items():
             bins = {f"{name}_ops": part.seconds.runs[0] for name, part in measured.partial.classes().items()}
-            length = max(each.length for each in bins.values())
+            length = max(bin_.length for bin_ in bins.values())
             if empty:
                 second = np.arange(length)
-                counts = {name: each.dense(length) for name, each in bins.items()}
+                counts = {name: bin_.dense(length) for name, bin_ in bins.items()}
             else:
-                second = functools.reduce(np.union1d, [each.filled for each in bins.values()])
-                counts = {name: each.at(second) for name, each in bins.items()}
+                second = functools.reduce(np.union1d, [bin_.filled for bin_ in bins.values()])
+                counts = {name: bin_.at(second) for name, bin_ in bins.items()}
             frames.append(self._columns(label, {"second": second, **counts}))
         return self._concat(frames)
 

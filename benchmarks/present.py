@@ -80,7 +80,7 @@ def _attached(group: Sequence[NamedResults]) -> Attached:
     content = cast(Document, results[0] if len(results) == 1 else compared(paths, results))
     drives = drives_of(content)
     report = REPORTS[content["report"]]
-    runs = {drive.key: value.each for drive in drives if (value := report.headline(drive)) is not None}
+    runs = {drive.key: value.repeats for drive in drives if (value := report.headline(drive)) is not None}
     title = str(content["test"] or content["report"])
     score = Score(title, "score", report.better == "higher", report.headline_text, runs)
     return Attached(content, score, models_of(drives),

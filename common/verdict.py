@@ -130,7 +130,7 @@ def note(code: str, text: str) -> Note:
 def judged(reasons: Iterable[Reason], at_least: Level = "valid", notes: Iterable[Note] = (),
            withheld: Iterable[str] = ()) -> Verdict:
     """The worst level of the reasons and of `at_least`, the worst reasons first."""
-    ordered = sorted(reasons, key=lambda each: -LEVELS.index(each["level"]))  # stable
+    ordered = sorted(reasons, key=lambda reason: -LEVELS.index(reason["level"]))  # stable
     worst = max([at_least, *(each["level"] for each in ordered)], key=LEVELS.index)
     return {"level": worst, "reasons": ordered, "notes": list(notes), "withheld": sorted(set(withheld))}
 
@@ -151,18 +151,18 @@ def merged_by_name(named: Iterable[tuple[str, Verdict]], words: Callable[[str, l
     """
     named = list(named)
     verdicts = [verdict for _, verdict in named]
-    notes = [each for verdict in verdicts for each in verdict.get("notes", ())]
+    notes = [note for verdict in verdicts for note in verdict.get("notes", ())]
     first: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
     for name, verdict in named:
-        for each in verdict["reasons"]:
-            first.setdefault((each["level"], each["text"]), (each, []))[1].append(name)
+        for reason in verdict["reasons"]:
+            first.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(name)
     distinct: dict[tuple[str, str], Reason] = {}
     shared = [cast(Reason, {**each, "text": words(each["text"], names)}) for each, names in first.values()]
-    for each in (*shared, *reasons):
-        distinct.setdefault((each["level"], each["text"]), each)
+    for reason in (*shared, *reasons):
+        distinct.setdefault((reason["level"], reason["text"]), reason)
     return judged(distinct.values(),
                   max((verdict["level"] for verdict in verdicts), key=LEVELS.index, default="valid"),
-                  {each["text"]: each for each in notes}.values(),
+                  {note["text"]: note for note in notes}.values(),
                   (key for verdict in verdicts for key in verdict.get("withheld", ())))
 
 

@@ -21,7 +21,7 @@ def with_drive_colors(page: Page, colors: Mapping[str, str]) -> Page:
 
 def _recolored(node: Any, colors: Mapping[str, str]) -> Any:
     if isinstance(node, list):
-        return [_recolored(each, colors) for each in node]
+        return [_recolored(part, colors) for part in node]
     if not isinstance(node, dict):
         return node
     return {name: _with_range(value, colors) if name == "color" and _is_of_drives(value) else

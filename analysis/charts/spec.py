@@ -54,7 +54,7 @@ def without(spec: Spec, hidden: Set[str]) -> Spec:
     leaves empty. specs.js does the same in the browser."""
     def reduce(node: Any) -> Any:
         if isinstance(node, list):
-            return [reduce(each) for each in node]
+            return [reduce(part) for part in node]
         if not isinstance(node, dict):
             return node
         return {key: reduce_value(key, value) for key, value in node.items()}
@@ -80,7 +80,7 @@ def without(spec: Spec, hidden: Set[str]) -> Spec:
 def inline_data(node: Any) -> list[Datum]:
     """All rows of inline data of a specification."""
     if isinstance(node, list):
-        return [row for each in node for row in inline_data(each)]
+        return [row for part in node for row in inline_data(part)]
     if not isinstance(node, dict):
         return []
     data = node.get("data")

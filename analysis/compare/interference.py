@@ -54,7 +54,7 @@ class Against:
                        {key: self.totals_ns.get(key, 0) + other.totals_ns.get(key, 0) for key in keys},
                        [a + b for a, b in zip(self.sums, other.sums, strict=True)])
 
-    def shown(self) -> Document:
+    def document(self) -> Document:
         """from is in the bin, to is not. slope: ns of latency a unit, by least squares over single reads."""
         n, x, y, xx, xy = self.sums
         spread = n * xx - x * x
@@ -144,12 +144,12 @@ class Interference:
         both.in_flight = self.in_flight + other.in_flight
         return both
 
-    def shown(self) -> Document:
+    def document(self) -> Document:
         """As the document has it. from, to: bytes in the windows, writes in flight; slope_ns: a byte, a write."""
         return {"reads": self.reads, "writes": self.writes, "error": ERROR,
-                "windows": [{"window_ns": window_ns, **against.shown()}
+                "windows": [{"window_ns": window_ns, **against.document()}
                             for window_ns, against in zip(self.windows_ns, self.windows, strict=True)],
-                "in_flight": self.in_flight.shown()}
+                "in_flight": self.in_flight.document()}
 
 
 def interference(trace: Trace, windows_ns: tuple[int, ...] = WINDOWS_NS) -> Interference:

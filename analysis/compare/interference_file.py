@@ -20,7 +20,7 @@ VERSION = 5
 def dump(result: Interference) -> bytes:
     """Of one whole run. What is outstanding at its end is left out: nothing follows."""
     document = {"windows_ns": result.windows_ns, "reads": result.reads, "writes": result.writes,
-            "windows": [_document(each) for each in result.windows], "in_flight": _document(result.in_flight)}
+            "windows": [_document(window) for window in result.windows], "in_flight": _document(result.in_flight)}
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
@@ -29,13 +29,14 @@ def load(data: bytes) -> Interference:
     document = json.loads(decompressed(data))
     result = Interference(tuple(document["windows_ns"]))
     result.reads, result.writes = document["reads"], document["writes"]
-    result.windows, result.in_flight = [_against(each) for each in document["windows"]], _against(document["in_flight"])
+    result.windows = [_against(window) for window in document["windows"]]
+    result.in_flight = _against(document["in_flight"])
     return result
 
 
 def _document(against: Against) -> Document:
     return {"sums": against.sums, "bins": [
-        [index, against.totals_ns[index], *(each.tolist() for each in values.items())]
+        [index, against.totals_ns[index], *(item.tolist() for item in values.items())]
         for index, values in sorted(against.bins.items())]}
 
 

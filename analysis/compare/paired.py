@@ -161,7 +161,7 @@ class _Ratios:
         places = np.clip(np.rint(logs * _STEPS), -_REACH, _REACH).astype(np.int64) + _REACH
         self.counts += np.bincount(places, minlength=len(self.counts))
 
-    def shown(self) -> Document:
+    def document(self) -> Document:
         cumulative = np.cumsum(self.counts)
         shown: Document = {"n": self.n, "geometric_mean": float(np.exp(self.sum / self.n)),
                  "sum_ratio": self.other_ns / self.base_ns, "faster_share": self.faster / self.n,
@@ -256,7 +256,7 @@ class _Pairing:
             if not groups:
                 shown[measure] = None  # no I/O had a deadline
                 continue
-            told = {key: ratios.shown() for key, ratios in groups.items()}
+            told = {key: ratios.document() for key, ratios in groups.items()}
             shown[measure] = {
                 **told["all", 0], "classes": groups["all", 0].classes(),
                 "by_op": [{"op": _op_name(which), **one} for (kind, which), one in sorted(told.items(), key=str)

@@ -39,7 +39,7 @@ class DriveRuns(Protocol):
     """An entry of a section (report/document.py): the runs of one drive, and their document."""
 
     @property
-    def shown(self) -> dict[str, Any]: ...
+    def document(self) -> dict[str, Any]: ...
 
     @property
     def measured(self) -> list[Measured]: ...
@@ -47,7 +47,7 @@ class DriveRuns(Protocol):
 
 class PaceSection(Protocol):
     @property
-    def shown(self) -> dict[str, Any]: ...
+    def document(self) -> dict[str, Any]: ...
 
     @property
     def entries(self) -> Sequence[DriveRuns]: ...
@@ -104,7 +104,7 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
     read_options = read_options or ReadOptions(keep=False)
     entries = [entry for section in sections for entry in section.entries]
     runs = [run for entry in entries for run in entry.measured]
-    bases = [next((entry for entry in section.entries if entry.shown["label"] == marked), section.entries[0])
+    bases = [next((entry for entry in section.entries if entry.document["label"] == marked), section.entries[0])
              for section in sections]
     pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
              if other is not base]
@@ -120,13 +120,13 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
         known, compared = _look_up(runs, pairs, cache)
         why = _why_not(runs, pairs, known, compared, bool(read_options.cluster), most_rows)
     for entry in entries:
-        entry.shown["interference"] = _interference(entry, known, why, cache)
-        entry.shown["slowdown_by_writes"] = _slowdown(entry, why, cache)
+        entry.document["interference"] = _interference(entry, known, why, cache)
+        entry.document["slowdown_by_writes"] = _slowdown(entry, why, cache)
     for base, other in pairs:
         if not why and id(other) not in compared:
             compared[id(other)] = _paired(base.measured, other.measured, cache)
     for section, base in zip(sections, bases, strict=True):
-        section.shown["paired"] = [{"base": base.shown["label"], "other": other.shown["label"],
+        section.document["paired"] = [{"base": base.document["label"], "other": other.document["label"],
                                     **compared.get(id(other), {"why": why})}
                                    for other in section.entries if other is not base]
 
@@ -186,7 +186,7 @@ def _interference(entry: DriveRuns, known: dict[int, Interference], why: str, ca
         pooled += known[id(run)]
     if not pooled.reads or not pooled.writes:
         return {"why": "no reads" if not pooled.reads else "no writes"}
-    return pooled.shown()
+    return pooled.document()
 
 
 def _slowdown(entry: DriveRuns, why: str, cache: PartialCache) -> dict[str, Any]:

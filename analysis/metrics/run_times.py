@@ -69,7 +69,7 @@ class RunTimes:
         def total(a: Any, b: Any) -> Any:
             return None if a is None or b is None else a + b
 
-        return type(self)(*(total(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)))
+        return type(self)(*(total(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
 
 def why_no_slowdown(metadata: Mapping[str, Any]) -> str:

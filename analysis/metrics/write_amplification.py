@@ -30,9 +30,9 @@ class WriteCounts:
         telemetry = (run or {}).get("telemetry") or {}
         drives = [telemetry, *(telemetry.get("drives") or {}).values()]
         counts = [writes for drive in drives if (writes := ((drive or {}).get("smart") or {}).get("writes"))]
-        if len(counts) < len(drives) or len({each["unit"] for each in counts}) > 1:
+        if len(counts) < len(drives) or len({count["unit"] for count in counts}) > 1:
             return None
-        host, media, host_step, media_step = (sum(each[name] for each in counts)
+        host, media, host_step, media_step = (sum(count[name] for count in counts)
                                               for name in ("host", "media", "host_step", "media_step"))
         return cls(counts[0]["unit"], host, media, host_step, media_step, (run or {}).get("written_bytes"))
 

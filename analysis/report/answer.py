@@ -57,11 +57,11 @@ def answer(section: Document, under_test: str | None = None) -> Answer:
                   differences(section, under_test), tuple(reasons(section["entries"])))
 
 
-def answer_document(shown: Answer) -> Document:
+def answer_document(answer: Answer) -> Document:
     """The answer as JSON."""
-    return {"sentence": shown.sentence, "workload": shown.workload, "differences": shown.differences,
-            "figures": [asdict(figure) for figure in shown.figures],
-            "reasons": [{"level": level, "text": text} for level, text in shown.reasons]}
+    return {"sentence": answer.sentence, "workload": answer.workload, "differences": answer.differences,
+            "figures": [asdict(figure) for figure in answer.figures],
+            "reasons": [{"level": level, "text": text} for level, text in answer.reasons]}
 
 
 def noun(metric: Metric) -> str:
@@ -404,7 +404,7 @@ def _without_result(entries: Sequence[Document]) -> str:
     if len(entries) == 1:
         return f"{entries[0]['label']}: no result, {_why_none(entries[0], READ_WAIT)}"
     if len(invalid) == len(entries):
-        first, *others = ([each["text"] for each in entry["verdict"]["reasons"] if each["level"] == "invalid"]
+        first, *others = ([reason["text"] for reason in entry["verdict"]["reasons"] if reason["level"] == "invalid"]
                           for entry in entries)
         shared = next((f" ({text})" for text in first if all(text in texts for texts in others)), "")
         drives = "both" if len(entries) == 2 else f"all {len(entries)}"

@@ -25,7 +25,7 @@ _TIMES_FROM = 3.0  # ratios below are given in percent
 def beside_words(run: Mapping[str, object] | None) -> str:
     """The backgrounds of a run: `writes of 110 MB/s`; empty without one."""
     backgrounds = (run or {}).get("background")
-    return " and ".join(each["words"] for each in backgrounds) if isinstance(backgrounds, list) else ""
+    return " and ".join(background["words"] for background in backgrounds) if isinstance(backgrounds, list) else ""
 
 
 def of_entry(entry: Document) -> str:

@@ -85,7 +85,7 @@ class Outcome:
     high: float | None = None
     why: str = ""
 
-    def shown(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -298,7 +298,7 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
             outcomes.append(Outcome(*subject, UNKNOWN, why=why or f"{base} and {label} have no result on "
                                     f"{FEWEST_WORKLOADS} workloads, or {label} misses one that {base} has"))
             continue
-        few = min(len(each.score.runs[name]) for each in shown.workloads for name in (base, label))
+        few = min(len(workload.score.runs[name]) for workload in shown.workloads for name in (base, label))
         value, change, low, high = relative.value, relative.value - 1, None, None
         if condition.kind == "change" and few >= ENOUGH_RUNS and relative.low and relative.high:
             low, high = relative.low - 1, relative.high - 1
@@ -367,7 +367,7 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
     matches = [path for path in known if path in ends] or [
         path for path in known if any(path.endswith(f".{end}") for end in ends)]
     # The slowdown of a test, not that of each of its bursts, which lies deeper.
-    matches = [path for path in matches if path.count(".") == min(each.count(".") for each in matches)]
+    matches = [path for path in matches if path.count(".") == min(match.count(".") for match in matches)]
     if len(matches) == 1:
         if runs and (metric := find(matches[0])):
             _check_pace(condition, metric, drives[0].paces)

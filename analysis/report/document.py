@@ -58,9 +58,9 @@ class NoValidRun(BlkreelError):
 
 @dataclass(frozen=True)
 class Entry:
-    """The runs of one drive, state and pace: `shown` is what the document holds of them, the rest is drawn."""
+    """The runs of one drive, state and pace: `document` is what the JSON document holds of them, the rest is drawn."""
 
-    shown: Document
+    document: Document
     measured: list[Measured]
     partial: Partial
 
@@ -70,7 +70,7 @@ EntryOf = Callable[[list[Measured]], Entry]
 
 @dataclass(frozen=True)
 class Section:
-    shown: Document
+    document: Document
     entries: list[Entry]
 
 
@@ -83,11 +83,11 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     """
     measured, dropped = _without_invalid(measured) if drop_invalid else (measured, [])
     sections: dict[_Key, dict[_Key, list[Measured]]] = {}
-    for each in sorted(measured, key=_pace_order):
-        sections.setdefault(condition_of(each).of_role(Role.APART), {}).setdefault(_entry_key(each), []).append(each)
-    conditions = [condition_of(each) for each in measured]
-    several_sources = len({each.workload for each in conditions}) > 1
-    several_devices = len({each.device for each in conditions}) > 1
+    for run in sorted(measured, key=_pace_order):
+        sections.setdefault(condition_of(run).of_role(Role.APART), {}).setdefault(_entry_key(run), []).append(run)
+    conditions = [condition_of(run) for run in measured]
+    several_sources = len({condition.workload for condition in conditions}) > 1
+    several_devices = len({condition.device for condition in conditions}) > 1
     built: list[Section] = []
     notes = list(_changed_traces(measured))
     for groups in sections.values():
@@ -95,32 +95,33 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
         first = next(iter(groups.values()))[0]
         shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
                  "pace": _account(first, "pace"), "idle": _account(first, "idle"),
-                 "ratios": _compared(entries), "paired": None, "entries": [each.shown for each in entries]}
+                 "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
         if several_devices and first.run:
             shown["title"] += f", device {condition_of(first).device} of the trace"
         if several_sources:
             shown["title"] += f" ({shown['source']['path'] or first.path})"
         built.append(Section(shown, entries))
-        notes += differences({each.shown["label"]: condition_of(each.measured[0]) for each in entries})
-    notes += [f"{each['label']}: {each['provider_limit']}" for section in built for each in section.shown["entries"]
-              if each["provider_limit"]]
+        notes += differences({entry.document["label"]: condition_of(entry.measured[0]) for entry in entries})
+    notes += [f"{entry['label']}: {entry['provider_limit']}" for section in built
+              for entry in section.document["entries"]
+              if entry["provider_limit"]]
     notes = list(dict.fromkeys(notes))
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
             f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped))
-    content = {"notes": notes, "dropped_runs": dropped, "sections": [each.shown for each in built]}
+    content = {"notes": notes, "dropped_runs": dropped, "sections": [each.document for each in built]}
     return _document("compare", measured, content), built
 
 
 def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Document]]:
     """(the runs that are not invalid, path, label and verdict of the others)."""
     used, dropped = [], []
-    for each in measured:
-        judged = verdicts.verdict(each.metadata, figures(each.partial))
+    for run in measured:
+        judged = verdicts.verdict(run.metadata, figures(run.partial))
         if judged["level"] == "invalid":
-            dropped.append({"path": str(each.path), "label": label(each), "verdict": judged})
+            dropped.append({"path": str(run.path), "label": label(run), "verdict": judged})
         else:
-            used.append(each)
+            used.append(run)
     if not used:
         raise NoValidRun(f"all {len(measured)} runs are invalid", "list the reasons: --why, without --drop-invalid")
     return used, dropped
@@ -132,24 +133,24 @@ def report(measured: Measured) -> tuple[Document, Section]:
     threads = measured.threads.named(measured.metadata.get("threads") or {})
     section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
                        "pace": _account(measured, "pace"), "idle": _account(measured, "idle"), "ratios": [],
-                       "paired": None, "entries": [one.shown]}, [one])
-    shown = {"entry": one.shown, "source": source(measured), "threads": threads}
+                       "paired": None, "entries": [one.document]}, [one])
+    shown = {"entry": one.document, "source": source(measured), "threads": threads}
     return _document("report", [measured], shown), section
 
 
 def entry(runs: list[Measured]) -> Entry:
     """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
     partial, times = pooled_partial(runs), RunTimes.of(runs[0].metadata)
-    for each in runs[1:]:
-        times = times + RunTimes.of(each.metadata)
-    per_run = [figures(each.partial, RunTimes.of(each.metadata)) for each in runs]
+    for run in runs[1:]:
+        times = times + RunTimes.of(run.metadata)
+    per_run = [figures(run.partial, RunTimes.of(run.metadata)) for run in runs]
     pooled = figures(partial, times) if len(runs) > 1 else per_run[0]
-    limits = [_limit_words(each) for each in runs]
-    judged = [verdicts.verdict(each.metadata, numbers, limit)
-              for each, numbers, limit in zip(runs, per_run, limits, strict=True)]
+    limits = [_limit_words(run) for run in runs]
+    judged = [verdicts.verdict(run.metadata, numbers, limit)
+              for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
     first = runs[0]
     paces = pace_names(_account(first, "pace"))
-    verdict = verdicts.of_runs(judged, [_start_c(each) for each in runs]) if first.run else judged[0]
+    verdict = verdicts.of_runs(judged, [_start_c(run) for run in runs]) if first.run else judged[0]
     withheld = verdict["withheld"]
     shown = {
         "label": label(first),
@@ -159,7 +160,7 @@ def entry(runs: list[Measured]) -> Entry:
         "pace": _account(first, "pace"),
         "idle": _account(first, "idle"),
         "n": len(runs),
-        "simulated": any((each.run or {}).get("simulated") for each in runs),
+        "simulated": any((run.run or {}).get("simulated") for run in runs),
         "verdict": verdict,
         "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
         "headline": _headlines(_usable(headline(pooled, paces), withheld),
@@ -168,37 +169,37 @@ def entry(runs: list[Measured]) -> Entry:
         "exposure": exposure_document(runs),
         "provider_limit": next(filter(None, limits), None),
         "figures": pooled,
-        "runs": [{"path": str(each.path), "rows": each.rows, "verdict": one, "run": each.run, "figures": numbers}
-                 for each, one, numbers in zip(runs, judged, per_run, strict=True)],
+        "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.run, "figures": numbers}
+                 for run, one, numbers in zip(runs, judged, per_run, strict=True)],
     }
     return Entry(shown, runs, partial)
 
 
-def _limit_words(each: Measured) -> str:
+def _limit_words(measured: Measured) -> str:
     """The limit of a provider that shows in a run or trace; "" if none does."""
-    if ((each.run or {}).get("telemetry") or {}).get("throttled"):
+    if ((measured.run or {}).get("telemetry") or {}).get("throttled"):
         return ""
-    limit = provider_limit(each.partial)
+    limit = provider_limit(measured.partial)
     return limit.words if limit else ""
 
 
 def exposure_document(runs: Sequence[Measured]) -> Document | None:
     """The exposure of all runs together, and why no slowdown by writes is stated (`why`, empty if one is); None if one
     of them does not record it."""
-    known = [exposure for each in runs if (exposure := Exposure.of_metadata(each.metadata))]
+    known = [exposure for run in runs if (exposure := Exposure.of_metadata(run.metadata))]
     if len(known) < len(runs):
         return None
     pooled = known[0]
-    for each in known[1:]:
-        pooled += each
-    why = next((why for each in runs if (why := why_no_slowdown(each.metadata))), "")
+    for exposure in known[1:]:
+        pooled += exposure
+    why = next((why for run in runs if (why := why_no_slowdown(run.metadata))), "")
     return {**pooled.document(), "words": pooled.words(), "why": why}
 
 
 def pooled_partial(runs: list[Measured]) -> Partial:
     partial = runs[0].partial
-    for each in runs[1:]:
-        partial = partial + each.partial
+    for run in runs[1:]:
+        partial = partial + run.partial
     return partial
 
 
@@ -215,7 +216,7 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
     shown = {}
     for metric in HEADLINE:
         value, values = pooled[metric.key], [each[metric.key] for each in per_run]
-        known = [each for each in values if each is not None]
+        known = [value for value in values if value is not None]
         if not metric.pooled and len(values) > 1:
             value = geometric_mean(values)
         several = len(known) > 1
@@ -230,13 +231,13 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
 
 def _compared(entries: list[Entry]) -> list[Document]:
     """Return the ratios of a section; add ranks and ties to its entries."""
-    labels = [each.shown["label"] for each in entries]
-    families = ranked_families(pace_names(entries[0].shown["pace"]))
+    labels = [entry.document["label"] for entry in entries]
+    families = ranked_families(pace_names(entries[0].document["pace"]))
     runs: dict[str, dict[str, list[float | None]]] = {metric.key: {} for family in families for metric in family}
-    for label_, each in zip(labels, entries, strict=True):
-        paces = pace_names(each.shown["pace"])
-        of_runs: list[Document] = [_usable(headline(run["figures"], paces), each.shown["verdict"]["withheld"])
-                                   for run in each.shown["runs"]]
+    for label_, entry in zip(labels, entries, strict=True):
+        paces = pace_names(entry.document["pace"])
+        of_runs: list[Document] = [_usable(headline(run["figures"], paces), entry.document["verdict"]["withheld"])
+                                   for run in entry.document["runs"]]
         for name in runs:
             if any(one[name] is not None for one in of_runs):
                 runs[name][label_] = [one[name] for one in of_runs]
@@ -246,10 +247,10 @@ def _compared(entries: list[Entry]) -> list[Document]:
         places = ranked(drives, differ, METRICS[name].better == "higher")
         for metric in HEADLINE:
             if name in (metric.key, metric.same_rank):
-                for each in entries:
-                    place = places.get(each.shown["label"])
-                    if place and each.shown["headline"][metric.key]["value"] is not None:
-                        each.shown["headline"][metric.key] |= {"rank": place.rank, "ties": list(place.ties)}
+                for entry in entries:
+                    place = places.get(entry.document["label"])
+                    if place and entry.document["headline"][metric.key]["value"] is not None:
+                        entry.document["headline"][metric.key] |= {"rank": place.rank, "ties": list(place.ties)}
     return [{"figure": pair.figure, "base": pair.base, "other": pair.other, "value": pair.value,
              "low": pair.ratio and pair.ratio.low, "high": pair.ratio and pair.ratio.high, "p": pair.p,
              "differ": pair.differ, "why": pair.why} for pair in compared]
@@ -266,16 +267,16 @@ def _worst_writer(states: list[str]) -> str:
 
 def _distinct(entries: list[Entry]) -> list[Entry]:
     """Add to equal labels of a section what differs: inputs, firmware, drive, number."""
-    numbers = {id(each): f"#{number}" for number, each in enumerate(entries, 1)}
+    numbers = {id(entry): f"#{number}" for number, entry in enumerate(entries, 1)}
     properties: list[Callable[[Entry], str | None]] = [
-        lambda each: (each.shown["state"] or {}).get("name"),
+        lambda each: (each.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
-        lambda each: (firmware := each.shown["drive"].get("firmware")) and f"firmware {firmware}",
-        lambda each: each.shown["drive"].get("name"), lambda each: numbers[id(each)]]
+        lambda each: (firmware := each.document["drive"].get("firmware")) and f"firmware {firmware}",
+        lambda each: each.document["drive"].get("name"), lambda each: numbers[id(each)]]
     for name_of in properties:
         alike: dict[str, list[tuple[Document, str | None]]] = {}
-        for each in entries:
-            alike.setdefault(each.shown["label"], []).append((each.shown, name_of(each)))
+        for entry in entries:
+            alike.setdefault(entry.document["label"], []).append((entry.document, name_of(entry)))
         for named in alike.values():
             if len({name for _, name in named}) > 1:
                 for shown, name in named:
@@ -286,17 +287,17 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
 def _changed_traces(measured: list[Measured]) -> Iterator[str]:
     """A note on each trace of one name that is not the same in all runs."""
     contents: dict[str, set[str]] = {}
-    for each in measured:
-        if each.run:
-            contents.setdefault(source(each)["path"] or "", set()).add(condition_of(each).workload)
+    for run in measured:
+        if run.run:
+            contents.setdefault(source(run)["path"] or "", set()).add(condition_of(run).workload)
     for path, workloads in contents.items():
         if path and len(workloads) > 1:
             yield (f"These runs do not replay one trace: {path} was changed between them. Compare figures within a "
                    "section only.")
 
 
-def _input_words(name: str, each: Entry) -> str | None:
-    value: str = getattr(condition_of(each.measured[0]), name)
+def _input_words(name: str, entry: Entry) -> str | None:
+    value: str = getattr(condition_of(entry.measured[0]), name)
     return value if name in ("state", "payload", "polling") or not value else f"{name} {value}"
 
 
@@ -311,48 +312,48 @@ def refuse_repeated(paths: Iterable[str | Path]) -> None:
         seen.add(where)
 
 
-def label(each: Measured) -> str:
+def label(measured: Measured) -> str:
     """The label of the run, or else the name of its directory or file."""
-    return printable((each.run or {}).get("label") or "").strip() or printable(each.path.stem)
+    return printable((measured.run or {}).get("label") or "").strip() or printable(measured.path.stem)
 
 
-def drive(each: Measured) -> Document:
+def drive(measured: Measured) -> Document:
     """The drive of a run or a trace; several drives of one run as one that names them all."""
-    several = (each.run or {}).get("drives")
+    several = (measured.run or {}).get("drives")
     if several:
         return {"name": " and ".join(one["name"] for one in several),
                 "model": " and ".join(drive_words(one) for one in several),
                 "serial_hash": "+".join(one.get("serial_hash") or "" for one in several)}
-    devices = each.metadata.get("devices") or []
+    devices = measured.metadata.get("devices") or []
     if isinstance(devices, dict):
         devices = list(devices.values())
-    return (each.run or {}).get("drive") or (devices[0] if devices else {})
+    return (measured.run or {}).get("drive") or (devices[0] if devices else {})
 
 
-def source(each: Measured) -> Document:
+def source(measured: Measured) -> Document:
     """The trace that was replayed, or the captured trace itself."""
-    if each.run:
-        told = each.run.get("source") or {}
+    if measured.run:
+        told = measured.run.get("source") or {}
     else:
-        names = {thread.get("comm") for thread in (each.metadata.get("threads") or {}).values()}
-        told = {"path": str(each.path), "rows": each.rows, "duration_ns": each.partial.makespan_ns,
-                **workload_names(each.path, each.metadata),
-                "command": each.metadata.get("command"), "programs": sorted(names - {None})}
+        names = {thread.get("comm") for thread in (measured.metadata.get("threads") or {}).values()}
+        told = {"path": str(measured.path), "rows": measured.rows, "duration_ns": measured.partial.makespan_ns,
+                **workload_names(measured.path, measured.metadata),
+                "command": measured.metadata.get("command"), "programs": sorted(names - {None})}
     command = told.get("command")
     return {**{key: told.get(key) for key in ("path", "sha256", "rows", "duration_ns", "title", "description")},
             "command": shlex.join(command) if isinstance(command, list) else command,
-            "programs": told.get("programs") or [], "lost_events": verdicts.lost_events(each.metadata)}
+            "programs": told.get("programs") or [], "lost_events": verdicts.lost_events(measured.metadata)}
 
 
-def pace_title(each: Measured) -> str:
+def pace_title(measured: Measured) -> str:
     """How the I/Os were timed, in words."""
-    if not each.run:
+    if not measured.run:
         return "As captured"
-    pace, idle = _account(each, "pace") or {}, _account(each, "idle") or {}
+    pace, idle = _account(measured, "pace") or {}, _account(measured, "idle") or {}
     title = _paced(pace)
-    if _account(each, "without"):
-        title += f", without {' and '.join(_account(each, 'without'))}"
-    if beside := beside_words(each.run):
+    if _account(measured, "without"):
+        title += f", without {' and '.join(_account(measured, 'without'))}"
+    if beside := beside_words(measured.run):
         title += f", beside {beside}"
     for stream, own in (pace.get("streams") or {}).items():
         words = _paced(own)
@@ -380,11 +381,11 @@ def _paced(pace: Document) -> str:
             "paced": "Paced as captured"}.get(name, f"Pace {name}")
 
 
-def claim(each: Measured) -> str:
+def claim(measured: Measured) -> str:
     """What a run of this pace may claim (docs/method.md, "Paces")."""
-    if not each.run:
+    if not measured.run:
         return "These are the times of the captured drive itself, as its application used it."
-    paced, idle = _account(each, "pace") or {}, (_account(each, "idle") or {}).get("name")
+    paced, idle = _account(measured, "pace") or {}, (_account(measured, "idle") or {}).get("name")
     pace = paced.get("name")
     if paced.get("streams"):
         return "Some streams of the trace had paces of their own, as the title says: each may claim what its pace may."
@@ -408,29 +409,29 @@ def claim(each: Measured) -> str:
     return said
 
 
-def _account(each: Measured, key: str) -> Any:
-    return (each.run or {}).get(key)
+def _account(measured: Measured, key: str) -> Any:
+    return (measured.run or {}).get(key)
 
 
-def _pace_order(each: Measured) -> list[int]:
+def _pace_order(measured: Measured) -> list[int]:
     """Captured, original timing, then what changes it more and more; runs of one pace keep their order."""
-    pace, idle = (_account(each, "pace") or {}).get("name"), (_account(each, "idle") or {}).get("name")
+    pace, idle = (_account(measured, "pace") or {}).get("name"), (_account(measured, "idle") or {}).get("name")
     rank = {None: 0, "original": 0, "dependent": 1, "scaled": 2, "depth": 4}.get(pace, 3)
-    order = [bool(each.run), rank, idle not in (None, "original"), idle == "none",
-             (_account(each, "idle") or {}).get("cap_ns") or 0]
+    order = [bool(measured.run), rank, idle not in (None, "original"), idle == "none",
+             (_account(measured, "idle") or {}).get("cap_ns") or 0]
     order[-1] = -order[-1]
-    return [*order, bool(_account(each, "without") or _account(each, "background"))]
+    return [*order, bool(_account(measured, "without") or _account(measured, "background"))]
 
 
-def condition_of(each: Measured) -> Condition:
-    return Condition.of(each.metadata, each.path)
+def condition_of(measured: Measured) -> Condition:
+    return Condition.of(measured.metadata, measured.path)
 
 
-def _entry_key(each: Measured) -> _Key:
+def _entry_key(measured: Measured) -> _Key:
     """Equal for repetitions."""
-    disk = drive(each)
-    return (label(each), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
-            *condition_of(each).of_role(Role.SAID))
+    disk = drive(measured)
+    return (label(measured), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
+            *condition_of(measured).of_role(Role.SAID))
 
 
 def _document(kind: str, measured: list[Measured], content: Document) -> Document:

@@ -66,14 +66,15 @@ def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = F
     built, sections = document.comparison(fleet.measured, drop_invalid, entry_of)
     _add_notes(built, fleet)
     models = models_of(built["sections"])
-    scores = [each.score for each in attached]
-    view.check_drives({**{label: model for each in attached for label, model in each.models.items()}, **models})
+    scores = [attachment.score for attachment in attached]
+    view.check_drives({**{label: model for attachment in attached for label, model in attachment.models.items()},
+                       **models})
     under_test = chosen(view.highlight, models)
     over = overview_of(built["sections"], under_test, scores)
     built = {"answer": answer_document(compare_page.answer_of(built["sections"], under_test, scores)),
              "relative_performance": relative_document(over) if over else None, **built}
     if attached:
-        built["benchmarks"] = [each.document for each in attached]
+        built["benchmarks"] = [attachment.document for attachment in attached]
     if view.wanted(output):
         read_again(compare_page.drawn(sections, view.highlight), read_options, marked=under_test)
     view.write(built, lambda: edit(compare_page.page_of(built, sections, under_test, view.drives_file, attached)),
@@ -87,14 +88,14 @@ def compare_attached(attached: Sequence[Attached], output: Output | None = None,
     UsageError if no two drives have results of two benchmarks."""
     view = view or View()
     view.check(output, force)
-    models = {label: model for each in attached for label, model in each.models.items()}
+    models = {label: model for attachment in attached for label, model in attachment.models.items()}
     view.check_drives(models)
     under_test = chosen(view.highlight, models)
-    over = overview_of_scores([each.score for each in attached], under_test)
+    over = overview_of_scores([attachment.score for attachment in attached], under_test)
     built = {"version": document.VERSION, "kind": "compare", "blkreel": __version__, "parameters": {},
              "answer": answer_document(answer_of_workloads(over)), "relative_performance": relative_document(over),
              "notes": [], "dropped_runs": [], "sections": [], "cache": {},
-             "benchmarks": [each.document for each in attached]}
+             "benchmarks": [attachment.document for attachment in attached]}
     view.write(built, lambda: compare_page.page_of_attached(over, attached, under_test, view.drives_file), output,
                force)
     return built
@@ -116,8 +117,8 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
                          f"show them side by side: blkreel compare {path}")
     built, section = document.report(_with_exposure(fleet.measured[0]))
     _add_notes(built, fleet)
-    view.check_drives(models_of([section.shown]))
-    built = {"answer": answer_document(answer(section.shown)), **built}
+    view.check_drives(models_of([section.document]))
+    built = {"answer": answer_document(answer(section.document)), **built}
     joined = _frames_of(fleet.measured[0], frames) if frames else None
     if joined:
         built["frames"] = joined.document
@@ -144,10 +145,10 @@ def _with_exposure(measured: Measured) -> Measured:
 
 def _check_service_times(fleet: Fleet) -> None:
     """Raises UsageError for a captured trace whose source recorded no completions: there is nothing to compare."""
-    for each in fleet.measured:
-        if "run" not in each.metadata and lacks(each.metadata, "latency"):
-            raise UsageError(f"{each.path} has no service times to compare: its source "
-                             f"({each.metadata.get('source_format', 'unknown')}) records no completions",
+    for trace in fleet.measured:
+        if "run" not in trace.metadata and lacks(trace.metadata, "latency"):
+            raise UsageError(f"{trace.path} has no service times to compare: its source "
+                             f"({trace.metadata.get('source_format', 'unknown')}) records no completions",
                              "compare replays of it, or leave it out with --drop-invalid")
 
 

@@ -65,7 +65,7 @@ def benchmark_lines(document: Document, width: int) -> list[str]:
     """A comparison of several benchmarks without runs: the answer, and each drive in percent of the reference drive."""
     relative = document["relative_performance"]
     workloads = relative["workloads"]
-    labels = list(dict.fromkeys(label for each in workloads for label in each["drives"]))
+    labels = list(dict.fromkeys(label for workload in workloads for label in workload["drives"]))
     overall = {label: own["value"] for label, own in relative["drives"].items()}
     labels.sort(key=lambda label: -overall.get(label, 0))
 
@@ -73,7 +73,7 @@ def benchmark_lines(document: Document, width: int) -> list[str]:
         return [percent(shares[label]) if label in shares else units.MISSING for label in labels]
 
     columns = [TextColumn("", labels, right=False), TextColumn("all benchmarks", cells(overall)),
-               *(TextColumn(each["title"], cells(each["drives"])) for each in workloads)]
+               *(TextColumn(workload["title"], cells(workload["drives"])) for workload in workloads)]
     return [*_wrapped(document["answer"]["sentence"], width),
             *(line for part in in_parts(columns, width) for line in lines_of(part)),
             *_wrapped(f"100 % is {relative['reference']}. {document['answer']['differences']}".rstrip(), width)]

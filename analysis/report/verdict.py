@@ -29,7 +29,8 @@ def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
 
     def add(code: str, level: Level, text: str, *known_by: str) -> None:
         # Reasons of earlier versions have no code of their own.
-        if not any(each["code"] == code or any(word in each["text"].lower() for word in known_by) for each in reasons):
+        if not any(reason["code"] == code or any(word in reason["text"].lower() for word in known_by)
+                   for reason in reasons):
             reasons.append(reason(code, level, text))
 
     if numbers["all"]["error_ops"]:

@@ -128,28 +128,29 @@ def _reference(sections: Sequence[Document], under_test: str | None) -> str | No
     return None
 
 
-def relative_document(shown: Overview) -> Document:
+def relative_document(overview: Overview) -> Document:
     """`relative_performance` of the JSON document: 1 is the reference drive."""
-    return {"reference": shown.reference,
-            "workloads": [{"title": each.title, "metric": each.what,
-                           "drives": {label: own.share for label, own in each.drives.items()}}
-                          for each in shown.workloads],
+    return {"reference": overview.reference,
+            "workloads": [{"title": workload.title, "metric": workload.what,
+                           "drives": {label: own.share for label, own in workload.drives.items()}}
+                          for workload in overview.workloads],
             "drives": {label: {"value": found.value, "low": found.low, "high": found.high}
-                       for label, found in shown.overall.items()}}
+                       for label, found in overview.overall.items()}}
 
 
-def answer(shown: Overview, entries: Sequence[Document] = ()) -> Answer:
+def answer(overview: Overview, entries: Sequence[Document] = ()) -> Answer:
     """The first screen of a page of several workloads. entries: of a document, for the reasons of their verdicts."""
-    ordered = sorted(shown.overall, key=lambda label: -shown.overall[label].value)
-    counts = sorted({len(runs) for each in shown.workloads for runs in each.score.runs.values()})
+    ordered = sorted(overview.overall, key=lambda label: -overview.overall[label].value)
+    counts = sorted({len(runs) for workload in overview.workloads for runs in workload.score.runs.values()})
     runs = f"{counts[0]} to {counts[-1]} runs each" if len(counts) > 1 else (
         f"{counts[0]} run{'s' if counts[0] > 1 else ''} each")
-    figures = [KeyFigure(own.text, each.what, each.title)
-               for each in shown.workloads if (own := each.drives.get(shown.reference))]
-    drives = len({label for each in shown.workloads for label in each.drives})
-    return Answer(_sentence(shown, ordered), " · ".join((
-        f"{len(shown.workloads)} workloads: {'; '.join(each.title for each in shown.workloads)}", f"{drives} drives",
-        runs)), tuple(figures[:3]), _differences(shown), tuple(dict.fromkeys(reasons(entries))))
+    figures = [KeyFigure(own.text, workload.what, workload.title)
+               for workload in overview.workloads if (own := workload.drives.get(overview.reference))]
+    drives = len({label for workload in overview.workloads for label in workload.drives})
+    return Answer(_sentence(overview, ordered), " · ".join((
+        f"{len(overview.workloads)} workloads: {'; '.join(workload.title for workload in overview.workloads)}",
+        f"{drives} drives",
+        runs)), tuple(figures[:3]), _differences(overview), tuple(dict.fromkeys(reasons(entries))))
 
 
 def percent(share: float) -> str:
@@ -170,30 +171,30 @@ def is_supported(found: RelativePerformance) -> bool:
             and max(found.value, 1 / found.value) > EFFECT)
 
 
-def _sentence(shown: Overview, ordered: Sequence[str]) -> str:
-    count = f"{len(shown.workloads)} workloads"
-    others = [label for label in ordered if label != shown.reference]
+def _sentence(overview: Overview, ordered: Sequence[str]) -> str:
+    count = f"{len(overview.workloads)} workloads"
+    others = [label for label in ordered if label != overview.reference]
     if not others:
-        return f"{shown.reference}: no other drive has a result on all of {count}"
+        return f"{overview.reference}: no other drive has a result on all of {count}"
     best, drives = others[0], f"{len(ordered)} drives"
-    found = shown.overall[best]
-    against, sure = f"{percent(found.value)} of the performance of {shown.reference}", interval_words(found)
+    found = overview.overall[best]
+    against, sure = f"{percent(found.value)} of the performance of {overview.reference}", interval_words(found)
     if not sure:
         return f"Over {count}, {best} measured {against}; not supported by one run of a drive"
     if is_supported(found) and found.value > 1:
         return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
-    tied = [label for label in others if not is_supported(shown.overall[label])]
+    tied = [label for label in others if not is_supported(overview.overall[label])]
     if tied:
-        return f"{shown.reference} ties with {names(tied)} for the best performance of {drives} over {count}"
-    return f"{shown.reference} is the fastest of {drives} over {count}; second is {best} with {against} ({sure})"
+        return f"{overview.reference} ties with {names(tied)} for the best performance of {drives} over {count}"
+    return f"{overview.reference} is the fastest of {drives} over {count}; second is {best} with {against} ({sure})"
 
 
-def _differences(shown: Overview) -> str:
-    others = [found for label, found in shown.overall.items() if label != shown.reference]
+def _differences(overview: Overview) -> str:
+    others = [found for label, found in overview.overall.items() if label != overview.reference]
     if len(others) < 2 or not all(map(interval_words, others)):
         return ""
     differing = sum(map(is_supported, others))
-    return f"Geometric mean over workloads: {shown.reference} differs from {differing} of {len(others)} drives."
+    return f"Geometric mean over workloads: {overview.reference} differs from {differing} of {len(others)} drives."
 
 
 def _title(section: Document, sections: Sequence[Document]) -> str:

@@ -138,9 +138,9 @@ def _natural(path: object) -> list[tuple[int, str]]:
 
 def _refuse_repeated(locations: list[Location]) -> None:
     seen: set[Location] = set()
-    for each in locations:
-        where: Location = each if isinstance(each, StorageUrl) else each.resolve()
+    for location in locations:
+        where: Location = location if isinstance(location, StorageUrl) else location.resolve()
         where = where.parent if where.name == RUN_RECORDS else where
         if where in seen:
-            raise UsageError(f"{each} is named twice", "name each run once: one run is not two repetitions")
+            raise UsageError(f"{location} is named twice", "name each run once: one run is not two repetitions")
         seen.add(where)

@@ -54,7 +54,7 @@ class Pool:
 
         def fill() -> None:
             while waiting and len(running) < self.parallel:
-                pipe = next((each for each in self._processes if each not in running), None) or self._start()
+                pipe = next((process for process in self._processes if process not in running), None) or self._start()
                 running[pipe] = waiting.pop()
                 with suppress(OSError):  # it was killed: so says the pipe when it is read
                     pipe.send((function, parts[running[pipe]]))

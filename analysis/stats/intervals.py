@@ -169,7 +169,7 @@ def _mean_and_variance(logs: list[float]) -> tuple[float, float]:
     if logs[0] == logs[-1]:
         return logs[0], 0.0  # rounding would give equal values a variance
     mean = math.fsum(logs) / len(logs)
-    return mean, math.fsum((each - mean)**2 for each in logs) / (len(logs) - 1)
+    return mean, math.fsum((log - mean)**2 for log in logs) / (len(logs) - 1)
 
 
 def t_quantile(df: float, level: float) -> float:

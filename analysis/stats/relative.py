@@ -39,11 +39,11 @@ def relative_performance(workloads: Sequence[Workload], level: float = LEVEL) ->
     """
     logs, variance, freedom = [], 0.0, 0.0
     has_interval = True
-    for each in workloads:
-        base, own = ratio_terms(each.reference), ratio_terms(each.drive)
+    for workload in workloads:
+        base, own = ratio_terms(workload.reference), ratio_terms(workload.drive)
         if base is None or own is None:
             return None
-        sign = 1 if each.higher_is_better else -1
+        sign = 1 if workload.higher_is_better else -1
         logs.append(sign * (own.mean - base.mean))
         for terms in (base, own):
             has_interval &= terms.n > 1

@@ -265,7 +265,7 @@ def _may_name(path: Path, checksum: bytes) -> bool:
 def _refuse_other_directory(path: Path) -> None:
     """Raises CatalogError for a directory of something else, which would be mixed with the catalog."""
     try:
-        is_other = any(each.name in (RUN_RECORDS, TEST) for each in path.iterdir())
+        is_other = any(entry.name in (RUN_RECORDS, TEST) for entry in path.iterdir())
     except FileNotFoundError:
         return
     except NotADirectoryError:

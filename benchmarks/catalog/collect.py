@@ -184,8 +184,8 @@ def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
     for table in results["tables"]:
         head, *columns = table["columns"]
         for row in table["rows"]:
-            names = [row.get(head["key"]), *(row[each["key"]] for each in columns
-                                             if isinstance(row.get(each["key"]), str))]
+            names = [row.get(head["key"]), *(row[column["key"]] for column in columns
+                                             if isinstance(row.get(column["key"]), str))]
             for column in columns:
                 number = row.get(column["key"])
                 if isinstance(number, bool) or not isinstance(number, int | float):

@@ -58,21 +58,22 @@ class Joined:
     notes: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        counts = Counter(each.reason for each in self.left_out)
+        counts = Counter(omission.reason for omission in self.left_out)
         return {"directory": str(self.catalog.directory), "joined": len(self.runs) + len(self.tests),
                 "left_out": [{"reason": reason, "text": words, "results": counts[reason],
-                              "ids": [each.id for each in self.left_out if each.reason == reason]}
+                              "ids": [omission.id for omission in self.left_out if omission.reason == reason]}
                              for reason, words in REASONS.items() if counts[reason]]}
 
     def lines(self, why: bool) -> list[str]:
         """For the terminal. why: name each result that was left out."""
-        counts = Counter(each.reason for each in self.left_out)
+        counts = Counter(omission.reason for omission in self.left_out)
         words = ", ".join(f"{counts[reason]:,} {text}" for reason, text in REASONS.items() if counts[reason])
         count = len(self.runs) + len(self.tests)
         lines = [f"{self.catalog.directory}: {count:,} result{'' if count == 1 else 's'} joined"
                  + (f"; left out: {words}" + ("" if why else " (--why)") if words else "")]
         if why:
-            lines += [f"  {each.id[:12]}  {each.label}: {REASONS[each.reason]} ({each.text})" for each in self.left_out]
+            lines += [f"  {omission.id[:12]}  {omission.label}: {REASONS[omission.reason]} ({omission.text})"
+                      for omission in self.left_out]
         return lines
 
 
@@ -89,7 +90,7 @@ def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequenc
                          f"list them: blkreel results list --catalog {catalog.directory}")
     joined.left_out += [LeftOut(path.stem, path.name, "unreadable", str(error))
                         for path, error in catalog.damaged.items()]
-    known = {id_of({"kind": "run", "records": each.identity}) for each in new_runs} | {
+    known = {id_of({"kind": "run", "records": run.identity}) for run in new_runs} | {
         id_of(identity_of(path)) for path, results in new_tests if results["figures"]}
     rows = [row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in known]
     if new_runs or not new_tests:
@@ -204,10 +205,10 @@ def _limits(measured: Measured) -> dict[str, float]:
 
 def _note_renamed(joined: Joined, new_runs: Sequence[Measured]) -> None:
     labels: dict[tuple[Any, ...], dict[str, None]] = {}
-    for each in (*new_runs, *joined.runs):
-        drive = document.drive(each)
+    for run in (*new_runs, *joined.runs):
+        drive = document.drive(run)
         if unit := drive.get("serial_hash"):
-            labels.setdefault((unit, drive.get("firmware")), {})[document.label(each)] = None
+            labels.setdefault((unit, drive.get("firmware")), {})[document.label(run)] = None
     for (unit, _), names in labels.items():
         if len(names) > 1:
             joined.notes.append(f"unit {unit[:8]} has {len(names)} labels, and stands as {len(names)} drives: "

@@ -60,8 +60,8 @@ class StoredRun(Measured):
 
 
 class _StoredEntry(document.Entry):
-    def __init__(self, shown: Document, measured: list[Measured]):
-        self.__dict__.update(shown=shown, measured=measured)
+    def __init__(self, document: Document, measured: list[Measured]):
+        self.__dict__.update(document=document, measured=measured)
 
     @cached_property
     def partial(self) -> Partial:
@@ -80,7 +80,7 @@ def entry(runs: list[Measured]) -> document.Entry:
     if shown is not None:
         return _StoredEntry(shown, runs)
     made = document.entry(runs)
-    _write(path, key, made.shown)
+    _write(path, key, made.document)
     return made
 
 
@@ -95,11 +95,11 @@ def _read(path: Path, key: str) -> Document | None:
         return None
 
 
-def _write(path: Path, key: str, shown: Document) -> None:
+def _write(path: Path, key: str, document: Document) -> None:
     """Atomically. A catalog that cannot be written is compared without stored entries."""
     try:
-        text = json.dumps(shown)
-        if json.loads(text) != shown:
+        text = json.dumps(document)
+        if json.loads(text) != document:
             return
     except TypeError:  # what JSON cannot hold is worked out each time
         return
@@ -122,16 +122,16 @@ def _checksum(key: str, content: bytes) -> str:
 def _code() -> str:
     """Hash of name, size and time of each file of the code that makes entries: another version makes them again."""
     root = Path(blkreel.__file__).parent
-    files = sorted(each for name in _CODE for each in _files(root / name))
+    files = sorted(file for name in _CODE for file in _files(root / name))
     return hashlib.sha256(repr((blkreel.__version__, files)).encode()).hexdigest()
 
 
 def _files(directory: StrPath) -> Iterator[tuple[str, int, int]]:
     with os.scandir(directory) as entries:
-        for each in entries:
-            if each.is_dir():
-                if each.name != "__pycache__":
-                    yield from _files(each.path)
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _files(entry.path)
             else:
-                status = each.stat()
-                yield each.path, status.st_size, status.st_mtime_ns
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns

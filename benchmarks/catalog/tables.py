@@ -73,7 +73,7 @@ def refreshed(results: Path, tables: Path, progress: Progress, *, with_metrics: 
         if _generation(metrics) != _generation(read_before):
             stored, metrics, is_current = RESULT_SCHEMA.empty_table(), METRIC_SCHEMA.empty_table(), []
     current = stored.filter(pa.array(is_current, pa.bool_()))
-    missing = sorted(files.keys() - {f"{each}.json" for each in current["id"].to_pylist()})
+    missing = sorted(files.keys() - {f"{id_}.json" for id_ in current["id"].to_pylist()})
     read, damaged = _read(results, missing, progress)
     if not read and current.num_rows == stored.num_rows and stored is read_before:
         return Tables(stored, metrics, damaged)
@@ -92,7 +92,7 @@ def is_result(name: str) -> bool:
 def _is_current(stored: pa.Table, files: Mapping[str, tuple[int, int]]) -> list[bool]:
     """Of each row, whether its file is the one that was read."""
     rows = zip(*(stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns")), strict=True)
-    return [files.get(f"{each}.json") == (size, mtime_ns) for each, size, mtime_ns in rows]
+    return [files.get(f"{name}.json") == (size, mtime_ns) for name, size, mtime_ns in rows]
 
 
 def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, int]]) -> pa.Table:
@@ -100,7 +100,7 @@ def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, 
     columns = [stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns", "file_sha256")]
     times_ns = [files[name][1] if name in files and files[name][0] == size and files[name][1] != mtime_ns
                 and _has_content(results / name, sha256) else mtime_ns
-                for each, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{each}.json",)]
+                for column, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{column}.json",)]
     if times_ns == columns[2]:
         return stored
     at = stored.schema.get_field_index("file_mtime_ns")
@@ -182,19 +182,19 @@ def _parsed(content: bytes, path: Path) -> Result:
 
 def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
     return _table(RESULT_SCHEMA, [{
-        **{key: each[key] for key in ("id", "kind", "label", "simulated", "pace", "state",
+        **{key: result[key] for key in ("id", "kind", "label", "simulated", "pace", "state",
                                       "started_at", "host", "kernel", "blkreel", "rows", "path")},
-        **{key: each["drive"][key]
+        **{key: result["drive"][key]
            for key in ("model", "firmware", "unit", "capacity_bytes", "interface")},
-        "drive_kind": each["drive"]["kind"], "workload": each["workload"]["checksum"],
-        "workload_title": each["workload"]["title"], "workload_name": each["workload"]["name"],
-        "condition": _condition(each), "headline": each["headline"], **_headline(each),
-        "verdict": each["verdict"]["level"],
-        "reasons": ",".join(dict.fromkeys(reason["code"] for reason in each["verdict"]["reasons"])),
-        "partial": each["partial"]["sha256"] if each["partial"] else None,
-        "file_bytes": files[f"{each['id']}.json"][0], "file_mtime_ns": files[f"{each['id']}.json"][1],
+        "drive_kind": result["drive"]["kind"], "workload": result["workload"]["checksum"],
+        "workload_title": result["workload"]["title"], "workload_name": result["workload"]["name"],
+        "condition": _condition(result), "headline": result["headline"], **_headline(result),
+        "verdict": result["verdict"]["level"],
+        "reasons": ",".join(dict.fromkeys(reason["code"] for reason in result["verdict"]["reasons"])),
+        "partial": result["partial"]["sha256"] if result["partial"] else None,
+        "file_bytes": files[f"{result['id']}.json"][0], "file_mtime_ns": files[f"{result['id']}.json"][1],
         "file_sha256": sha256,
-    } for each, sha256 in read])
+    } for result, sha256 in read])
 
 
 def _condition(result: Result) -> str:
@@ -208,7 +208,8 @@ def _headline(result: Result) -> dict[str, Any]:
 
 
 def _metric_rows(read: list[_Read]) -> pa.Table:
-    rows = [{"id": each["id"], "key": key, **metric} for each, _ in read for key, metric in each["metrics"].items()]
+    rows = [{"id": result["id"], "key": key, **metric}
+            for result, _ in read for key, metric in result["metrics"].items()]
     return _table(METRIC_SCHEMA, rows)
 
 

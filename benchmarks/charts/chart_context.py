@@ -84,7 +84,7 @@ def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
     difference share a rank (analysis/stats/ranking.py); else only those with equal values do."""
     known = {key: value for key, value in values.items() if value.value is not None}
     if len(known) > 1 and all(value.low is not None for value in known.values()):
-        runs = {key: list(value.each) for key, value in known.items()}
+        runs = {key: list(value.repeats) for key, value in known.items()}
         differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
         return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
     return places_by_value({key: value.value for key, value in known.items()}, higher)

@@ -18,11 +18,11 @@ _SUMMED = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "writ
 
 @dataclass(frozen=True)
 class Value:
-    """A figure of one drive. each: of the repetitions. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on,
+    """A figure of one drive. repeats: its values. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on,
     and in `words` of what kind. smallest, largest: of several. why: the reason if there is no value."""
 
     value: Any
-    each: tuple[Any, ...] = ()
+    repeats: tuple[Any, ...] = ()
     low: float | None = None
     high: float | None = None
     words: str = ""
@@ -32,7 +32,7 @@ class Value:
 
     @property
     def n(self) -> int:
-        return len(self.each)
+        return len(self.repeats)
 
     @property
     def whisker(self) -> tuple[float | None, float | None, bool]:
@@ -73,8 +73,8 @@ class DriveResults:
     def series(self, what: str, **of: Any) -> list[dict[str, Any]]:
         """The series of this kind, of the first test that has any."""
         for test in self.tests:
-            series = [each for each in test["series"] if each["of"].get("what") == what
-                      and all(each["of"].get(key) == value for key, value in of.items())]
+            series = [line_series for line_series in test["series"] if line_series["of"].get("what") == what
+                      and all(line_series["of"].get(key) == value for key, value in of.items())]
             if series:
                 return series
         return []
@@ -91,36 +91,36 @@ class DriveResults:
         has no value unless all tests agree. Percentiles and maxima of several tests have none, as they are not
         averaged."""
         head, key = path[:-1], path[-1]
-        each: list[Any] = []
+        outcomes: list[Any] = []
         why, first = "", None
         for test in self.tests:
             figures = value_at(test["figures"], head)
             if not isinstance(figures, dict) or key not in figures:
-                each.append(None)
+                outcomes.append(None)
                 continue
             repeats = figures.get(f"{key}_repeats")
-            each += repeats if repeats is not None else [figures[key]]
+            outcomes += repeats if repeats is not None else [figures[key]]
             first = figures[key] if first is None else first
             why = why or (figures.get("why") or {}).get(key, "")
-        known = [value for value in each if value is not None]
+        known = [value for value in outcomes if value is not None]
         if not known or any(isinstance(value, bool | str) for value in known):
             agreed = known[0] if known and all(value == known[0] for value in known) else None
-            return Value(agreed, tuple(each), why=why if agreed is None and not known else
+            return Value(agreed, tuple(outcomes), why=why if agreed is None and not known else
                          "" if agreed is not None else "not the same in all tests")
-        if len(each) == 1:
-            return Value(each[0], tuple(each), why=why)
+        if len(outcomes) == 1:
+            return Value(outcomes[0], tuple(outcomes), why=why)
         if len(self.tests) > 1 and is_pooled(path):
-            return Value(None, tuple(each), smallest=min(known), largest=max(known), why=(
+            return Value(None, tuple(outcomes), smallest=min(known), largest=max(known), why=(
                 f"{len(self.tests)} tests: not averaged; {min(known):,.0f} to {max(known):,.0f}"))
         if key in _SUMMED and len(self.tests) > 1:
-            return Value(sum(known), tuple(each))
-        value = first if len(self.tests) == 1 else geometric_mean(each)
+            return Value(sum(known), tuple(outcomes))
+        value = first if len(self.tests) == 1 else geometric_mean(outcomes)
         if value is None:
-            return Value(None, tuple(each), smallest=min(known), largest=max(known),
+            return Value(None, tuple(outcomes), smallest=min(known), largest=max(known),
                          why=why or "unknown in one of the repetitions")
-        sure = interval(each) if len(each) >= ENOUGH_RUNS else None
+        sure = interval(outcomes) if len(outcomes) >= ENOUGH_RUNS else None
         low, high, words = (sure.low, sure.high, sure.words) if sure else (None, None, "")
-        return Value(value, tuple(each), low, high, words, min(known), max(known))
+        return Value(value, tuple(outcomes), low, high, words, min(known), max(known))
 
 
 def is_pooled(path: FigurePath) -> bool:

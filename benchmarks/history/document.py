@@ -51,11 +51,11 @@ def too_few(history: History) -> str:
     return f"n too small ({history.values} {what}, {FEWEST_VALUES} are needed)"
 
 
-def outcome_line(each: Outcome) -> str:
-    key = each.history.metric.key
-    if each.status == "changed":
-        return f"changed: {key}: " + "; ".join(change_words(each.history, change) for change in each.changes)
-    return f"{each.status}: {key}" + (f": {each.why}" if each.why else "")
+def outcome_line(outcome: Outcome) -> str:
+    key = outcome.history.metric.key
+    if outcome.status == "changed":
+        return f"changed: {key}: " + "; ".join(change_words(outcome.history, change) for change in outcome.changes)
+    return f"{outcome.status}: {key}" + (f": {outcome.why}" if outcome.why else "")
 
 
 def change_words(history: History, change: Change) -> str:
@@ -186,8 +186,9 @@ def document_of(histories: Sequence[History], selected: Selected, by: str,
             "drive": {key: row[key] for key in ("label", "model", "unit", "capacity_bytes")},
             "pace": row["pace"], "state": row["state"], "left_out": dict(selected.left_out),
             "notices": list(selected.notices), "series": [_series(history) for history in histories],
-            **({"fail_on_change": [{"metric": each.history.metric.key, "status": each.status, "why": each.why or None,
-                                    "changes": [change.index for change in each.changes]} for each in outcomes]}
+            **({"fail_on_change": [{"metric": outcome.history.metric.key, "status": outcome.status, "why": outcome.why
+                                    or None,
+                                    "changes": [change.index for change in outcome.changes]} for outcome in outcomes]}
                if outcomes else {})}
 
 

@@ -25,7 +25,7 @@ def page_of(histories: Sequence[History], selected: Selected, brand: Brand = NO_
     entry = row["model"] or row["label"]
     facts = {"model": row["model"], "unit": row["unit"][:12], "state": row["state"],
              "capacity": size(row["capacity_bytes"]) if row["capacity_bytes"] else ""}
-    levels = {each["verdict"] for each in selected.rows}
+    levels = {row["verdict"] for row in selected.rows}
     verdict = judged((), "qualified" if "qualified" in levels else "valid")
     title = f"{row['workload_title']} on {entry}"
     first, last = selected.rows[0]["started_at"], selected.rows[-1]["started_at"]
@@ -91,7 +91,7 @@ def _points(history: History, entry: str) -> Table:
             if name != history.by:
                 values[name] = ", ".join(dict.fromkeys(row[name] for row in point.rows if row[name])) or None
         rows.append(Row(values, entry, path=tuple(row["path"] for row in point.rows)))
-    shown = tuple(each for each in columns if any(row.values.get(each.key) is not None for row in rows))
+    shown = tuple(column for column in columns if any(row.values.get(column.key) is not None for row in rows))
     return Table(f"{metric.title} by {history.by}: {counted(runs_of(history), 'run')}", shown, tuple(rows))
 
 

@@ -159,17 +159,17 @@ def history_of(rows: Sequence[Row], values: Mapping[str, Value], metric: MetricT
         searched = [value for _, group in groups for _, value in group]
         ends = [sum(point.runs for point in points[:number + 1]) for number in range(len(points))]
     found = change_points(searched, ends[:-1]) if len(searched) >= FEWEST_VALUES else []
-    changes = tuple(Change(ends.index(each.index) + 1, ends.index(each.first) + 1, ends.index(each.last) + 1, each,
-                           _is_worse(metric, each)) for each in found)
-    bounds = [0, *(each.index for each in changes), len(points)]
+    changes = tuple(Change(ends.index(point.index) + 1, ends.index(point.first) + 1, ends.index(point.last) + 1, point,
+                           _is_worse(metric, point)) for point in found)
+    bounds = [0, *(change.index for change in changes), len(points)]
     levels = [_level(points, searched, ends, begin, end) for begin, end in pairwise(bounds)]
     return History(metric, by, tuple(points), tuple(levels), changes, len(searched), len(rows) - len(known),
-                   _spread(searched, [0, *(each.index for each in found), len(searched)]))
+                   _spread(searched, [0, *(point.index for point in found), len(searched)]))
 
 
 def _grouped(known: list[tuple[Row, float]], by: By) -> list[tuple[str, list[tuple[Row, float]]]]:
     if by == "date":
-        return [(name, list(group)) for name, group in groupby(known, key=lambda each: date_of(each[0]))]
+        return [(name, list(group)) for name, group in groupby(known, key=lambda pair: date_of(pair[0]))]
     versions: dict[str, list[tuple[Row, float]]] = {}
     for row, value in known:
         versions.setdefault(row[by] or "unknown", []).append((row, value))

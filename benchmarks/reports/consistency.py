@@ -81,23 +81,23 @@ def _measure(directory: Path, trace: Trace) -> Measured:
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
     measured = runs.measured(ROLE, _measure)
-    content = Content(method=[*METHOD, energy_note([each.stats for _, each in measured])])
+    content = Content(method=[*METHOD, energy_note([run.stats for _, run in measured])])
     rows: list[Figures] = []
     states: dict[str, list[Figures]] = {}
-    for step, each in measured:
-        rows.append(_row(step, each))
+    for step, run in measured:
+        rows.append(_row(step, run))
         states.setdefault(str(step.labels.get("state", "")), []).append(rows[-1])
     content.figures = {"states": {state: _of_state(own) for state, own in states.items()}}
     content.tables = [figure_table("The last part", LAST_PART, rows), figure_table("The whole run", WHOLE_RUN, rows)]
-    short = [each for _, each in measured if len(each.seconds) and each.last_s < LAST_S]
+    short = [run for _, run in measured if len(run.seconds) and run.last_s < LAST_S]
     if short:
-        each = short[0]
-        content.method.append(("Shorter than an hour", f"A run of {len(each.seconds)} s: its last part is the last "
-                             f"{each.last_s} s, which is the share that 400 s are of an hour."))
-    for step, each in measured:
-        if each.steady is None:
+        run = short[0]
+        content.method.append(("Shorter than an hour", f"A run of {len(run.seconds)} s: its last part is the last "
+                             f"{run.last_s} s, which is the share that 400 s are of an hour."))
+    for step, run in measured:
+        if run.steady is None:
             content.reasons.append(step_reason("not_steady", "qualified", f"not steady: {step.title}" + (
-                "" if each.rounds >= 5 else ", too short to tell"), [step.id]))
+                "" if run.rounds >= 5 else ", too short to tell"), [step.id]))
     several = len({step.repeat for step, _ in measured}) > 1
     names = [f"{step.labels.get('state', '') or step.title}{f', repeat {step.repeat}' if several else ''}"
              for step, _ in measured]
@@ -105,26 +105,26 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _row(step: BenchmarkStep, each: Measured) -> Figures:
-    last = consistency(each.seconds[len(each.seconds) - each.last_s:])
-    metrics = each.stats.metrics()
+def _row(step: BenchmarkStep, run: Measured) -> Figures:
+    last = consistency(run.seconds[len(run.seconds) - run.last_s:])
+    metrics = run.stats.metrics()
     why = dict(metrics["why"])
-    if each.stalls is None:
+    if run.stalls is None:
         why |= dict.fromkeys(("stall_period_ns", "stall_ns"), "none found")
     if last.score is None:
         why["score"] = "no second differs from another"
     if last.downside_score is None:
         why["downside_score"] = "no second under the upper quartile"
-    if each.steady is None:
+    if run.steady is None:
         why |= dict.fromkeys(("steady_iops", "steady_at_ns"), "not steady")
-    warm = each.sensors.temperature[1]
-    return {"state": step.labels.get("state"), "repeat": step.repeat, "last_s": each.last_s,
+    warm = run.sensors.temperature[1]
+    return {"state": step.labels.get("state"), "repeat": step.repeat, "last_s": run.last_s,
             **{score.key: getattr(last, score.key) for score in SCORES},
-            "whole_iops": each.stats.iops, "whole_mb_s": each.stats.mb_s,
-            "stall_period_ns": each.stalls and each.stalls.period_ns, "stall_ns": each.stalls and each.stalls.length_ns,
-            "stalls": each.stalls and each.stalls.count, "stall_complete": each.stalls and each.stalls.complete,
-            "steady_iops": each.steady and each.steady.iops, "steady_at_ns": each.steady and each.steady.at_ns,
-            "round_ns": each.round_ns, "max_ns": each.stats.data.max_ns,
+            "whole_iops": run.stats.iops, "whole_mb_s": run.stats.mb_s,
+            "stall_period_ns": run.stalls and run.stalls.period_ns, "stall_ns": run.stalls and run.stalls.length_ns,
+            "stalls": run.stalls and run.stalls.count, "stall_complete": run.stalls and run.stalls.complete,
+            "steady_iops": run.steady and run.steady.iops, "steady_at_ns": run.steady and run.steady.at_ns,
+            "round_ns": run.round_ns, "max_ns": run.stats.data.max_ns,
             "max_temperature_c": float(warm.max()) if len(warm) else None,
             "average_w": metrics["average_w"], "mb_per_j": metrics["mb_per_j"], "why": why}
 
@@ -140,20 +140,20 @@ def _of_state(rows: list[Figures]) -> Figures:
 
 def _series(names: list[str], measured: list[tuple[BenchmarkStep, Measured]]) -> Iterator[FigureSeries]:
     """Each run's IOPS and temperature, whole and over its last part."""
-    for name, (step, each) in zip(names, measured, strict=True):
-        state, begin = str(step.labels.get("state", "")), len(each.seconds) - each.last_s
+    for name, (step, run) in zip(names, measured, strict=True):
+        state, begin = str(step.labels.get("state", "")), len(run.seconds) - run.last_s
         of = {"state": state, "repeat": step.repeat}
         for part, from_s in (("whole", 0), ("last", begin)):
-            words = "" if part == "whole" else f" over the last {each.last_s} s"
-            seconds = list(range(from_s, len(each.seconds)))
+            words = "" if part == "whole" else f" over the last {run.last_s} s"
+            seconds = list(range(from_s, len(run.seconds)))
             if seconds:
                 yield figure_series(f"IOPS{words}, {name}", ("time", "s"), ("IOPS", "1/s"),
-                             [(name, seconds, each.seconds[from_s:].tolist())], what="iops", part=part, **of)
-            time_ns, degrees = each.sensors.temperature
-            if not len(time_ns) or each.stats.begin_ns is None:
+                             [(name, seconds, run.seconds[from_s:].tolist())], what="iops", part=part, **of)
+            time_ns, degrees = run.sensors.temperature
+            if not len(time_ns) or run.stats.begin_ns is None:
                 continue
-            at_s = (time_ns - each.stats.begin_ns) / SECOND_NS
-            inside = (at_s >= from_s) & (at_s <= each.stats.makespan_ns / SECOND_NS)
+            at_s = (time_ns - run.stats.begin_ns) / SECOND_NS
+            inside = (at_s >= from_s) & (at_s <= run.stats.makespan_ns / SECOND_NS)
             if inside.any():
                 yield figure_series(f"Temperature{words}, {name}", ("time", "s"), ("Temperature", "°C"),
                              [(name, at_s[inside].tolist(), degrees[inside].tolist())], what="temperature", part=part,
@@ -176,7 +176,7 @@ WHOLE = [
     metric.number("max_temperature_c", "Hottest", "°C", "highest sample", "lower"), *metric.POWER]
 LAST = metric.number("last_s", "Last", "s")
 LAST_PART = [metric.STATE, metric.REPEAT, LAST, *SCORES]
-WHOLE_RUN = [metric.STATE, metric.REPEAT, *(each for each in WHOLE if each.key != "whole_mb_s")]
+WHOLE_RUN = [metric.STATE, metric.REPEAT, *(figure for figure in WHOLE if figure.key != "whole_mb_s")]
 
 METHOD = [
     ("IOPS over time", "Completions in bins of 1 s since the first submit; empty bins are zeros, and a last, cut-off "

@@ -202,8 +202,9 @@ def _at_depths(context: ChartContext, state: str, base: FigurePath, prefix: str,
         return
     words = " and ".join(map(str, compared))
     table = metric_table(title(f"Depth {words}"), context.metric_rows(*base, "depths"), [
-        replace(each, key=f"{each.key}_at_{depth}", title=f"{each.title} at {depth}", path=(str(depth), each.key))
-        for each in (metric.THROUGHPUT, metric.IOPS, metric.MEAN_LATENCY) for depth in compared],
+        replace(figure, key=f"{figure.key}_at_{depth}", title=f"{figure.title} at {depth}",
+                path=(str(depth), figure.key))
+        for figure in (metric.THROUGHPUT, metric.IOPS, metric.MEAN_LATENCY) for depth in compared],
         (*base, "depths"))
     yield ranking(context, context.named(f"{prefix}depth-apart", state), title(f"Throughput at depth {words}"), MB_S,
                     [(f"depth {depth}", (*base, "depths", str(depth), "mb_s")) for depth in compared], table,

@@ -56,16 +56,16 @@ def report(test: Test, runs: Runs) -> Content:
         rows.append({"mix": f"of the means of {len(wanted)}", "ratio": pairs["mean"]})
         content.tables.append(figure_table(f"Throughput, {full} / {pairs['empty']}",
                                   [_MIX, metric.number("ratio", "Ratio")], rows))
-    for each in (metric.THROUGHPUT, *metric.POWER):
+    for figure in (metric.THROUGHPUT, *metric.POWER):
         lines = []
         for state, of_state in figures.items():
-            points = sorted((int(mix), row[each.key]) for mix, row in of_state["mixes"].items()
-                            if row[each.key] is not None)
+            points = sorted((int(mix), row[figure.key]) for mix, row in of_state["mixes"].items()
+                            if row[figure.key] is not None)
             if points:
-                lines.append((state or each.title, [x for x, _ in points], [y for _, y in points]))
+                lines.append((state or figure.title, [x for x, _ in points], [y for _, y in points]))
         if lines:
             content.series.append(figure_series(
-                f"{each.title} by share of reads", ("reads", "%"), (each.title, each.unit), lines))
+                f"{figure.title} by share of reads", ("reads", "%"), (figure.title, figure.unit), lines))
     return content
 
 
@@ -77,7 +77,7 @@ def _row(mix: int, repeats: list[StepStats]) -> Figures:
 
 
 def _pooled_mean(stats: list[ClassStats]) -> float | None:
-    return ratio(sum(each.service_ns for each in stats), sum(each.ops for each in stats))
+    return ratio(sum(step.service_ns for step in stats), sum(step.ops for step in stats))
 
 
 def _mean(mixes: dict[int, dict[int, StepStats]], wanted: list[int]) -> Figures:
@@ -111,7 +111,7 @@ def _power_of_all(steps: list[StepStats]) -> tuple[float | None, float | None]:
     used = [energy for stats in steps if (energy := stats.energy())]
     if len(used) < len(steps):
         return None, None
-    joules, covered_ns = sum(each.joules for each in used), sum(each.covered_ns for each in used)
+    joules, covered_ns = sum(energy.joules for energy in used), sum(energy.covered_ns for energy in used)
     return (ratio(joules * SECOND_NS, covered_ns), mb_per_joule(sum(stats.covered_bytes for stats in steps), joules))
 
 
@@ -163,9 +163,9 @@ def sections(context: ChartContext) -> Iterator[Section]:
             context, "efficiency", "Efficiency over all mixes",
             [(state, ("states", state, "mean"), "mb_s") for state in context.states()])))
     power, mb_per_j = metric.POWER
-    yield section("mixes", "By share of reads", (chart for each, axis in (
+    yield section("mixes", "By share of reads", (chart for figure, axis in (
         (metric.THROUGHPUT, MB_S), (mb_per_j, Axis("efficiency", "MB/J", "auto")), (power, Axis("power", "W")))
-        for chart in _by_mix(context, each, axis)))
+        for chart in _by_mix(context, figure, axis)))
 
 
 def _means(context: ChartContext) -> Chart | None:
@@ -209,8 +209,8 @@ def _id(stem: str, full: str, pairs: list[tuple[str, str]]) -> str:
     return stem if len(pairs) == 1 else f"{stem}-{full.replace('+', '-')}"
 
 
-def _by_mix(context: ChartContext, each: metric.BenchmarkMetric, axis: Axis) -> Iterator[Chart]:
-    key, title = each.key, f"{each.title} by share of reads"
+def _by_mix(context: ChartContext, figure: metric.BenchmarkMetric, axis: Axis) -> Iterator[Chart]:
+    key, title = figure.key, f"{figure.title} by share of reads"
     groups = [[state] for state in context.states()] if context.several else [context.states()]
     for states in groups:
         points, metric_rows = [], []
@@ -224,12 +224,12 @@ def _by_mix(context: ChartContext, each: metric.BenchmarkMetric, axis: Axis) -> 
         if not points:
             continue
         labels = (Column("state", "State"), Column("mix", "Reads", "number", "%"))
-        table = metric_table(title, metric_rows, metric.select(METRICS, *_KEYS) if key == "mb_s" else [each],
+        table = metric_table(title, metric_rows, metric.select(METRICS, *_KEYS) if key == "mb_s" else [figure],
                              ("states", "{state}", "mixes", "{mix}"), labels)
         stem = {"mb_s": "mix", "mb_per_j": "mix-efficiency", "average_w": "mix-power"}[key]
         id_, words = (context.named(stem, states[0]), context.titled(title, states[0])) if context.several else (
             stem, title)
-        yield Chart(id_, words, table, curves(words, points, context.style(states), _READS, axis), each.better,
+        yield Chart(id_, words, table, curves(words, points, context.style(states), _READS, axis), figure.better,
                     _slowest_mix(context, points, states) if key == "mb_s" else "")
 
 

@@ -101,7 +101,7 @@ def _measure(directory: Path, trace: Trace) -> Measured:
             _add_bursts(of_op, {name: column[selected] for name, column in columns.items()})
     reads, writes = numbered(bursts[OPS["read"]]), numbered(bursts[OPS["write"]])
     streams = ((trace.metadata.get("run") or {}).get("source") or {}).get("streams") or []
-    planned = next((each.get("number", index) for index, each in enumerate(streams) if _plans_bursts(each)), None)
+    planned = next((stream.get("number", index) for index, stream in enumerate(streams) if _plans_bursts(stream)), None)
     of_plan = writes if planned is None else {number: burst for (stream, number), burst in bursts[OPS["write"]].items()
                                               if stream == planned}
     keep_up = writer_keep_up(of_plan, streams, stats.end_ns)
@@ -144,7 +144,7 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict[str, Any]], end_
     Offered are the planned bursts that were due before the run ended, issued or not, without the last one if its period
     was not over. Without a plan of bursts in the run's account, `state` is "unplanned".
     """
-    planned = next((each["bursts"] for each in streams if _plans_bursts(each)), None)
+    planned = next((stream["bursts"] for stream in streams if _plans_bursts(stream)), None)
     if not bursts:
         return {"state": "none"}
     if planned is None or end_ns is None:
@@ -169,34 +169,34 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict[str, Any]], end_
 def report(test: Test, runs: Runs) -> Content:
     """Roles mixed and baseline, labels state, repeat."""
     by_role = {role: by_state(runs.measured(role, _measure)) for role in (MIXED, BASELINE)}
-    everything = [each.stats for states in by_role.values() for own in states.values() for _, each in own]
+    everything = [run.stats for states in by_role.values() for own in states.values() for _, run in own]
     content = Content(figures={"states": {}}, method=[*METHOD, energy_note(everything)])
     for state in dict.fromkeys(state for states in by_role.values() for state in states):
-        _add_state(content, state, {role: {step.repeat: (step, each) for step, each in by_role[role].get(state, [])}
+        _add_state(content, state, {role: {step.repeat: (step, run) for step, run in by_role[role].get(state, [])}
                                   for role in by_role})
     return content
 
 
 def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[BenchmarkStep, Measured]]]) -> None:
     mixed, baseline = by_role[MIXED], by_role[BASELINE]
-    rows = [row for repeat, (_, each) in sorted(mixed.items()) for row in _burst_rows(repeat, each, baseline)]
-    figures: Figures = {role: _role_figures([each for _, each in own.values()]) for role, own in by_role.items() if own}
+    rows = [row for repeat, (_, run) in sorted(mixed.items()) for row in _burst_rows(repeat, run, baseline)]
+    figures: Figures = {role: _role_figures([run for _, run in own.values()]) for role, own in by_role.items() if own}
     slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
         without(row, "at_ns", "ops", "bytes", "mb_s", "why") for row in rows}
-    figures["writer"] = [{"repeat": repeat, **each.keep_up, "read_beside_writes": each.exposure.beside_share}
-                         for repeat, (_, each) in sorted(mixed.items())]
+    figures["writer"] = [{"repeat": repeat, **run.keep_up, "read_beside_writes": run.exposure.beside_share}
+                         for repeat, (_, run) in sorted(mixed.items())]
     content.figures["states"][state] = figures
     for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
                                   ("Share of waiting", _WAITING, _waiting_rows(figures)),
                                   ("Writer", _WRITER, figures["writer"]), ("Read bursts", _BURSTS, rows)):
         content.tables.append(figure_table(in_state(title, state), columns, those))
-    for repeat, (step, each) in sorted(mixed.items()):
-        if each.keep_up["state"] == "fell behind":
+    for repeat, (step, run) in sorted(mixed.items()):
+        if run.keep_up["state"] == "fell behind":
             where = f" in repeat {repeat}" if len(mixed) > 1 else ""
-            late, count = each.keep_up["late_bursts"], each.keep_up["bursts"]
+            late, count = run.keep_up["late_bursts"], run.keep_up["bursts"]
             content.reasons.append(step_reason(
                 "writer_fell_behind", "qualified", f"writer fell behind{where}: {late} of {count} write bursts had "
                 "not ended when the next was due", [step.id]))
@@ -206,17 +206,17 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
             if timeline is not None:
                 content.series.append(_timeline(in_state(f"Over time, {role}", state), timeline, state=state,
                                                 role=role))
-            content.series += _tails(state, role, [each for _, each in own.values()])
+            content.series += _tails(state, role, [run for _, run in own.values()])
 
 
-def _burst_rows(repeat: int, each: Measured, baseline: dict[int, tuple[BenchmarkStep, Measured]]) -> Iterator[Figures]:
+def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkStep, Measured]]) -> Iterator[Figures]:
     """A row per read burst, with the same burst without a writer: of the same repeat, or if that is missing, of the
     first repeat that has one."""
     own = baseline.get(repeat) or (baseline[min(baseline)] if baseline else None)
-    for number in sorted(each.reads):
-        burst = each.reads[number]
+    for number in sorted(run.reads):
+        burst = run.reads[number]
         alone = own[1].reads.get(number) if own else None
-        yield {"repeat": repeat, "burst": number, "at_ns": burst.submit_ns - each.stats.begin_ns, "ops": burst.ops,
+        yield {"repeat": repeat, "burst": number, "at_ns": burst.submit_ns - run.stats.begin_ns, "ops": burst.ops,
                "bytes": burst.bytes, "makespan_ns": burst.makespan_ns,
                "mb_s": mb_per_s(burst.bytes, burst.makespan_ns),
                "baseline_ns": alone.makespan_ns if alone else None,
@@ -231,18 +231,18 @@ def _slowdown(rows: list[Figures], repeat: int) -> float | None:
 
 def _role_figures(repeats: list[Measured]) -> Figures:
     pooled = repeats[0].partial
-    for each in repeats[1:]:
-        pooled = pooled + each.partial
+    for repeat in repeats[1:]:
+        pooled = pooled + repeat.partial
     numbers = figures(pooled)
     content = {
-        **without(steps_over_repeats([each.stats for each in repeats], "average_w", "mb_per_j"), "why"),
-        **over_repeats("read_wait_ns", [each.read_makespan_ns or None for each in repeats]),
-        **over_repeats("read_service_time_ns", [each.partial.read.service_ns or None for each in repeats]),
-        **over_repeats("read_burst_mb_s", [_burst_rate(each.reads) for each in repeats]),
-        **over_repeats("write_burst_mb_s", [_burst_rate(each.writes) for each in repeats]),
-        **over_repeats("write_service_ns", [each.partial.write.service_ns or None for each in repeats]),
-        "read_bursts": sum(len(each.reads) for each in repeats),
-        "write_bursts": sum(len(each.writes) for each in repeats)}
+        **without(steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j"), "why"),
+        **over_repeats("read_wait_ns", [repeat.read_makespan_ns or None for repeat in repeats]),
+        **over_repeats("read_service_time_ns", [repeat.partial.read.service_ns or None for repeat in repeats]),
+        **over_repeats("read_burst_mb_s", [_burst_rate(repeat.reads) for repeat in repeats]),
+        **over_repeats("write_burst_mb_s", [_burst_rate(repeat.writes) for repeat in repeats]),
+        **over_repeats("write_service_ns", [repeat.partial.write.service_ns or None for repeat in repeats]),
+        "read_bursts": sum(len(repeat.reads) for repeat in repeats),
+        "write_bursts": sum(len(repeat.writes) for repeat in repeats)}
     for kind in ("read", "write"):
         content[f"{kind}_latency"] = numbers[kind]["latency"]
         content[f"{kind}_waiting"] = numbers[kind]["waiting"]
@@ -282,8 +282,8 @@ def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[FigureSer
     """The share of reads, and of writes, that took at least a time, over all repeats."""
     for name in ("read", "write"):
         counts = getattr(repeats[0].partial, name).latency
-        for each in repeats[1:]:
-            counts = counts + getattr(each.partial, name).latency
+        for repeat in repeats[1:]:
+            counts = counts + getattr(repeat.partial, name).latency
         points, total = counts.tail(TAIL_POINTS), counts.count
         if points:
             yield figure_series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),
@@ -356,7 +356,8 @@ def sections(context: ChartContext) -> Iterator[Section]:
 
 def _slowdown_chart(context: ChartContext, state: str) -> Chart | None:
     base = ("states", state)
-    columns = [SLOWDOWN, *(replace(each, key=key, title=title, path=(role, each.key)) for each, key, title, role in (
+    columns = [SLOWDOWN, *(replace(figure, key=key, title=title, path=(role, figure.key)) for figure, key, title,
+                           role in (
         (WAIT, "read_wait_ns", "Wait beside the writer", MIXED), (WAIT, "alone_ns", "Wait alone", BASELINE),
         (SERVICE_TIME, "service_ns", "Service time beside the writer", MIXED),
         (SERVICE_TIME, "service_alone_ns", "Service time alone", BASELINE)))]

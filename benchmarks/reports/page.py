@@ -60,7 +60,7 @@ def _notices(document: dict[str, Any]) -> Iterator[str]:
     if document["quick"]:
         yield "Quick: shortened for a trial. These are not the figures of the method."
     if document["missing"]:
-        yield "Missing: " + "; ".join(f"{each['title']} ({each['why']})" for each in document["missing"]) + "."
+        yield "Missing: " + "; ".join(f"{step['title']} ({step['why']})" for step in document["missing"]) + "."
     if document.get("tests"):  # of a comparison: differences between the tests concern no single drive
         for reason in document["verdict"]["reasons"]:
             if reason["code"] == "parameters_differ":

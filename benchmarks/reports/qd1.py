@@ -51,12 +51,12 @@ class Measured:
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    measured = Measured(StepStats(sensors_of(directory)))
+    run = Measured(StepStats(sensors_of(directory)))
     for columns in arrays(trace, COLUMNS):
-        measured.stats.feed(columns)
+        run.stats.feed(columns)
         seen = (columns["latency_ns"] >= 0) & (columns["op"] < 2)
-        measured.latency.add(columns["latency_ns"][seen])
-    return measured
+        run.latency.add(columns["latency_ns"][seen])
+    return run
 
 
 def report(test: Test, runs: Runs) -> Content:
@@ -79,16 +79,16 @@ def report(test: Test, runs: Runs) -> Content:
             figures["sweep"] = of_sweep
             content.tables += sweep_tables(state, rows, of_sweep)
             content.series += sweep_series(state, rows)
-    content.method = [*METHOD, energy_note([each.stats for states in measured.values() for own in states.values()
-                                          for _, each in own])]
+    content.method = [*METHOD, energy_note([run.stats for states in measured.values() for own in states.values()
+                                          for _, run in own])]
     return content
 
 
 def _rows(measured: list[tuple[BenchmarkStep, Measured]]) -> list[Figures]:
     groups: dict[tuple[str, str, int | None], list[Measured]] = {}
-    for step, each in measured:
+    for step, run in measured:
         key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step))
-        groups.setdefault(key, []).append(each)
+        groups.setdefault(key, []).append(run)
     return [_row(*key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:2], key[2] or 0))]
 
 
@@ -109,15 +109,15 @@ def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Fi
 
 
 def _curves(state: str, rows: Iterable[Figures]) -> Iterator[FigureSeries]:
-    for each in metric.select(METRICS, "mb_s", "kiops", "mean_ns"):
+    for figure in metric.select(METRICS, "mb_s", "kiops", "mean_ns"):
         lines: dict[str, list[tuple[int, float]]] = {}
         for row in rows:
-            if row["block"] is not None and row[each.key] is not None:
+            if row["block"] is not None and row[figure.key] is not None:
                 name_of = " ".join(filter(None, (row["access"], row["op"])))
-                lines.setdefault(name_of, []).append((row["block"], row[each.key]))
+                lines.setdefault(name_of, []).append((row["block"], row[figure.key]))
         if lines:
-            yield figure_series(in_state(f"{each.title} by block size", state), ("block size", "bytes"),
-                         (each.title, each.unit), [(line, [x for x, _ in points], [y for _, y in points])
+            yield figure_series(in_state(f"{figure.title} by block size", state), ("block size", "bytes"),
+                         (figure.title, figure.unit), [(line, [x for x, _ in points], [y for _, y in points])
                                                    for line, points in lines.items()])
 
 
@@ -265,7 +265,7 @@ def _by_block(context: ChartContext, state: str) -> Iterator[Chart]:
         for group in groups:
             points, metric_rows = [], []
             for kind in group:
-                for drive, io_path, block in sorted(kinds[kind], key=lambda each: each[2]):
+                for drive, io_path, block in sorted(kinds[kind], key=lambda point: point[2]):
                     metric_rows.append(MetricRow(drive, io_path, {"io": io_path[-1], "block": block}))
                     if (value := drive.value(*io_path, key).value) is not None:
                         points.append(Point(drive.key, kind, block, value))

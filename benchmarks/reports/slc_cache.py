@@ -132,12 +132,12 @@ def _measure(directory: Path, trace: Trace) -> Measured:
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, rest_ns (before the fill; 0 for the first), repeat."""
     measured = runs.measured(ROLE, _measure, number="rest_ns")
-    content = Content(figures={"states": {}}, method=[*METHOD, energy_note([each.stats for _, each in measured])])
+    content = Content(figures={"states": {}}, method=[*METHOD, energy_note([run.stats for _, run in measured])])
     for state, own in by_state(measured, "rest_ns").items():
         groups: dict[int, list[Measured]] = {}
-        for step, each in own:
-            groups.setdefault(step.labels["rest_ns"], []).append(each)
-        in_order = [each for rest_ns in sorted(groups) for each in groups[rest_ns]]
+        for step, run in own:
+            groups.setdefault(step.labels["rest_ns"], []).append(run)
+        in_order = [group for rest_ns in sorted(groups) for group in groups[rest_ns]]
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
         content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
                                           "fast_bytes": next((row["fast_bytes"] for row in rows if not row["rest_ns"]),
@@ -153,42 +153,42 @@ def _key(rest_ns: int) -> str:
     return f"after-{units.setting(rest_ns).replace(' ', '').replace('.', '-')}" if rest_ns else "first"
 
 
-def _rate(state: str, rest_ns: int, each: Measured) -> FigureSeries:
+def _rate(state: str, rest_ns: int, run: Measured) -> FigureSeries:
     title = "First fill" if rest_ns == 0 else f"After a rest of {units.setting(rest_ns)}"
-    whole = each.samples[:-1] if len(each.samples) > 1 else each.samples  # the last bin is cut off
+    whole = run.samples[:-1] if len(run.samples) > 1 else run.samples  # the last bin is cut off
     return figure_series(
-        f"{in_state(title, state)}: MB/s in bins of {each.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
-        [("writes", [index * each.width_ns / 1e9 for index in range(len(whole))],
-          (whole * (1000 / each.width_ns)).tolist())], what="rate", state=state, rest_ns=rest_ns,
-        width_ns=each.width_ns)
+        f"{in_state(title, state)}: MB/s in bins of {run.width_ns / 1e9:g} s", ("time", "s"), ("Throughput", "MB/s"),
+        [("writes", [index * run.width_ns / 1e9 for index in range(len(whole))],
+          (whole * (1000 / run.width_ns)).tolist())], what="rate", state=state, rest_ns=rest_ns,
+        width_ns=run.width_ns)
 
 
 def _fast_bytes(repeats: list[Measured]) -> float | None:
-    return over_repeats("value", [each.fast_bytes for each in repeats])["value"] if repeats else None
+    return over_repeats("value", [repeat.fast_bytes for repeat in repeats])["value"] if repeats else None
 
 
-def _unchanged(each: Measured, fills: list[Measured]) -> str:
+def _unchanged(run: Measured, fills: list[Measured]) -> str:
     """Why there is no size, and whether all of the fill was fast or slow by the rates of another fill."""
     extent, known = "", [fill for fill in fills if fill.change.at is not None]
-    if known and each.stats.mb_s:
+    if known and run.stats.mb_s:
         for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
-            if speed and abs(each.stats.mb_s - speed) <= ALIKE * speed:
+            if speed and abs(run.stats.mb_s - speed) <= ALIKE * speed:
                 extent = f", all of it was {what}"
-    return f"no change found{extent}: {each.change.why}"
+    return f"no change found{extent}: {run.change.why}"
 
 
 def _row(rest_ns: int, repeats: list[Measured], first: list[Measured], fills: list[Measured]) -> Figures:
-    row = steps_over_repeats([each.stats for each in repeats], "average_w", "mb_per_j")
-    gone = next((each for each in repeats if each.change.at is None), None)
+    row = steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j")
+    gone = next((repeat for repeat in repeats if repeat.change.at is None), None)
     if gone is not None:
         row["why"] |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, fills))
     fresh = _fast_bytes(first)
-    fast = over_repeats("fast_bytes", [each.fast_bytes for each in repeats])
+    fast = over_repeats("fast_bytes", [repeat.fast_bytes for repeat in repeats])
     return {"rest_ns": rest_ns, **row, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,
-            **over_repeats("before_mb_s", [each.before_mb_s for each in repeats]),
-            **over_repeats("after_mb_s", [each.after_mb_s for each in repeats]),
-            "mean_mb_s": over_repeats("value", [each.stats.mb_s for each in repeats])["value"],
-            "written_bytes": sum(each.stats.writes.bytes for each in repeats) // len(repeats)}
+            **over_repeats("before_mb_s", [repeat.before_mb_s for repeat in repeats]),
+            **over_repeats("after_mb_s", [repeat.after_mb_s for repeat in repeats]),
+            "mean_mb_s": over_repeats("value", [repeat.stats.mb_s for repeat in repeats])["value"],
+            "written_bytes": sum(repeat.stats.writes.bytes for repeat in repeats) // len(repeats)}
 
 
 REST = metric.duration("rest_ns", "Rest before", better="")

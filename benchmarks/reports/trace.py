@@ -101,21 +101,21 @@ def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
     pooled = repeats[0][1]
     for _, partial in repeats[1:]:
         pooled = pooled + partial
-    each = [figures(partial)["all"] for _, partial in repeats]
+    repeats_all = [figures(partial)["all"] for _, partial in repeats]
     return {
         **steps_over_repeats([stats for stats, _ in repeats], "energy_j", "average_w", "mb_per_j"),
-        **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in each]),
-        **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in each]),
-        **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in each]),
+        **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in repeats_all]),
+        **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in repeats_all]),
+        **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in repeats_all]),
         "all": _latency(add_distributions((pooled.read.latency, pooled.write.latency))),
         "reads": _latency(pooled.read.latency),
         "writes": _latency(pooled.write.latency)}
 
 
 def _slowdown(repeats: list[tuple[Slowdown, Exposure]]) -> Figures:
-    exposure = sum((each for _, each in repeats[1:]), repeats[0][1])
-    return {**over_repeats("slowdown_of_read_wait", [each.get("read_wait") for each, _ in repeats]),
-            **over_repeats("slowdown_of_load_time", [each.get("load_time") for each, _ in repeats]),
+    exposure = sum((other for _, other in repeats[1:]), repeats[0][1])
+    return {**over_repeats("slowdown_of_read_wait", [slowdown.get("read_wait") for slowdown, _ in repeats]),
+            **over_repeats("slowdown_of_load_time", [slowdown.get("load_time") for slowdown, _ in repeats]),
             "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
 
 
@@ -221,7 +221,7 @@ def _full_empty(context: ChartContext) -> Chart | None:
         return None
     full, empty = metric_rows[0].drive.value(*base, "of").value.split(" / ")
     points = context.slopes(*(("states", state, "data_rate_mb_s") for state in (empty, full)))
-    table = metric_table("Full / empty", metric_rows, [replace(each, formula=f"{full} / {empty}") for each in RATIOS],
+    table = metric_table("Full / empty", metric_rows, [replace(ratio, formula=f"{full} / {empty}") for ratio in RATIOS],
                          base)
     return Chart("full-empty", f"From {empty} to {full}", table,
                  slope(f"Average data rate, {empty} and {full}", points, context.style(), (empty, full), MB_S),

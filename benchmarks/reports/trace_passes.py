@@ -124,8 +124,8 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
     bandwidths, accesses = [], []
     for own in repeats:
         known = [playbacks.get(step.id) for step in own]
-        bandwidths.append(geometric_mean([each.bandwidth_mb_s if each else None for each in known]))
-        accesses.append(geometric_mean([each.access_ns if each else None for each in known]))
+        bandwidths.append(geometric_mean([playback.bandwidth_mb_s if playback else None for playback in known]))
+        accesses.append(geometric_mean([playback.access_ns if playback else None for playback in known]))
     row: Figures = {"n": len(repeats), **over_repeats("score", list(map(score, bandwidths, accesses))),
                 **over_repeats("bandwidth_mb_s", bandwidths), **over_repeats("access_ns", accesses)}
     missing = [step.title for own in repeats for step in own if step.id not in playbacks]
@@ -230,7 +230,7 @@ def _by_part(context: ChartContext, state: str, what: str,
         MetricRow(drive, path, {what: name}) for drive in context.drives for name, path in parts if drive.holds(*path)],
         METRICS, ("states", state, f"{what}s", f"{{{what}}}"), (Column(what, what.capitalize()),))
     for key, id_, words, axis, form in _CHARTS:
-        metric_ = next(each for each in METRICS if each.key == key)
+        metric_ = next(metric for metric in METRICS if metric.key == key)
         yield ranking(context, context.named(f"{id_}-by-{what}", state), context.titled(f"{words} by {what}", state),
                       axis, [(name, (*path, key)) for name, path in parts], table, better=metric_.better, form=form,
                       order_path=partial(_path_of_all, state, key),
@@ -262,7 +262,7 @@ def _passes(context: ChartContext, state: str, phases: list[str]) -> Iterator[Ch
     for key, id_, words, axis, _ in _CHARTS:
         points = [Point(row.drive.key, row.labels["pass"].rpartition("-")[0], keys.index(row.labels["pass"]), value)
                   for row in rows if (value := row.drive.value(*row.base, key).value) is not None]
-        better = next(each.better for each in METRICS if each.key == key)
+        better = next(metric.better for metric in METRICS if metric.key == key)
         title = context.titled(f"{words} by pass", state)
         yield Chart(context.named(f"{id_}-by-pass", state), title, table,
                     curves(title, points, context.style(phases), across, axis), better,

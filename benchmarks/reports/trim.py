@@ -121,16 +121,16 @@ def report(test: Test, runs: Runs) -> Content:
     """Role extents, labels state and repeat if there are any; role whole, labels state and before."""
     content, rows, lines = Content(method=list(METHOD)), [], []
     extents = by_state(runs.measured(EXTENTS, _measure))
-    for state, step, each in [(state, *pair) for state, own in extents.items() for pair in own]:
-        sizes = _sizes(each)
-        rows.append({**_slopes(step, each), "state": state or None,
+    for state, step, run in [(state, *pair) for state, own in extents.items() for pair in own]:
+        sizes = _sizes(run)
+        rows.append({**_slopes(step, run), "state": state or None,
                      "by_size": {str(row["bytes"]): without(row, "bytes", "why") for row in sizes}})
-        lines += _points(step, each)
+        lines += _points(step, run)
         content.tables.append(figure_table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
     whole = _by_contents(runs.measured(WHOLE, step_stats))
     wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
-               **over_repeats("s_per_gb", [_s_per_gb(each) for each in own]),
-               **over_repeats("took_ns", [each.makespan_ns or None for each in own])} for state, own in whole.items()]
+               **over_repeats("s_per_gb", [_s_per_gb(stats) for stats in own]),
+               **over_repeats("took_ns", [stats.makespan_ns or None for stats in own])} for state, own in whole.items()]
     content.figures = {
         "extents": {_key(row): row for row in rows},
         "whole": {row["state"]: without(row, "state") for row in wholes}}
@@ -167,9 +167,9 @@ def _s_per_gb(stats: StepStats) -> float | None:
     return stats.makespan_ns / stats.others.bytes if stats.others.bytes else None  # ns a byte are s a GB
 
 
-def _slopes(step: BenchmarkStep, each: Measured) -> Figures:
-    added, own = slope(each.bytes, each.added_ns), slope(each.bytes, each.took_ns)
-    met, sizes = int((~np.isnan(each.added_ns)).sum()), len(np.unique(each.bytes))
+def _slopes(step: BenchmarkStep, run: Measured) -> Figures:
+    added, own = slope(run.bytes, run.added_ns), slope(run.bytes, run.took_ns)
+    met, sizes = int((~np.isnan(run.added_ns)).sum()), len(np.unique(run.bytes))
     why: dict[str, str] = {}
     if added is None:
         no_slope = "no background I/O met a discard" if not met else "fewer than two sizes met"
@@ -178,32 +178,32 @@ def _slopes(step: BenchmarkStep, each: Measured) -> Figures:
         why |= dict.fromkeys(("own_s_per_gb", "own_median_s_per_gb"), "fewer than two sizes")
     return {"repeat": step.repeat, "added_s_per_gb": added and added[0],
             "added_at_nothing_ns": added and added[1] * SECOND_NS,
-            "added_median_s_per_gb": median_slope(each.bytes, each.added_ns), "own_s_per_gb": own and own[0],
+            "added_median_s_per_gb": median_slope(run.bytes, run.added_ns), "own_s_per_gb": own and own[0],
             "own_at_nothing_ns": own and own[1] * SECOND_NS,
-            "own_median_s_per_gb": median_slope(each.bytes, each.took_ns), "extents": len(each.bytes), "sizes": sizes,
-            "met": met, "background_median_ns": each.median_ns, "background_ops": each.background_ops, "why": why}
+            "own_median_s_per_gb": median_slope(run.bytes, run.took_ns), "extents": len(run.bytes), "sizes": sizes,
+            "met": met, "background_median_ns": run.median_ns, "background_ops": run.background_ops, "why": why}
 
 
-def _sizes(each: Measured) -> list[Figures]:
+def _sizes(run: Measured) -> list[Figures]:
     rows = []
-    for size in np.unique(each.bytes).tolist():
-        selected = each.bytes == size
-        added = each.added_ns[selected]
+    for size in np.unique(run.bytes).tolist():
+        selected = run.bytes == size
+        added = run.added_ns[selected]
         added = added[~np.isnan(added)]
         rows.append({"bytes": size, "extents": int(selected.sum()), "met": len(added),
                      "added_ns": float(np.median(added)) if len(added) else None,
                      "added_max_ns": float(added.max()) if len(added) else None,
-                     "took_ns": float(np.median(each.took_ns[selected])),
+                     "took_ns": float(np.median(run.took_ns[selected])),
                      "why": {} if len(added) else dict.fromkeys(("added_ns", "added_max_ns"), "nothing met it")})
     return rows
 
 
-def _points(step: BenchmarkStep, each: Measured) -> list[tuple[str, list[float], list[float]]]:
-    order = np.argsort(each.bytes, kind="stable")
-    added = [(int(size), float(value)) for size, value in zip(each.bytes[order], each.added_ns[order], strict=True)
+def _points(step: BenchmarkStep, run: Measured) -> list[tuple[str, list[float], list[float]]]:
+    order = np.argsort(run.bytes, kind="stable")
+    added = [(int(size), float(value)) for size, value in zip(run.bytes[order], run.added_ns[order], strict=True)
              if not np.isnan(value)]
     return [(f"{step.title}: added to reads", [x for x, _ in added], [y for _, y in added]),
-            (f"{step.title}: of the discard", each.bytes[order].tolist(), each.took_ns[order].tolist())]
+            (f"{step.title}: of the discard", run.bytes[order].tolist(), run.took_ns[order].tolist())]
 
 
 _LINE = "least-squares line with a constant through one point for each extent"

@@ -151,7 +151,7 @@ def by_state(measured: Iterable[tuple["StepT", _T]], *known: str) -> dict[str, l
     """
     pairs = list(measured)
     others = [other_labels(step, *known) for step, _ in pairs]
-    varying = {name for labels in others for name in labels if len({each.get(name) for each in others}) > 1}
+    varying = {name for labels in others for name in labels if len({other.get(name) for other in others}) > 1}
     states: dict[str, list[tuple[StepT, _T]]] = {}
     for (step, value), labels in zip(pairs, others, strict=True):
         words = [f"{name} {text}" for name, text in labels.items() if name in varying]
@@ -182,10 +182,11 @@ def over_repeats(key: str, values: Sequence[float | None]) -> Figures:
 
 def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Figures:
     """These StepStats.metrics() over repeats, their number `n`, and `why` there is no power."""
-    each = [stats.metrics() for stats in repeats]
-    row: Figures = {"n": len(repeats), "why": dict(next((metrics["why"] for metrics in each if metrics["why"]), {}))}
+    of_repeats = [stats.metrics() for stats in repeats]
+    row: Figures = {"n": len(repeats), "why": dict(next((metrics["why"] for metrics in of_repeats if metrics["why"]),
+                                                        {}))}
     for key in keys:
-        row |= over_repeats(key, [metrics[key] for metrics in each])
+        row |= over_repeats(key, [metrics[key] for metrics in of_repeats])
     return row
 
 

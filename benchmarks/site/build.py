@@ -136,7 +136,7 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
 
     def add_page(name: str, page: Page) -> None:
         up = "../" * name.count("/")
-        assets = rendering.Assets(*(up + names[each] for each in ("styles", "library", "program")))
+        assets = rendering.Assets(*(up + names[asset] for asset in ("styles", "library", "program")))
         jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: render_page(page, assets).encode()}))
 
     def add_charted(name: str, stem: str, page: Page) -> None:

@@ -59,7 +59,7 @@ class Condition:
 
     @cached_property
     def by_drive(self) -> dict[str, Standing]:
-        return {each.label: each for each in self.standings}
+        return {standing.label: standing for standing in self.standings}
 
     def of(self, label: str) -> Standing | None:
         return self.by_drive.get(label)
@@ -113,10 +113,11 @@ class Content:
     @property
     def compared_workloads(self) -> int:
         """Number of workloads and paces that could be columns of the overview."""
-        return len({each.key[:3] for each in self.conditions if each.simulated == self.columns[0].simulated})
+        return len({condition.key[:3] for condition in self.conditions
+                    if condition.simulated == self.columns[0].simulated})
 
     def conditions_of(self, label: str) -> list[tuple[Condition, Standing]]:
-        return [(each, own) for each in self.conditions if (own := each.of(label))]
+        return [(condition, own) for condition in self.conditions if (own := condition.of(label))]
 
 
 def slug(name: str, key: Iterable[str]) -> str:
@@ -138,7 +139,7 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
         else:
             left_out["of an unknown workload"] += 1
     conditions = [found for key, group in groups.items() if (found := _condition(key, group, by_result, left_out))]
-    conditions.sort(key=lambda each: (-len(each.standings), each.title, each.key))
+    conditions.sort(key=lambda condition: (-len(condition.standings), condition.title, condition.key))
     columns = _columns(conditions)
     by_drive: dict[str, list[Row]] = {}
     for row in rows:
@@ -217,13 +218,13 @@ def _placed(standings: list[Standing], higher_is_better: bool) -> tuple[Standing
 def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """Of each workload and pace the condition with most drives; real drives or simulated ones, whichever are more."""
     of_simulated: Counter[bool] = Counter()
-    for each in conditions:
-        of_simulated[each.simulated] += len(each.standings)
+    for condition in conditions:
+        of_simulated[condition.simulated] += len(condition.standings)
     simulated = of_simulated[True] > of_simulated[False]
     chosen: dict[tuple[str, ...], Condition] = {}
-    for each in conditions:
-        if each.simulated == simulated:
-            chosen.setdefault(each.key[:3], each)
+    for condition in conditions:
+        if condition.simulated == simulated:
+            chosen.setdefault(condition.key[:3], condition)
     return tuple(list(chosen.values())[:MOST_COLUMNS])
 
 
@@ -239,13 +240,13 @@ def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteD
 
 def _ordered(drives: Sequence[SiteDrive], columns: Sequence[Condition]) -> tuple[SiteDrive, ...]:
     """With overall performance relative to the best drive."""
-    runs = {drive.label: [own.values for each in columns if (own := each.of(drive.label))] for drive in drives}
+    runs = {drive.label: [own.values for column in columns if (own := column.of(drive.label))] for drive in drives}
     whole = [label for label, values in runs.items() if columns and len(values) == len(columns)]
     if not whole:
         return tuple(sorted(drives, key=lambda drive: drive.label))
 
     def relative(label: str, reference: str) -> RelativePerformance:
-        found = relative_performance([Workload(own, base, each.higher_is_better) for own, base, each in
+        found = relative_performance([Workload(own, base, column.higher_is_better) for own, base, column in
                                       zip(runs[label], runs[reference], columns, strict=True)])
         assert found is not None  # positive values
         return found

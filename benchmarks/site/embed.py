@@ -35,7 +35,8 @@ def files_of(page: model.Page, chart: model.Chart) -> Callable[[], dict[str, byt
         converter = vega()
         best = {row.entry for row in chart.table.rows[:_MOST_DRIVES] if row.entry}
         drawn = only(page, best) if len(chart.table.rows) > _MOST_DRIVES else page
-        own = next(each for section in drawn.sections for each in section.charts if each.id == chart.id)
+        own = next(drawn_chart for section in drawn.sections for drawn_chart in section.charts
+                   if drawn_chart.id == chart.id)
         svg = picture(own, drawn, "svg")
         assert isinstance(svg, str)
         description = (own.spec or {}).get("description") or own.title
@@ -64,7 +65,7 @@ def table_html(table: model.Table) -> str:
 
 def _page(chart: model.Chart, page: model.Page, caption: str) -> str:
     """A page with the picture and the table, without scripts."""
-    light, dark = (Markup(" ").join(Markup("--{}: {};").format(*each) for each in
+    light, dark = (Markup(" ").join(Markup("--{}: {};").format(*item) for item in
                                     tokens(page.brand.palette(theme)).items()) for theme in ("light", "dark"))
     return str(Markup("""<!DOCTYPE html>
 <html lang="en">

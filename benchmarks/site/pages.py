@@ -84,8 +84,8 @@ def pairs_of(content: Content) -> list[tuple[SiteDrive, SiteDrive]]:
             if place < len(drives) and place != number:
                 pair = tuple(sorted((number, place)))
                 found[pair] = (drives[pair[0]], drives[pair[1]])
-    measured = {drive.label: {each.key for each, _ in content.conditions_of(drive.label)} for drive in drives}
-    return [(one, other) for _, (one, other) in sorted(found.items(), key=lambda each: each[0])
+    measured = {drive.label: {condition.key for condition, _ in content.conditions_of(drive.label)} for drive in drives}
+    return [(one, other) for _, (one, other) in sorted(found.items(), key=lambda item: item[0])
             if measured[one.label] & measured[other.label]]
 
 
@@ -142,8 +142,9 @@ class Maker:
 
     def drive(self, drive: SiteDrive) -> Page:
         content, own = self.content, self.content.conditions_of(drive.label)
-        figures = tuple(KeyFigure(each.metric.text(standing.value), each.metric.title,
-                                  f"{each.title}: {_place(each, standing)}") for each, standing in own[:3])
+        figures = tuple(KeyFigure(condition.metric.text(standing.value), condition.metric.title,
+                                  f"{condition.title}: {_place(condition, standing)}") for condition,
+                                  standing in own[:3])
         facts = f"{counted(len(drive.rows), 'result')}, the newest of {_date(drive.rows[-1]) or 'an unknown day'}"
         sections = [Section("workloads", "Workloads", (Chart("by-workload", "Workloads", self._standings(drive)),)),
                     Section("pairs", "Beside other drives", (Chart("other-drives", "Beside other drives",
@@ -164,7 +165,7 @@ class Maker:
 
     def condition(self, condition: Condition) -> Page:
         drives = {drive.label: drive for drive in self.content.drives}
-        runs = sum(len(each.values) for each in condition.standings)
+        runs = sum(len(standing.values) for standing in condition.standings)
         what = " · ".join(filter(None, (condition.detail, counted(len(condition.standings), "drive"),
                                         counted(runs, "result"))))
         chart = self.chart(condition)
@@ -172,14 +173,14 @@ class Maker:
                             source=f"{condition.title} · {what}"),
                     _embed(chart, f"../{condition_stem(condition)}")]
         return Page("site", condition.title, f"{what}.", tuple(
-            replace(self._entry(drives[each.label], f"../{self.links[each.label]}"), place=each.place)
-            for each in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
+            replace(self._entry(drives[standing.label], f"../{self.links[standing.label]}"), place=standing.place)
+            for standing in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
             brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(_best(condition), f"{what}."))
 
     def pair(self, one: SiteDrive, other: SiteDrive) -> Page:
         """`other` relative to `one`."""
-        shared = [(each, own, its) for each, own in self.content.conditions_of(one.label)
-                  if (its := each.of(other.label))]
+        shared = [(condition, own, its) for condition, own in self.content.conditions_of(one.label)
+                  if (its := condition.of(other.label))]
         columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
                    Column("one", one.label, formula=_GEOMETRIC_MEAN),
                    Column("other", other.label, formula=_GEOMETRIC_MEAN),
@@ -210,11 +211,12 @@ class Maker:
     def chart(self, condition: Condition, up: str = "../") -> Chart:
         """The drives of a condition, the best first, with the range of their results."""
         metric = condition.metric
-        dots = [Dot(each.label, each.value, number, low=min(each.values), high=max(each.values), rank=each.place,
-                    text=metric.text(each.value), spread=f"{metric.text(min(each.values))} to "
-                                                         f"{metric.text(max(each.values))}")
-                for number, each in enumerate(condition.standings)]
-        style = SeriesStyle(tuple(each.label for each in condition.standings), {})
+        dots = [Dot(standing.label, standing.value, number, low=min(standing.values), high=max(standing.values),
+                    rank=standing.place,
+                    text=metric.text(standing.value), spread=f"{metric.text(min(standing.values))} to "
+                                                         f"{metric.text(max(standing.values))}")
+                for number, standing in enumerate(condition.standings)]
+        style = SeriesStyle(tuple(standing.label for standing in condition.standings), {})
         spec = dot_plot(f"{metric.title} of {counted(len(dots), 'drive')}: {condition.title}, {condition.detail}.",
                         dots, style, metric.axis())
         value, smallest, largest = metric.columns()
@@ -225,15 +227,16 @@ class Maker:
                    Column("performance", "Relative", "share", formula=_RELATIVE, better="higher"),
                    Column("verdict", "Verdict", "verdict"), Column("newest", "Newest"))
         rows = tuple(Row(
-            {"place": each.place, "entry": each.label, value.key: each.value,
-             smallest.key: min(each.values), largest.key: max(each.values),
-             "results": len(each.values), "performance": each.share, "verdict": _level(each.rows),
-             "newest": _date(each.rows[-1])}, each.label, path=tuple(row["path"] for row in each.rows),
-            links={"entry": up + self.links[each.label],
-                   "newest": f"{up}{result_path(each.rows[-1]['id'])}"}) for each in condition.standings)
+            {"place": standing.place, "entry": standing.label, value.key: standing.value,
+             smallest.key: min(standing.values), largest.key: max(standing.values),
+             "results": len(standing.values), "performance": standing.share, "verdict": _level(standing.rows),
+             "newest": _date(standing.rows[-1])}, standing.label, path=tuple(row["path"] for row in standing.rows),
+            links={"entry": up + self.links[standing.label],
+                   "newest": f"{up}{result_path(standing.rows[-1]['id'])}"}) for standing in condition.standings)
         return Chart(condition.slug, metric.title, Table(f"{condition.title}: {metric.title}", columns, rows), spec,
                      metric.better, notes=("Thin lines: range of the results.",) if any(
-                         len(each.values) > 1 for each in condition.standings) else (), wide=True, featured=True)
+                         len(standing.values) > 1 for standing in condition.standings) else (), wide=True,
+                         featured=True)
 
     def _overview(self, ranked: Sequence[SiteDrive]) -> Iterable[Chart]:
         content, columns = self.content, self.content.columns
@@ -242,9 +245,9 @@ class Maker:
         heads = [Column("place", "Place", "count"), Column("entry", "Drive"),
                  Column("overall", "Overall", "share", formula=_OVERALL, better="higher"),
                  Column("interval", "95 % interval", formula=_INTERVAL),
-                 *(Column(each.slug, title, "share", recompute=_command(each), better="higher",
-                          formula=f"{_RELATIVE}; metric: {each.metric.title}, {_GEOMETRIC_MEAN}")
-                   for each, title in zip(columns, titles, strict=True))]
+                 *(Column(column.slug, title, "share", recompute=_command(column), better="higher",
+                          formula=f"{_RELATIVE}; metric: {column.metric.title}, {_GEOMETRIC_MEAN}")
+                   for column, title in zip(columns, titles, strict=True))]
         if currency:
             heads += [Column("price", "Price", "number", currency),
                       Column("price_per_tb", "Price per TB", "number", f"{currency}/TB",
@@ -254,8 +257,8 @@ class Maker:
         rows = []
         for drive in content.drives:
             is_best = bool(ranked) and drive is ranked[0]
-            standings = {each.slug: each.of(drive.label) for each in columns}
-            missing = [title for each, title in zip(columns, titles, strict=True) if not standings[each.slug]]
+            standings = {column.slug: column.of(drive.label) for column in columns}
+            missing = [title for column, title in zip(columns, titles, strict=True) if not standings[column.slug]]
             values: dict[str, Any] = {
                 "place": drive.place, "entry": drive.label, "overall": drive.overall.value if drive.overall else None,
                 "interval": interval_words(drive.overall) if drive.overall and not is_best else None,
@@ -267,13 +270,13 @@ class Maker:
             reason = f"no result of {which}"
             no_interval = "the others are relative to it" if is_best else "one run" if drive.overall else reason
             rows.append(Row(values, drive.label, {"overall": reason, "interval": no_interval},
-                            {key: each.metric.text(own.value) for each in columns
-                             for key, own in ((each.slug, standings[each.slug]),) if own},
+                            {key: column.metric.text(own.value) for column in columns
+                             for key, own in ((column.slug, standings[column.slug]),) if own},
                             links={"entry": drive_path(drive)}))
-        cells = [MatrixCell(drive.label, title, number, own.share, not _differs(each, each.standings[0], own),
-                            percent(own.share), each.metric.text(own.value))
+        cells = [MatrixCell(drive.label, title, number, own.share, not _differs(column, column.standings[0], own),
+                            percent(own.share), column.metric.text(own.value))
                  for number, drive in enumerate(ranked[:_CHARTED])
-                 for each, title in zip(columns, titles, strict=True) if (own := each.of(drive.label))]
+                 for column, title in zip(columns, titles, strict=True) if (own := column.of(drive.label))]
         cells += [MatrixCell(drive.label, "Overall", number, drive.overall.value, not is_supported(drive.overall),
                              percent(drive.overall.value), interval_words(drive.overall) if number else "")
                   for number, drive in enumerate(ranked[:_CHARTED]) if drive.overall and len(columns) > 1]
@@ -286,7 +289,7 @@ class Maker:
             notes.append(f"The chart has the best {_CHARTED} of {len(ranked)} drives; the table has all.")
         if content.compared_workloads > len(columns):
             notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives.")
-        if any(each.simulated != columns[0].simulated for each in content.conditions):
+        if any(condition.simulated != columns[0].simulated for condition in content.conditions):
             notes.append("Only simulated drives; real ones are on the pages of the workloads." if columns[0].simulated
                          else "Without simulated drives; they are on the pages of the workloads.")
         yield Chart("drives-by-workloads", "Drives and workloads", Table(
@@ -300,12 +303,13 @@ class Maker:
                    Column("drives", "Drives", "count"), Column("results", "Results", "count"), Column("best", "Best"),
                    Column("value", "Its value"), Column("newest", "Newest"))
         return Table("Workloads by pace and state", columns, tuple(Row(
-            {"workload": each.title, "detail": each.detail, "metric": each.metric.title, "drives": len(each.standings),
-             "results": sum(len(own.values) for own in each.standings), "best": each.standings[0].label,
-             "value": each.metric.text(each.standings[0].value),
-             "newest": max(_date(own.rows[-1]) for own in each.standings)},
-            links={"workload": condition_path(each), "best": self.links[each.standings[0].label]})
-            for each in self.content.conditions))
+            {"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
+             "drives": len(condition.standings),
+             "results": sum(len(own.values) for own in condition.standings), "best": condition.standings[0].label,
+             "value": condition.metric.text(condition.standings[0].value),
+             "newest": max(_date(own.rows[-1]) for own in condition.standings)},
+            links={"workload": condition_path(condition), "best": self.links[condition.standings[0].label]})
+            for condition in self.content.conditions))
 
     def _newest(self) -> Table:
         newest = list(self.content.results.values())[-_NEWEST:]
@@ -323,12 +327,13 @@ class Maker:
                    Column("spread", "Largest / smallest", "change",
                           formula="largest / smallest value of the results, − 1"))
         return Table(f"{drive.label} by workload", columns, tuple(Row(
-            {"workload": each.title, "detail": each.detail, "metric": each.metric.title,
-             "value": each.metric.text(own.value), "performance": own.share, "place": _place(each, own),
+            {"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
+             "value": condition.metric.text(own.value), "performance": own.share, "place": _place(condition, own),
              "results": len(own.values),
              "spread": max(own.values) / min(own.values) - 1 if len(own.values) > 1 else None},
             why={"spread": "one result"}, path=tuple(row["path"] for row in own.rows),
-            links={"workload": f"../{condition_path(each)}"}) for each, own in self.content.conditions_of(drive.label)))
+            links={"workload": f"../{condition_path(condition)}"}) for condition,
+            own in self.content.conditions_of(drive.label)))
 
     def _pairs(self, drive: SiteDrive) -> Table:
         columns = (Column("other", "Drive"), Column("place", "Place", "count"),
@@ -401,10 +406,11 @@ def _embed(chart: Chart, stem: str) -> Section:
 
 def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:
     """Distinct: with the pace and the state where two columns have the same title."""
-    titles = [each.title for each in columns]
-    longer = [f"{each.title}, {each.detail}" if titles.count(each.title) > 1 else each.title for each in columns]
-    return tuple(f"{title} ({each.slug[-8:]})" if longer.count(title) > 1 else title
-                 for title, each in zip(longer, columns, strict=True))
+    titles = [column.title for column in columns]
+    longer = [f"{column.title}, {column.detail}" if titles.count(column.title) > 1 else column.title
+              for column in columns]
+    return tuple(f"{title} ({column.slug[-8:]})" if longer.count(title) > 1 else title
+                 for title, column in zip(longer, columns, strict=True))
 
 
 def _differs(condition: Condition, one: Standing, other: Standing) -> bool:

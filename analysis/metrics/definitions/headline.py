@@ -97,7 +97,8 @@ def why_refused(metric: Metric, paces: Iterable[str]) -> str:
         why = f"has no meaning at {of_paces}"
     use = METRICS.get(metric.use)
     if use is None or not use.meaningful(paces) or use not in headline_metrics(paces):
-        use = next((each for each in leading_metrics(paces) if each.op in ("", metric.op)), leading_metrics(paces)[0])
+        use = next((leading_metric for leading_metric in leading_metrics(paces)
+                    if leading_metric.op in ("", metric.op)), leading_metrics(paces)[0])
     return f"{within_sentence(metric.title)} {why}; use {use.key}"
 
 

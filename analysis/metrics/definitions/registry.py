@@ -468,10 +468,11 @@ def figures(partial: Partial, times: RunTimes | None = None) -> dict[str, Any]:
         for name in above:
             node = node.setdefault(name, {})
         node[leaf] = metric.value(partial, times)
-    distributions = [(each.path, each.values(partial)) for each in DISTRIBUTIONS]
+    distributions = [(distribution.path, distribution.values(partial)) for distribution in DISTRIBUTIONS]
     for op, part in partial.classes().items():
-        tree[op]["iops_1s"] = [bins.shown for bins in part.seconds.runs]
-        distributions += [(f"{op}.{each.path}", each.values(part)) for each in CLASS_DISTRIBUTIONS]
+        tree[op]["iops_1s"] = [bins.document for bins in part.seconds.runs]
+        distributions += [(f"{op}.{class_distribution.path}", class_distribution.values(part))
+                          for class_distribution in CLASS_DISTRIBUTIONS]
     for path, values in distributions:
         value_at(tree, path).update(too_small=formulas.too_small(values), error=values.error)
     return tree

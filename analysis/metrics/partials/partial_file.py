@@ -105,7 +105,7 @@ def _encoded(value: Any, arrays: _Arrays) -> Any:
         values, counts = value.items()
         return {"is": "ValueCounts", "values": _encoded(values, arrays), "counts": _encoded(counts, arrays)}
     if isinstance(value, Histogram):
-        bins, counts, totals = (_encoded(each, arrays) for each in value.bins())
+        bins, counts, totals = (_encoded(bin_, arrays) for bin_ in value.bins())
         return {"is": "Histogram", "bins": bins, "counts": counts, "totals": totals,
                 "minimum": value.minimum, "maximum": value.maximum}
     if type(value).__name__ in _RECORDS:
@@ -119,7 +119,7 @@ def _encoded(value: Any, arrays: _Arrays) -> Any:
 
 def _decoded(node: Any, numbers: memoryview) -> Any:
     if isinstance(node, list):
-        return tuple(_decoded(each, numbers) for each in node)
+        return tuple(_decoded(part, numbers) for part in node)
     if not isinstance(node, dict):
         return node
     if "array" in node:

@@ -77,7 +77,7 @@ class Bins:
         return ValueCounts.of(values, times)
 
     @cached_property
-    def shown(self) -> list[int] | dict[str, Any]:
+    def document(self) -> list[int] | dict[str, Any]:
         """For the JSON document: a list of all bins; of a long run with most seconds empty, only the others
         as {"seconds": length, "at_s": filled, "ops": ops}."""
         if self.length <= LISTED or 2 * len(self.filled) >= self.length:

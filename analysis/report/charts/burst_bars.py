@@ -54,7 +54,7 @@ def burst_bars(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Char
         return None
     count = len(drawn.start_ns)
     notes: tuple[str, ...] = () if drawn.of == count else (f"The {count} longest of {drawn.of:,} bursts.",)
-    if any(entry.shown["n"] > 1 for entry in entries):
+    if any(entry.document["n"] > 1 for entry in entries):
         notes += ("With several runs of a drive, the first run is drawn.",)
     is_run = entries[0].measured[0].run is not None
     text = (f"Each burst of {op}s is a bar from {'its due time' if is_run else 'its first submit'} to its last "
@@ -94,12 +94,12 @@ def _spec(entries: Sequence[Entry], drawn: _Drawn, op: str, order: Sequence[str]
     slots_ns = drawn.duration_ns.max(axis=0)
     gap_ns = slots_ns.sum() * _GAP
     begins = (np.cumsum(slots_ns) - slots_ns + gap_ns * np.arange(len(slots_ns))) / 1e9
-    style = SeriesStyle.of_entries([entry.shown for entry in entries], order)
+    style = SeriesStyle.of_entries([entry.document for entry in entries], order)
     points = []
     for entry, durations, rates in zip(entries, drawn.duration_ns / 1e9, drawn.rate_mb_s, strict=True):
         for begin, duration, rate in zip(begins.tolist(), durations.tolist(), rates.tolist(), strict=True):
             corners = ((begin, 0.0), (begin, rate), (begin + duration, rate), (begin + duration, 0.0))
-            points += [Point(entry.shown["label"], "", round(x, 9), float(f"{y:.5g}")) for x, y in corners]
+            points += [Point(entry.document["label"], "", round(x, 9), float(f"{y:.5g}")) for x, y in corners]
         if style.is_muted:
             del points[-1]  # names stand at the ends of lines: at the height of the bar, not all at zero
     until = float(begins[-1] + slots_ns[-1] / 1e9)
@@ -141,7 +141,7 @@ def _table(entries: Sequence[Entry], drawn: _Drawn, op: str) -> Table:
                Column("rate_mb_s", "Rate", "rate", formula="bytes / duration", better="higher"))
     rows = []
     for place, entry in enumerate(entries):
-        label, keys = entry.shown["label"], [column.key for column in columns[1:]]
+        label, keys = entry.document["label"], [column.key for column in columns[1:]]
         values = (drawn.start_ns, *(of_drives[place] for of_drives in (
             drawn.duration_ns, drawn.ops, drawn.moved, drawn.rate_mb_s)))
         rows += [Row({"drive": label, **dict(zip(keys, burst, strict=True))}, label)

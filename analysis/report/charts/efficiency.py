@@ -25,7 +25,7 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True)
 class _Energy:
-    shown: Datum
+    document: Datum
     joules: float
     watts: float
     data_bytes: int
@@ -38,7 +38,7 @@ class _Energy:
 
 def efficiency(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
     """entries: of a report.document.Section. None where no run has a measured power."""
-    measured = [energy for entry in entries if (energy := _energy(entry.shown))]
+    measured = [energy for entry in entries if (energy := _energy(entry.document))]
     if not measured:
         return None
     columns = (Column("drive", "Drive"),
@@ -47,14 +47,14 @@ def efficiency(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Char
                Column("energy_j", "Energy", "number", "J", "of all its runs"), Column("data_bytes", "Data", "size"),
                Column("meter", "Meter"))
     table = Table("Energy over whole runs", columns, tuple(
-        Row({"drive": one.shown["label"], "efficiency_mb_per_j": one.mb_per_j, "average_w": one.watts,
-             "energy_j": one.joules, "data_bytes": one.data_bytes, "meter": one.meter}, one.shown["label"],
-            path=path_of(one.shown)) for one in sorted(measured, key=lambda one: -one.mb_per_j)))
+        Row({"drive": one.document["label"], "efficiency_mb_per_j": one.mb_per_j, "average_w": one.watts,
+             "energy_j": one.joules, "data_bytes": one.data_bytes, "meter": one.meter}, one.document["label"],
+            path=path_of(one.document)) for one in sorted(measured, key=lambda one: -one.mb_per_j)))
     notes = [f"{_DIRECTION} Under one arrival pattern all drives move the same data, so power decides."]
-    notes += _missing("Power not measured", entries, [one.shown for one in measured])
+    notes += _missing("Power not measured", entries, [one.document for one in measured])
     spec = scatter("Data per energy against average power, by drive",
-                   [Point(one.shown["label"], "", one.watts, one.mb_per_j) for one in measured],
-                   SeriesStyle.of_entries([one.shown for one in measured], order), Axis("average power", "W"),
+                   [Point(one.document["label"], "", one.watts, one.mb_per_j) for one in measured],
+                   SeriesStyle.of_entries([one.document for one in measured], order), Axis("average power", "W"),
                    Axis("efficiency", "MB/J"))
     return Chart(id_, "Efficiency", table, spec, notes=tuple(notes))
 
@@ -66,15 +66,17 @@ def value(entries: Sequence[Entry], id_: str, order: Sequence[str], drives_file:
     """
     priced: list[tuple[Datum, Drive, float, float]] = []
     for entry in entries:
-        drive = drives_file.find(entry.shown["label"], entry.shown["drive"].get("model") or "") if drives_file else None
-        rate = entry.shown["headline"][READ_THROUGHPUT.key]["value"]
+        label, model = entry.document["label"], entry.document["drive"].get("model") or ""
+        drive = drives_file.find(label, model) if drives_file else None
+        rate = entry.document["headline"][READ_THROUGHPUT.key]["value"]
         if drive and drive.price is not None and rate is not None:
-            priced.append((entry.shown, drive, drive.price, rate))
+            priced.append((entry.document, drive, drive.price, rate))
     if not priced:
         return None
     currencies = [drive.currency for _, drive, *_ in priced]
     currency = max(dict.fromkeys(currencies), key=currencies.count)
-    drawn = sorted((each for each in priced if each[1].currency == currency), key=lambda each: -each[3] / each[2])
+    drawn = sorted((priced_entry for priced_entry in priced if priced_entry[1].currency == currency),
+                   key=lambda each: -each[3] / each[2])
     columns = (Column("drive", "Drive"), Column("price", "Price", "number", currency, "from drives.toml"),
                Column("price_date", "Price of"),
                column_of(READ_THROUGHPUT),
@@ -95,15 +97,15 @@ def value(entries: Sequence[Entry], id_: str, order: Sequence[str], drives_file:
 
 def _missing(what: str, entries: Sequence[Entry], shown: Sequence[Datum]) -> list[str]:
     labels = {each["label"] for each in shown}
-    missing = [entry.shown["label"] for entry in entries if entry.shown["label"] not in labels]
+    missing = [entry.document["label"] for entry in entries if entry.document["label"] not in labels]
     return [f"{what}: {', '.join(missing)}."] if missing else []
 
 
-def _energy(shown: Datum) -> _Energy | None:
+def _energy(entry: Datum) -> _Energy | None:
     """Of all runs of an entry together."""
     joules = watts_ns = covered_ns = data_bytes = 0
     meters = []
-    for run in shown["runs"]:
+    for run in entry["runs"]:
         power = ((run["run"] or {}).get("telemetry") or {}).get("power")
         if not power or not power.get("energy_j") or not power.get("covered_ns"):
             continue
@@ -114,7 +116,7 @@ def _energy(shown: Datum) -> _Energy | None:
         meters.append(", ".join(str(power[key]) for key in ("meter", "rail") if power.get(key)))
     if not joules or not data_bytes:
         return None
-    return _Energy(shown, joules, watts_ns / covered_ns, data_bytes, "; ".join(dict.fromkeys(meters)))
+    return _Energy(entry, joules, watts_ns / covered_ns, data_bytes, "; ".join(dict.fromkeys(meters)))
 
 
 def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None = None) -> Chart | None:
@@ -134,7 +136,7 @@ def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None
                   if any(row.values.get(column.key) is not None or column.key in row.why for row in rows))
     notes = ["The interval holds the factor for certain: each counter is known to one of its steps.",
              "What a drive moves after the run, from its cache for instance, is not in it."]
-    without = [entry.shown["label"] for entry in entries if not _counts(entry)]
+    without = [entry.document["label"] for entry in entries if not _counts(entry)]
     if without:
         notes.append(f"Without a counter of media writes: {', '.join(without)}.")
     return Chart(id_, WRITE_AMPLIFICATION.title, Table("Writes by the counters of the drives", shown, rows),
@@ -143,13 +145,13 @@ def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None
 
 def _counts(entry: Entry) -> WriteCounts | None:
     """Of all runs of an entry together; None if one of them has none."""
-    found = [WriteCounts.of(run["run"]) for run in entry.shown["runs"]]
+    found = [WriteCounts.of(run["run"]) for run in entry.document["runs"]]
     known = [counts for counts in found if counts]
     return reduce(add, known) if known and len(known) == len(found) else None
 
 
 def _row(entry: Entry, counts: WriteCounts, drives_file: DrivesFile | None) -> Row:
-    shown = entry.shown
+    shown = entry.document
     factor, in_bytes = write_amplification(counts), counts.unit == "B"
     captured_ns = sum(((run["run"] or {}).get("source") or {}).get("duration_ns") or 0 for run in shown["runs"])
     written = sum(run["figures"]["write"]["bytes"] for run in shown["runs"])

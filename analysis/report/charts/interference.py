@@ -62,14 +62,14 @@ def _table(measured: Sequence[Datum]) -> Table:
     for entry in measured:
         label = entry["label"]
         for window in entry["interference"]["windows"]:
-            rows += [_row(label, each, {"window_ns": window["window_ns"], "from_bytes": each["from"],
-                                        "to_bytes": each["to"]}) for each in window["bins"]]
-        rows += [_row(label, each, {"in_flight_from": each["from"], "in_flight_to": each["to"]})
-                 for each in entry["interference"]["in_flight"]["bins"]]
+            rows += [_row(label, bin_, {"window_ns": window["window_ns"], "from_bytes": bin_["from"],
+                                        "to_bytes": bin_["to"]}) for bin_ in window["bins"]]
+        rows += [_row(label, bin_, {"in_flight_from": bin_["from"], "in_flight_to": bin_["to"]})
+                 for bin_ in entry["interference"]["in_flight"]["bins"]]
     return Table("Read latency by the bytes written just before, and by the writes in flight", columns, tuple(rows))
 
 
-def _row(label: str, each: Datum, where: Datum) -> Row:
-    why = {key: f"n too small (n={each['n']:,})" for key in ("p50_ns", "p99_ns") if each[key] is None}
-    values = {key: each[key] for key in ("n", "mean_ns", "p50_ns", "p99_ns")}
+def _row(label: str, entry: Datum, where: Datum) -> Row:
+    why = {key: f"n too small (n={entry['n']:,})" for key in ("p50_ns", "p99_ns") if entry[key] is None}
+    values = {key: entry[key] for key in ("n", "mean_ns", "p50_ns", "p99_ns")}
     return Row({"drive": label, **where, **values}, label, why, group=label)

@@ -30,13 +30,13 @@ _REDUCED = ("Latency (from submit) at the time of submit. Where I/Os are dense, 
 def latency_over_time(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
     """entries: of a report.document.Section; each is drawn by its first run. order: of the labels, from the top."""
     drawn = sorted((entry for entry in entries if entry.measured[0].latency_points.count),
-                   key=lambda entry: order.index(entry.shown["label"]))
+                   key=lambda entry: order.index(entry.document["label"]))
     if not drawn:
         return None
     most = max(_FEWEST, _POINTS // len(drawn))
     points = [entry.measured[0].latency_points.thinned(most) for entry in drawn]
     notes: tuple[str, ...] = (_REDUCED,)
-    if any(entry.shown["n"] > 1 for entry in drawn):
+    if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
     return Chart(id_, "Latency of single I/Os over time", _table(drawn, points), _spec(drawn, points), "lower", _TEXT,
                  notes, _USAGE, wide=True, zooms=True)
@@ -44,21 +44,21 @@ def latency_over_time(entries: Sequence[Entry], id_: str, order: Sequence[str]) 
 
 def _spec(drawn: Sequence[Entry], points: Sequence[LatencyPoints]) -> Spec:
     # A logarithmic axis has no 0; a latency below 1 ns is below the resolution of the clock.
-    every = [max(1, ns) for each in points for ns in each.latency_ns.tolist()]
+    every = [max(1, ns) for point in points for ns in point.latency_ns.tolist()]
     up = scale_axis(Axis("latency", "ns", "log"), every)
     height = row_height(len(drawn))
     rows: list[Spec] = []
-    for entry, each in zip(drawn, points, strict=True):
-        label = entry.shown["label"]
-        title = row_title(label, drive_name(entry.shown), _caption(entry.shown), height)
-        rows.append({"height": height, "title": title, "data": {"values": _data(each, {"entry": label})},
+    for entry, point in zip(drawn, points, strict=True):
+        label = entry.document["label"]
+        title = row_title(label, drive_name(entry.document), _caption(entry.document), height)
+        rows.append({"height": height, "title": title, "data": {"values": _data(point, {"entry": label})},
                      "transform": [{"calculate": labels_by_scale("datum.ns", TIMES, ".3~r"), "as": "latency"}],
                      "layer": [_marks(True)],
                      "encoding": {"y": up.encode("ns", minExtent=46, maxExtent=46, title=None)}})
-    longest = max(points, key=lambda each: int(each.since_ns.max()))
+    longest = max(points, key=lambda point: int(point.since_ns.max()))
     strip = {"data": {"values": _data(longest.thinned(_STRIP_POINTS), {})}, "layer": [{
         **_marks(False), "encoding": {**_marks(False)["encoding"], "y": {**up.encode("ns"), "axis": None}}}]}
-    until = max(int(each.since_ns.max()) for each in points) / 1e9
+    until = max(int(point.since_ns.max()) for point in points) / 1e9
     return zoomed_rows("Latency of single reads and writes by time of submit, by drive", rows, strip, 0,
                        until * 1.005 or 1e-6)
 
@@ -88,11 +88,11 @@ def _numbers(points: LatencyPoints) -> list[tuple[int, int, int, int]]:
                     strict=True))
 
 
-def _caption(shown: Datum) -> list[str]:
+def _caption(entry: Datum) -> list[str]:
     """p99 and maximum of the run that is drawn, a line for reads and one for writes."""
     lines = []
     for op in _OPS:
-        latency = shown["runs"][0]["figures"][op]["latency"]
+        latency = entry["runs"][0]["figures"][op]["latency"]
         known = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
         lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in known))
     return [line for line in lines if line]
@@ -105,10 +105,10 @@ def _table(drawn: Sequence[Entry], points: Sequence[LatencyPoints]) -> Table:
                       better="lower"),
                Column("ops", "I/Os", "count", formula="I/Os that the point stands for"))
     rows = []
-    for entry, each in zip(drawn, points, strict=True):
-        label = entry.shown["label"]
+    for entry, point in zip(drawn, points, strict=True):
+        label = entry.document["label"]
         rows += [Row({"op": _OPS[kind], "since_ns": since_ns, "latency_ns": latency_ns, "ops": ops}, label, group=label)
-                 for kind, since_ns, latency_ns, ops in sorted(_numbers(each), key=lambda row: -row[2])]
+                 for kind, since_ns, latency_ns, ops in sorted(_numbers(point), key=lambda row: -row[2])]
     return Table("The points of each drive's first run, slowest first", columns, tuple(rows))
 
 
@@ -117,7 +117,7 @@ def iops(entry: Entry, id_: str) -> Chart | None:
     if entry.partial.read.seconds.runs[0].length < 2:
         return None
     rows, degrees = iops_rows(entry), temperature(entry.measured[0])
-    shown = entry.shown
+    shown = entry.document
     until = 2 * rows[-1]["t"] - rows[-2]["t"]
     panel = Panel(shown["label"], drive_name(shown), rows, max([until, *(t for t, _ in degrees)]), temperature=degrees)
     columns = [Column("from_ns", "From", "time", formula="start of the second, since the first I/O"),

@@ -37,9 +37,9 @@ def _spec(pairs: Sequence[Datum], order: Sequence[str]) -> Spec | None:
     for pair in pairs:
         classes, total = pair["latency"]["classes"], pair["latency"]["n"]
         done, curve = 0, []
-        for each in classes:
-            curve.append((each["from"], done / total))
-            done += each["n"]
+        for class_ in classes:
+            curve.append((class_["from"], done / total))
+            done += class_["n"]
         curve.append((classes[-1]["to"], 1.0))
         every = -(-len(curve) // most)
         points += [Point(pair["other"], "", float(f"{ratio:.5g}"), round(share, 6))

@@ -23,9 +23,9 @@ def rankings(section: Datum) -> list[tuple[str, Metric]]:
 
 @dataclass(frozen=True)
 class RankedEntry:
-    """shown: of the document. place: in the order of the figure, from 0. rank: from 1; None with too few runs."""
+    """document: of the entry. place: in the order of the figure, from 0. rank: from 1; None with too few runs."""
 
-    shown: Datum
+    document: Datum
     place: int
     rank: int | None
 
@@ -53,16 +53,16 @@ def _spec(rows: Sequence[RankedEntry], metric: Metric, title: str) -> Spec | Non
     text = metric.unit.text
     bars = []
     for row in rows:
-        label, figure = row.shown["label"], row.shown["headline"][metric.key]
+        label, figure = row.document["label"], row.document["headline"][metric.key]
         low, high, kind = figure["smallest"], figure["largest"], "range of the runs"
         if is_interval := figure.get("low") is not None:
             low, high, kind = figure["low"], figure["high"], figure.get("interval") or "95 % interval"
         bars.append(Bar(
             label, figure["value"], row.place, low=low, high=high, is_interval=is_interval, rank=row.rank,
             text=text(figure["value"]),
-            spread=f"n={row.shown['n']}" if low is None else
-                   f"{kind}: {text(low)} to {text(high)} (n={row.shown['n']})"))
-    style = SeriesStyle.of_entries([row.shown for row in rows], [row.shown["label"] for row in rows])
+            spread=f"n={row.document['n']}" if low is None else
+                   f"{kind}: {text(low)} to {text(high)} (n={row.document['n']})"))
+    style = SeriesStyle.of_entries([row.document for row in rows], [row.document["label"] for row in rows])
     return bar_rows(f"{title} by drive, the best first; {metric.better} is better", bars, style,
                     Axis(within_sentence(metric.title), metric.unit.symbol, "auto"))
 
@@ -96,8 +96,8 @@ def _table(entries: Sequence[Datum], rows: Sequence[RankedEntry], metric: Metric
         Column(f"{stem}_smallest{unit}", "Smallest run", form),
         Column(f"{stem}_largest{unit}", "Largest run", form),
         Column("runs", "Runs", "count"), Column("verdict", "Verdict", "verdict"))
-    by_label = {row.shown["label"]: row for row in rows}
-    ordered = [row.shown for row in rows] + [entry for entry in entries if entry["label"] not in by_label]
+    by_label = {row.document["label"]: row for row in rows}
+    ordered = [row.document for row in rows] + [entry for entry in entries if entry["label"] not in by_label]
     return Table(f"{title}, the best first", columns, tuple(
         _row(entry, by_label.get(entry["label"]), metric) for entry in ordered))
 

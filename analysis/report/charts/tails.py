@@ -28,9 +28,9 @@ _LATENESS = (("host", "Lateness caused by the host", ((100_000, "limit of p99"),
 
 def latency_tails(entries: Sequence[Entry], prefix: str, order: Sequence[str]) -> list[Chart]:
     """entries: of a report.document.Section. order: all labels of the page, as they are listed."""
-    charts = [_tail(prefix + id_, title, [(entry.shown, getattr(getattr(entry.partial, kind), measure),
-                                           entry.shown["figures"][kind][measure]) for entry in entries
-                                          if metric.meaningful(pace_names(entry.shown["pace"]))],
+    charts = [_tail(prefix + id_, title, [(entry.document, getattr(getattr(entry.partial, kind), measure),
+                                           entry.document["figures"][kind][measure]) for entry in entries
+                                          if metric.meaningful(pace_names(entry.document["pace"]))],
                     order, f"{kind}.{measure}", metric.formula)
               for id_, kind, measure, title, metric in _TAILS]
     return [chart for chart in charts if chart]
@@ -39,7 +39,7 @@ def latency_tails(entries: Sequence[Entry], prefix: str, order: Sequence[str]) -
 def lateness_tails(entries: Sequence[Entry], prefix: str, order: Sequence[str]) -> list[Chart]:
     """Parameters as of `latency_tails`. Empty for captured traces."""
     charts = [_tail(f"{prefix}lateness-{cause}", title, [
-        (entry.shown, getattr(entry.partial, f"lateness_{cause}"), entry.shown["figures"]["lateness"][cause])
+        (entry.document, getattr(entry.partial, f"lateness_{cause}"), entry.document["figures"]["lateness"][cause])
         for entry in entries], order, f"lateness.{cause}", LATENESS_P99.formula, limits, text)
         for cause, title, limits, text in _LATENESS]
     return [chart for chart in charts if chart]
@@ -49,13 +49,13 @@ def _tail(id_: str, title: str, measured: Sequence[_Measured], order: Sequence[s
           limits: Sequence[tuple[float, str]] = (), text: str = "") -> Chart | None:
     """measured: (entry of the document, counts of values, their figures). key: where the figures stand, for the
     command."""
-    measured = [each for each in measured if each[1].count]
+    measured = [entry for entry in measured if entry[1].count]
     if not measured:
         return None
     points = _FEW_POINTS if len(order) > MOST_HUES else _POINTS
-    tails = [Tail(shown["label"], "", counts.count, _points(counts, points), _percentiles(counts))
-             for shown, counts, _ in measured]
-    style = SeriesStyle.of_entries([shown for shown, *_ in measured], order)
+    tails = [Tail(entry["label"], "", counts.count, _points(counts, points), _percentiles(counts))
+             for entry, counts, _ in measured]
+    style = SeriesStyle.of_entries([entry for entry, *_ in measured], order)
     spec = tail_chart(f"Tail of {within_sentence(title)}, by drive", tails, style, within_sentence(title), limits)
     return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text, (_FAINT,))
 
@@ -85,8 +85,8 @@ def _table(title: str, measured: Sequence[_Measured], key: str, formula: str) ->
         Column(name, heading, form, formula=words, recompute=command(f"{key}.{name}"))
         for name, heading, form, words in figures))
     rows = []
-    for shown, _, values in measured:
+    for entry, _, values in measured:
         why = {f"{name}_ns": f"n too small (n={values['n']:,})" for name in values["too_small"]}
-        cells: Datum = {"drive": shown["label"], **{name: values[name] for name, *_ in figures}}
-        rows.append(Row(cells, shown["label"], why, path=path_of(shown)))
+        cells: Datum = {"drive": entry["label"], **{name: values[name] for name, *_ in figures}}
+        rows.append(Row(cells, entry["label"], why, path=path_of(entry)))
     return Table(f"{title}: percentiles by nearest rank", columns, tuple(rows))

@@ -24,17 +24,17 @@ _USAGE = "The strip at the bottom zooms all rows."
 def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
     """entries: of a report.document.Section; each is drawn by its first run. order: of the labels, from the top."""
     drawn = sorted((entry for entry in entries if entry.measured[0].timeline.used),
-                   key=lambda entry: order.index(entry.shown["label"]))
+                   key=lambda entry: order.index(entry.document["label"]))
     if not drawn:
         return None
     width_ns, binned = rebin([entry.measured[0].timeline for entry in drawn])
-    rows = [steps(each, width_ns) for each in binned]
+    rows = [steps(bin_, width_ns) for bin_ in binned]
     width = units.setting(width_ns)
     notes: tuple[str, ...] = (f"MB/s completed in bins of {width}.",)
-    if any(entry.shown["n"] > 1 for entry in drawn):
+    if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
-    panels = [Panel(entry.shown["label"], drive_name(entry.shown), [_datum(row) for row in each],
-                    each[-1]["t_ns"] / 1e9, caption=_caption(entry.shown))
+    panels = [Panel(entry.document["label"], drive_name(entry.document), [_datum(row) for row in each],
+                    each[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
               for entry, each in zip(drawn, rows, strict=True)]
     return Chart(id_, "Reads over writes", _table(drawn, rows, width),
                  time_rows("Throughput of reads over writes, by drive, over time", panels, "MB/s"), text=_TEXT,
@@ -74,8 +74,8 @@ def _datum(row: Datum) -> Datum:
     return {"t": round(row["t_ns"] / 1e9, 6), "read": round(row["read"], 3), "write": round(row["write"], 3)}
 
 
-def _caption(shown: Datum) -> str:
-    values = ((metric, shown["headline"][metric.key]["value"])
+def _caption(entry: Datum) -> str:
+    values = ((metric, entry["headline"][metric.key]["value"])
               for metric in (READ_THROUGHPUT, READ_WAIT, WRITE_WAIT))
     return " · ".join(f"{within_sentence(metric.short)} {metric.unit.text(value)}"
                       for metric, value in values if value is not None)
@@ -86,5 +86,5 @@ def _table(drawn: Sequence[Entry], rows: list[list[Datum]], width: str) -> Table
                Column("read_mb_s", "Reads", "rate", formula=f"bytes read that completed in the bin / {width}"),
                Column("write_mb_s", "Writes", "rate", formula=f"bytes written that completed in the bin / {width}"))
     return Table("Throughput from this time on, until the next row", columns, tuple(
-        Row({"from_ns": row["t_ns"], "read_mb_s": row["read"], "write_mb_s": row["write"]}, entry.shown["label"],
-            group=entry.shown["label"]) for entry, each in zip(drawn, rows, strict=True) for row in each[:-1]))
+        Row({"from_ns": row["t_ns"], "read_mb_s": row["read"], "write_mb_s": row["write"]}, entry.document["label"],
+            group=entry.document["label"]) for entry, each in zip(drawn, rows, strict=True) for row in each[:-1]))

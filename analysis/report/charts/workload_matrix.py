@@ -11,35 +11,35 @@ _ALL = "all workloads"
 _GREY = "Grey: no difference shown to the drive that is 100 %, or too few runs for an interval."
 
 
-def workload_matrix(shown: Overview, order: Sequence[str]) -> Chart | None:
+def workload_matrix(overview: Overview, order: Sequence[str]) -> Chart | None:
     """order: labels of all drives of the page, as they are listed."""
-    columns = [*(each.title for each in shown.workloads), _ALL]
-    labels = [label for label in order if any(label in each.drives for each in shown.workloads)]
+    columns = [*(workload.title for workload in overview.workloads), _ALL]
+    labels = [label for label in order if any(label in workload.drives for workload in overview.workloads)]
     cells = []
     for place, label in enumerate(labels):
-        for each in shown.workloads:
-            own = each.drives.get(label)
+        for workload in overview.workloads:
+            own = workload.drives.get(label)
             if own:
-                cells.append(MatrixCell(label, each.title, place, own.share, not own.differ, percent(own.share),
-                                        f"{each.what} {own.text}"))
-        if found := shown.overall.get(label):
+                cells.append(MatrixCell(label, workload.title, place, own.share, not own.differ, percent(own.share),
+                                        f"{workload.what} {own.text}"))
+        if found := overview.overall.get(label):
             sure = interval_words(found)
             cells.append(MatrixCell(label, _ALL, place, found.value, not is_supported(found), percent(found.value),
                                     f"95 % interval {sure}" if sure else "no interval"))
-    spec = matrix(f"Performance of each drive on each workload in percent of {shown.reference}", cells, columns,
+    spec = matrix(f"Performance of each drive on each workload in percent of {overview.reference}", cells, columns,
                   SeriesStyle(tuple(order), {}))
-    metrics = "; ".join(f"{each.title}: {each.what}" for each in shown.workloads)
-    return Chart("workloads", f"Performance relative to {shown.reference}", _table(shown, labels), spec, "higher",
-                 f"{shown.reference} is 100 %; 200 % is twice as fast. By {metrics}.",
+    metrics = "; ".join(f"{workload.title}: {workload.what}" for workload in overview.workloads)
+    return Chart("workloads", f"Performance relative to {overview.reference}", _table(overview, labels), spec, "higher",
+                 f"{overview.reference} is 100 %; 200 % is twice as fast. By {metrics}.",
                  (_GREY, "The last column is the geometric mean over workloads, with its interval over runs in the "
                          "table."), wide=True)
 
 
-def _table(shown: Overview, labels: Sequence[str]) -> Table:
-    formula = f"value of {shown.reference} / value of the drive, inverse where higher is better"
+def _table(overview: Overview, labels: Sequence[str]) -> Table:
+    formula = f"value of {overview.reference} / value of the drive, inverse where higher is better"
     columns = (Column("drive", "Drive"),
-               *(Column(f"workload_{index}", each.title, "share", formula=formula, better="higher")
-                 for index, each in enumerate(shown.workloads)),
+               *(Column(f"workload_{index}", workload.title, "share", formula=formula, better="higher")
+                 for index, workload in enumerate(overview.workloads)),
                Column("relative_performance", "All workloads", "share", better="higher",
                       formula="geometric mean over workloads"),
                Column("low", "Interval, low", "share", formula="95 % over runs, on ln"),
@@ -48,14 +48,14 @@ def _table(shown: Overview, labels: Sequence[str]) -> Table:
     for label in labels:
         values: dict[str, object] = {"drive": label}
         why, remarks = {}, {}
-        for index, each in enumerate(shown.workloads):
-            own, key = each.drives.get(label), f"workload_{index}"
+        for index, workload in enumerate(overview.workloads):
+            own, key = workload.drives.get(label), f"workload_{index}"
             values[key] = own.share if own else None
             if own is None:
                 why[key] = "no result"
-            elif own.differ is False and label != shown.reference:
+            elif own.differ is False and label != overview.reference:
                 remarks[key] = "no difference shown"
-        found = shown.overall.get(label)
+        found = overview.overall.get(label)
         values |= {"relative_performance": found and found.value, "low": found and found.low,
                    "high": found and found.high}
         if found is None:
@@ -63,4 +63,4 @@ def _table(shown: Overview, labels: Sequence[str]) -> Table:
         elif found.low is None:
             why |= dict.fromkeys(("low", "high"), "too few runs")
         rows.append(Row(values, label, why, remarks))
-    return Table(f"Performance relative to {shown.reference}", columns, tuple(rows))
+    return Table(f"Performance relative to {overview.reference}", columns, tuple(rows))

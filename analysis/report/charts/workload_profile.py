@@ -21,7 +21,7 @@ def workload_profile(entries: Sequence[Entry], prefix: str) -> list[Chart]:
     """entries: of a report.document.Section. The first represents all drives that replayed the trace, and the charts
     are of no single drive then; I/Os in flight depend on the drive, and are shown for a single drive."""
     entry = entries[0]
-    key = entry.shown["label"] if len(entries) == 1 else None
+    key = entry.document["label"] if len(entries) == 1 else None
     charts = [sizes(entry, f"{prefix}sizes", key), depth(entry, f"{prefix}depth", key) if key else None,
               gaps(entry, f"{prefix}gaps", key), *heats(entry, 0, f"{prefix}heat-reads", key),
               *heats(entry, 1, f"{prefix}heat-writes", key)]
@@ -147,7 +147,7 @@ def _by_bucket(counted: Mapping[str, Mapping[int, int]]) -> list[Datum]:
 
 def _row(key: str | None, entry: Entry, unit: str, row: Datum) -> Row:
     values = {name: value for name, value in row.items() if name not in ("bucket", "text")}
-    return Row({unit: row["bucket"], **values}, key, path=path_of(entry.shown))
+    return Row({unit: row["bucket"], **values}, key, path=path_of(entry.document))
 
 
 def _bars(rows: Sequence[Datum], x_title: str, y_title: str, description: str) -> Spec:
@@ -175,13 +175,13 @@ def alignment(entries: Sequence[Entry], id_: str) -> Chart | None:
     """entries: of a report.document.Section. None without writes."""
     rows = []
     for entry in entries:
-        shares = entry.shown["figures"]["write"]["alignment"]
+        shares = entry.document["figures"]["write"]["alignment"]
         for size in BLOCK_BYTES:
             name = f"{size // 1024}k"
             if shares[f"unaligned_{name}"] is not None:
                 rows.append(Row({"block_bytes": size, "unaligned": shares[f"unaligned_{name}"],
-                                 "repeated": shares[f"repeated_{name}"]}, entry.shown["label"],
-                                group=entry.shown["label"] if len(entries) > 1 else ""))
+                                 "repeated": shares[f"repeated_{name}"]}, entry.document["label"],
+                                group=entry.document["label"] if len(entries) > 1 else ""))
     if not rows:
         return None
     columns = (Column("block_bytes", "Block", "block"),

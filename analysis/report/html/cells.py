@@ -44,7 +44,7 @@ def head(column: Column, rows: tuple[Row, ...]) -> Head:
         scale, unit = units.time_unit(values)
     elif column.format == "size":
         top = max((abs(value) for value in values), default=10**6)
-        scale, unit = max((each for each in _SIZE_UNITS if top >= each[0]), default=_SIZE_UNITS[0])
+        scale, unit = max((size_unit for size_unit in _SIZE_UNITS if top >= size_unit[0]), default=_SIZE_UNITS[0])
     elif column.format in ("share", "change"):
         scale, unit = 0.01, "%"
     else:
@@ -56,16 +56,16 @@ def heads(table: Table) -> list[Head]:
     return [head(column, table.rows) for column in table.columns]
 
 
-def cell(shown: Head, row: Row) -> Cell:
+def cell(column_head: Head, row: Row) -> Cell:
     """The cell of a row below this head."""
-    key = shown.column.key
+    key = column_head.column.key
     value, beside = _plain(row.values.get(key)), row.remarks.get(key, "")
     if value is None or value == "" or isinstance(value, float) and not math.isfinite(value):
         return Cell("", None, row.why.get(key, "") or beside)
-    if not shown.is_number or isinstance(value, str | bool):
+    if not column_head.is_number or isinstance(value, str | bool):
         text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
         return Cell(text, text, beside)
-    return Cell(_digits(shown, value), repr(value), beside)
+    return Cell(_digits(column_head, value), repr(value), beside)
 
 
 def _plain(value: Any) -> Any:
@@ -73,19 +73,19 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _digits(shown: Head, value: Any) -> str:
-    form = shown.column.format
+def _digits(column_head: Head, value: Any) -> str:
+    form = column_head.column.format
     if form == "block":
         return units.binary_size(int(value))
     if form == "count" and float(value).is_integer():
         return f"{int(value):,}"
-    if form == "size" and shown.scale == 1:
+    if form == "size" and column_head.scale == 1:
         return f"{value:,.0f}"
     if form == "p":
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     if form == "change":
         return f"{value * 100:+.1f}" if round(value * 100, 1) else "0.0"
-    return units.digits(value / shown.scale)
+    return units.digits(value / column_head.scale)
 
 
 def groups(table: Table) -> list[tuple[str, list[Row]]]:

@@ -91,11 +91,11 @@ def placed(chart: model.Chart, page: model.Page, width: int, all_drives: bool = 
         spec["vconcat"] = [{**view, "width": view.get("width", width)} for view in spec["vconcat"]
                            if '"select"' not in json.dumps(view)]  # the strip that zooms
         spec["params"] = [*spec["params"], {"name": "zoom", "value": {}}]
-    spec["params"] = [{**each, "value": width < NARROW_PIXELS} if each["name"] == NARROW else each
-                      for each in spec.get("params", [])]
+    spec["params"] = [{**param, "value": width < NARROW_PIXELS} if param["name"] == NARROW else param
+                      for param in spec.get("params", [])]
     highlight = next((entry.key for entry in page.entries if entry.highlighted), "")
-    spec["params"] = [{**each, "value": highlight} if each["name"] == "highlight" else each
-                      for each in spec.get("params", [])]
+    spec["params"] = [{**param, "value": highlight} if param["name"] == "highlight" else param
+                      for param in spec.get("params", [])]
     placed_spec: Spec = drawable(_with_label_room(spec, inline_data(spec)))
     return placed_spec
 
@@ -104,7 +104,7 @@ def _with_label_room(node: Any, rows: Sequence[Datum]) -> Any:
     """The specification with room for names beside a vertical axis in the widest usual font. The picture is laid out
     here, with a font of this machine, and drawn with that of the reader: longer names would lose their beginning."""
     if isinstance(node, list):
-        return [_with_label_room(each, rows) for each in node]
+        return [_with_label_room(part, rows) for part in node]
     if not isinstance(node, dict):
         return node
     node = {key: value if key == "data" else _with_label_room(value, rows) for key, value in node.items()}

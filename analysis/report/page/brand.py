@@ -44,7 +44,8 @@ def _colors(path: Path, theme: str, table: Any) -> dict[str, Any]:
         if name not in COLOURS[theme]:
             raise UsageError(f"{path}: [{theme}] has no color {name!r}", f"use {', '.join(COLOURS[theme])}")
         values = value if name == "category" else [value]
-        if not isinstance(values, list) or not all(isinstance(each, str) and _COLOR.fullmatch(each) for each in values):
+        if not isinstance(values, list) or not all(isinstance(value, str) and _COLOR.fullmatch(value)
+                                                   for value in values):
             raise UsageError(f"{path}: [{theme}] {name} = {value!r} is not a color",
                              'write "#1d232b"; category takes a list of them')
         if name == "category" and len(values) < _LEAST_CATEGORIES:

@@ -45,11 +45,11 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
     """document, sections: of analysis.document.comparison. highlight: label of the drive under test, or words that it
     alone has. Raises UsageError for a highlight that is no drive.
     """
-    shown = [section.shown for section in sections]
+    shown = [section.document for section in sections]
     highlight = chosen(highlight, models_of(shown))
     entries = entries_of(shown, _leads(shown), highlight, drives_file)
     order = [entry.key for entry in entries]
-    over = overview_of(shown, highlight, [each.score for each in attached])
+    over = overview_of(shown, highlight, [attachment.score for attachment in attached])
     parts = []
     if over and (chart := workload_matrix(over, order)):
         parts.append(PageSection("overview", "All workloads", (chart,)))
@@ -65,33 +65,33 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
             continue
         prefix = f"s{index}-" if len(sections) > 1 else ""
         charts = _charts(section, prefix, order, drives_file, highlight)
-        title = section.shown["title"]
-        if len(sections) > 1 and (workload := section.shown["source"].get("title")):
+        title = section.document["title"]
+        if len(sections) > 1 and (workload := section.document["source"].get("title")):
             title = f"{workload}: {within_sentence(title.partition(' (')[0])}"
-        parts.append(PageSection(f"s{index}", title, charts, (section.shown["claim"], *_stored_words(section)),
-                                 source_line(section.shown)))
+        parts.append(PageSection(f"s{index}", title, charts, (section.document["claim"], *_stored_words(section)),
+                                 source_line(section.document)))
     parts.append(PageSection("figures", "All figures", (metric_tables.headline(shown, order),)))
     page = Page("compare", _title(order, highlight), _summary(shown), entries, with_gap(parts, document),
                 filters_of(entries), tuple(notices), **method_of(document, shown),
-                answer=answer_of(shown, highlight, [each.score for each in attached]))
-    for index, each in enumerate(attached):
-        own = each.page(highlight if highlight in each.models else None, drives_file)
-        page = _joined(page, own, f"t{index}-", each.score.title)
+                answer=answer_of(shown, highlight, [attachment.score for attachment in attached]))
+    for index, attachment in enumerate(attached):
+        own = attachment.page(highlight if highlight in attachment.models else None, drives_file)
+        page = _joined(page, own, f"t{index}-", attachment.score.title)
     return page
 
 
 def page_of_attached(over: Overview, attached: Sequence[Attached], under_test: str | None,
                      drives_file: DrivesFile | None = None) -> Page:
     """Benchmarks without runs: the matrix, then the sections of each. under_test: label."""
-    labels = list(dict.fromkeys(label for each in over.workloads for label in each.drives))
+    labels = list(dict.fromkeys(label for workload in over.workloads for label in workload.drives))
     chart = workload_matrix(over, labels)
     sections = (PageSection("overview", "All workloads", (chart,)),) if chart else ()
     lead = f"{len(attached)} benchmarks of {len(labels)} drives."
     page = Page("compare", _title(labels, under_test), lead, (), sections,
                 answer=workloads.answer(over))
-    for index, each in enumerate(attached):
-        own = each.page(under_test if under_test in each.models else None, drives_file)
-        page = _joined(page, own, f"t{index}-", each.score.title)
+    for index, attachment in enumerate(attached):
+        own = attachment.page(under_test if under_test in attachment.models else None, drives_file)
+        page = _joined(page, own, f"t{index}-", attachment.score.title)
     return page
 
 
@@ -122,7 +122,7 @@ def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[
 def _charts(section: Section, prefix: str, order: list[str], drives_file: DrivesFile | None,
             highlight: str | None) -> tuple[Chart, ...]:
     """The charts of a section: the MOST_OPEN that answer first, the others under Details."""
-    shown = section.shown
+    shown = section.document
     ranked_charts = [chart for id_, metric in rankings(shown)
                      if (chart := ranking(prefix + id_, shown["entries"], metric))]
     two = [change_rows(shown, f"{prefix}changes", highlight)] if len(shown["entries"]) == 2 else []
@@ -148,9 +148,9 @@ def drawn(sections: Sequence[Section], highlight: str | None) -> list[Section]:
     """
     if len(sections) <= MOST_DRAWN:
         return list(sections)
-    highlight = chosen(highlight, models_of([section.shown for section in sections]))
+    highlight = chosen(highlight, models_of([section.document for section in sections]))
     return [section for section in sections
-            if highlight and any(entry["label"] == highlight for entry in section.shown["entries"])]
+            if highlight and any(entry["label"] == highlight for entry in section.document["entries"])]
 
 
 def _stored_words(section: Section) -> list[str]:
@@ -171,7 +171,7 @@ def _leads(sections: list[Document]) -> dict[str, tuple[int | None, int]]:
         for _, metric in rankings(section):
             rows = ranked(section["entries"], metric)
             if rows:
-                return {row.shown["label"]: (row.rank, row.place + 1) for row in rows}
+                return {row.document["label"]: (row.rank, row.place + 1) for row in rows}
     return {}
 
 

@@ -133,7 +133,7 @@ def _drive(path: Path, text: str, number: int, told: dict[str, Any]) -> Drive:
     if "match" not in told:
         raise wrong(None, "'match' is missing", 'add match = "words of its label or model*"')
     rivals = told.get("rivals", [])
-    if not isinstance(rivals, list) or not all(isinstance(each, str) and each.strip() for each in rivals):
+    if not isinstance(rivals, list) or not all(isinstance(rival, str) and rival.strip() for rival in rivals):
         raise wrong("rivals", f"rivals = {rivals!r} is not a list of texts", 'write rivals = ["…", "…"]')
     price = told.get("price")
     if price is not None:

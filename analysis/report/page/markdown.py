@@ -36,20 +36,20 @@ def of_chart(chart: model.Chart, level: int = 2, most_rows: int | None = None) -
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(told: model.Table) -> str:
+def table(table: model.Table) -> str:
     """Caption and rows; groups become a first column. Columns without any value are left out."""
-    heads = [head for head in cells.heads(told) if any(
-        cells.cell(head, row).text or cells.cell(head, row).note for row in told.rows)]
-    grouped = any(row.group for row in told.rows)
+    heads = [head for head in cells.heads(table) if any(
+        cells.cell(head, row).text or cells.cell(head, row).note for row in table.rows)]
+    grouped = any(row.group for row in table.rows)
     names = [*([""] if grouped else []), *(f"{head.column.title}{f', {head.unit}' if head.unit else ''}"
                                            for head in heads)]
     right = [*([False] if grouped else []), *(head.is_number for head in heads)]
     lines = [names, ["---:" if number else "---" for number in right]]
-    for group, rows in cells.groups(told):
+    for group, rows in cells.groups(table):
         lines += [[*([_escaped(group)] if grouped else []), *(_cell(head, row) for head in heads)] for row in rows]
     text = "\n".join("| " + " | ".join([_escaped(each) for each in line] if index == 0 else line) + " |"
                      for index, line in enumerate(lines))
-    return f"{_escaped(told.caption)}\n\n{text}" if told.caption else text
+    return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
 
 
 def _cell(head: cells.Head, row: model.Row) -> str:

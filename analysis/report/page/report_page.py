@@ -24,7 +24,7 @@ from .sections import latency_charts, over_time_charts
 def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None,
             frames: FrameReport | None = None) -> Page:
     """document, section: of document.report. frames: joined with the trace; they stand first."""
-    entry, shown = section.entries[0].shown, section.shown
+    entry, shown = section.entries[0].document, section.document
     run, order = entry["runs"][0]["run"], [entry["label"]]
     both = beside([entry], "beside")
     parts = [

@@ -19,10 +19,11 @@ def section_charts(section: Section, prefix: str, order: list[str], drives_file:
     """The charts of a section of a comparison after its rankings. order: all labels of the page, as listed."""
     entries = section.entries
     return _present([
-        ratios(section.shown, prefix, highlight), latency_over_time(entries, f"{prefix}latency-over-time", order),
+        ratios(section.document, prefix, highlight), latency_over_time(entries, f"{prefix}latency-over-time", order),
         timeline(entries, f"{prefix}timeline", order), burst_bars(entries, f"{prefix}bursts", order),
-        *latency_tails(entries, prefix, order), interference(section.shown["entries"], f"{prefix}interference", order),
-        *paired(section.shown, prefix, order), *lateness_tails(entries, prefix, order),
+        *latency_tails(entries, prefix, order), interference(section.document["entries"], f"{prefix}interference",
+                                                             order),
+        *paired(section.document, prefix, order), *lateness_tails(entries, prefix, order),
         efficiency(entries, f"{prefix}efficiency", order), endurance(entries, f"{prefix}endurance", drives_file),
         value(entries, f"{prefix}value", order, drives_file),
         *workload_profile(entries, prefix), alignment(entries, f"{prefix}alignment")])
@@ -40,7 +41,7 @@ def over_time_charts(section: Section, prefix: str, order: list[str]) -> list[Ch
 def latency_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:
     """The latency charts of one run or trace."""
     return _present([*latency_tails(section.entries, prefix, order),
-                     interference(section.shown["entries"], f"{prefix}interference", order)])
+                     interference(section.document["entries"], f"{prefix}interference", order)])
 
 
 def _present(charts: list[Chart | None]) -> list[Chart]:

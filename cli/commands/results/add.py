@@ -81,7 +81,8 @@ def _results_of(paths: tuple[str, ...], failed: list[dict[str, Any]]) -> list[Pa
                 failed.append(_failure(path, error))
             found |= dict.fromkeys(inside)
         else:
-            found |= dict.fromkeys([*(Path(str(each)) for each in dataset.locations), *map(Path, dataset.tests)])
+            found |= dict.fromkeys([*(Path(str(location)) for location in dataset.locations),
+                                    *map(Path, dataset.tests)])
     return list(found)
 
 

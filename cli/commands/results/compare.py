@@ -146,13 +146,13 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
         console.print_lines(escape(printable(line)) for line in catalog_lines)
 
     outcomes = fail_if.check(document, parsed, base, allow_simulated,
-                             [each.score for each in attached]) if parsed else []
+                             [attachment.score for attachment in attached]) if parsed else []
     if parsed:
-        document["fail_if"] = [outcome.shown() for outcome in outcomes]
+        document["fail_if"] = [outcome.document() for outcome in outcomes]
     if joined:
         document["catalog"] = joined.document()
     print_result(document, show_with_catalog, output, as_json, view, figure)
-    unreadable = [each for each in joined.left_out if each.reason == "unreadable"] if joined else []
+    unreadable = [omission for omission in joined.left_out if omission.reason == "unreadable"] if joined else []
     for left_out in unreadable:
         notice(f"left out: {left_out.text}")
     for outcome in outcomes if not as_json else ():

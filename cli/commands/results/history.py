@@ -108,9 +108,9 @@ def command(workload: str, drive_texts: tuple[str, ...], by: By, metrics: tuple[
             click.echo(f"{'Page' if format_ == 'html' else 'Output'}: {printable(output)}")
         for each in outcomes:
             click.echo(printable(outcome_line(each)), err=True)
-    if any(each.status == "changed" for each in outcomes):
+    if any(outcome.status == "changed" for outcome in outcomes):
         return _CHANGED
-    undecided = any(each.status == "unknown" for each in outcomes)
+    undecided = any(outcome.status == "unknown" for outcome in outcomes)
     return types.NOT_TRUSTWORTHY if undecided or opened.damaged else 0
 
 

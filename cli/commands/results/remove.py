@@ -29,7 +29,7 @@ def command(ids: tuple[str, ...], catalog: Path | None, as_json: bool) -> None:
     opened.refresh()
     if as_json:
         print_json({"version": 1, "catalog": str(opened.directory), "removed": [
-            {"id": each["id"], "label": each["label"], "path": each["path"]} for each in results]})
+            {"id": result["id"], "label": result["label"], "path": result["path"]} for result in results]})
         return
     for each in results:
         print(printable(f"removed {each['id'][:12]}  {each['label']}, {each['workload']['title']}; add it again: "

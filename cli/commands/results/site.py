@@ -50,7 +50,7 @@ def command(output: Path, title: str, url: str, drives: Path | None, theme: Path
                   drives_file=known)
     options.warn_damaged(opened.damaged.values())
     if known:
-        for text in known.unmatched({each.label: each.facts.get("model", "") for each in built.content.drives}):
+        for text in known.unmatched({drive.label: drive.facts.get("model", "") for drive in built.content.drives}):
             notice(text)
     for name in built.edited:
         notice(f"left: {printable(str(output / name))} was edited, and its result is gone")

@@ -82,7 +82,7 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
     if as_json:
         print_json({"version": 1, "source": source, "path": output and str(output), "format": format_name,
                     "trace": make_trace and str(make_trace), "seed": seed, "ios": ios or model.ios, "notes": notes,
-                    "not_expressed": not_expressed, "properties": [_row(each) for each in comparisons]})
+                    "not_expressed": not_expressed, "properties": [_row(comparison) for comparison in comparisons]})
     else:
         _show(model, comparisons, output, make_trace, ios)
     for note in notes:
@@ -114,8 +114,9 @@ def _show(model: WorkloadModel, comparisons: list[Comparison], output: Path | No
                        (make_trace, f"trace of {format_count(ios or model.ios)} I/Os")):
         if path:
             print(f"{printable(path)}: {what}")
-    rows = [(PROPERTIES[each.key].title, _text(each, each.trace), _text(each, each.model), _difference(each))
-            for each in comparisons]
+    rows = [(PROPERTIES[comparison.key].title, _text(comparison, comparison.trace), _text(comparison, comparison.model),
+             _difference(comparison))
+            for comparison in comparisons]
     titles = ("property", "trace", "model", "difference")
     columns = [TextColumn(title, cells, right=number > 0)
                for number, (title, cells) in enumerate(zip(titles, zip(*rows, strict=True), strict=True))]

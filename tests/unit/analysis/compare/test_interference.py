@@ -78,7 +78,7 @@ def check(shown, x, latency):
 @given(rows, st.lists(st.integers(0, 60), max_size=3))
 def test_each_read_meets_what_was_written_before_it(given_rows, cuts):
     t = frame(given_rows)
-    shown, expected = fed(t, [min(cut, len(t)) for cut in cuts]).shown(), one_by_one(t)
+    shown, expected = fed(t, [min(cut, len(t)) for cut in cuts]).document(), one_by_one(t)
     assert shown["reads"] == len(expected) and shown["writes"] == ((t.op == WRITE) & (t.latency_ns >= 0)).sum()
     if len(expected):
         for window in shown["windows"]:
@@ -96,18 +96,18 @@ def test_a_drive_that_suffers_from_writes_shows_it():
                       "device": 0, "flags": 0})
     met = one_by_one(t)[WINDOWS_NS[0]] // 131_072
     t.loc[t.op == READ, "latency_ns"] = MS + met.to_numpy() * MS + random.integers(0, 1000, len(met))
-    window = fed(t, [300, 301, 1000]).shown()["windows"][0]
+    window = fed(t, [300, 301, 1000]).document()["windows"][0]
     assert window["slope_ns"] * 131_072 == pytest.approx(MS, rel=.01)
     assert window["rank_correlation"] > .9
     assert window["bins"][0]["p50_ns"] == pytest.approx(MS, rel=.01) and window["bins"][0]["to"] == 1
     assert window["bins"][-1]["p50_ns"] > 3 * MS
     t.latency_ns = random.integers(MS, 2 * MS, count)
-    assert abs(fed(t).shown()["windows"][0]["rank_correlation"]) < .12
+    assert abs(fed(t).document()["windows"][0]["rank_correlation"]) < .12
 
 
 def test_a_read_meets_no_write_of_another_drive():
     t = frame([(MS, 3 * MS, 4096, WRITE, 0), (MS, 300, 4096, READ, 1)] * 20)
-    shown = fed(t, [7]).shown()
+    shown = fed(t, [7]).document()
     assert (shown["reads"], shown["writes"]) == (20, 20)
     for against in (*shown["windows"], shown["in_flight"]):
         assert [(row["from"], row["n"]) for row in against["bins"]] == [(0, 20)]
@@ -115,6 +115,6 @@ def test_a_read_meets_no_write_of_another_drive():
 
 def test_runs_pool_read_by_read():
     a, b = frame([(MS, MS, 4096, WRITE), (MS, 300, 4096, READ)] * 20), frame([(MS, 500, 4096, READ)] * 30)
-    both = (fed(a) + fed(b)).shown()
+    both = (fed(a) + fed(b)).document()
     assert both["reads"] == 50 and both["windows"][0]["bins"][0]["n"] == 30
     assert sum(row["n"] for row in both["in_flight"]["bins"]) == 50

@@ -157,7 +157,7 @@ def test_a_page_reads_the_rows_once_more(tmp_path):
     paths = [write_run(tmp_path / name, name, seed=seed, seconds=4) for name, seed in (("one", 1), ("two", 2))]
     measured = [measure(path) for path in paths]
     document, sections = documents.comparison(measured)
-    assert document["sections"][0]["paired"] is None and sections[0].entries[0].shown["interference"] is None
+    assert document["sections"][0]["paired"] is None and sections[0].entries[0].document["interference"] is None
     second_pass.read_again(sections)
     (pair,) = document["sections"][0]["paired"]
     assert (pair["base"], pair["other"], pair["unpaired"]) == ("one", "two", 0)

@@ -203,8 +203,8 @@ def fed(given_rows):
 def test_what_is_kept_is_what_was_found_alone_and_pooled(a, b):
     a, b = fed(a), fed(b)
     loaded = [interference_file.load(interference_file.dump(each)) for each in (a, b)]
-    assert [each.shown() for each in loaded] == [a.shown(), b.shown()]
-    assert (loaded[0] + loaded[1]).shown() == (a + b).shown()
+    assert [each.document() for each in loaded] == [a.document(), b.document()]
+    assert (loaded[0] + loaded[1]).document() == (a + b).document()
 
 
 # By version: results of interference_file.dump() and paired.paired() for the runs below.

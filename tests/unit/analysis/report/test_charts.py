@@ -213,7 +213,7 @@ def test_rankings_show_the_document(four, page):
 
 def test_intervals_ties_and_too_few_runs_are_drawn_as_what_they_are(four):
     told, sections = json.loads(json.dumps(four[0][0])), four[0][1]
-    shown = [replace(section, shown=one, entries=[replace(entry, shown=own) for entry, own in zip(
+    shown = [replace(section, document=one, entries=[replace(entry, document=own) for entry, own in zip(
         section.entries, one["entries"], strict=True)])
         for section, one in zip(sections, told["sections"], strict=True)]
     sure, unsure = (entry["headline"]["read_wait"] for entry in told["sections"][0]["entries"])

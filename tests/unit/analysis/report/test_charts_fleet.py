@@ -49,7 +49,7 @@ def test_more_drives_than_a_reader_tells_apart_are_not_compared_by_each_io(fleet
     monkeypatch.setattr(second_pass, "MOST_ENTRIES", 0)
     section = fleet[1][3]
     second_pass.read_again([section])
-    assert "left out" in section.entries[0].shown["interference"]["why"]
+    assert "left out" in section.entries[0].document["interference"]["why"]
 
 
 def test_drives_that_share_no_trace_have_no_rank(fleet):

@@ -28,13 +28,13 @@ def compared(tmp_path_factory):
     told, sections = document.comparison(measured)
     (section,) = sections
     first, *others = section.entries
-    section.shown["paired"] = [{"base": first.shown["label"], "other": other.shown["label"],
+    section.document["paired"] = [{"base": first.document["label"], "other": other.document["label"],
                                 **paired(first.measured[0], other.measured[0])} for other in others]
     for entry in section.entries[:2]:
-        entry.shown["interference"] = interference(open_trace(entry.measured[0].path)).shown()
-    section.entries[2].shown["interference"] = {"why": "not asked for"}
+        entry.document["interference"] = interference(open_trace(entry.measured[0].path)).document()
+    section.entries[2].document["interference"] = {"why": "not asked for"}
     page = compare_page.page_of(told, sections, highlight=OTHER)
-    return section.shown, {one.id: one for part in page.sections for one in part.charts}
+    return section.document, {one.id: one for part in page.sections for one in part.charts}
 
 
 def test_intervals_and_ranks_are_those_of_the_document(compared):
@@ -83,7 +83,7 @@ def test_the_drive_under_test_is_what_others_are_held_against_io_by_io(tmp_path)
     _, sections = document.comparison([measure(run) for run in runs])
     for marked, base in ((None, "a"), ("b", "b"), ("elsewhere", "a")):
         read_again(sections, marked=marked)
-        assert [(pair["base"], pair["other"]) for pair in sections[0].shown["paired"]] == [
+        assert [(pair["base"], pair["other"]) for pair in sections[0].document["paired"]] == [
             (base, other) for other in "abc" if other != base]
 
 
@@ -94,7 +94,7 @@ def test_facts_and_reasons_of_one_pace_are_not_told_of_all(tmp_path):
     (entry,) = compare_page.page_of(told, sections).entries
     assert entry.facts["runs"] == "1 to 6" and entry.facts["idle"].startswith("as captured; capped at 3 ms, ")
     few = [reason["text"] for reason in entry.verdict["reasons"] if "fewer than 6 runs" in reason["text"]]
-    assert len(few) == 1 and few[0].endswith(f"({sections[1].shown['title']})") and "idle capped" in few[0]
+    assert len(few) == 1 and few[0].endswith(f"({sections[1].document['title']})") and "idle capped" in few[0]
 
 
 def test_pairs_are_drawn_as_they_were_found(compared):

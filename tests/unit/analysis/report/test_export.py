@@ -58,7 +58,7 @@ def test_the_width_is_that_of_the_whole_picture(told, width):
 def test_a_name_that_no_picture_can_hold_is_drawn_without_what_it_cannot(tmp_path):
     run = write_run(tmp_path / "run", label="lab\x1b[31mel\ud800", seconds=3)
     shown, sections = document.comparison([measure(run)])
-    sections[0].shown["programs"] = ["start\x1bgame"]
+    sections[0].document["programs"] = ["start\x1bgame"]
     export.write(compare_page.page_of(shown, sections), "png", tmp_path / "wait.png", chart="read-wait")
     assert (tmp_path / "wait.png").read_bytes().startswith(b"\x89PNG")
     page = compare_page.page_of(shown, sections)
