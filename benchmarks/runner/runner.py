@@ -256,13 +256,14 @@ class BenchmarkRunner:
                         about={"test": self.record.header["test"], "step": step.id, "role": step.role,
                                "labels": step.labels})
         try:
-            account = (run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(step))
-                       if baseline_plan else replay.run())
+            account, asked_to_stop = (
+                run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(step))
+                if baseline_plan else replay.issue())
         except Interrupted:
             raise KeyboardInterrupt from None
         if account["partial"] == "interrupted":
             raise KeyboardInterrupt
-        self._asked_to_stop = replay.asked_to_stop
+        self._asked_to_stop = asked_to_stop
         if account["partial"]:
             raise BlkreelError(f"{step.title} on {self.target.path} ended early: {account['partial']}",
                                "look at: dmesg | tail")

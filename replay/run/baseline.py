@@ -13,7 +13,7 @@ from blkreel.traces.format.reader import open_trace
 
 from .account import RunAccount, baseline_account, load_time_of
 from .directory import BASELINE, LAYOUT, RunDirectory
-from .run import Replay
+from .run import Outcome, Replay
 
 
 def check_writes(plan: Plan, path: object) -> None:
@@ -23,7 +23,7 @@ def check_writes(plan: Plan, path: object) -> None:
 
 
 def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lambda: None, *,
-                      baseline_last: bool = False) -> RunAccount:
+                      baseline_last: bool = False) -> Outcome:
     """Replay the baseline's plan into the folder `baseline` of the run's directory, then the run itself.
 
     between: puts the drives back into the state that the first of them started from. baseline_last: the run comes
@@ -32,10 +32,10 @@ def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lam
     """
     directory = run.output
     if baseline_last:
-        run.last_use = False
-        account = run.run()
+        outcome = replace(run, last_use=False).issue()
+        account = outcome.account
         if account["partial"]:
-            return account
+            return outcome
         directory.create()
         try:
             between()
@@ -47,24 +47,23 @@ def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lam
             amend(open_trace(directory.path), {"baseline": added}, "the baseline was replayed after the run")
         finally:
             directory.release()
-        return {**account, "baseline": added}
+        return outcome._replace(account={**account, "baseline": added})
     directory.create()
     inner = RunDirectory(directory.path / BASELINE, force=True)
     try:
         # The run needs the blocks that both read.
-        run.baseline = _run_baseline(run, plan, inner, last_use=False)
+        baseline = _run_baseline(run, plan, inner, last_use=False)
         between()
     except BaseException:
         directory.abandon()
         raise
-    return run.run()
+    return replace(run, baseline=baseline).issue()
 
 
 def _run_baseline(run: Replay, plan: Plan, inner: RunDirectory, last_use: bool) -> RunAccount:
     inner.check()
-    baseline = replace(run, plan=plan, output=inner, force=True, last_use=last_use)
-    account = baseline.run()
-    if account["partial"] or baseline.asked_to_stop:
+    account, asked_to_stop = replace(run, plan=plan, output=inner, force=True, last_use=last_use).issue()
+    if account["partial"] or asked_to_stop:
         remove_directory(inner.path, LAYOUT)
         if account["partial"] in (None, "interrupted"):
             raise Interrupted("interrupted during the baseline", "run the same command again")

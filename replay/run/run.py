@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
@@ -63,9 +63,16 @@ _READ_AHEAD_ROWS = (PLAN_BLOCKS_AHEAD + 2) * BLOCK_ROWS
 _KILLED = "the replay was killed before its end"
 
 
-@dataclass
+class Outcome(NamedTuple):
+    """asked_to_stop: whether Ctrl-C was pressed during the run, even too late to stop anything."""
+
+    account: RunAccount
+    asked_to_stop: bool
+
+
+@dataclass(frozen=True)
 class Replay:
-    """Issues one plan. Check the target (safety) and the output before run().
+    """How a plan is issued, and where its run goes. Check the target (safety) and the output before run().
 
     last_use: the plan is not used again, so its block sets may be freed. about: added to the account's `source`.
     baseline: the account of the run without the writes, in the folder `baseline` of the output.
@@ -91,15 +98,24 @@ class Replay:
 
         After an interruption the account says so (`partial`). After an error no file has the final name.
         """
+        return self.issue().account
+
+    def issue(self) -> Outcome:
+        """As run(), with whether Ctrl-C was pressed."""
         self.output.create()
         try:
-            return self._run()
+            return _Run(self).issue()
         finally:
             self.output.release()
 
-    def _run(self) -> RunAccount:
+
+class _Run:
+    """A plan while it is issued: its spool, its counts, and the account of them."""
+
+    def __init__(self, replay: Replay):
+        self.replay, self.plan, self.output = replay, replay.plan, replay.output
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._source = {**self.plan.source(), **self.about}
+        self._source = {**self.plan.source(), **replay.about}
         self._environment = environment(self.plan.target)
         self._drives = [RunDrive(drive) for drive in self.plan.drives]
         self._totals: EngineTotals = {}
@@ -107,19 +123,21 @@ class Replay:
         self._start_ns: int | None = None
         self._zero_latency: ZeroLatency | None = None
         self._phases: list[PhaseTimes] = []
+        self._beside = self.plan if isinstance(self.plan, PlanBeside) else None
         try:
             schema = RUN_SCHEMA if self.plan.idle.cap_ns is None else COMPRESSED_RUN_SCHEMA
-            spool = Spool(self.output.records, schema, {}, force=self.force, public=True)
+            self._spool = Spool(self.output.records, schema, {}, force=replay.force, public=True)
         except BaseException:
             self.output.abandon()
             raise
-        beside = self.plan if isinstance(self.plan, PlanBeside) else None
-        self._records = RunRecords(
-            spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None)
+        self._records = RunRecords(self._spool, Backgrounds(
+            self._beside.backgrounds, self._beside.start_ns, self._beside.lead_ns) if self._beside else None)
         self._planned: list[tuple[Lane, IoChecksum]] = []
-        self._recorder = Recorder(self.telemetry, self.plan.targets, self.output.path, self.force)
+        self._recorder = Recorder(replay.telemetry, self.plan.targets, self.output.path, replay.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         self._host_effect = self._new_host_effect()
+
+    def issue(self) -> Outcome:
         with ExitStack() as stack:
             stack.enter_context(sigterm_as_interrupt())
             try:
@@ -127,25 +145,24 @@ class Replay:
                 for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
                     self._prefill(drive, run_drive)
             except BaseException:
-                spool.discard()
+                self._spool.discard()
                 self.output.abandon()
                 raise
-            if self.last_use:
+            if self.replay.last_use:
                 self.plan.forget_blocks()
-            beside = self.plan if isinstance(self.plan, PlanBeside) else None
-            states = states_before(beside) if beside else None
-            on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.label)
+            states = states_before(self._beside) if self._beside else None
+            on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.replay.label)
                           for drive in self.plan.drives]
             try:
-                self._issue(spool, claims)
+                self._issue(claims)
             except (BlkreelError, OSError, MemoryError) as error:
                 known = error if isinstance(error, BlkreelError) else limit_reached(error)
                 if known is None:
                     raise
-                raise self._salvaged(spool, known) from error
+                raise self._salvaged(known) from error
             except KeyboardInterrupt:
                 if not self._records.issued.ios:
-                    self._leave_nothing(spool)
+                    self._leave_nothing()
                 raise
             for index, set_written in enumerate(on_written):
                 totals = self._records.of_target(index)
@@ -153,17 +170,18 @@ class Replay:
         self._complete_inputs()
         partial = self._totals.get("stopped")
         if not partial and isinstance(self.plan.foreground, TracePlan):
-            self._zero_latency = zero_latency(self.plan.foreground, self._source["sha256"], self.progress, self.engine)
-        if not partial and beside and states:
-            self._phases = other_phases(beside, states, self.seed, self.payload, self.progress, self.engine,
-                                        foreground_of)
+            self._zero_latency = zero_latency(self.plan.foreground, self._source["sha256"], self.replay.progress,
+                                              self.replay.engine)
+        if not partial and self._beside and states:
+            self._phases = other_phases(self._beside, states, self.replay.seed, self.replay.payload,
+                                        self.replay.progress, self.replay.engine, foreground_of)
         account = self._with_latency_log(self.account(partial))
         try:
-            spool.finish({**self._metadata(), "run": account})
+            self._spool.finish({**self._metadata(), "run": account})
         except BlkreelError as error:
             error.remedy = f"{error.remedy}; then finish it with: blkreel recover {self.output.path}"
             raise
-        return account
+        return Outcome(account, bool(self._totals.get("asked_to_stop")))
 
     def _with_latency_log(self, account: RunAccount) -> RunAccount:
         """Of a run that is not valid, store the drives' own log of their slowest commands: it may tell why."""
@@ -188,26 +206,28 @@ class Replay:
                 self._write_blocks(blocks, drive.target)
 
     def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
-        set_written = state.about_to_write(target, extents.bytes, 0, self.label)
+        set_written = state.about_to_write(target, extents.bytes, 0, self.replay.label)
         with simulated_state.written_long_before(target.simulated):
             untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
-                                    total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.seed + 1,
-                                    payload=self.payload, progress=self.progress, engine=self.engine)
+                                    total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.replay.seed + 1,
+                                    payload=self.replay.payload, progress=self.replay.progress,
+                                    engine=self.replay.engine)
         set_written(untimed.written_bytes, 0)
 
-    def _issue(self, spool: Spool, claims: list[Claim]) -> None:
+    def _issue(self, claims: list[Claim]) -> None:
         plan = self.plan
         total = max(plan.duration_ns / 1e9, 1e-3) if plan.duration_ns is not None else plan.total_ios
         lanes = [self._checksummed(lane) for lane in plan.lanes(self._planned_counts)]
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
-        options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth, seed=self.seed,
+        options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth,
+                                seed=self.replay.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
-                                payload=self.payload, polled=self.polled)
+                                payload=self.replay.payload, polled=self.replay.polled)
         noted_at, elapsed_ns = time.monotonic(), 0
-        self._note(spool)
-        with self.progress("replaying", total) as task:
+        self._note()
+        with self.replay.progress("replaying", total) as task:
             def on_note(note: EngineNote) -> None:
                 nonlocal elapsed_ns
                 if self._start_ns is None and note.get("start_monotonic_ns"):
@@ -229,7 +249,7 @@ class Replay:
                 self._recorder.take(rows)
                 task.take_rows(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
-                    self._note(spool)
+                    self._note()
                     noted_at = time.monotonic()
                 self._update(task, elapsed_ns)
 
@@ -237,7 +257,8 @@ class Replay:
                 for drive in self._drives:
                     drive.begin()
                 self._certificate.begin()
-                self._totals = self.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows, on_note)
+                self._totals = self.replay.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows,
+                                                  on_note)
                 self._certificate.end(dict(self._totals))
                 self._host_effect.end(dict(self._totals))
                 for drive in self._drives:
@@ -256,9 +277,9 @@ class Replay:
                 max(records.last_submit_ns, elapsed_ns) / 1e9)
         task.update(done, f"{format_count(round(rate))} IOPS{late}")
 
-    def _note(self, spool: Spool) -> None:
+    def _note(self) -> None:
         """Store the account as of now, for `recover` after a kill."""
-        spool.note({**self._metadata(), "run": self.account(_KILLED)})
+        self._spool.note({**self._metadata(), "run": self.account(_KILLED)})
 
     def _checksummed(self, lane: Lane) -> Lane:
         """The lane, with a checksum of its batches to verify in the end that all of them were issued."""
@@ -270,19 +291,14 @@ class Replay:
         batches = planned.sum_up(lane.batches)
         return replace(lane, batches=batches if lane.background else self._certificate.watch(batches))
 
-    @property
-    def asked_to_stop(self) -> bool:
-        """Whether Ctrl-C was pressed during the run, even too late to stop anything."""
-        return bool(self._totals.get("asked_to_stop"))
-
-    def _salvaged(self, spool: Spool, error: BlkreelError) -> BlkreelError:
+    def _salvaged(self, error: BlkreelError) -> BlkreelError:
         """Keep the records written before an error, and add their place to its remedy."""
         if not self._records.issued.ios:
-            self._leave_nothing(spool)
+            self._leave_nothing()
             return error
         self._complete_inputs()
         try:
-            spool.finish({**self._metadata(), "run": self._with_latency_log(self.account(error.message))})
+            self._spool.finish({**self._metadata(), "run": self._with_latency_log(self.account(error.message))})
         except BlkreelError:
             hint = f"then finish the recorded part with: blkreel recover {self.output.path}"
         else:
@@ -290,9 +306,9 @@ class Replay:
         error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint
         return error
 
-    def _leave_nothing(self, spool: Spool) -> None:
+    def _leave_nothing(self) -> None:
         """Remove all files of a run without I/O."""
-        spool.discard()
+        self._spool.discard()
         self._recorder.discard()
         self.output.abandon()
 
@@ -308,7 +324,7 @@ class Replay:
         first = self._drives[0]
         planned = self._planned_checksum()
         account: RunFacts = {
-            "label": self.label,
+            "label": self.replay.label,
             "simulated": any(target.is_simulated for target in plan.targets),
             "drive": first.describe(),
             "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
@@ -320,7 +336,7 @@ class Replay:
             "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
-            "polled": self.polled,
+            "polled": self.replay.polled,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": self._planned_ops(planned),
             "issued_ops": records.issued_ops,
@@ -358,20 +374,20 @@ class Replay:
             "partial": partial,
             "started_at": self._started_at,
             "environment": self._environment,
-            "seed": self.seed,
+            "seed": self.replay.seed,
         }
         account["certificate"] = certified(account)
         return {**account, "verdict": judge(account), "latency_log": None}
 
     def _baseline_account(self) -> BaselineAccount | None:
         is_dependent = any(pace.dependent for pace in self.plan.paces)
-        return self.baseline and baseline_account(self.baseline, self._records.reads.account(), is_dependent,
-                                                   self._records.span.load_time_ns
-                                                   if isinstance(self.plan, PlanBeside) else None, self._phases)
+        load_time_ns = self._records.span.load_time_ns if self._beside else None
+        return self.replay.baseline and baseline_account(self.replay.baseline, self._records.reads.account(),
+                                                         is_dependent, load_time_ns, self._phases)
 
     def _new_host_effect(self) -> HostEffect:
         paces = self.plan.paces
-        return HostEffect(self.effect_limits, dependent=any(pace.dependent for pace in paces),
+        return HostEffect(self.replay.effect_limits, dependent=any(pace.dependent for pace in paces),
                           open_loop=any(not pace.saturating and not pace.dependent for pace in paces),
                           saturating=any(pace.saturating for pace in paces),
                           clocked=not any(target.simulated and target.simulated.is_virtual
@@ -399,7 +415,7 @@ class Replay:
         """Kind of data written. buffers_full_ops: writes that had to wait because writes in flight owned all data."""
         if not self.plan.writes:
             return None
-        return {**self.payload.account(), "buffers_full_ops": self._totals.get("buffers_full_ops", 0)}
+        return {**self.replay.payload.account(), "buffers_full_ops": self._totals.get("buffers_full_ops", 0)}
 
     def _altered(self) -> dict[str, int]:
         altered = dict(self._totals.get("altered") or {})

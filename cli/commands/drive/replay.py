@@ -42,11 +42,11 @@ from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore
 from blkreel.replay.run import calibrate
-from blkreel.replay.run.account import WITHOUT, RunAccount
+from blkreel.replay.run.account import WITHOUT
 from blkreel.replay.run.baseline import check_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repetitions
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Outcome, Replay
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA
@@ -277,22 +277,21 @@ class _Session:
         return 0 if trustworthy else NOT_TRUSTWORTHY
 
     def _replay(self, plans: _Plans, directory: RunDirectory, seed: int, force: bool,
-                restore_states: Callable[[], None] = lambda: None, number: int = 1) -> tuple[RunAccount, bool]:
-        """(account of the run, whether Ctrl-C was pressed). restore_states: called between the baseline and the run.
+                restore_states: Callable[[], None] = lambda: None, number: int = 1) -> Outcome:
+        """restore_states: called between the baseline and the run.
         number: of the repetition. With a background, every other one has its baseline last."""
         plan, baseline_plan = plans
         run = Replay(plan, directory, self.label, seed, _progress(plan, self.live), force, self.payload, self.polled,
                      last_use=True, telemetry=self.telemetry, effect_limits=self.effect_limits)
         if baseline_plan is None:
-            return run.run(), run.asked_to_stop
+            return run.issue()
 
         def between() -> None:
             start_fresh(plan.targets)
             restore_states()
 
         baseline_last = isinstance(plan, PlanBeside) and number % 2 == 0
-        account = run_with_baseline(run, baseline_plan, between, baseline_last=baseline_last)
-        return account, run.asked_to_stop
+        return run_with_baseline(run, baseline_plan, between, baseline_last=baseline_last)
 
     def _restore_states(self, plan: Plan, states: Sequence[StateRecipe | None], number: int) -> None:
         for drive, recipe in zip(plan.drives, states, strict=True):
