@@ -22,9 +22,8 @@ from blkreel.traces.format.condition import Condition, Role
 from .catalog import Catalog
 from .collect import identity_of, test_checksum
 from .result import CatalogError, id_of
-from .selection import matching
 from .stored import StoredRun
-from .tables import read_hashed_result, read_result
+from .tables import matching, read_hashed_result, read_result
 
 # reason -> words behind a number of results
 REASONS = {

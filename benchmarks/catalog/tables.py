@@ -28,6 +28,9 @@ from blkreel.traces.format.footer import local_file
 from .result import CatalogError, Result, parse
 
 RESULTS, METRICS = "results.parquet", "metrics.parquet"
+# Columns in which matching() searches.
+_OF_DRIVE = ("label", "model", "firmware", "unit")
+_OF_WORKLOAD = ("workload_title", "workload_name")
 _FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"2", b"blkreel.generation"
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 RESULT_SCHEMA = pa.schema([
@@ -235,3 +238,18 @@ def _write(directory: Path, tables: Mapping[str, pa.Table]) -> None:
                 new.publish()
     except (OSError, SafetyError, pa.ArrowException):
         pass
+
+
+def matching(results: pa.Table, drives: Sequence[str] = (), workloads: Sequence[str] = ()) -> pa.Table:
+    """The rows of RESULT_SCHEMA with one of the texts of each kind; all of a kind without texts."""
+    for texts, columns, checksum in ((drives, _OF_DRIVE, False), (workloads, _OF_WORKLOAD, True)):
+        if not texts:
+            continue
+        keep = pa.array([False] * results.num_rows, pa.bool_())
+        for text in texts:
+            for name in columns:
+                keep = pc.or_(keep, pc.match_substring(results[name].cast(pa.string()), text, ignore_case=True))
+            if checksum:
+                keep = pc.or_(keep, pc.starts_with(results["workload"].cast(pa.string()), text.lower()))
+        results = results.filter(keep)
+    return results

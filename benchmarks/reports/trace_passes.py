@@ -22,9 +22,8 @@ from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_table, over_repeats, state_label
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.busy_time import BusyTime
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX

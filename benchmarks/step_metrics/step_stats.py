@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blkreel.analysis.metrics.accumulator import CLASSES, SECOND_NS, classes_of
 from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.energy import Energy, mb_per_joule
-from blkreel.benchmarks.step_metrics import Array
+from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
+from . import Array
 from .sensors import NO_POWER, Sensors, sensors_of
 
 COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op"]
@@ -155,3 +158,21 @@ def energy_note(steps: list[StepStats]) -> tuple[str, str]:
     if len(measured) < len(steps):
         text += f" Power of {len(steps) - len(measured)} of {len(steps)} steps was not measured."
     return "Energy", text
+
+
+@dataclass
+class BusyTime:
+    """Takes batches with submit_ns, latency_ns and op, in the order of submit_ns. busy_ns: measure of the union of
+    [submit, complete) over completed reads and writes. end_ns: last completion."""
+
+    busy_ns: int = 0
+    end_ns: int = 0
+
+    def feed(self, columns: Mapping[str, Array]) -> None:
+        data = (columns["latency_ns"] >= 0) & np.isin(columns["op"], (OPS["read"], OPS["write"]))
+        submit_ns = columns["submit_ns"][data]
+        if not len(submit_ns):
+            return
+        end_ns = np.maximum.accumulate(np.concatenate(([self.end_ns], submit_ns + columns["latency_ns"][data])))
+        self.busy_ns += int((end_ns[1:] - np.maximum(end_ns[:-1], submit_ns)).clip(min=0).sum())
+        self.end_ns = int(end_ns[-1])

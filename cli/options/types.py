@@ -108,3 +108,8 @@ def add_options(command: CommandFunction, options: Sequence[Callable[[Any], Any]
     for option in reversed(options):
         command = option(command)
     return command
+
+
+# Of the commands that make one trace of several.
+onto = click.option("--onto", type=click.Choice(("separate", "one")), default="separate", show_default=True,
+                    help="separate: each trace keeps its devices. one: all I/Os on one device, at their offsets.")

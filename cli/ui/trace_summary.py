@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from blkreel.common.console import notice
+from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.traces.transform.output import Transformed
 
 
 def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int], duration_ns: int,
@@ -37,3 +40,15 @@ def show_trace(document: Mapping[str, Any]) -> None:
 def file_size(file_bytes: int, rows: int) -> str:
     """`678 KB, 7.4 bytes per I/O`"""
     return format_bytes(file_bytes) + (f", {file_bytes / rows:.1f} bytes per I/O" if rows else "")
+
+
+def show_transformed(result: Transformed, as_json: bool) -> None:
+    """Print the trace that was written, on stderr what was lost or assumed."""
+    document = trace_document(result.path, result.ios, result.bytes, result.duration_ns, result.metadata)
+    if as_json:
+        print_json({**document, "cut_dependencies": result.cut_dependencies,
+                    "restored_dependencies": result.restored_dependencies, "notes": result.notes})
+    else:
+        show_trace(document)
+    for note in result.notes:
+        notice(note)

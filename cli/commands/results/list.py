@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
-from blkreel.benchmarks.catalog.selection import matching
+from blkreel.benchmarks.catalog.tables import matching
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, as_json

@@ -7,7 +7,7 @@ import click
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import OUTPUT, SIZE_BYTES, as_json, force, public
-from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.transform.anonymize import anonymize

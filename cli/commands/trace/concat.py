@@ -5,9 +5,8 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.merging import onto
-from blkreel.cli.options.types import OUTPUT, TIME_NS, as_json, force, public
-from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.cli.options.types import OUTPUT, TIME_NS, as_json, force, onto, public
+from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.transform.concat import concat
 

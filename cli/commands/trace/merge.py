@@ -6,9 +6,8 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.merging import onto
-from blkreel.cli.options.types import OUTPUT, as_json, force, public
-from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.cli.options.types import OUTPUT, as_json, force, onto, public
+from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
 from blkreel.common.units import parse_time_ns
 from blkreel.traces.format.reader import open_trace

@@ -6,7 +6,7 @@ import click
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import OUTPUT, TIME_NS, WORKLOAD_ONLY, as_json, force, public
-from blkreel.cli.ui.transform_summary import show_transformed
+from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
 from blkreel.common.units import parse_size_bytes
 from blkreel.traces.format.reader import open_trace

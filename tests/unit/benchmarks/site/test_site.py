@@ -14,7 +14,7 @@ import pytest
 from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill, put, result_of
 
 from blkreel.analysis.report.page import drives_file
-from blkreel.benchmarks.catalog.selection import matching
+from blkreel.benchmarks.catalog.tables import matching
 from blkreel.benchmarks.site import build, pages
 from blkreel.benchmarks.site.content import content_of
 from blkreel.common.errors import OutputExists, UsageError
