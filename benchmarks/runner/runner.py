@@ -37,7 +37,7 @@ from blkreel.replay.prepare.steady_state import is_steady
 from blkreel.replay.run.account import WITHOUT
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.streams.workload import plan_workload
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.blocksets.block_set import BlockSet, max_memory_bytes
@@ -251,8 +251,8 @@ class BenchmarkRunner:
         # A seed for each step: a drive could detect data that an earlier step wrote.
         baseline_plan = self._baseline_plan(step) if step.baseline == "auto" else None
         replay = Replay(plan, RunDirectory(self.record.directory / step.directory, force=False),
-                        self._label(step), zlib.crc32(f"{self.seed}/{step.id}".encode()), self.progress,
-                        payload=self.payload, engine=self.engine, last_use=True, telemetry=self.telemetry,
+                        ReplayOptions(self._label(step), zlib.crc32(f"{self.seed}/{step.id}".encode()), self.payload,
+                                      telemetry=self.telemetry, engine=self.engine), self.progress, last_use=True,
                         about={"test": self.record.header["test"], "step": step.id, "role": step.role,
                                "labels": step.labels})
         try:

@@ -71,8 +71,21 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ReplayOptions:
+    """How plans are issued: the same from the command to the engine. label: of the drive. seed: of the data written."""
+
+    label: str
+    seed: int
+    payload: Payload = Payload()
+    polled: bool = False
+    telemetry: TelemetryOptions = TelemetryOptions()
+    effect_limits: EffectLimits = EffectLimits()
+    engine: Engine = run_engine
+
+
+@dataclass(frozen=True)
 class Replay:
-    """How a plan is issued, and where its run goes. Check the target (safety) and the output before run().
+    """A plan to issue, and where its run goes. Check the target (safety) and the output before run().
 
     last_use: the plan is not used again, so its block sets may be freed. about: added to the account's `source`.
     baseline: the account of the run without the writes, in the folder `baseline` of the output.
@@ -80,18 +93,12 @@ class Replay:
 
     plan: Plan
     output: RunDirectory
-    label: str
-    seed: int
+    options: ReplayOptions
     progress: Progress
     force: bool = False
-    payload: Payload = Payload()
-    polled: bool = False
-    engine: Engine = run_engine
     last_use: bool = False
     about: dict[str, Any] = field(default_factory=dict)
-    telemetry: TelemetryOptions = TelemetryOptions()
     baseline: RunAccount | None = None
-    effect_limits: EffectLimits = EffectLimits()
 
     def run(self) -> RunAccount:
         """The account of the run, which is the metadata key `run` of its records.
@@ -113,7 +120,7 @@ class _Run:
     """A plan while it is issued: its spool, its counts, and the account of them."""
 
     def __init__(self, replay: Replay):
-        self.replay, self.plan, self.output = replay, replay.plan, replay.output
+        self.replay, self.plan, self.output, self.options = replay, replay.plan, replay.output, replay.options
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._source = {**self.plan.source(), **replay.about}
         self._environment = environment(self.plan.target)
@@ -133,7 +140,7 @@ class _Run:
         self._records = RunRecords(self._spool, Backgrounds(
             self._beside.backgrounds, self._beside.start_ns, self._beside.lead_ns) if self._beside else None)
         self._planned: list[tuple[Lane, IoChecksum]] = []
-        self._recorder = Recorder(replay.telemetry, self.plan.targets, self.output.path, replay.force)
+        self._recorder = Recorder(replay.options.telemetry, self.plan.targets, self.output.path, replay.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
         self._host_effect = self._new_host_effect()
 
@@ -151,7 +158,7 @@ class _Run:
             if self.replay.last_use:
                 self.plan.forget_blocks()
             states = states_before(self._beside) if self._beside else None
-            on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.replay.label)
+            on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.options.label)
                           for drive in self.plan.drives]
             try:
                 self._issue(claims)
@@ -171,10 +178,10 @@ class _Run:
         partial = self._totals.get("stopped")
         if not partial and isinstance(self.plan.foreground, TracePlan):
             self._zero_latency = zero_latency(self.plan.foreground, self._source["sha256"], self.replay.progress,
-                                              self.replay.engine)
+                                              self.options.engine)
         if not partial and self._beside and states:
-            self._phases = other_phases(self._beside, states, self.replay.seed, self.replay.payload,
-                                        self.replay.progress, self.replay.engine, foreground_of)
+            self._phases = other_phases(self._beside, states, self.options.seed, self.options.payload,
+                                        self.replay.progress, self.options.engine, foreground_of)
         account = self._with_latency_log(self.account(partial))
         try:
             self._spool.finish({**self._metadata(), "run": account})
@@ -206,12 +213,12 @@ class _Run:
                 self._write_blocks(blocks, drive.target)
 
     def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
-        set_written = state.about_to_write(target, extents.bytes, 0, self.replay.label)
+        set_written = state.about_to_write(target, extents.bytes, 0, self.options.label)
         with simulated_state.written_long_before(target.simulated):
             untimed = issue_untimed(target, ranges(extents, "write", PREFILL_BYTES), step="writing blocks to be read",
-                                    total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.replay.seed + 1,
-                                    payload=self.replay.payload, progress=self.replay.progress,
-                                    engine=self.replay.engine)
+                                    total_bytes=extents.bytes, depth=PREFILL_DEPTH, seed=self.options.seed + 1,
+                                    payload=self.options.payload, progress=self.replay.progress,
+                                    engine=self.options.engine)
         set_written(untimed.written_bytes, 0)
 
     def _issue(self, claims: list[Claim]) -> None:
@@ -221,10 +228,10 @@ class _Run:
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
         options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth,
-                                seed=self.replay.seed,
+                                seed=self.options.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
-                                payload=self.replay.payload, polled=self.replay.polled)
+                                payload=self.options.payload, polled=self.options.polled)
         noted_at, elapsed_ns = time.monotonic(), 0
         self._note()
         with self.replay.progress("replaying", total) as task:
@@ -257,7 +264,7 @@ class _Run:
                 for drive in self._drives:
                     drive.begin()
                 self._certificate.begin()
-                self._totals = self.replay.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows,
+                self._totals = self.options.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows,
                                                   on_note)
                 self._certificate.end(dict(self._totals))
                 self._host_effect.end(dict(self._totals))
@@ -324,7 +331,7 @@ class _Run:
         first = self._drives[0]
         planned = self._planned_checksum()
         account: RunFacts = {
-            "label": self.replay.label,
+            "label": self.options.label,
             "simulated": any(target.is_simulated for target in plan.targets),
             "drive": first.describe(),
             "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
@@ -336,7 +343,7 @@ class _Run:
             "state": first.state_account(),
             "prefill": self._prefilled(),
             "payload": self._payload(),
-            "polled": self.replay.polled,
+            "polled": self.options.polled,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": self._planned_ops(planned),
             "issued_ops": records.issued_ops,
@@ -374,7 +381,7 @@ class _Run:
             "partial": partial,
             "started_at": self._started_at,
             "environment": self._environment,
-            "seed": self.replay.seed,
+            "seed": self.options.seed,
         }
         account["certificate"] = certified(account)
         return {**account, "verdict": judge(account), "latency_log": None}
@@ -387,7 +394,7 @@ class _Run:
 
     def _new_host_effect(self) -> HostEffect:
         paces = self.plan.paces
-        return HostEffect(self.replay.effect_limits, dependent=any(pace.dependent for pace in paces),
+        return HostEffect(self.options.effect_limits, dependent=any(pace.dependent for pace in paces),
                           open_loop=any(not pace.saturating and not pace.dependent for pace in paces),
                           saturating=any(pace.saturating for pace in paces),
                           clocked=not any(target.simulated and target.simulated.is_virtual
@@ -415,7 +422,7 @@ class _Run:
         """Kind of data written. buffers_full_ops: writes that had to wait because writes in flight owned all data."""
         if not self.plan.writes:
             return None
-        return {**self.replay.payload.account(), "buffers_full_ops": self._totals.get("buffers_full_ops", 0)}
+        return {**self.options.payload.account(), "buffers_full_ops": self._totals.get("buffers_full_ops", 0)}
 
     def _altered(self) -> dict[str, int]:
         altered = dict(self._totals.get("altered") or {})

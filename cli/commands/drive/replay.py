@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +46,7 @@ from blkreel.replay.run.account import WITHOUT
 from blkreel.replay.run.baseline import check_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repetitions
-from blkreel.replay.run.run import Outcome, Replay
+from blkreel.replay.run.run import Outcome, Replay, ReplayOptions
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA
@@ -187,9 +187,9 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         show_plan(plans[0], as_json)
         return 0
     assert output is not None
-    session = _Session(destroy, label or _label(plans[0]), seed, Payload(compressible, duplicates), polled,
-                       telemetry.for_several_runs() if baseline or repetitions else telemetry, limits, detail,
-                       False if no_live else None, as_json)
+    options = ReplayOptions(label or _label(plans[0]), seed, Payload(compressible, duplicates), polled,
+                            telemetry.for_several_runs() if baseline or repetitions else telemetry, limits)
+    session = _Session(destroy, options, detail, False if no_live else None, as_json)
     session.check(plans[0])
     session.describe(plans[0])
     if repetitions is None:
@@ -206,12 +206,7 @@ class _Session:
     """Runs plans with the same options. live: False for the one-line bar."""
 
     destroy: tuple[str, ...]
-    label: str
-    seed: int
-    payload: Payload
-    polled: bool
-    telemetry: TelemetryOptions
-    effect_limits: EffectLimits
+    options: ReplayOptions
     detail: Detail
     live: bool | None
     as_json: bool
@@ -226,13 +221,13 @@ class _Session:
         if warning := calibrate.warning_for(plan.total_ios, plan.duration_ns):
             warn([warning])
         written_bytes = sum(drive.changed_bytes + drive.prefill.bytes for drive in plan.drives)
-        if warning := self.payload.few_copies(written_bytes):
+        if warning := self.options.payload.few_copies(written_bytes):
             warn([warning])
         for line in state_lines(plan.targets):
             _say(line)
 
     def replay_once(self, plans: _Plans, directory: RunDirectory, force: bool) -> int:
-        account, _ = self._replay(plans, directory, self.seed, force)
+        account, _ = self._replay(plans, directory, self.options, force)
         if self.as_json:
             print_json({"version": 1, "path": str(directory.path), "run": account})
         else:
@@ -257,8 +252,8 @@ class _Session:
             self.check(plans[0])
             self._restore_states(plans[0], states, number)
             restore_again = functools.partial(self._restore_states, plans[0], states, number)
-            account, asked_to_stop = self._replay(plans, directory, self.seed + number - 1, True, restore_again,
-                                                  number)
+            options = replace(self.options, seed=self.options.seed + number - 1)
+            account, asked_to_stop = self._replay(plans, directory, options, True, restore_again, number)
             done = repetitions.add(number, account)
             if not self.as_json:
                 self._print(done.path, repetition_lines)
@@ -276,13 +271,12 @@ class _Session:
         trustworthy = repetitions.is_complete if repetitions.until_valid else not invalid
         return 0 if trustworthy else NOT_TRUSTWORTHY
 
-    def _replay(self, plans: _Plans, directory: RunDirectory, seed: int, force: bool,
+    def _replay(self, plans: _Plans, directory: RunDirectory, options: ReplayOptions, force: bool,
                 restore_states: Callable[[], None] = lambda: None, number: int = 1) -> Outcome:
         """restore_states: called between the baseline and the run.
         number: of the repetition. With a background, every other one has its baseline last."""
         plan, baseline_plan = plans
-        run = Replay(plan, directory, self.label, seed, _progress(plan, self.live), force, self.payload, self.polled,
-                     last_use=True, telemetry=self.telemetry, effect_limits=self.effect_limits)
+        run = Replay(plan, directory, options, _progress(plan, self.live), force, last_use=True)
         if baseline_plan is None:
             return run.issue()
 

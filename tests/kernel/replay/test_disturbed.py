@@ -21,7 +21,7 @@ from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.writer import TraceWriter
 
@@ -93,7 +93,7 @@ def replayed(loop_drive, tmp_path, monkeypatch):
         output = RunDirectory(tmp_path / f"run{len(runs)}", False)
         runs.append(output)
         try:
-            account = Replay(plan, output, "label", 1, progress, engine=engine).run()
+            account = Replay(plan, output, ReplayOptions("label", 1, engine=engine), progress).run()
         finally:
             if disturber:
                 disturber.join()

@@ -13,7 +13,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.streams.workload import Stream, plan_workload
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
@@ -247,7 +247,7 @@ def test_a_generated_writer_in_time_beside_a_reader_at_a_depth(loop_drive, tmp_p
     plan = plan_workload([Stream(0, ORIGINAL, writer), Stream(1, Pace("depth", 2), reader)], [target],
                          about={"path": "a writer and a reader"})
     output = RunDirectory(tmp_path / "run", False)
-    account = Replay(plan, output, "label", 1, progress).run()
+    account = Replay(plan, output, ReplayOptions("label", 1), progress).run()
     assert account["as_planned"]
     assert account["completed_ops"] == account["planned_ops"] == 300
     assert account["prefill"]["bytes"] == 200 * 65536

@@ -4,7 +4,7 @@ import numpy as np
 from quiet import progress
 
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 
 
 class FakeEngine:
@@ -42,4 +42,4 @@ class FakeEngine:
 def replay(plan, path, engine, force=False):
     output = RunDirectory(path, force)
     output.check()
-    return Replay(plan, output, "label", 1, progress, force, engine=engine).run()
+    return Replay(plan, output, ReplayOptions("label", 1, engine=engine), progress, force).run()

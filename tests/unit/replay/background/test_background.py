@@ -23,7 +23,7 @@ from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, InFlightLimits, Pace, 
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import open_trace
@@ -81,7 +81,7 @@ def beside(load, texts, target=DRIVE, pace=ORIGINAL, map_name=None, lead_ns=S, p
 
 def replayed(tmp_path, plan, name="run"):
     """(account, rows of the foreground, rows of the background)"""
-    account = Replay(plan, RunDirectory(tmp_path / name, False), "x", 1, progress).run()
+    account = Replay(plan, RunDirectory(tmp_path / name, False), ReplayOptions("x", 1), progress).run()
     rows = open_trace(tmp_path / name).table().to_pandas()
     is_background = (rows["flags"] & ROLE) != 0
     return account, rows[~is_background], rows[is_background]

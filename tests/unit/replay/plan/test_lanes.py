@@ -16,7 +16,7 @@ from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, pars
 from blkreel.replay.plan.plan import LEAD_NS, PlannedCounts
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.trace import Trace
@@ -370,7 +370,8 @@ def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatc
     opened = groups_trace(**({"stream": np.arange(600) % 3} if "stream_paces" in options else {}))
     plan = plan_of(opened, find_target("nil:1GiB"), **options)
     assert len(plan.lanes()) == lanes
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, progress, last_use=True).run()
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress,
+                     last_use=True).run()
     assert account["as_planned"]
     assert len(account["engine"]["lanes"]) == lanes
     rows = open_trace(tmp_path / "run").table()["source_row"].to_numpy()
@@ -383,7 +384,7 @@ def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp
     opened = trace(submit_ns=np.array([0, 1, 3, 40]) * 10**6, flags=own, tid=np.array([1, 2, 2, 3]))
     for pace in (ORIGINAL, DEPENDENT):
         plan = plan_of(opened, find_target("nil:1GiB"), pace)
-        account = Replay(plan, RunDirectory(tmp_path / pace.name, False), "label", 1, progress).run()
+        account = Replay(plan, RunDirectory(tmp_path / pace.name, False), ReplayOptions("label", 1), progress).run()
         rows = open_trace(tmp_path / pace.name).table().to_pandas().set_index("source_row")
         assert account["own_wall_ns"] == (rows["submit_ns"] + rows["latency_ns"])[2] - rows["submit_ns"][1]
         assert account["wall_ns"] > account["own_wall_ns"]
@@ -393,7 +394,7 @@ def test_lanes_without_rows_are_no_harm(trace, tmp_path, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     opened = trace(submit_ns=np.arange(50) * 1000, offset_bytes=0)
     plan = plan_of(opened, find_target("nil:1GiB"), threads=5)
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), "label", 1, progress).run()
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
     assert account["as_planned"]
     assert sorted(lane["planned_ops"] for lane in account["engine"]["lanes"]) == [0, 0, 0, 0, 50]
 

@@ -13,7 +13,7 @@ from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.records import IoChecksum, PrefixChecksum
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.streams.spec import Bursts, StreamSpec
 from blkreel.replay.streams.workload import plan_workload
 from blkreel.traces.format.reader import open_trace
@@ -63,8 +63,8 @@ def replayed(tmp_path, monkeypatch):
 
     def run(specs, stop_ns=None, size="nil:64MiB", engine=run_engine):
         target = find_target(size)
-        return Replay(plan_of(specs, stop_ns, target), RunDirectory(tmp_path / "run", False), "open", 1, progress,
-                      engine=engine).run()
+        return Replay(plan_of(specs, stop_ns, target), RunDirectory(tmp_path / "run", False),
+                      ReplayOptions("open", 1, engine=engine), progress).run()
 
     return run
 

@@ -28,7 +28,7 @@ from blkreel.replay.plan.sharding import Sharding
 from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay
+from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.run.zero_latency import _key, _measured, zero_latency
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
@@ -82,7 +82,7 @@ def chain(trace):
 def replayed(tmp_path, trace, pace=DEPENDENT, targets=None, name="run", **options):
     plan = plan_trace(trace, targets or find_target(DRIVE), pace=pace, idle=options.pop("idle", ALL_IDLE), **options)
     start_fresh(plan.targets)
-    account = Replay(plan, RunDirectory(tmp_path / name, False), "x", 1, progress, False, last_use=True).run()
+    account = Replay(plan, RunDirectory(tmp_path / name, False), ReplayOptions("x", 1), progress, last_use=True).run()
     return account, open_trace(tmp_path / name).table().to_pandas().sort_values("source_row")
 
 
@@ -141,7 +141,7 @@ def test_a_plan_of_reads_needs_no_write_permission(chain, tmp_path):
         file.truncate(1 << 20)
     plan = plan_trace(chain, find_target(image), pace=DEPENDENT, idle=ALL_IDLE, prefill=False, without=("writes",))
     assert not plan.writes and not plan.changes_a_drive
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), "x", 1, progress, False).run()
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("x", 1), progress).run()
     assert account["as_planned"] and account["completed_ops"] == 2
 
 
@@ -342,7 +342,7 @@ def test_an_interrupted_baseline_leaves_nothing(chain, tmp_path):
 
     target = find_target(DRIVE)
     plans = [plan_trace(chain, target, pace=DEPENDENT, idle=ALL_IDLE, without=without) for without in ((), WITHOUT)]
-    run = Replay(plans[0], RunDirectory(tmp_path / "run", False), "x", 1, progress, False, engine=interrupted)
+    run = Replay(plans[0], RunDirectory(tmp_path / "run", False), ReplayOptions("x", 1, engine=interrupted), progress)
     with pytest.raises(Interrupted, match="during the baseline"):
         run_with_baseline(run, plans[1])
     assert not (tmp_path / "run").exists()
