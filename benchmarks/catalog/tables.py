@@ -103,7 +103,7 @@ def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, 
     columns = [stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns", "file_sha256")]
     times_ns = [files[name][1] if name in files and files[name][0] == size and files[name][1] != mtime_ns
                 and _has_content(results / name, sha256) else mtime_ns
-                for column, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{column}.json",)]
+                for id_, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{id_}.json",)]
     if times_ns == columns[2]:
         return stored
     at = stored.schema.get_field_index("file_mtime_ns")

@@ -140,8 +140,8 @@ def report(test: Test, runs: Runs) -> Content:
         in_order = [group for rest_ns in sorted(groups) for group in groups[rest_ns]]
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
         content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},
-                                          "fast_bytes": next((row["fast_bytes"] for row in rows if not row["rest_ns"]),
-                                                             None)}
+                                          "fast_bytes": next(
+                                                (row["fast_bytes"] for row in rows if not row["rest_ns"]), None)}
         content.tables.append(figure_table(in_state("Fast part, by the rest before it", state), METRICS, rows))
         content.series += [_rate(state, rest_ns, groups[rest_ns][0]) for rest_ns in sorted(groups)
                          if len(groups[rest_ns][0].samples)]

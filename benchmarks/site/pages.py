@@ -143,8 +143,8 @@ class Maker:
     def drive(self, drive: SiteDrive) -> Page:
         content, own = self.content, self.content.conditions_of(drive.label)
         figures = tuple(KeyFigure(condition.metric.text(standing.value), condition.metric.title,
-                                  f"{condition.title}: {_place(condition, standing)}") for condition,
-                                  standing in own[:3])
+                                  f"{condition.title}: {_place(condition, standing)}")
+                        for condition, standing in own[:3])
         facts = f"{counted(len(drive.rows), 'result')}, the newest of {_date(drive.rows[-1]) or 'an unknown day'}"
         sections = [Section("workloads", "Workloads", (Chart("by-workload", "Workloads", self._standings(drive)),)),
                     Section("pairs", "Beside other drives", (Chart("other-drives", "Beside other drives",
@@ -332,8 +332,8 @@ class Maker:
              "results": len(own.values),
              "spread": max(own.values) / min(own.values) - 1 if len(own.values) > 1 else None},
             why={"spread": "one result"}, path=tuple(row["path"] for row in own.rows),
-            links={"workload": f"../{condition_path(condition)}"}) for condition,
-            own in self.content.conditions_of(drive.label)))
+            links={"workload": f"../{condition_path(condition)}"})
+            for condition, own in self.content.conditions_of(drive.label)))
 
     def _pairs(self, drive: SiteDrive) -> Table:
         columns = (Column("other", "Drive"), Column("place", "Place", "count"),

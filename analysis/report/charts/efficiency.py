@@ -75,8 +75,7 @@ def value(entries: Sequence[Entry], id_: str, order: Sequence[str], drives_file:
         return None
     currencies = [drive.currency for _, drive, *_ in priced]
     currency = max(dict.fromkeys(currencies), key=currencies.count)
-    drawn = sorted((priced_entry for priced_entry in priced if priced_entry[1].currency == currency),
-                   key=lambda each: -each[3] / each[2])
+    drawn = sorted((row for row in priced if row[1].currency == currency), key=lambda row: -row[3] / row[2])
     columns = (Column("drive", "Drive"), Column("price", "Price", "number", currency, "from drives.toml"),
                Column("price_date", "Price of"),
                column_of(READ_THROUGHPUT),

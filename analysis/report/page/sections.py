@@ -21,8 +21,8 @@ def section_charts(section: Section, prefix: str, order: list[str], drives_file:
     return _present([
         ratios(section.document, prefix, highlight), latency_over_time(entries, f"{prefix}latency-over-time", order),
         timeline(entries, f"{prefix}timeline", order), burst_bars(entries, f"{prefix}bursts", order),
-        *latency_tails(entries, prefix, order), interference(section.document["entries"], f"{prefix}interference",
-                                                             order),
+        *latency_tails(entries, prefix, order),
+        interference(section.document["entries"], f"{prefix}interference", order),
         *paired(section.document, prefix, order), *lateness_tails(entries, prefix, order),
         efficiency(entries, f"{prefix}efficiency", order), endurance(entries, f"{prefix}endurance", drives_file),
         value(entries, f"{prefix}value", order, drives_file),
