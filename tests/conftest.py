@@ -42,6 +42,12 @@ def state_of_the_tests(tmp_path_factory):
         os.environ["BLKREEL_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(autouse=True)
+def state_of_the_test(tmp_path, monkeypatch):
+    """One test does not find what another one left behind."""
+    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+
+
 @pytest.fixture
 def require_root():
     if os.geteuid() != 0:

@@ -1,9 +1,23 @@
-"""A trace of a few rows that has every kind of value."""
+"""Traces of a few rows: of the columns that a test is about, and one that has every kind of value."""
 
 import numpy as np
 
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
+
+
+def new_trace(path, metadata=None, *, drive_bytes=None, schema=TRACE_SCHEMA, **columns):
+    """The path of a trace, in place of one that is there. A single value of a column is that of all rows; columns that
+    are not given are those of reads of 4 KiB one behind the other, 1 us apart. drive_bytes: of its drive, `src`."""
+    count = next(len(values) for values in columns.values() if np.ndim(values))
+    columns = {"submit_ns": np.arange(count) * 1000, "latency_ns": 100, "offset_bytes": np.arange(count) * 4096,
+               "length_bytes": 4096, "op": 0} | columns
+    with TraceWriter(path, schema, force=True) as out:
+        out.write({name: np.broadcast_to(values, count) for name, values in columns.items()})
+        drive = {"name": "src"} | ({"size_bytes": drive_bytes} if drive_bytes else {})
+        out.close({"devices": [drive]} if metadata is None else metadata)
+    return path
+
 
 LONG_BYTES = 5 << 30  # more than 32 bits
 

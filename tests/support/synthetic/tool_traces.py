@@ -3,6 +3,8 @@
 import random
 import struct
 
+from blkreel.traces.format.schema import OPS
+
 RECORDS = 60
 _random = random.Random(5)
 
@@ -15,6 +17,16 @@ def _ios(count=RECORDS):
     """(number, issue in us, latency in us, sector, sectors, write) of I/Os in the order of their issue."""
     return [(number, 1_000_000 + 137 * number, 90 + number % 7 * 300, _sector(), 8 * (1 + number % 16), number % 3 == 0)
             for number in range(count)]
+
+
+def expected_rows(ios, with_latency=True):
+    """What rows_of() gives of the import of these I/Os."""
+    return [[1000 * (io[1] - ios[0][1]), 1000 * io[2] if with_latency else -1, 512 * io[3], 512 * io[4],
+             OPS["write" if io[5] else "read"]] for io in ios]
+
+
+def rows_of(frame):
+    return frame[["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist()
 
 
 def _in_order(events):
