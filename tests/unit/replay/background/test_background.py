@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 from quiet import progress
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.analysis.metrics.definitions.registry import figures
@@ -27,8 +28,7 @@ from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import FLAGS, OPS
 
 US, MS, S = 1_000, 1_000_000, 10**9
 READ, WRITE = OPS["read"], OPS["write"]
@@ -42,7 +42,6 @@ SLOW_WRITES = DRIVE.replace("write_latency=100us", "write_latency=10ms,channels=
 
 @pytest.fixture(autouse=True)
 def directories(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("BLKREEL_CACHE_DIR", str(tmp_path / "cache"))
 
 
@@ -50,15 +49,7 @@ def directories(tmp_path, monkeypatch):
 def trace(tmp_path):
     """trace(name, submit_ns=[...], ...) is an open trace."""
     def make(name="load", **columns):
-        count = len(columns["submit_ns"])
-        default = {"latency_ns": 500 * US, "offset_bytes": np.arange(count) * 4096, "length_bytes": 4096, "op": READ,
-                   "flags": OWN}
-        columns = {key: np.broadcast_to(value, count) for key, value in (default | columns).items()}
-        path = tmp_path / f"{name}.parquet"
-        with TraceWriter(path, TRACE_SCHEMA, force=True) as out:
-            out.write(columns)
-            out.close({"devices": [{"name": "a"}]})
-        return open_trace(path)
+        return open_trace(new_trace(tmp_path / f"{name}.parquet", **{"latency_ns": 500 * US, "flags": OWN} | columns))
 
     return make
 

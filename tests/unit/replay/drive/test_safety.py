@@ -332,7 +332,6 @@ def test_who_has_it_open_for_a_moment_only_is_waited_for(image, monkeypatch):
 
 
 def test_what_could_not_be_looked_into_is_named_once_per_boot(image, monkeypatch, tmp_path):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(usage, "openings_of", lambda target, kernel: ([], 12))
     (warning,) = safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
     assert f"open files of 12 processes were not checked for {image}" in warning

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
@@ -26,16 +27,9 @@ MIB, GB = 1 << 20, 10**9
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def target(tmp_path):
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(64 * MIB)
-    return find_target(tmp_path / "image")
+    return find_target(empty_image(tmp_path / "image", 64 * MIB))
 
 
 def before(**times):
@@ -260,8 +254,7 @@ def test_an_image_that_was_made_anew_is_in_no_state(target):
     """Most file systems give it the inode of the one before."""
     prepared(target)
     target.path.unlink()
-    with open(target.path, "wb") as file:
-        file.truncate(64 * MIB)
+    empty_image(target.path, 64 * MIB)
     assert load(find_target(target.path)).name is None
 
 
@@ -357,17 +350,6 @@ def test_a_drive_whose_counts_began_anew_was_reset(sysfs_drive):
     save(sysfs_drive(7, 100), DriveState(name="full"))
     assert load(sysfs_drive(7, 101)).name == "full"
     assert words(load(sysfs_drive(7, 99)), NOW) == "unknown: it was full, and the drive was reset since"
-
-
-def test_the_counts_of_a_multipath_head_are_those_of_its_paths(sysfs_drive, tmp_path, monkeypatch):
-    """As Linux 6.1 has them: the head itself counts nothing."""
-    paths = [tmp_path / name for name in ("nvme4c3n1", "nvme4c4n1")]
-    for number, path in enumerate(paths):
-        path.mkdir()
-        (path / "stat").write_text(f"{number} 0 8 0 {number} 0 8 0 0 0 0 0 0 0 0 0 0\n")
-    monkeypatch.setattr(drive_evidence, "multipath_paths", lambda disk: paths)
-    counts = drive_evidence.evidence_of(sysfs_drive(7, 100), is_written=True)["counts"]
-    assert counts == [1, 0, 16, 1, 0, 16, 0, 0, 0, 0]
 
 
 def fields_of(document, path=()):

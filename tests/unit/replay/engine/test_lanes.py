@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.common.errors import SafetyError, UsageError
@@ -10,10 +11,7 @@ from blkreel.replay.engine.engine import (
     BLOCK_ROWS,
     DEPENDENCY_REACH,
     OMITTED,
-    RECORD_COLUMNS,
-    EngineOptions,
     Lane,
-    run_engine,
 )
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -30,12 +28,9 @@ def dependent(plan, delay_ns=0, compute_ns=0, **dependencies):
             "delay_ns": np.broadcast_to(np.asarray(delay_ns, "i8"), count)}
 
 
-def run_lanes(lanes, **options):
-    parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
-    totals = run_engine(EngineOptions(nil_bytes=GIB, **options), lanes,
-                        lambda rows: parts.append({name: column.copy() for name, column in rows.items()}),
-                        lambda note: None)
-    return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
+@pytest.fixture
+def run_lanes(issue):
+    return lambda lanes, **options: issue(*lanes, nil_bytes=GIB, **options)
 
 
 def in_plan_order(records):
@@ -100,7 +95,7 @@ def test_chains_do_not_wait_for_each_other(a_plan, issue):
     assert rows["submit_ns"][~slow].max() < rows["submit_ns"][slow].max()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(8)
 @given(data=st.data())
 def test_any_graph_is_followed(a_plan, issue, data):
     count = data.draw(st.integers(1, 80))
@@ -151,7 +146,7 @@ def test_an_invalid_dependency_is_refused(a_plan, issue, change, says):
         issue({**plan, **{name: np.array(value) for name, value in change.items()}}, nil_bytes=GIB)
 
 
-def test_each_lane_keeps_its_own_pace(a_plan):
+def test_each_lane_keeps_its_own_pace(a_plan, run_lanes):
     """A writer in time beside a reader at a fixed depth: neither waits for the other."""
     timed = a_plan(np.arange(50) * 4096, due_ns=np.append(np.arange(49) * MS, 3000 * MS), stream=1)
     at_once = a_plan(np.arange(20 * BLOCK_ROWS) % 1000 * 4096, stream=2)
@@ -166,7 +161,7 @@ def test_each_lane_keeps_its_own_pace(a_plan):
     assert records["complete_ns"][~first].max() < 3000 * MS
 
 
-def test_several_threads_share_one_clock(a_plan):
+def test_several_threads_share_one_clock(a_plan, run_lanes):
     plans = [a_plan(np.arange(300) * 4096, due_ns=np.arange(300) * 100_000, stream=lane) for lane in range(3)]
     totals, records = run_lanes([Lane([plan], 8, thread) for thread, plan in enumerate(plans)])
     assert totals["threads"] == 3
@@ -178,7 +173,7 @@ def test_several_threads_share_one_clock(a_plan):
         assert (rows["submit_ns"] >= plan["due_ns"]).all()
 
 
-def test_threads_without_a_lane_are_refused(a_plan):
+def test_threads_without_a_lane_are_refused(a_plan, run_lanes):
     with pytest.raises(UsageError, match="thread 1 has no lane"):
         run_lanes([Lane([a_plan([0])], 1, 0), Lane([a_plan([0])], 1, 2)])
 
@@ -242,7 +237,7 @@ def test_what_counts_as_a_hazard(a_plan, issue, ops, offsets, captured, latency,
     assert ((records["flags"] & FLAGS["hazard"]) != 0).sum() == hazards
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(8)
 @given(data=st.data())
 def test_hazards_are_those_that_the_records_show(a_plan, issue, data):
     count = data.draw(st.integers(1, 150))

@@ -6,8 +6,9 @@ import threading
 
 import numpy as np
 import pytest
+from cases import cases
 from helpers import helpers_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.common.errors import UsageError
@@ -21,17 +22,8 @@ DRIVE = parse("nil:1GiB,clock=virtual")
 
 
 @pytest.fixture
-def run_lanes():
-    def run(lanes, on_rows=None, **options):
-        parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
-
-        def keep(rows):
-            parts.append({name: column.copy() for name, column in rows.items()})
-
-        totals = run_engine(EngineOptions(nil_bytes=GIB, **options), lanes, on_rows or keep, lambda note: None)
-        return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
-
-    return run
+def run_lanes(issue):
+    return lambda lanes, **options: issue(*lanes, nil_bytes=GIB, **options)
 
 
 def endless(a_plan, stream=0, every_ns=None):
@@ -196,7 +188,7 @@ def test_a_thread_with_lanes_in_the_background_only_is_refused(a_plan, run_lanes
         run_lanes([Lane([a_plan([0])], 1, 0), Lane([a_plan([0])], 1, 1, background=True)])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(10)
 @given(data=st.data())
 def test_what_was_issued_is_the_beginning_of_each_plan(a_plan, run_lanes, data):
     lanes, plans = [], []

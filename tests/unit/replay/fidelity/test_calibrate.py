@@ -13,11 +13,6 @@ from blkreel.replay.run.calibrate import LEVELS, PATTERNS, RATES_IOPS, plan_of
 from blkreel.replay.telemetry.sensors.host_counters import OtherWork, read_other_work
 
 
-@pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
 class FakeEngine:
     """Issues as late as late_ns(iops, number of the try) says."""
 

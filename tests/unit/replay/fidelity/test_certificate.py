@@ -105,13 +105,6 @@ def test_a_replay_on_time_has_the_gaps_of_its_plan_and_a_bunched_one_has_not():
     assert other["changed"]["p50_ns"] > 10_000
 
 
-def test_shifted_gaps_are_as_far_apart_as_they_were_shifted():
-    one, other = Gaps(), Gaps()
-    one.add(np.full(100, 1 << 17))
-    other.add(np.full(100, 1 << 18))
-    assert arrivals.distance(one, other) == (1.0, float(1 << 17))
-
-
 def test_what_has_no_deadline_has_no_gaps():
     counted = Arrivals()
     counted.add(np.arange(5), np.full(5, -1))
@@ -140,14 +133,6 @@ def test_a_certificate_of_a_run():
     assert "preempted by another process 5 ns (1 time)" in lines[2]
 
 
-def test_without_deadlines_nothing_is_followed():
-    certificate = Certificate(timed=False)
-    certificate.begin()
-    certificate.take({"submit_ns": np.arange(5), "due_ns": np.full(5, -1), "complete_ns": np.arange(5) + 9})
-    certificate.end({})
-    assert certificate.account() == {"arrivals": None, "in_flight": None, "misplaced_ops": 0, "host": None}
-
-
 def test_the_machine_counts(tmp_path):
     (tmp_path / "proc/pressure").mkdir(parents=True)
     (tmp_path / "proc/stat").write_text("cpu  1 2 3 4 5 6 7 250 0 0\ncpu0 1\n")
@@ -163,12 +148,3 @@ def test_the_machine_counts(tmp_path):
     assert nothing.throttled is None
     assert counted.since(nothing) == {"steal_ns": counted.steal_ns, "throttled": None, "machine_waited_ns": None,
                                       "counted_ns": counted.counted_ns - nothing.counted_ns}
-
-
-def test_what_the_thread_waited_stands_beside_what_the_machine_did():
-    told = Certificate(timed=True)
-    told.begin()
-    told.end({"stall_monitor": {"causes": {}, "waited_ns": 7, "preemptions": 0, "suspended_ns": 0}})
-    host = told.account()["host"]
-    assert host["waited_ns"] == 7
-    assert "machine_waited_ns" in host

@@ -3,8 +3,10 @@
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 from engine_rule import COMPLETIONS, issued
 from quiet import progress
+from small_trace import new_trace
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.safety import check_distinct
@@ -20,7 +22,6 @@ from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.trace import Trace
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.samples import SAMPLES
 
 READ, WRITE = OPS["read"], OPS["write"]
@@ -31,9 +32,7 @@ MIB = 1 << 20
 def image(tmp_path):
     """image(name, size_bytes) is a target."""
     def make(name="image", size_bytes=64 * MIB):
-        with open(tmp_path / name, "wb") as file:
-            file.truncate(size_bytes)
-        return find_target(tmp_path / name)
+        return find_target(empty_image(tmp_path / name, size_bytes))
 
     return make
 
@@ -42,14 +41,9 @@ def image(tmp_path):
 def trace(tmp_path):
     """trace(submit_ns=[...], ...) is an open trace; columns that are not given are the same in all rows."""
     def make(threads=None, **columns):
-        count = len(columns["submit_ns"])
-        default = {"latency_ns": 100, "offset_bytes": np.arange(count) * 4096, "length_bytes": 4096, "op": READ}
-        columns = {name: np.broadcast_to(value, count) for name, value in (default | columns).items()}
-        path = tmp_path / "t.parquet"
-        with TraceWriter(path, RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA, force=True) as out:
-            out.write(columns)
-            out.close({"devices": [{"name": "a"}, {"name": "b"}], "threads": threads or {}})
-        return open_trace(path)
+        return open_trace(new_trace(tmp_path / "t.parquet", {"devices": [{"name": "a"}, {"name": "b"}],
+                                                             "threads": threads or {}},
+                                    schema=RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA, **columns))
 
     return make
 
@@ -365,8 +359,7 @@ def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(n
 @pytest.mark.parametrize(("options", "lanes"), [
     ({"threads": 2}, 2), ({"pace": DEPENDENT, "threads": 3}, 2), ({"pace": Pace("depth", 7), "threads": 3}, 3),
     ({"pace": DEPENDENT, "stream_paces": {1: Pace("depth", 2), 2: scaled(3)}}, 3)])
-def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatch, options, lanes):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, options, lanes):
     opened = groups_trace(**({"stream": np.arange(600) % 3} if "stream_paces" in options else {}))
     plan = plan_of(opened, find_target("nil:1GiB"), **options)
     assert len(plan.lanes()) == lanes
@@ -378,8 +371,7 @@ def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, monkeypatc
     assert sorted(rows.tolist()) == list(range(600))
 
 
-def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp_path):
     own = np.array([0, FLAGS["own"], FLAGS["own"], 0])
     opened = trace(submit_ns=np.array([0, 1, 3, 40]) * 10**6, flags=own, tid=np.array([1, 2, 2, 3]))
     for pace in (ORIGINAL, DEPENDENT):
@@ -390,17 +382,9 @@ def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp
         assert account["wall_ns"] > account["own_wall_ns"]
 
 
-def test_lanes_without_rows_are_no_harm(trace, tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def test_lanes_without_rows_are_no_harm(trace, tmp_path):
     opened = trace(submit_ns=np.arange(50) * 1000, offset_bytes=0)
     plan = plan_of(opened, find_target("nil:1GiB"), threads=5)
     account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
     assert account["as_planned"]
     assert sorted(lane["planned_ops"] for lane in account["engine"]["lanes"]) == [0, 0, 0, 0, 50]
-
-
-def test_rows_carry_the_captured_times(trace, image):
-    opened = trace(submit_ns=np.array([7, 50_000]), latency_ns=np.array([-1, 20]))
-    rows = rows_of(plan_of(opened, image(), idle=parse_idle("none")).lanes()[0])
-    assert rows["captured_ns"].tolist() == [7, 50_000]
-    assert rows["captured_latency_ns"].tolist() == [-1, 20]

@@ -58,8 +58,7 @@ def plan_of(specs, stop_ns, target):
 
 
 @pytest.fixture
-def replayed(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def replayed(tmp_path):
 
     def run(specs, stop_ns=None, size="nil:64MiB", engine=run_engine):
         target = find_target(size)

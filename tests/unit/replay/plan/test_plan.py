@@ -4,17 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
-from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.pace import ORIGINAL, Pace, parse_pace
+from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 READ, WRITE, FLUSH, DISCARD = (OPS[name] for name in ("read", "write", "flush", "discard"))
@@ -22,9 +21,7 @@ READ, WRITE, FLUSH, DISCARD = (OPS[name] for name in ("read", "write", "flush", 
 
 @pytest.fixture
 def target(tmp_path):
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(1 << 20)
-    return find_target(tmp_path / "image")
+    return find_target(empty_image(tmp_path / "image", 1 << 20))
 
 
 @pytest.fixture
@@ -107,20 +104,6 @@ def test_flags_stay_where_the_trace_has_no_rows_of_flushes(trace, target):
     assert planned(beside)["flags"] == [PREFLUSH | FUA]
 
 
-def test_depth_has_no_times(trace, target):
-    plan = make_plan(trace((0, 0, 512, READ), (100, 0, 512, READ)), target, pace=parse_pace("depth=4", target.drive))
-    assert planned(plan)["due_ns"] == [-1, -1]
-    assert plan.duration_ns is None
-
-
-def test_idle_is_taken_out_of_times_only(trace, target):
-    rows = [(0, 0, 512, READ), (50_000_000, 512, 512, READ), (50_000_005, 1024, 512, READ)]
-    plan = make_plan(trace(*rows), target, idle=parse_idle("cap=25ms"))
-    assert planned(plan)["due_ns"] == [LEAD_NS, LEAD_NS + 25_000_010, LEAD_NS + 25_000_015]
-    assert plan.survey.removed_ns == 24_999_990
-    assert plan.duration_ns == 25_000_015
-
-
 def test_what_is_read_first_is_written_before(trace, target):
     rows = [(0, 0, 8192, READ), (1, 8192, 4096, WRITE), (2, 8192, 8192, READ), (3, 65536, 4096, DISCARD),
             (4, 65536, 4096, READ)]
@@ -136,25 +119,6 @@ def test_reads_alone_write_only_by_prefill(trace, target):
     assert not make_plan(trace((0, 0, 512, READ)), target, prefill=False).writes
     for op in (WRITE, DISCARD, OPS["write_zeroes"]):
         assert make_plan(trace((0, 0, 512, op)), target, prefill=False).writes
-
-
-def test_a_larger_trace_is_packed_with_its_prefill(trace, target):
-    plan = make_plan(trace((0, 1 << 30, 4096, READ), (1, 1 << 40, 512, WRITE), (2, (1 << 30) + 512, 512, READ)), target)
-    assert plan.mapping.name == "compact"
-    assert planned(plan)["offset_bytes"] == [0, 4096, 512]
-    assert ranges_of(plan.drives[0].prefill) == [(0, 4096)]
-
-
-def test_a_trace_that_does_not_fit_is_refused(trace, target):
-    opened = trace((0, 0, 1 << 20, READ), (1, 1 << 30, 4096, READ))
-    with pytest.raises(BlkreelError, match="larger drive"):
-        make_plan(opened, target)
-    with pytest.raises(BlkreelError, match="reaches to") as refused:
-        make_plan(opened, target, map_name="identity")
-    assert "larger drive" in refused.value.remedy and "compact" not in refused.value.remedy, "which is refused too"
-    fits = trace((0, 0, 4096, READ), (1, 1 << 30, 4096, READ))
-    with pytest.raises(BlkreelError, match="--map compact"):
-        make_plan(fits, target, map_name="identity")
 
 
 def test_small_blocks_grow_on_a_drive_with_large_ones(trace, target):
@@ -204,29 +168,6 @@ def test_one_device_is_chosen_of_several(trace, target):
     assert rows["due_ns"] == [LEAD_NS, LEAD_NS + 2]
     with pytest.raises(UsageError, match="no I/O of device 5"):
         make_plan(opened, target, device=5)
-
-
-def test_batches_do_not_show(trace, target, monkeypatch):
-    random = np.random.default_rng(5)
-    submit_ns = np.sort(random.integers(0, 10**6, 500))
-    rows = [(int(t), int(random.integers(0, 200)) * 4096, 4096, int(random.integers(0, 2)),
-             {"latency_ns": int(random.integers(-1, 3000))}) for t in submit_ns]
-    opened = trace(*rows)
-    whole = make_plan(opened, target, idle=parse_idle("cap=1us"))
-    expected = planned(whole)
-    batches = Trace.batches
-    monkeypatch.setattr(Trace, "batches", lambda self, columns=None, rows=0: batches(self, columns, 7))
-    parts = make_plan(opened, target, idle=parse_idle("cap=1us"))
-    assert planned(parts) == expected
-    assert parts.survey.removed_ns == whole.survey.removed_ns
-    assert ranges_of(parts.drives[0].prefill) == ranges_of(whole.drives[0].prefill)
-
-
-@pytest.mark.parametrize("text", ["", "fast", "depth", "depth=0", "depth=-1", "depth=100000", "x", "depth=4 "])
-def test_words_that_are_no_pace(text, target):
-    with pytest.raises(UsageError) as error:
-        parse_pace(text, target.drive)
-    assert error.value.remedy
 
 
 def test_a_source_with_a_coarse_clock_is_replayed_without_its_times(trace, target):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from cases import cases
 from engine_rule import COMPLETIONS, issued
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.replay.plan.dependencies import Observed
@@ -85,7 +86,7 @@ def test_a_slower_drive_makes_the_thread_wait_for_what_was_in_time():
     assert issued(plan, [300] * 8) == slower and slower[-1] > io["submit_ns"][-1] + 600
 
 
-@settings(max_examples=100)
+@cases(33)
 @given(windows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 60)), min_size=1, max_size=9),
        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3), data=st.data())
 def test_a_file_takes_the_time_that_the_program_takes_on_any_drive(windows, sizes, data):

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
 from blkreel.common.errors import TraceError
 from blkreel.replay.drive.target import find_target
@@ -110,8 +111,7 @@ def test_the_second_replay_reads_no_rows(tmp_path, no_survey, no_pass, idle):
 
 
 def test_so_it_is_where_a_map_folds(tmp_path, no_pass):
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(1 << 20)
+    empty_image(tmp_path / "image", 1 << 20)
     trace = open_trace(random_trace(tmp_path / "t.parquet", devices=1))
     found = survey_trace(trace, [0], ORIGINAL).by_device[0]
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.common.errors import UsageError
 from blkreel.common.progress import ProgressTask
@@ -126,12 +127,8 @@ def test_an_error_is_that_of_the_replay_as_it_was_made(tmp_path, blkreel, monkey
     """Pauses of 50 ms, which the replay shortens: with them the load time would be some 20 times as long."""
     monkeypatch.setattr(fit, "_SIMULATIONS", 30)
     rows = 400
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(rows) * 50_000_000, "latency_ns": np.full(rows, 100_000),
-                   "op": np.zeros(rows, "i8"), "offset_bytes": np.arange(rows) * 4096,
-                   "length_bytes": np.full(rows, 4096), "flags": np.full(rows, FLAGS["own"]),
-                   "waited_on": np.arange(rows) - 1, "think_ns": np.minimum(np.arange(rows), 1) * 49_900_000})
-        out.close({})
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(rows) * 50_000_000, latency_ns=100_000,
+              flags=FLAGS["own"], waited_on=np.arange(rows) - 1, think_ns=np.minimum(np.arange(rows), 1) * 49_900_000)
     blkreel("replay", tmp_path / "t.parquet", "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", *options,
             check=False)
     run = fit.read_run(str(tmp_path / "run"))
@@ -155,10 +152,7 @@ def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, n
     else:
         trace, drive = place / "2.parquet", "nil:16GiB,clock=virtual"
         if name == "short":
-            with TraceWriter(tmp_path / "short.parquet") as out:
-                out.write({"submit_ns": np.arange(5) * 1000, "latency_ns": np.full(5, 100), "op": np.zeros(5, "i8"),
-                           "offset_bytes": np.zeros(5, "i8"), "length_bytes": np.full(5, 4096)})
-                out.close({})
+            new_trace(tmp_path / "short.parquet", {}, submit_ns=np.arange(5) * 1000, offset_bytes=0)
             trace, drive = tmp_path / "short.parquet", DRIVE
         blkreel("replay", trace, "--on", drive, "-o", tmp_path / name, check=False)
         runs.append(tmp_path / name)
@@ -196,11 +190,9 @@ def test_a_drive_that_does_not_fit_is_named(tmp_path, blkreel, text, message):
 @pytest.mark.parametrize("lacks", [(), ("latency",)], ids=["", "no latency"])
 def test_a_trace_of_a_source_that_lacks_something(tmp_path, blkreel, lacks, resolution_ns):
     """Without completions there are times to replay at; with clock steps there are none. Neither has a --pace."""
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(50) * 10**6, "op": np.zeros(50, "i8"), "length_bytes": np.full(50, 4096),
-                   "offset_bytes": np.arange(50) * 4096, "latency_ns": np.full(50, -1 if lacks else 5000)})
-        out.close({"source_format": "volumes", "clock_resolution_ns": resolution_ns,
-                   "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]})
+    new_trace(tmp_path / "t.parquet", {"source_format": "volumes", "clock_resolution_ns": resolution_ns,
+              "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]},
+              submit_ns=np.arange(50) * 10**6, latency_ns=-1 if lacks else 5000)
     (tmp_path / "d.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
     result = blkreel("predict", tmp_path / "t.parquet", tmp_path / "d.toml", check=False)
     assert "--pace" not in result.stderr

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from empty_image import empty_image
+from hypothesis import given
 from hypothesis import strategies as st
 from quiet import progress
 
@@ -117,9 +119,7 @@ def preparing(tmp_path, monkeypatch):
     def run(name, cuts, seed=1, rest_ns=0, **more):
         boot.write_text("0")
         monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / f"state-{random.random()}"))
-        with open(tmp_path / "image", "wb") as file:
-            file.truncate(SIZE)
-        target, drive, said = find_target(tmp_path / "image"), Drive(seed), []
+        target, drive, said = find_target(empty_image(tmp_path / "image", SIZE)), Drive(seed), []
         write_beside = drive_state.write_beside
         monkeypatch.setattr(drive_state, "write_beside",
                             lambda *arguments: None if drive.dead else write_beside(*arguments))
@@ -158,7 +158,7 @@ def wanted(state):
 CUTS = st.lists(st.tuples(st.integers(1, 900), st.sampled_from(["interrupt", "kill", "power"])), max_size=4)
 
 
-@settings(max_examples=20)
+@cases(8)
 @given(st.sampled_from(["client", "full", "op25", "enterprise+op25"]), CUTS, st.integers(0, 5))
 def test_whatever_happens_the_drive_is_as_if_nothing_had(name, cuts, seed):
     """Ctrl-C, kill -9, and power cuts that take all with them that the cache held."""
@@ -180,11 +180,8 @@ def test_it_says_what_it_goes_on_with(prepared):
     assert len(said) == 3
 
 
-def test_another_preparation_begins_anew_and_says_what_it_drops(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(SIZE)
-    target, drive, said = find_target(tmp_path / "image"), Drive(1), []
+def test_another_preparation_begins_anew_and_says_what_it_drops(tmp_path):
+    target, drive, said = find_target(empty_image(tmp_path / "image", SIZE)), Drive(1), []
 
     def prepare(name, cut=None, seed=1, **more):
         drive.cut_after, drive.how, drive.issued_bytes = cut, "interrupt", 0
@@ -212,10 +209,7 @@ def test_another_preparation_begins_anew_and_says_what_it_drops(tmp_path, monkey
 
 def test_what_ended_is_not_gone_on_with(tmp_path, monkeypatch):
     """A kill between the last two files that are written leaves the note beside the state."""
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(SIZE)
-    target, drive, said = find_target(tmp_path / "image"), Drive(1), []
+    target, drive, said = find_target(empty_image(tmp_path / "image", SIZE)), Drive(1), []
     state = state_for("full", SIZE, 512, seed=1)
 
     def prepare():
@@ -232,10 +226,7 @@ def test_what_ended_is_not_gone_on_with(tmp_path, monkeypatch):
 
 def test_a_drive_that_changed_its_size(tmp_path, monkeypatch):
     """As one does whose partition was made anew; its name is the same."""
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(SIZE)
-    target, drive = find_target(tmp_path / "image"), Drive(1)
+    target, drive = find_target(empty_image(tmp_path / "image", SIZE)), Drive(1)
     path = drive_state.file_of(target)
     monkeypatch.setattr(drive_state, "file_of", lambda target: path)
     drive.cut_after, drive.how = 64, "interrupt"

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,11 +22,6 @@ from blkreel.traces.format.schema import OPS
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def boot(tmp_path, monkeypatch):
     """boot("b") makes this machine one that was started anew."""
@@ -39,9 +35,7 @@ def boot(tmp_path, monkeypatch):
 
 @pytest.fixture
 def target(tmp_path):
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(64 * MIB)
-    return find_target(tmp_path / "image")
+    return find_target(empty_image(tmp_path / "image", 64 * MIB))
 
 
 @given(st.permutations(range(60)), st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(0, 1000))
@@ -83,9 +77,7 @@ def test_what_is_noted_is_read_again(target, boot):
 def test_after_a_reboot_the_mark_is_so_far_back_as_a_cache_may_lose(tmp_path_factory, counts):
     """Whatever was noted when: the mark for a reboot is behind by the cache, and not much more than it has to be."""
     directory = tmp_path_factory.mktemp("drive")
-    with open(directory / "image", "wb") as file:
-        file.truncate(64 * MIB)
-    target = find_target(directory / "image")
+    target = find_target(empty_image(directory / "image", 64 * MIB))
     state = state_for("full", target.size_bytes, 512, seed=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BLKREEL_STATE_DIR", str(directory / "state"))

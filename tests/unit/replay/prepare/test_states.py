@@ -5,19 +5,9 @@ from click.testing import CliRunner
 
 from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
-from blkreel.replay.prepare.states import STATES, about, state_for
+from blkreel.replay.prepare.states import STATES, state_for
 
 DRIVE = "nil:300GiB,clock=virtual"
-
-
-@pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
-def test_each_state_has_a_line():
-    assert [about(name) for name in STATES] == list(STATES.values())
-    assert about("client+op25") == f"{STATES['client']}; on three quarters of the drive, the rest left erased"
 
 
 @pytest.mark.parametrize("name", ["full", "client", "enterprise", "pts", "op25"])

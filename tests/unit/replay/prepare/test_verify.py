@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 from hypothesis import given
 from hypothesis import strategies as st
 from quiet import progress
@@ -25,10 +26,7 @@ SIZE = 32 * MIB
 
 @pytest.fixture
 def image(tmp_path):
-    path = tmp_path / "image"
-    with open(path, "wb") as file:
-        file.truncate(SIZE)
-    return path
+    return empty_image(tmp_path / "image", SIZE)
 
 
 def written(image, extents, **shares):
@@ -139,12 +137,7 @@ def test_extents_without_number_cost_no_more(monkeypatch):
     assert 1000 <= len(at) <= 1010
 
 
-@pytest.fixture
-def remembered(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
-def test_a_drive_that_loses_a_write_is_not_in_the_state(image, remembered):
+def test_a_drive_that_loses_a_write_is_not_in_the_state(image):
     """What fails is the preparation: it must not be remembered, nor gone on with."""
     target = find_target(image)
 
@@ -162,7 +155,7 @@ def test_a_drive_that_loses_a_write_is_not_in_the_state(image, remembered):
     assert resume_point.load(target) is None
 
 
-def test_what_was_read_back_is_remembered(image, remembered):
+def test_what_was_read_back_is_remembered(image):
     target = find_target(image)
     prepared = Preparation(target, state_for("op25", SIZE, 512, seed=1), 1, progress).run()
     assert prepared.verified_blocks >= verify.SAMPLES
@@ -182,11 +175,6 @@ def test_a_stamp_names_its_run():
         assert verify.run_of(counters, seeds).tolist() == [run] * len(numbers)
         assert verify.run_of(counters, seeds[:run]).tolist() == [-1] * len(numbers)
     assert verify.run_of(np.array([0, 1, 2**64 - 1], np.uint64), seeds).tolist() == [-1] * 3
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_mixing_is_undone(value):
-    assert int(verify.unmixed(np.array([verify.mixed(value)], np.uint64))[0]) == value
 
 
 class Loses:
@@ -211,7 +199,7 @@ class Loses:
     ("pts", [2], r"\d+ of 3,00\d blocks"),
     ("pts", range(4, 40), r"6 % of the blocks read back from .* random writes, instead of \d\d %"),
 ])
-def test_overwriting_that_was_lost_shows(image, remembered, name, lost_runs, words):
+def test_overwriting_that_was_lost_shows(image, name, lost_runs, words):
     """What lies there then is of the fill: the right place, but not the last that was written to it."""
     state = state_for("enterprise" if name == "permuted" else name, SIZE, 512, seed=1, rest_ns=0,
                       permuted=name == "permuted")
@@ -222,12 +210,12 @@ def test_overwriting_that_was_lost_shows(image, remembered, name, lost_runs, wor
 @pytest.mark.parametrize(("name", "shares"), [("client", {}), ("full", {}), ("enterprise", {}), ("pts", {}),
                                               ("client+op25", {"duplicates_percent": 50}),
                                               ("enterprise+op25", {"duplicates_percent": 100})])
-def test_nothing_is_missed_where_nothing_was_lost(image, remembered, name, shares):
+def test_nothing_is_missed_where_nothing_was_lost(image, name, shares):
     state = state_for(name, SIZE, 512, seed=1, rest_ns=0)
     Preparation(find_target(image), state, 1, progress, Payload(**shares)).run()
 
 
-def test_what_an_earlier_preparation_left_shows(image, remembered):
+def test_what_an_earlier_preparation_left_shows(image):
     """Another seed, on a drive that was not erased and loses the fill: each block's place is right."""
     target, state = find_target(image), state_for("full", SIZE, 512, seed=1)
     Preparation(target, state, 1, progress).run()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fake_engine import FakeEngine, replay
+from small_trace import new_trace
 
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report.page.method import PREAMBLE
@@ -10,7 +11,6 @@ from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import parse_pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import TraceWriter
 
 MS = 10**6
 BURSTS, OPS_OF_BURST = 12, 20
@@ -24,12 +24,10 @@ def trace(tmp_path):
     gap_ns = random.integers(1 * MS, 60 * MS, count)
     gap_ns[::OPS_OF_BURST] = 450 * MS
     submit_ns = np.cumsum(gap_ns)
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": submit_ns, "latency_ns": np.full(count, 5000), "tid": np.full(count, 7),
-                   "offset_bytes": random.integers(0, 2048, count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": np.repeat(random.integers(0, 2, BURSTS), OPS_OF_BURST)})
-        out.close({"devices": [{"name": "src"}], "lost": {"total": 0}})
-    return open_trace(tmp_path / "t.parquet")
+    return open_trace(new_trace(tmp_path / "t.parquet", {"devices": [{"name": "src"}], "lost": {"total": 0}},
+                                submit_ns=submit_ns, latency_ns=5000, tid=7,
+                                offset_bytes=random.integers(0, 2048, count) * 4096,
+                                op=np.repeat(random.integers(0, 2, BURSTS), OPS_OF_BURST)))
 
 
 def replayed(trace, target, path, pace, idle):

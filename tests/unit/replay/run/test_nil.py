@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from empty_image import empty_image
+from small_trace import new_trace
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 ROWS = 3000
 
@@ -19,12 +20,8 @@ ROWS = 3000
 @pytest.fixture
 def trace(tmp_path):
     random = np.random.default_rng(3)
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(ROWS) * 1000, "latency_ns": np.full(ROWS, 100),
-                   "offset_bytes": random.integers(0, 1 << 18, ROWS) * 4096, "length_bytes": np.full(ROWS, 4096),
-                   "op": random.integers(0, 2, ROWS) * OPS["write"]})
-        out.close({"devices": [{"name": "src", "size_bytes": 1 << 30}]})
-    return tmp_path / "t.parquet"
+    return new_trace(tmp_path / "t.parquet", drive_bytes=1 << 30, offset_bytes=random.integers(0, 1 << 18, ROWS) * 4096,
+                     op=random.integers(0, 2, ROWS) * OPS["write"])
 
 
 @pytest.mark.parametrize("arguments", [("--pace", "asap"), ("--pace", "asap", "--no-prefill"),
@@ -67,10 +64,7 @@ def test_there_is_nothing_to_prepare(blkreel):
 
 def test_rows_of_one_time_stamp_keep_their_order(blkreel, tmp_path):
     """Without a model nothing completes before anything else."""
-    with TraceWriter(tmp_path / "at-once.parquet") as out:
-        out.write({"submit_ns": np.arange(ROWS) // 50 * 100_000, "latency_ns": np.full(ROWS, 100),
-                   "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096), "op": np.zeros(ROWS)})
-        out.close({"devices": [{"name": "src"}]})
+    new_trace(tmp_path / "at-once.parquet", submit_ns=np.arange(ROWS) // 50 * 100_000)
     blkreel("replay", tmp_path / "at-once.parquet", "--on", "nil:1GiB", "-o", tmp_path / "run", "--pace", "asap",
             check=False)
     rows = open_trace(tmp_path / "run").table(["source_row", "submit_ns"]).to_pandas()
@@ -81,11 +75,7 @@ def test_rows_of_one_time_stamp_keep_their_order(blkreel, tmp_path):
 @pytest.fixture
 def stepping_back(tmp_path):
     """A trace without checksums, whose rows another tool wrote with the survey of the original; two are exchanged."""
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(ROWS) * 1000, "latency_ns": np.full(ROWS, 100),
-                   "offset_bytes": np.arange(ROWS) * 4096, "length_bytes": np.full(ROWS, 4096),
-                   "op": np.zeros(ROWS)})
-        out.close({"devices": [{"name": "src", "size_bytes": 1 << 30}]})
+    new_trace(tmp_path / "t.parquet", drive_bytes=1 << 30, submit_ns=np.arange(ROWS) * 1000)
     table = pq.read_table(tmp_path / "t.parquet")
     order = np.arange(ROWS)
     order[[1000, 1001]] = 1001, 1000
@@ -102,9 +92,7 @@ def stepping_back(tmp_path):
     ["precondition", "IMAGE", "--state", "trace", "--trace", "TRACE"],
     ["test", "trace", "--on", "IMAGE", "-o", "RUN", "--set", "trace=TRACE", "--set", "states=fresh"]])
 def test_a_trace_that_steps_back_is_refused_before_anything_is_written(blkreel, stepping_back, tmp_path, words):
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(64 << 20)
+    image = empty_image(tmp_path / "image", 64 << 20)
     names = {"TRACE": str(stepping_back), "IMAGE": str(image), "RUN": str(tmp_path / "run")}
     words = [names.get(word, word) for word in words]
     result = blkreel(*(word.replace("=TRACE", f"={stepping_back}") for word in words), check=False)

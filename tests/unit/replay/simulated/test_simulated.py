@@ -32,8 +32,7 @@ SLC = "nil:1GiB,clock=virtual,cache=64MiB,cache_bandwidth=2GB/s,write_bandwidth=
 
 
 @pytest.fixture(autouse=True)
-def states(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def states(tmp_path):
     return tmp_path / "state/simulated"
 
 

@@ -2,36 +2,29 @@
 
 import numpy as np
 import pytest
+from cases import cases
 from drive_reference import Reference
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.replay.drive.target import engine_options, find_target
-from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, Lane, run_engine
+from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 from blkreel.replay.simulated import state
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.schema import OPS
 
 S, MS, US = 10**9, 10**6, 10**3
-MIB = 1 << 20
-FIXTURES = [HealthCheck.function_scoped_fixture]
 
 
 @pytest.fixture
-def on_drive(tmp_path, monkeypatch):
+def on_drive(issue):
     """on_drive(spec, plan, depth) runs it on that drive, fresh, and returns totals and records in the plan's order."""
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
     def run(spec, plan, depth=1, fresh=True, **options):
         target = find_target(spec)
         if fresh:
             state.erase(target.simulated)
-        parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
-        totals = run_engine(EngineOptions(**engine_options([target]), depth=depth, may_write=True, **options),
-                            plan if isinstance(plan, list) else [plan],
-                            lambda rows: parts.append({name: column.copy() for name, column in rows.items()}),
-                            lambda note: None)
-        rows = {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
+        totals, rows = issue(*(plan if isinstance(plan, list) else [plan]), **engine_options([target]), depth=depth,
+                             may_write=True, **options)
         order = np.argsort(rows["source_row"], kind="stable")
         return totals, {name: column[order] for name, column in rows.items()}
 
@@ -42,71 +35,11 @@ def latencies(rows):
     return rows["complete_ns"] - rows["submit_ns"]
 
 
-@pytest.mark.parametrize(("op", "length", "takes_ns"), [
-    ("read", 4096, 80 * US + 1024), ("read", 128 << 10, 80 * US + 32768), ("write", 4096, 20 * US + 2048),
-    ("flush", 0, 300 * US), ("discard", 10**9 // 512 * 512, 50 * US + 2 * MS)])
-def test_latency_at_depth_one_is_the_models(on_drive, a_plan, op, length, takes_ns):
-    spec = ("nil:64GiB,clock=virtual,read_bandwidth=4GB/s,write_bandwidth=2GB/s,flush_latency=300us,"
-            "discard_per_gb=2ms")
-    _, rows = on_drive(spec, a_plan(np.zeros(50, "i8"), op=OPS[op], length_bytes=length))
-    assert (latencies(rows) == takes_ns).all()
-    assert (rows["submit_ns"][1:] == rows["complete_ns"][:-1]).all()
-
-
 @pytest.mark.parametrize(("depth", "iops"), [(1, 12_500), (8, 100_000), (16, 200_000), (64, 200_000)])
 def test_throughput_rises_with_depth_until_the_channels_are_all_busy(on_drive, a_plan, depth, iops):
     spec = "nil:64GiB,clock=virtual,read_latency=80us,channels=16,read_bandwidth=1000GB/s"
     totals, rows = on_drive(spec, a_plan(np.zeros(20_000, "i8")), depth)
     assert len(rows["op"]) / totals["wall_ns"] * S == pytest.approx(iops, rel=0.01)
-
-
-def test_littles_law(on_drive, a_plan):
-    for depth in (1, 4, 32, 128):
-        totals, rows = on_drive("nil:64GiB,clock=virtual", a_plan(np.zeros(50_000, "i8")), depth)
-        iops = len(rows["op"]) / totals["wall_ns"] * S
-        assert iops * latencies(rows).mean() / S == pytest.approx(depth, rel=0.01)
-
-
-def test_the_cache_ends_at_its_byte(on_drive, a_plan):
-    """1 MiB writes, one at a time: as many are fast as the cache holds, half of one more, and no other."""
-    spec = "nil:64GiB,clock=virtual,cache=100.5MiB,cache_bandwidth=2GB/s,write_bandwidth=500MB/s"
-    plan = a_plan(np.arange(200) * MIB, op=OPS["write"], length_bytes=MIB)
-    _, rows = on_drive(spec, plan)
-    fast, slow = 20 * US + MIB / 2, 20 * US + MIB * 2
-    took = latencies(rows)
-    assert np.abs(took[:100] - fast).max() <= 1
-    assert abs(took[100] - (fast + slow) / 2) <= 1
-    assert np.abs(took[101:] - slow).max() <= 1
-
-
-def test_a_stall_shows_in_the_records(on_drive, a_plan):
-    spec = "nil:64GiB,clock=virtual,stall_every=100ms,stall_for=20ms"
-    totals, rows = on_drive(spec, a_plan(np.zeros(20_000, "i8")), depth=4)
-    within = rows["complete_ns"] % (100 * MS)
-    assert totals["wall_ns"] > 400 * MS, "it saw several"
-    stalled = (rows["complete_ns"] > 100 * MS) & (within > 0) & (within < 20 * MS)
-    assert not stalled.any(), "nothing completes meanwhile"
-    assert latencies(rows).max() > 20 * MS
-    assert (latencies(rows) > 20 * MS).sum() == 4 * (totals["wall_ns"] // (100 * MS)), "four in flight at each"
-
-
-def test_reads_beside_writes_are_slower(on_drive, a_plan):
-    spec = "nil:64GiB,clock=virtual,read_slowdown=2.5,write_latency=10ms"
-    plan = a_plan(np.zeros(40, "i8"), due_ns=np.arange(40) * MS, op=np.where(np.arange(40) == 10, OPS["write"], 0))
-    _, rows = on_drive(spec, plan, depth=8)
-    alone = latencies(rows)[0]
-    during = np.isin(np.arange(40), np.arange(11, 20))
-    assert (latencies(rows)[during] == np.floor(alone * 2.5 + 0.5)).all() or \
-        np.abs(latencies(rows)[during] - alone * 2.5).max() <= 2
-    assert (latencies(rows)[~during & (np.arange(40) != 10) & (np.arange(40) != 20)] == alone).all()
-
-
-def test_no_drive_reads_and_writes_together_faster_than_its_link(on_drive, a_plan):
-    spec = "nil:64GiB,clock=virtual,link=550MB/s,read_bandwidth=550MB/s,write_bandwidth=520MB/s"
-    count = 4000
-    plan = a_plan(np.arange(count) * 131072, op=np.where(np.arange(count) % 2, OPS["write"], 0), length_bytes=131072)
-    totals, _ = on_drive(spec, plan, depth=16)
-    assert count * 131072 / totals["wall_ns"] * S == pytest.approx(550e6, rel=0.01)
 
 
 def slowdown(on_drive, a_plan, drive):
@@ -134,64 +67,6 @@ def test_background_writes_slow_each_typical_drive_by_its_kind(on_drive, a_plan)
     assert ratios["usb"] > 3, ratios
 
 
-def test_a_discard_holds_up_others_by_its_size(on_drive, a_plan):
-    """1,000 reads a second beside discards: what they wait grows with the discard by its seconds per GB."""
-    added = []
-    for gib in (1, 2, 4):
-        reads = a_plan(np.zeros(1000, "i8"), due_ns=np.arange(1000) * MS + 500 * US)
-        discard = a_plan([0], due_ns=100 * MS, op=OPS["discard"], length_bytes=gib << 30, stream=1)
-        options = engine_options([find_target("nil:64GiB,clock=virtual,discard_per_gb=20ms")])
-        parts = []
-        run_engine(EngineOptions(**options, may_write=True), [Lane([reads], 256), Lane([discard], 1)], parts.append,
-                   lambda note: None)
-        waits = np.concatenate([part["complete_ns"] - part["submit_ns"] for part in parts])
-        added.append(np.sort(waits)[-2])
-    slope = np.diff(added) / np.array([1, 2]) / (1 << 30) * 1e9
-    assert slope == pytest.approx([20 * MS] * 2, rel=0.02)
-
-
-def test_random_writes_decline_to_their_steady_rate_and_sequential_ones_do_not(on_drive, a_plan):
-    spec = ("nil:1GiB,clock=virtual,write_bandwidth=1GB/s,random_write_bandwidth=100MB/s,random_write_decline=64MiB,"
-            "write_latency=1us")
-    fill = a_plan(np.arange(1024) * MIB, op=OPS["write"], length_bytes=MIB)
-    count = 200_000
-    random = np.random.default_rng(1).integers(0, (1 << 30) // 4096, count) * 4096
-    on_drive(spec, fill, depth=4)
-    _, rows = on_drive(spec, a_plan(random, op=OPS["write"]), depth=32, fresh=False)
-    rate = 4096 * 1000 / np.diff(rows["complete_ns"][::1000]) * S
-    assert rate[0] == pytest.approx(1e9, rel=0.1)
-    assert rate[-20:] == pytest.approx(np.full(20, 1e8), rel=0.02)
-    assert (np.diff(rate[:-40]) < rate[:-41] * 0.05).all(), "it goes down all the way"
-    _, rows = on_drive(spec, fill, depth=4, fresh=False)
-    assert MIB * 1000 / (rows["complete_ns"][-1] - rows["complete_ns"][-1001]) * S == pytest.approx(1e9, rel=0.02)
-
-
-def test_it_throttles_where_the_temperature_says(on_drive, a_plan):
-    spec = ("nil:64GiB,clock=virtual,ambient=20C,heating=10C/W,idle_power=0W,read_power=6W,thermal_time=20s,"
-            "throttle_at=60C,throttle_until=50C,throttle_factor=25%")
-    totals, rows = on_drive(spec, [a_plan(np.zeros(32768, "i8")) for _ in range(20)], stop_ns=60 * S)
-    samples = np.array(totals["simulated"]["samples"])
-    assert np.array_equal(samples[:-1, 0], np.arange(len(samples) - 1) * S)
-    assert samples[-1, 0] == totals["wall_ns"], "and at the end"
-    temperature, throttled = samples[:, 1], samples[:, 3].astype(bool)
-    # 20 + 60 (1 - e^(-t/20)) is 60 at t = 20 ln 3 = 21.97 s.
-    assert np.flatnonzero(throttled)[0] == 22
-    assert not (throttled & (temperature < 50)).any()
-    assert temperature.max() < 60.5
-    second = rows["submit_ns"] // S
-    took = latencies(rows)
-    assert np.median(took[second == 21]) * 4 == pytest.approx(np.median(took[second == 23]), rel=0.001)
-    assert throttled[-1] != throttled[22] or (~throttled[23:]).any(), "it cools down, and goes on"
-
-
-def test_power_goes_by_what_is_in_flight(on_drive, a_plan):
-    spec = "nil:64GiB,clock=virtual,idle_power=1W,read_power=3W,write_power=5W,read_latency=250ms,write_latency=500ms"
-    plan = a_plan([0, 0, 0], due_ns=[0, S, 3 * S], op=[0, OPS["write"], 0])
-    totals, _ = on_drive(spec, plan, depth=8)
-    power = [sample[2] for sample in totals["simulated"]["samples"]]
-    assert power == pytest.approx([1, 1 + 2 * 0.25, 1 + 4 * 0.5, 1, 3], abs=0.001)
-
-
 def drives():
     """Specs of small drives with all that the reference knows of."""
     return st.fixed_dictionaries({}, optional={
@@ -210,7 +85,7 @@ def drives():
         "stall": st.sampled_from(["stall_every=1ms,stall_for=200us", "stall_every=100us,stall_for=99us"])})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FIXTURES)
+@cases(13)
 @given(data=st.data(), keys=drives())
 def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     stall = keys.pop("stall", None)
@@ -232,7 +107,7 @@ def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     assert totals["wall_ns"] == expected[:, 1].max()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=FIXTURES)
+@cases(8)
 @given(data=st.data(), keys=drives())
 def test_what_holds_of_any_drive(on_drive, a_plan, data, keys):
     """With jitter and heat too: nothing completes before it was submitted, nothing is early, and it comes out again."""
@@ -264,7 +139,7 @@ def test_the_real_clock_has_the_same_latencies_and_takes_its_time(on_drive, a_pl
     assert totals["features"]["clock"] == "real"
 
 
-def test_a_slow_feeder_takes_none_of_the_drives_time(on_drive, a_plan, monkeypatch):
+def test_a_slow_feeder_takes_none_of_the_drives_time(on_drive, a_plan):
     """The virtual clock stands while a plan is not there, so nothing is late by it."""
     import time
 

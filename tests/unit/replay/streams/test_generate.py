@@ -5,7 +5,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.common.errors import UsageError
@@ -50,7 +51,7 @@ streams = st.builds(
     st.none() | st.integers(1, 1 << 32), st.integers(0, 2**63), timings)
 
 
-@settings(max_examples=50)
+@cases(16)
 @given(streams, st.none() | st.integers(0, 20 * S), st.integers(0, 3))
 def test_any_stream_holds_its_rule_from_any_batch_on(spec, stop_ns, first_batch):
     plan = whole(spec, stop_ns=stop_ns, most=4)
@@ -84,12 +85,6 @@ def test_any_stream_holds_its_rule_from_any_batch_on(spec, stop_ns, first_batch)
     assert all((again[name] == plan[name]).all() for name in plan)
 
 
-def test_columns_are_those_of_the_engine():
-    batch = next(batches(a_stream(read_percent=30)))
-    assert {name: column.dtype.str[1:] for name, column in batch.items()} == dict(PLAN_COLUMNS)
-    assert len(batch["op"]) <= 65_536
-
-
 @pytest.mark.parametrize("percent", [0, 10, 33, 50, 99, 100])
 def test_the_share_of_reads_is_exact_in_every_ten_thousand(percent):
     plan = whole(a_stream(read_percent=percent), most=2)
@@ -116,13 +111,6 @@ def test_random_places_are_uniform_and_do_not_come_round():
     assert strongest_echo(block, 2 * BATCH_ROWS) < 7
 
 
-def test_random_places_come_again_as_often_as_chance_has_it():
-    """With replacement: of n draws from n places e^-1 are left out."""
-    spec = a_stream(span_bytes=BATCH_ROWS * 4096)
-    left_out = 1 - len(np.unique(blocks_of(spec, whole(spec, most=1)))) / BATCH_ROWS
-    assert abs(left_out - np.exp(-1)) < 0.01
-
-
 def test_random_places_reach_all_of_a_large_drive():
     spec = a_stream(start_bytes=0, span_bytes=16 << 40)
     offset = whole(spec, most=1)["offset_bytes"]
@@ -138,7 +126,7 @@ def test_another_seed_or_stream_goes_other_ways(name, value):
     assert 0.45 < (one["op"] == other["op"]).mean() < 0.55
 
 
-@settings(max_examples=30)
+@cases(10)
 @given(st.integers(2, 70_000), st.integers(0, 1000))
 def test_a_permutation_has_each_block_once_a_pass_and_another_order_in_the_next(count, seed):
     spec = a_stream(access="permutation", span_bytes=count * 4096, seed=seed, volume_bytes=3 * count * 4096)
@@ -235,7 +223,7 @@ def test_extents_lie_behind_one_another_and_come_once():
 SIZES = {"access": "random-sizes", "block_bytes": 512, "lengths_bytes": (4096, MIB)}
 
 
-@settings(max_examples=30)
+@cases(10)
 @given(st.integers(1, 8), st.integers(0, 40), st.integers(0, 40), st.sampled_from([512, 4096]), st.integers(0, 2**63))
 def test_random_sizes_lie_inside_and_are_whole_blocks(smallest, more, room, block, seed):
     largest = smallest + more

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from blkreel.common.errors import UsageError
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.prepare.states import STATES, state_for
-from blkreel.replay.streams.rules import Permutation, ranges, with_replacement
+from blkreel.replay.streams.rules import Permutation, ranges
 from blkreel.traces.format.schema import OPS
 
 GIB = 1 << 30
@@ -47,13 +47,6 @@ def test_ranges_cover_their_extents_once_and_in_order(pairs, chunk):
     assert set(plan["due_ns"]) == {-1}
 
 
-def test_random_writes_with_replacement_have_their_volume():
-    plan = whole(with_replacement(1 << 20, 4096, "write", 8 << 20, 5))
-    assert plan["length_bytes"].sum() == 8 << 20
-    assert plan["offset_bytes"].max() < 1 << 20
-    assert len(np.unique(plan["offset_bytes"])) == 256
-
-
 @pytest.mark.parametrize("capacity", [64 << 20, GIB, 256 * GIB, 4096 * GIB])
 def test_the_client_state_has_the_fractions_of_the_method(capacity):
     state = state_for("client", capacity, 512, seed=1)
@@ -64,12 +57,6 @@ def test_the_client_state_has_the_fractions_of_the_method(capacity):
     assert random.total_bytes == min(8 * GIB, capacity // 32)
     assert rest.rest_ns == int(300e9 * min(1, capacity / (256 * GIB)))
     assert state.scale == min(1, capacity / (256 * GIB))
-
-
-def test_the_random_part_is_one_pass_over_its_region():
-    state = state_for("client", GIB, 512, seed=9)
-    plan = whole(state.steps[2].plan(0))
-    assert np.sort(plan["offset_bytes"]).tolist() == list(range(0, GIB // 32, 4096))
 
 
 @pytest.mark.parametrize(("name", "steps", "written"), [

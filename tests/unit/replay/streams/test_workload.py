@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import find_target
@@ -17,9 +18,7 @@ ABOUT = {"path": "a writer and a reader"}
 
 @pytest.fixture
 def target(tmp_path):
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(8 * MIB)
-    return find_target(tmp_path / "image")
+    return find_target(empty_image(tmp_path / "image", 8 * MIB))
 
 
 def writes():

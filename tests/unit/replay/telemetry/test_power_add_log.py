@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from documented import run_blkreel
+from empty_image import empty_image
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.telemetry.reader import read_telemetry
@@ -45,8 +46,7 @@ def drive(tmp_path):
 def made(tmp_path_factory):
     """A directory with a run of a trace with a pause, and a test, on a file that stands in for a drive."""
     directory = tmp_path_factory.mktemp("made")
-    with open(directory / "drive.img", "wb") as file:
-        file.truncate(8 << 20)
+    empty_image(directory / "drive.img", 8 << 20)
     run_blkreel(directory, "replay", "sample:app-start", "--on", "drive.img", "--map", "wrap", "--pace", "x4",
                 "-o", "run")
     (directory / "two.toml").write_text(RECIPE)
