@@ -10,7 +10,8 @@ from pathlib import Path
 import blktrace_events as events
 import pytest
 from blktrace_events import SDA, SDB, Recording, big_endian
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from tree import TREE
 from waiting import wait_until
@@ -381,7 +382,7 @@ _EVENTS = st.tuples(
     st.sampled_from([SDA, SDB]), st.binary(max_size=9))
 
 
-@settings(max_examples=50, deadline=None)
+@cases(16)
 @given(st.lists(_EVENTS, min_size=1, max_size=60))
 def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, some):
     """A decoder that reads an event twice, or none, ends in a loop or miscounts."""
@@ -414,7 +415,7 @@ def _with_last(recording, start, event):
     return recording
 
 
-@settings(max_examples=50, deadline=None)
+@cases(16)
 @given(st.binary(max_size=400), st.integers(0, 336), st.integers(0, 64))
 def test_any_bytes_end_in_an_error_or_in_rows(tmp_path_factory, noise, at, cut):
     data = Recording().io(8, 10, 20, 30).add("F", 40, 8).add("X", 50, 8, payload=big_endian(8)).data

@@ -1,6 +1,5 @@
 """Sets of blocks and first touch in native code, held against the same done sector by sector."""
 
-import time
 
 import numpy as np
 import pytest
@@ -27,33 +26,6 @@ def members(blocks, most=3):
             for sector in range(start // SECTOR, end // SECTOR)}
 
 
-def naive(ranges):
-    return {sector for start, length in ranges for sector in range(start, start + length)}
-
-
-@given(RANGES)
-def test_a_set_holds_what_was_added_and_nothing_else(ranges):
-    blocks, wanted = of(ranges), naive(ranges)
-    assert members(blocks) == wanted
-    assert blocks.bytes == len(wanted) * SECTOR
-    assert blocks.limit_bytes == (max(wanted, default=-1) + 1) * SECTOR
-    assert len(blocks) == sum(sector - 1 not in wanted for sector in wanted)
-
-
-@given(RANGES)
-def test_ranges_are_ascending_and_apart(ranges):
-    pairs = [pair for batch in of(ranges).ranges(2) for pair in zip(*batch, strict=True)]
-    assert all(start < end for start, end in pairs)
-    assert all(before[1] < after[0] for before, after in zip(pairs, pairs[1:], strict=False))
-
-
-@given(RANGES, st.sampled_from([512, 1024, 4096, 16384, 1 << 20]))
-def test_growing_to_blocks(ranges, block_bytes):
-    sectors = block_bytes // SECTOR
-    wanted = {block * sectors + i for block in {sector // sectors for sector in naive(ranges)} for i in range(sectors)}
-    assert members(of(ranges).grown(block_bytes)) == wanted
-
-
 @given(st.lists(st.tuples(PLACES, st.integers(0, 40), st.booleans()), max_size=60), st.integers(1, 60),
        st.sampled_from([1, 8]))
 def test_first_touch_is_by_order(ios, size, grain):
@@ -69,13 +41,6 @@ def test_first_touch_is_by_order(ios, size, grain):
         touch.add(start * SECTOR, (start + length) * SECTOR, is_read.astype(bool))
     assert members(touch.read_first) == {sector for sector, is_read in first.items() if is_read}
     assert members(touch.touched) == set(first)
-
-
-@given(RANGES)
-def test_packing_keeps_order_and_neighbors(ranges):
-    grown = of(ranges).grown(4096)
-    offsets = np.array(sorted(members(grown)), np.int64) * SECTOR
-    assert (PackedSet(grown).move(offsets) == np.arange(len(offsets)) * SECTOR).all()
 
 
 @given(RANGES, st.binary(max_size=64))
@@ -102,19 +67,6 @@ def test_a_range_out_of_all_bounds_is_refused(start, end):
 def test_packing_parts_of_blocks_is_refused():
     with pytest.raises(ValueError, match="whole blocks"):
         PackedSet(BlockSet.of(np.array([0]), np.array([512])))
-
-
-def test_a_million_ios_take_seconds_and_little_memory():
-    random = np.random.default_rng(3)
-    touch = FirstTouch()
-    start = time.process_time()
-    for _ in range(8):
-        offset = random.integers(0, 1 << 28, 131_072) * 4096
-        touch.add(offset, offset + random.integers(1, 64, 131_072) * 4096, random.random(131_072) < 0.5)
-    # Some tenths of a second of processor time here; the bound is there to catch a quadratic step.
-    assert time.process_time() - start < 30
-    assert 0 < touch.read_first.bytes < touch.touched.bytes
-    assert touch.memory_bytes < 96 << 20
 
 
 def test_a_freed_set_keeps_only_its_size():

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from range_server import serving
+from small_trace import new_trace
 from synthetic_runs import write_trace
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
@@ -23,7 +25,7 @@ from blkreel.traces.format.pages import Chunk, PageError, PageSizes
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import COLUMN_TYPES, KEY_PREFIX, TRACE_SCHEMA
 from blkreel.traces.format.trace_survey import COLUMNS, SurveyScan
-from blkreel.traces.format.writer import TraceWriter, table_of
+from blkreel.traces.format.writer import table_of
 from blkreel.traces.model import read_model
 from blkreel.traces.telemetry.file import SCHEMA, read_file
 
@@ -71,8 +73,8 @@ def page_bomb(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", [
-    ["info", "{}"], ["check", "{}"], ["report", "{}"], ["compare", "{}", "{}.copy"],
-    ["replay", "--dry-run", "{}", "--on", "nil:1TiB"]], ids=lambda command: command[0])
+    ["check", "{}"], ["compare", "{}", "{}.copy"], ["replay", "--dry-run", "{}", "--on", "nil:1TiB"]],
+    ids=lambda command: command[0])
 def test_pages_that_expand_are_refused(blkreel, page_bomb, command):
     code, peak_bytes, output = run_measured(blkreel, *(part.format(page_bomb) for part in command))
     assert code in (1, 2) and "has pages that take more than" in output and str(page_bomb) in output
@@ -101,7 +103,7 @@ def test_a_page_counts_whatever_the_footer_says(tmp_path):
         sizes.add(Chunk(0, 0, len(pages)), memoryview(bytes(pages)))
 
 
-@settings(max_examples=300)
+@cases(100)
 @given(st.binary(max_size=300))
 def test_any_bytes_of_pages_are_refused_or_measured(content):
     try:
@@ -123,11 +125,9 @@ def test_telemetry_that_expands_is_refused(tmp_path):
 def test_large_pages_of_a_large_file_are_read(tmp_path):
     """The limit follows the size of the file: what does not compress is no bomb."""
     random, count = np.random.default_rng(1), 400_000
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.sort(random.integers(0, 2**60, count)), "op": np.zeros(count, "i1"),
-                   "latency_ns": random.integers(0, 2**40, count), "offset_bytes": random.integers(0, 2**36, count),
-                   "length_bytes": np.full(count, 512)})
-        out.close({})
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=np.sort(random.integers(0, 2**60, count)),
+              latency_ns=random.integers(0, 2**40, count), offset_bytes=random.integers(0, 2**36, count),
+              length_bytes=512)
     table = open_trace(tmp_path / "t.parquet").table()
     pq.write_table(table, tmp_path / "u.parquet", data_page_size=1 << 30, max_rows_per_page=count)
     assert sum(len(batch) for batch in open_trace(tmp_path / "u.parquet").batches()) == count
@@ -165,11 +165,7 @@ def test_a_footer_that_expands_is_refused(tmp_path, monkeypatch, schema, groups)
 def scattered(tmp_path_factory):
     """A trace of 450,000 reads of 512 bytes, each far from all others: 14 TiB touched, in about 100 KB."""
     path, count = tmp_path_factory.mktemp("scattered") / "scattered.parquet", 450_000
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": np.full(count, 1000),
-                   "op": np.zeros(count, "i1"), "offset_bytes": np.arange(count) << 25,
-                   "length_bytes": np.full(count, 512)})
-        out.close({})
+    new_trace(path, {}, latency_ns=1000, offset_bytes=np.arange(count) << 25, length_bytes=512)
     rows = open_trace(path).table()
     metadata = {key: value for key, value in rows.schema.metadata.items() if b"integrity" not in key}
     pq.write_table(rows.replace_schema_metadata(metadata), path, compression="zstd", use_dictionary=False,

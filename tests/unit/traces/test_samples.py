@@ -9,7 +9,7 @@ import pytest
 from tree import TREE
 
 from blkreel.common.units import format_bytes, format_ns
-from blkreel.traces.format.exposure import exposure_of, percent
+from blkreel.traces.format.exposure import percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.samples import SAMPLES, compute_shares, sample_path
@@ -101,19 +101,6 @@ def test_a_model_is_read_whole_in_each_mode(name):
     assert 4.1e9 < moved_bytes(own, "read") < 4.4e9
 
 
-def test_a_model_is_read_beside_a_download():
-    exposure = exposure_of(open_trace(sample_path("model-download")))
-    assert exposure.read_bytes > 4.1e9 and exposure.beside_share >= 0.8 and exposure.write_bytes_s > 50e6
-    assert not exposure.why_withheld()
-
-
-def test_a_query_reads_each_file_of_its_table():
-    frame = frame_of("data-scan")
-    files = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("data-scan")).metadata["files"]}
-    orders = frame[frame.own & frame.inode.map(files).fillna("").str.endswith(".parquet")]
-    assert orders.inode.nunique() == 8 and moved_bytes(orders, "read") == pytest.approx(1.89e9, rel=0.02)
-
-
 def test_a_download_is_verified_in_one_pass():
     frame = frame_of("update-verify")
     assert set(frame[frame.own].process) == {"aria2c"}
@@ -124,31 +111,6 @@ def test_an_update_is_read_packed_and_written_unpacked():
     frame = frame_of("update-unpack")
     assert moved_bytes(frame[frame.process == "zstd"], "read") > 1e9
     assert moved_bytes(frame, "write") > 2e9 and (frame.op == OPS["flush"]).sum() >= 1
-
-
-def test_a_model_is_read_whole_by_one_program():
-    frame = frame_of("model-load")
-    own = frame[frame.own]
-    assert set(own.process) == {"python"} and set(own.op) == {OPS["read"]}
-    assert 4.1e9 < moved_bytes(own, "read") < 4.2e9 and moved_bytes(own, "read") > 0.999 * frame.length_bytes.sum()
-    files = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("model-load")).metadata["files"]}
-    model = own[own.inode.map(files).fillna("").str.endswith("/model.gguf")]
-    assert moved_bytes(model, "read") > 0.999 * moved_bytes(own, "read")
-    # Plain reads: nothing is read twice, and most of the bytes in large reads.
-    assert not model.offset_bytes.duplicated().any()
-    assert moved_bytes(own[own.length_bytes >= 1 << 20], "read") > 0.9 * moved_bytes(own, "read")
-
-
-def test_a_game_reads():
-    frame = frame_of("game-load")
-    assert moved_bytes(frame, "read") > 200e6
-    assert moved_bytes(frame, "read") > 0.9 * frame.length_bytes.sum()
-    assert moved_bytes(frame[frame.process == "supertuxkart"], "read") > 0.9 * moved_bytes(frame, "read")
-    # Menu, then race: what belongs to the track is read seconds after what every start needs.
-    names = {entry["inode"]: entry["path"] for entry in open_trace(sample_path("game-load")).metadata["files"]}
-    path = frame.inode.map(names).fillna("")
-    menu, race = (frame[path.str.contains(part)] for part in ("/gui/", "/tracks/zengarden/"))
-    assert len(race) > 50 and race.submit_ns.median() > menu.submit_ns.median() + 3e9
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.startswith("download-")])

@@ -6,12 +6,13 @@ import os
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from empty_image import empty_image
+from small_trace import new_trace
 from synthetic_catalog import run_of
 
 from blkreel.analysis.report import present
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 WRONG = [None, "constructor", 5, [], {}, [None], {"a": 1}]
 # Of runs with a baseline, which the synthetic run has not.
@@ -23,13 +24,7 @@ MORE = {"zero_latency": {"load_time_ns": 5}, "reads": {"load_time_ns": 5, "wait_
 
 @pytest.fixture
 def trace(tmp_path):
-    path = tmp_path / "t.parquet"
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": np.arange(10) * 1000, "latency_ns": np.full(10, 100),
-                   "offset_bytes": np.arange(10) * 4096, "length_bytes": np.full(10, 4096),
-                   "op": np.full(10, OPS["read"])})
-        out.close({"devices": [{"name": "src", "size_bytes": 1 << 20}]})
-    return path
+    return new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(10) * 1000, op=OPS["read"])
 
 
 def rewritten(path, change=lambda table: table, metadata=()):
@@ -90,8 +85,7 @@ def test_amended_values_of_wrong_types(tmp_path):
 def test_names_that_are_no_utf_8(blkreel, trace, tmp_path):
     """Drive, run, catalog and outputs."""
     name = os.fsdecode(b"\xff")
-    with open(tmp_path / f"{name}.img", "wb") as file:
-        file.truncate(1 << 20)
+    empty_image(tmp_path / f"{name}.img", 1 << 20)
     run = tmp_path / f"run{name}"
     blkreel("precondition", tmp_path / f"{name}.img", "--state", "full")
     assert blkreel("replay", trace, "--on", tmp_path / f"{name}.img", "-o", run, check=False).returncode in (0, 3)

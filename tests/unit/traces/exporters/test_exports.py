@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from documents import valid_document
-from small_trace import write_trace
+from small_trace import new_trace, write_trace
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
-from blkreel.traces.exporters.block_events import BlockEvents
-from blkreel.traces.exporters.export_format import Account, device_names
+from blkreel.traces.exporters.export_format import device_names
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.writer import TraceWriter
@@ -155,12 +154,10 @@ def test_events_are_in_order_of_time_across_batches(exported, tmp_path, monkeypa
     """Queue times reach back, and completions forward, over several batches."""
     monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
     generator, count = np.random.default_rng(2), 2000
-    with TraceWriter(tmp_path / "many.parquet") as out:
-        out.write({"submit_ns": np.sort(generator.integers(0, 10**6, count)), "op": generator.integers(0, 2, count),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-                   "latency_ns": generator.integers(-1, 300_000, count), "cpu": generator.integers(0, 4, count),
-                   "queue_ns": generator.integers(-1, 300_000, count), "tid": generator.integers(1, 9, count)})
-        out.close({"devices": [{"name": "sda", "major": 8, "minor": 0}], "epoch_ns": 10**9})
+    new_trace(tmp_path / "many.parquet", {"devices": [{"name": "sda", "major": 8, "minor": 0}], "epoch_ns": 10**9},
+              submit_ns=np.sort(generator.integers(0, 10**6, count)), op=generator.integers(0, 2, count),
+              latency_ns=generator.integers(-1, 300_000, count), cpu=generator.integers(0, 4, count),
+              queue_ns=generator.integers(-1, 300_000, count), tid=generator.integers(1, 9, count))
     opened = open_trace(tmp_path / "many.parquet")
     monkeypatch.setattr("blkreel.traces.exporters.export_format.BATCH_ROWS", 100)
     path, account = exported(opened, "blktrace")
@@ -180,11 +177,10 @@ def test_oracle_general_names_the_next_request_of_an_object(source, trace, expor
         monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
         count = 1000
         generator = np.random.default_rng(4)
-        with TraceWriter(tmp_path / "many.parquet") as out:
-            out.write({"submit_ns": np.arange(count) * 10**8, "op": generator.integers(0, 3, count),
-                       "offset_bytes": generator.integers(0, 50, count) * 4096, "length_bytes": np.full(count, 4096),
-                       "latency_ns": np.full(count, 9), "device": generator.integers(0, 2, count)})
-            out.close({"devices": [{"name": "a"}, {"name": "b"}]})
+        new_trace(tmp_path / "many.parquet", {"devices": [{"name": "a"}, {"name": "b"}]},
+                  submit_ns=np.arange(count) * 10**8, op=generator.integers(0, 3, count),
+                  offset_bytes=generator.integers(0, 50, count) * 4096, latency_ns=9,
+                  device=generator.integers(0, 2, count))
         trace = open_trace(tmp_path / "many.parquet")
         assert len(trace.group_rows) > 5
     opened = open_trace(SAMPLE) if source == SAMPLE else trace
@@ -247,10 +243,8 @@ def test_a_full_disk_leaves_no_file(name, trace, tmp_path):
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_trace_of_flushes(name, tmp_path, exported):
     """A format may have no record for any row."""
-    with TraceWriter(tmp_path / "f.parquet") as out:
-        out.write({"submit_ns": np.array([5, 6]), "op": np.array([2, 2]), "latency_ns": np.array([3, 3]),
-                   "offset_bytes": np.zeros(2), "length_bytes": np.zeros(2)})
-        out.close({})
+    new_trace(tmp_path / "f.parquet", {}, submit_ns=[5, 6], op=[2, 2], latency_ns=[3, 3], offset_bytes=0,
+              length_bytes=0)
     _, account = exported(open_trace(tmp_path / "f.parquet"), name)
     assert account.records or account.omitted == {"flush": 2}
 
@@ -319,9 +313,3 @@ def test_names_of_devices_are_unique(tmp_path):
     opened = open_trace(write_trace(tmp_path / "t.parquet"))
     opened.metadata["devices"] = [{"name": name} for name in ("a.2", "a", "a", "a")]
     assert device_names(opened, 4) == ["a.2", "a", "a.2.2", "a.3", "device4"]
-
-
-def test_events_of_a_device_and_cpu_are_numbered(tmp_path):
-    events = BlockEvents(open_trace(write_trace(tmp_path / "t.parquet")), Account())
-    assert events._sequence(np.array([7, 5, 7, 7, 5])).tolist() == [1, 1, 2, 3, 2]
-    assert events._sequence(np.array([9, 5, 7])).tolist() == [1, 3, 4]

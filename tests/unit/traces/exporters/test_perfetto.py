@@ -1,12 +1,11 @@
 """The export for Perfetto, read with the official schema of its format."""
 
-import numpy as np
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 from small_trace import write_trace
 
-from blkreel.traces.exporters import FORMATS, export_trace, wire_format
+from blkreel.traces.exporters import FORMATS, export_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, UNKNOWN
 
@@ -147,11 +146,3 @@ def test_an_io_before_the_time_0_is_left_out(tmp_path, exported):
     path, account = exported(open_trace(write_trace(tmp_path / "w.parquet", submit_ns=[-5, *range(6)])), "perfetto")
     assert account.omitted == {"submitted before the time 0 of the trace": 1}
     assert sorted(of_rows(Read(path))[0]) == [1, 2, 3, 4, 5, 6]
-
-
-def test_integers_are_as_the_official_encoder_writes_them():
-    values = np.array([0, 1, 127, 128, -1, 1 << 62, -(1 << 63), (1 << 63) - 1, 16383, 16384])
-    encoded = wire_format.messages(4, wire_format.integers(4, values))
-    for row, value in enumerate(values.tolist()):
-        own = bytes(encoded.data[row][encoded.used[row]])
-        assert own == schema.TrackEvent(debug_annotations=[schema.DebugAnnotation(int_value=value)]).SerializeToString()

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tool_traces import blkparse, ftrace
+from tool_traces import blkparse, expected_rows, ftrace, rows_of
 from tree import TREE
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.exporters.block_events import device_numbers
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.importers import ImportOptions, import_recording
+from blkreel.traces.importers import import_recording
 from blkreel.traces.importers.tools.ftrace import _TraceOfPage
 
 SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
@@ -30,25 +30,8 @@ COLUMNS = ["submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes"
            "tid", "device"]
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Imports a text: (frame, result)."""
-    def import_text(text, format_name=None, **options):
-        path = tmp_path / "events.txt"
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        result = import_recording([path], tmp_path / "t.parquet", force=True, format_name=format_name,
-                                  options=ImportOptions(**options))
-        return open_trace(result.path).table().to_pandas(), result
-
-    return import_text
-
-
 def assert_ios(frame, ios):
-    assert frame.submit_ns.tolist() == [1000 * (io[1] - ios[0][1]) for io in ios]
-    assert frame.latency_ns.tolist() == [1000 * io[2] for io in ios]
-    assert frame.offset_bytes.tolist() == [512 * io[3] for io in ios]
-    assert frame.length_bytes.tolist() == [512 * io[4] for io in ios]
-    assert frame.op.tolist() == [OPS["write" if io[5] else "read"] for io in ios]
+    assert rows_of(frame) == expected_rows(ios)
     assert frame["flags"].tolist() == [FLAGS["sync"] if io[5] else 0 for io in ios]
 
 
@@ -158,25 +141,6 @@ def event(time, name, fields, task="fio-812"):
     return f"     {task}     [001] d..1.  {time:.6f}: {name}: {fields}\n"
 
 
-def test_requests_of_0_bytes_before_linux_4_11_have_the_length_of_their_sectors(run):
-    frame, result = run(
-        event(1, "block_rq_issue", "8,0 RA 0 () 80 + 256 [fio]")
-        + event(1.001, "block_rq_complete", "8,0 RA () 80 + 256 [0]")
-        + event(2, "block_rq_issue", "8,0 DS 0 () 800 + 16 [fio]")
-        + event(2.001, "block_rq_complete", "8,0 DS () 800 + 16 [0]")
-        + event(3, "block_rq_issue", "8,0 FF 0 () 18446744073709551615 + 0 [fio]")
-        + event(3.001, "block_rq_complete", "8,0 FF () 18446744073709551615 + 0 [0]")
-        + event(4, "block_rq_issue", "8,0 N 36 () 0 + 0 [smartd]")
-        + event(4.001, "block_rq_complete", "8,0 N () 0 + 0 [0]"))
-    assert frame[["latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist() == [
-        [1_000_000, 80 * 512, 256 * 512, OPS["read"]], [1_000_000, 800 * 512, 16 * 512, OPS["discard"]],
-        [1_000_000, 0, 0, OPS["flush"]]]
-    ignored = result.metadata["ledger"]["ignored"]
-    # The first issue is a row, and no example.
-    assert ignored["issues that were repeated after a requeue, or are no I/O"] == {"count": 1, "example": ""}
-    assert not result.metadata["import_warnings"]
-
-
 def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
     frame, result = run(
         event(1, "block_rq_issue", "8,0 FF 0 () 18446744073709551615 + 0 none,0,0 [fio]")
@@ -196,19 +160,6 @@ def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
     assert ledger["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 2
 
 
-def test_a_request_issued_again_without_a_requeue_event_is_one_row(run):
-    issue, completion = "8,0 R 65536 () 640 + 128 [fio]", "8,0 R () 640 + 128 [0]"
-    frame, result = run(
-        event(1, "block_rq_issue", issue) + event(1.0002, "block_rq_issue", issue, "kworker/3:1H-517")
-        + event(1.003, "block_rq_complete", completion)
-        + event(2, "block_rq_issue", issue) + event(2.0005, "block_rq_complete", completion))
-    assert frame[["submit_ns", "latency_ns", "tid"]].to_numpy().tolist() \
-        == [[0, 3_000_000, 812], [1_000_000_000, 500_000, 812]]
-    ledger = result.metadata["ledger"]
-    assert ledger["ignored"]["issues of I/Os in flight, issued again without a requeue event"]["count"] == 1
-    assert ledger["records"] == 5 and not result.metadata["import_warnings"]
-
-
 def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
     issue, completion = "8,0 R 4096 () 640 + 8 [fio]", "8,0 R () 640 + 8 [0]"
     frame, result = run(
@@ -218,20 +169,6 @@ def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
         + event(2.003, "block_rq_complete", completion))
     assert frame.latency_ns.tolist() == [3_000_000, 3_000_000, 3_000_000, -1]
     assert "1 I/Os have no latency: their completion is not in the recording" in result.metadata["import_warnings"]
-
-
-def test_a_request_completed_in_parts_is_one_row(run):
-    frame, _ = run(event(1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]")
-                   + event(1.001, "block_rq_complete", "8,0 R () 80 + 8 [0]")
-                   + event(1.003, "block_rq_complete", "8,0 R () 88 + 8 [0]"))
-    assert frame[["latency_ns", "length_bytes"]].to_numpy().tolist() == [[3_000_000, 8192]]
-
-
-def test_a_drive_without_requests_is_recorded_by_bios(run):
-    frame, _ = run(event(1, "block_bio_queue", "253,0 R 80 + 16 [fio]")
-                   + event(1.5, "block_bio_complete", "253,0 R 80 + 16 [0]"))
-    assert frame[["latency_ns", "offset_bytes", "length_bytes", "tid"]].to_numpy().tolist() \
-        == [[500_000_000, 80 * 512, 8192, 812]]
 
 
 def test_entries_by_partition_do_not_become_rows(run):
@@ -331,29 +268,6 @@ def test_text_and_binary_files_of_blktrace_give_the_same_rows(tmp_path):
         frame.submit_ns -= frame.submit_ns[0]
     assert len(frames[0]) == 109
     assert frames[0][COLUMNS].equals(frames[1][COLUMNS])
-
-
-def test_the_blkparse_sample_agrees_with_plain_pairing(tmp_path):
-    sample = SAMPLES / "blkparse" / "apress_blktrace.txt"
-    if not sample.exists():
-        pytest.skip(f"no sample {sample}")
-    result = import_recording([sample], tmp_path / "t.parquet")
-    frame = open_trace(result.path).table().to_pandas()
-    issued, expected = {}, []
-    for line in sample.read_text().splitlines():
-        fields = line.split()
-        time_ns = int(fields[3].replace(".", ""))
-        if fields[5] == "D":
-            op = OPS["write" if "W" in fields[6] else "read"]
-            issued[fields[7]] = (time_ns, int(fields[7]) * 512, int(fields[9]) * 512, op)
-        elif fields[5] == "C" and fields[7] in issued:
-            begin_ns, *extent = issued.pop(fields[7])
-            expected.append([begin_ns, time_ns - begin_ns, *extent])
-    expected += [[begin_ns, -1, *extent] for begin_ns, *extent in issued.values()]
-    first_ns = min(row[0] for row in expected)
-    rows = frame[["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist()
-    assert sorted(rows) == sorted([row[0] - first_ns, *row[1:]] for row in expected)
-    assert result.metadata["ledger"]["records"] == 50_000
 
 
 @pytest.mark.parametrize("name", ["ftrace-6.18.txt.gz", "perf-6.18.txt.gz"])

@@ -3,7 +3,8 @@
 import re
 
 import numpy as np
-from hypothesis import example, given, settings
+from cases import cases
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blkreel.traces.importers.tools.text_lines import Lines, TableLines
@@ -20,7 +21,7 @@ def columns(texts):
     return lines, *lines.field(1)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(FIELDS)
 def test_integers_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -30,7 +31,7 @@ def test_integers_agree_with_python(texts):
         assert is_valid == right and value == (int(text) if right else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(FIELDS)
 def test_hexadecimals_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -40,7 +41,7 @@ def test_hexadecimals_agree_with_python(texts):
         assert is_valid == right and value == (int(text, 16) if right else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(FIELDS)
 def test_decimals_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -53,7 +54,7 @@ def test_decimals_agree_with_python(texts):
             assert value == int(match[1]) * 10**9 + int((match[2] or "").ljust(9, "0"))
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(FIELDS)
 def test_groups_of_thousands_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -65,7 +66,7 @@ def test_groups_of_thousands_agree_with_python(texts):
             assert value == int(re.sub(r"\D", "", match[1])) * 10**6 + int((match[2] or "").ljust(6, "0"))
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(FIELDS)
 @example(["18.446.744.073.709.551.615", "18.446.744.073.709.551.616", "1.000.000.000.000.000.000.000"])
 def test_grouped_integers_agree_with_python(texts):
@@ -93,7 +94,7 @@ def test_many_distinct_texts_have_codes_in_the_order_of_their_appearance():
     assert [texts[row] for row in firsts] == list(numbers)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(st.lists(st.lists(st.text("abc []é=\t", max_size=40), max_size=5), max_size=12))
 def test_fields_are_those_of_str_split(rows):
     texts = [" ".join(row) for row in rows]
@@ -106,7 +107,7 @@ def test_fields_are_those_of_str_split(rows):
     assert lines.numbers.tolist() == list(range(7, 7 + len(texts)))
 
 
-@settings(max_examples=100, deadline=None)
+@cases(33)
 @given(st.lists(st.lists(st.text("ab 1.", max_size=300), min_size=1, max_size=4), min_size=1, max_size=12))
 @example([[" ", "1"]])
 def test_table_fields_are_without_blanks_and_quotes(rows):

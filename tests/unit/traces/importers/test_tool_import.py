@@ -1,71 +1,31 @@
 """Recordings of fio, biosnoop and vscsiStats."""
 
-import os
 import struct
-from pathlib import Path
 
 import pytest
-from tool_traces import biosnoop, iolog2, iolog3, vscsi
-from tree import TREE
+from tool_traces import biosnoop, expected_rows, iolog2, iolog3, rows_of, vscsi
 
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.importers import ImportOptions, import_recording
 
-SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 IOS = [(number, 5_000_000 + 1000 * number, 40 + 900 * (number % 5), 8 * number, 8 * (1 + number), number % 3 == 0)
        for number in range(200)]
-COLUMNS = ["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"]
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Imports the bytes of one file: (frame, result)."""
-    def import_bytes(data, format_name=None, **options):
-        path = tmp_path / "recording"
-        path.write_bytes(data)
-        result = import_recording([path], tmp_path / "t.parquet", force=True, format_name=format_name,
-                                  options=ImportOptions(**options))
-        return open_trace(result.path).table().to_pandas(), result
-
-    return import_bytes
-
-
-def rows(frame):
-    return frame[COLUMNS].to_numpy().tolist()
-
-
-def expected(ios, with_latency=True):
-    return [[1000 * (io[1] - ios[0][1]), 1000 * io[2] if with_latency else -1, 512 * io[3], 512 * io[4],
-             OPS["write" if io[5] else "read"]] for io in ios]
 
 
 def test_iolog_3_has_microseconds_and_a_device_for_each_file(run):
     frame, result = run(iolog3(IOS))
     assert result.metadata["source_format"] == "iolog3"
-    assert rows(frame[frame.op != OPS["flush"]]) == expected(IOS, with_latency=False)
-    assert rows(frame[frame.op == OPS["flush"]]) == [[1000 * (IOS[-1][1] - IOS[0][1]), -1, 0, 0, OPS["flush"]]]
+    assert rows_of(frame[frame.op != OPS["flush"]]) == expected_rows(IOS, with_latency=False)
+    assert rows_of(frame[frame.op == OPS["flush"]]) == [[1000 * (IOS[-1][1] - IOS[0][1]), -1, 0, 0, OPS["flush"]]]
     assert [device["name"] for device in result.metadata["devices"]] == ["/dev/sda", "/dev/sdb"]
     assert result.metadata["ledger"]["ignored"]["actions on files: add, open, close"]["count"] == 3
     assert "latency" in result.metadata["source_lacks"]
 
 
-def test_iolog_3_continues_from_an_earlier_time_as_fio_does(run):
-    times_us = [20, 21, 1_000_001, 3, 1_000_001]
-    lines = "".join(f"{time} d read {65_536 * at} 4096\n" for at, time in enumerate(times_us))
-    frame, result = run(f"fio version 3 iolog\n0 d add\n1 d open\n{lines}2000000 d close\n".encode())
-    assert (frame.submit_ns // 1000).tolist() == [0, 1, 999_981, 999_981, 1_999_979]
-    assert frame.offset_bytes.tolist() == [65_536 * at for at in range(5)]
-    ledger = result.metadata["ledger"]
-    assert (ledger["clock_back_steps"], ledger["clock_back_largest_ns"]) == (1, 999_998_000)
-    assert any("1 records have an earlier time" in text for text in result.metadata["import_warnings"])
-
-
 def test_iolog_2_waits_until_a_time_since_the_start(run):
     frame, result = run(iolog2(IOS))
     assert result.metadata["source_format"] == "iolog2"
-    assert rows(frame) == expected(IOS, with_latency=False)
+    assert rows_of(frame) == expected_rows(IOS, with_latency=False)
     assert result.metadata["clock_resolution_ns"] == 1_000_000
     assert result.metadata["ledger"]["ignored"]["waits"]["count"] == len(IOS)
 
@@ -91,24 +51,12 @@ def test_an_iolog_of_another_version_is_refused(run):
         run(iolog3(IOS).replace(b"version 3", b"version 1"), "iolog3")
 
 
-def test_the_sample_of_fio_agrees_with_its_lines(tmp_path):
-    sample = SAMPLES / "fio" / "t0038.iolog"
-    if not sample.exists():
-        pytest.skip(f"no sample {sample}")
-    frame = open_trace(import_recording([sample], tmp_path / "t.parquet").path).table().to_pandas()
-    lines = [line.split() for line in sample.read_text().splitlines()]
-    ios = [(int(line[0]), int(line[3]), int(line[4]), OPS[line[2].replace("trim", "discard")]) for line in lines
-           if line[2] in ("read", "write", "trim")]
-    assert frame[["submit_ns", "offset_bytes", "length_bytes", "op"]].to_numpy().tolist() \
-        == [[1000 * (io[0] - ios[0][0]), *io[1:]] for io in ios]
-
-
 @pytest.mark.parametrize("with_queue", [False, True])
 def test_biosnoop_is_stamped_at_completion(run, with_queue):
     frame, result = run(biosnoop(IOS, with_queue))
     assert result.metadata["source_format"] == "biosnoop"
     assert set(frame.queue_ns) == ({250_000} if with_queue else {-1})
-    assert rows(frame) == expected(IOS)
+    assert rows_of(frame) == expected_rows(IOS)
     assert frame.tid.tolist() == [4000 + io[0] % 2 for io in IOS]
     names = [device["name"] for device in result.metadata["devices"]]
     assert [names[number] for number in frame.device] == [f"nvme{io[0] % 2}n1" for io in IOS]
@@ -145,14 +93,14 @@ def test_biosnoop_of_its_documentation_and_of_libbpf(run):
 0.000178    supervise      1950   xvda1   W 13092432   4096      0.61
 1.002111    ?              0      xvda1   R 0          0         0.20
 """, max_rejected=0)
-    assert rows(frame) == [[0, 740_000, 13092560 * 512, 4096, OPS["write"]],
+    assert rows_of(frame) == [[0, 740_000, 13092560 * 512, 4096, OPS["write"]],
                            [304_000, 610_000, 13092432 * 512, 4096, OPS["write"]]]
     frame, _ = run(b"""TIME(s)     COMM           PID     DISK      T    SECTOR     BYTES   LAT(ms)
 0.500000    kworker/0:1H   23      sda       FF   0          0         2.500
 0.600000    fio            99      sda       WFS  8          512       1.000
 0.700000    fstrim         98      sda       D    16         65536     3.000
 """)
-    assert rows(frame) == [[0, 2_500_000, 0, 0, OPS["flush"]], [101_500_000, 1_000_000, 4096, 512, OPS["write"]],
+    assert rows_of(frame) == [[0, 2_500_000, 0, 0, OPS["flush"]], [101_500_000, 1_000_000, 4096, 512, OPS["write"]],
                            [199_500_000, 3_000_000, 8192, 65536, OPS["discard"]]]
 
 
@@ -160,32 +108,15 @@ def test_biosnoop_of_its_documentation_and_of_libbpf(run):
 def test_vscsi_of_both_versions(run, version):
     frame, result = run(vscsi(IOS, version))
     assert result.metadata["source_format"] == "vscsi"
-    assert rows(frame) == expected(IOS, with_latency=version == 2)
+    assert rows_of(frame) == expected_rows(IOS, with_latency=version == 2)
     assert ("latency" in result.metadata["source_lacks"]) == (version == 1)
 
 
 def test_other_scsi_commands_and_a_cut_record_are_counted(run):
     flush, inquiry = (struct.pack("<IIIHHQQ", 1, 0, 0, command, 0x100, 7, IOS[-1][1]) for command in (0x35, 0x12))
     frame, result = run(vscsi(IOS, 1) + flush + inquiry + b"cut")
-    assert rows(frame)[-1] == [1000 * (IOS[-1][1] - IOS[0][1]), -1, 0, 0, OPS["flush"]]
+    assert rows_of(frame)[-1] == [1000 * (IOS[-1][1] - IOS[0][1]), -1, 0, 0, OPS["flush"]]
     ledger = result.metadata["ledger"]
     assert ledger["records"] == len(IOS) + 3 and ledger["rows"] == len(IOS) + 1
     assert ledger["ignored"]["SCSI commands other than reads, writes and flushes"]["count"] == 1
     assert f"byte {32 * (len(IOS) + 2):,}" in ledger["rejected"]["an incomplete record"]["example"]
-
-
-def test_the_sample_of_vscsi_agrees_with_struct(tmp_path):
-    sample = SAMPLES / "vscsi" / "cloudPhysicsIO.vscsi"
-    if not sample.exists():
-        pytest.skip(f"no sample {sample}")
-    result = import_recording([sample], tmp_path / "t.parquet")
-    frame = open_trace(result.path).table().to_pandas()
-    ios = []
-    for _, length, _, command, version, block, time_us in struct.iter_unpack("<IIIHHQQ", sample.read_bytes()):
-        assert version == 0x100
-        if command in (0x28, 0x2A, 0x08, 0x0A, 0x88, 0x8A):
-            op = OPS["write" if command & 0x7F in (0x2A, 0x0A) else "read"]
-            ios.append([1000 * time_us, -1, 512 * block, length, op])
-    first_ns = min(io[0] for io in ios)
-    assert result.metadata["ledger"]["records"] == sample.stat().st_size // 32
-    assert sorted(rows(frame)) == sorted([io[0] - first_ns, *io[1:]] for io in ios)

@@ -7,29 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from tool_traces import wpa, xperf
+from tool_traces import expected_rows, rows_of, wpa, xperf
 from tree import TREE
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.importers import ImportOptions, import_recording
+from blkreel.traces.importers import import_recording
 
 SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 IOS = [(number, 999_000 + 1000 * number, 40 + 900 * (number % 5), 8 * (number * 7919 % 100_000), 8 * (1 + number),
         number % 3 == 0) for number in range(300)]
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Imports the bytes of one file: (frame, result)."""
-    def import_bytes(data, **options):
-        (tmp_path / "t.csv").write_bytes(data)
-        result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", force=True,
-                                  options=ImportOptions(**options))
-        return open_trace(result.path).table().to_pandas(), result
-
-    return import_bytes
 
 
 @pytest.mark.parametrize(("separator", "point", "grouping"), [
@@ -38,11 +26,7 @@ def test_every_locale_gives_the_same_rows(run, separator, point, grouping):
     frame, result = run(wpa(IOS, separator, point, grouping))
     ios = frame[frame.op != OPS["flush"]]
     assert result.metadata["source_format"] == "wpa" and not result.metadata["ledger"]["rejected"]
-    assert ios.submit_ns.tolist() == [1000 * (io[1] - IOS[0][1]) for io in IOS]
-    assert ios.latency_ns.tolist() == [1000 * io[2] for io in IOS]
-    assert ios.offset_bytes.tolist() == [512 * io[3] for io in IOS]
-    assert ios.length_bytes.tolist() == [512 * io[4] for io in IOS]
-    assert ios.op.tolist() == [OPS["write" if io[5] else "read"] for io in IOS]
+    assert rows_of(ios) == expected_rows(IOS)
     assert [result.metadata["devices"][number]["name"] for number in ios.device] == [f"disk{io[0] % 2}" for io in IOS]
     names = {int(tid): entry["process"] for tid, entry in result.metadata["threads"].items()}
     assert [names[tid] for tid in ios.tid] == ["System" if io[0] % 2 else "SearchHost.exe <CortanaUI>" for io in IOS]
@@ -81,11 +65,7 @@ def test_xperf_events_are_stamped_at_completion(run):
     frame, result = run(xperf(IOS))
     assert result.metadata["source_format"] == "xperf"
     ios = frame[frame.op != OPS["flush"]]
-    assert ios.submit_ns.tolist() == [1000 * (io[1] - IOS[0][1]) for io in IOS]
-    assert ios.latency_ns.tolist() == [1000 * io[2] for io in IOS]
-    assert ios.offset_bytes.tolist() == [512 * io[3] for io in IOS]
-    assert ios.length_bytes.tolist() == [512 * io[4] for io in IOS]
-    assert ios.op.tolist() == [OPS["write" if io[5] else "read"] for io in IOS]
+    assert rows_of(ios) == expected_rows(IOS)
     assert ios.tid.tolist() == [11844 + io[0] % 2 for io in IOS]
     assert [result.metadata["devices"][number]["name"] for number in ios.device] == [f"disk{io[0] % 2}" for io in IOS]
     assert result.metadata["threads"]["11845"] == {"names": ["my app.exe"], "comm": "my app.exe",

@@ -5,15 +5,16 @@ import subprocess
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import new_trace
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import OPS
 from blkreel.traces.model import (
     compared,
     fio_job,
@@ -216,7 +217,7 @@ rows_of_any_kind = st.lists(
               st.sampled_from([0, 1, 512, 4096, 65_536, 5 << 30]), st.integers(-1, 10**10)), min_size=2, max_size=50)
 
 
-@settings(max_examples=50)
+@cases(16)
 @given(rows_of_any_kind, st.integers(0, 1 << 40))
 def test_any_trace_has_a_model_that_can_be_played(tmp_path_factory, rows, seed):
     gaps, op, offset, length, latency = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -254,10 +255,8 @@ def trace_of(path, **columns):
 
 
 def test_a_trace_with_an_unknown_operation_is_refused(tmp_path):
-    with TraceWriter(tmp_path / "t.parquet", TRACE_SCHEMA) as writer:
-        writer.write({"submit_ns": np.arange(3), "latency_ns": np.ones(3), "length_bytes": np.full(3, 512),
-                      "offset_bytes": np.zeros(3), "op": np.array([0, 99, 1])})
-        writer.close({})
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(3), latency_ns=1, length_bytes=512, offset_bytes=0,
+              op=[0, 99, 1])
     with pytest.raises(TraceError, match="holds unknown operations: 99"):
         modeled_trace(open_trace(str(tmp_path / "t.parquet")), None)
 

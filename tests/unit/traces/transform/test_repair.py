@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 import blkreel
@@ -136,7 +137,7 @@ def test_shuffled_rows_are_restored(game, tmp_path):
         assert done.steps_back > 0 and done.dropped == 0
 
 
-@settings(max_examples=25, deadline=None)
+@cases(8)
 @given(data=st.data())
 def test_any_selection_and_order_of_rows_can_be_repaired(game, tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("any")

@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from transformed import assert_valid, columns_of, of_another_machine
 
@@ -120,7 +121,7 @@ def test_nothing_to_select(tmp_path, selection, text):
     assert not list(tmp_path.iterdir())
 
 
-@settings(max_examples=15, deadline=None)
+@cases(8)
 @given(data=st.data())
 def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("slices")
