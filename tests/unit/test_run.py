@@ -44,16 +44,6 @@ def test_the_output_ends_with_what_failed(runner, capfd, lanes):
     assert "at last" not in end and "line of" not in end
 
 
-def test_lines_of_a_part_that_failed_without_a_test(runner, monkeypatch, capfd):
-    script = "for line in range(100): print(f'line {line}.')\nraise SystemExit(1)"
-    monkeypatch.setattr(runner, "PARTS", (runner.Part("lint", [sys.executable, "-c", script], 0),
-                                          runner.Part("unit", [sys.executable, "-c", "print('last')"], 1)))
-    assert runner.main(["--lanes", "1"]) == 1
-    _, after_the_last_part = capfd.readouterr().out.rsplit("last\n", 1)
-    assert "line 99." in after_the_last_part and "line 75." in after_the_last_part
-    assert "line 10." not in after_the_last_part
-
-
 def test_two_lanes_run_side_by_side_and_the_parts_of_a_lane_in_order(runner, monkeypatch, tmp_path, capfd):
     """The first parts wait for the file of each other."""
     script = ("import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\nend = time.monotonic() + 30\n"
@@ -76,20 +66,3 @@ def test_the_exit_code_is_0_if_all_parts_pass(runner, capfd):
     output = capfd.readouterr().out
     assert "line of drives" in output
     assert "line of first" not in output and "all parts passed" in output
-
-
-def test_all_includes_the_long_parts(runner, capfd):
-    assert runner.main(["--all"]) == 1
-    assert "line of long" in capfd.readouterr().out
-
-
-def test_a_program_that_is_missing_is_a_failure(runner, monkeypatch, capfd):
-    monkeypatch.setattr(runner, "PARTS", (runner.Part("absent", ["/no/such/program"], 0),))
-    assert runner.main([]) == 1
-    assert "failed: absent" in capfd.readouterr().out
-
-
-def test_an_unknown_part_is_a_usage_error(runner, capfd):
-    with pytest.raises(SystemExit) as error:
-        runner.main(["unti"])
-    assert error.value.code == 2

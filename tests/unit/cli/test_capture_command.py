@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.capture.command import Workload, refuse_missing, user_of_command
 from blkreel.capture.options import CaptureOptions
 from blkreel.cli.commands.capture import command, exit_code, why_empty
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.schema import FLAGS
-from blkreel.traces.format.writer import TraceWriter
 
 
 def parsed(*arguments):
@@ -102,12 +102,9 @@ class Reads:
     """The result of a capture with the given rows of workload and other I/O."""
 
     def __init__(self, path, workload, others, command_exit_code=0, interrupted=False):
-        with TraceWriter(path) as out:
-            count = workload + others
-            out.write({"submit_ns": np.arange(count), "latency_ns": np.full(count, 5), "offset_bytes": np.zeros(count),
-                       "length_bytes": np.full(count, 4096), "op": np.zeros(count),
-                       "flags": np.array([FLAGS["own"]] * workload + [0] * others)})
-            out.close({})
+        count = workload + others
+        new_trace(path, {}, submit_ns=np.arange(count), latency_ns=5, offset_bytes=0,
+                  flags=np.array([FLAGS["own"]] * workload + [0] * others))
         self.path, self.ios = path, {"read": workload + others}
         self.metadata = {"devices": [{"path": "/dev/sdz"}], "source_format": "bpf:tp_btf"}
         self.command_exit_code, self.interrupted = command_exit_code, interrupted

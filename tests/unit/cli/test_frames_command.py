@@ -17,7 +17,18 @@ SLOW = "nil:1GiB,clock=virtual,read_latency=40ms"
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def run(command_server):
+    def run(directory, *words, code=0):
+        result = command_server.run([BLKREEL, *words], cwd=directory, timeout=120,
+                                    env={**os.environ, "COLUMNS": "200"})
+        assert result.returncode == code, result.stderr
+        return result
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory, run):
     """A trace, its frame log, and replays at dependent pace on a fast and a slow drive."""
     directory = tmp_path_factory.mktemp("frames")
     rows, ends, time_ns = rendered(stream=False)
@@ -29,15 +40,8 @@ def directory(tmp_path_factory):
     return directory
 
 
-def run(directory, *words, code=0):
-    result = subprocess.run([BLKREEL, *words], capture_output=True, text=True, cwd=directory, timeout=120,
-                            env={**os.environ, "COLUMNS": "200"})
-    assert result.returncode == code, result.stderr
-    return result
-
-
 @pytest.mark.parametrize(("drive", "gone"), [("fast", len(BY_IO)), ("slow", 0)])
-def test_another_drive_ends_the_stutters_that_it_serves_fast_enough(directory, drive, gone):
+def test_another_drive_ends_the_stutters_that_it_serves_fast_enough(run, directory, drive, gone):
     """40 ms beyond a usual frame of 10 ms is a stutter still."""
     result = run(directory, "report", "t.parquet", "--frames", "kart.csv", "--frames-run", drive, "--json")
     frames = valid_document("report", result.stdout)["frames"]
@@ -52,7 +56,7 @@ def test_another_drive_ends_the_stutters_that_it_serves_fast_enough(directory, d
             assert stutter["gone"] is None
 
 
-def test_the_terminal_leads_with_the_stutters(directory):
+def test_the_terminal_leads_with_the_stutters(run, directory):
     lines = run(directory, "report", "t.parquet", "--frames", "kart.csv", "--all").stdout.splitlines()
     assert lines[0] == "6 of 12 stutters waited for I/O, which took 900 ms, mostly for level.pak"
     assert sum("I/O: 150 ms, read of level.pak by kart" in line for line in lines) == len(BY_IO)
@@ -60,7 +64,7 @@ def test_the_terminal_leads_with_the_stutters(directory):
     assert any("Clocks aligned by the time of the last change" in line for line in lines)
 
 
-def test_the_page_and_its_tables(directory):
+def test_the_page_and_its_tables(run, directory):
     run(directory, "report", "t.parquet", "--frames", "kart.csv", "--frames-run", "fast", "-o", "t.html")
     page = (directory / "t.html").read_text()
     assert "6 of 12 stutters waited for I/O" in page and 'id="frame-times"' in page and "Clocks aligned" in page
@@ -82,12 +86,12 @@ def test_the_page_and_its_tables(directory):
      "a replay of another trace"),
     (["fast", "--frames", "kart.csv"], "is a replay, and frames are of the captured application"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_refusals(directory, words, message):
+def test_refusals(run, directory, words, message):
     error = run(directory, "report", *words, code=2).stderr
     assert message in error and len(error.strip().splitlines()) == 1, error
 
 
-def test_an_invalid_replay_shows_nothing(directory):
+def test_an_invalid_replay_shows_nothing(run, directory):
     """Its latencies are not those of a drive."""
     records = directory / "fast"
     invalid = directory / "invalid"

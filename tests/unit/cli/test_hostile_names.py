@@ -8,13 +8,13 @@ import re
 import numpy as np
 import pytest
 from documents import valid_document
+from small_trace import new_trace
 from synthetic_runs import write_run
 
 from blkreel.common.printable import printable
 from blkreel.common.system import read_kernel_lines, read_kernel_text
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
-from blkreel.traces.format.writer import TraceWriter
 
 # Terminal title, color, markup of rich, line break, right-to-left override, a byte that is not UTF-8, a formula.
 HOSTILE = "=1+1\x1b]0;owned\x07\x1b[31m[/x][bold]\n\u202egpj\udcff"
@@ -22,16 +22,13 @@ UNSAFE = re.compile("\x1b|\x07|\u202e|[\ud800-\udfff]|owned\n")
 
 
 def trace_of_hostile_names(path):
-    with TraceWriter(path) as out:
-        count = 50
-        out.write({"submit_ns": np.arange(count) * 1_000_000, "latency_ns": np.full(count, 90_000),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": np.arange(count) % 2, "tid": np.full(count, 7)})
-        out.close({"devices": [{"name": "sda", "path": f"/dev/{HOSTILE}", "model": HOSTILE, "size_bytes": 1 << 30}],
-                   "threads": {"7": {"comm": HOSTILE, "pid": 7, "process": HOSTILE}}, "command": [HOSTILE, HOSTILE],
-                   "title": HOSTILE, "description": HOSTILE, "source_format": HOSTILE, "kernel": HOSTILE,
-                   "import_warnings": [HOSTILE], "lost": {"total": 0}})
-    return path
+    count = 50
+    return new_trace(path, {
+        "devices": [{"name": "sda", "path": f"/dev/{HOSTILE}", "model": HOSTILE, "size_bytes": 1 << 30}],
+        "threads": {"7": {"comm": HOSTILE, "pid": 7, "process": HOSTILE}}, "command": [HOSTILE, HOSTILE],
+        "title": HOSTILE, "description": HOSTILE, "source_format": HOSTILE, "kernel": HOSTILE,
+        "import_warnings": [HOSTILE], "lost": {"total": 0}},
+                     submit_ns=np.arange(count) * 1_000_000, latency_ns=90_000, op=np.arange(count) % 2, tid=7)
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 OWN, READ_AHEAD = FLAGS["own"], FLAGS["read_ahead"]
 
@@ -15,12 +15,10 @@ OWN, READ_AHEAD = FLAGS["own"], FLAGS["read_ahead"]
 def test_causes_own_and_files_are_told(blkreel, tmp_path):
     schema = pa.schema([*TRACE_SCHEMA, pa.field("inode", pa.int64(), nullable=False)])
     own, several = FLAGS["own"], FLAGS["several_files"]
-    with TraceWriter(tmp_path / "t.parquet", schema) as out:
-        out.write({"submit_ns": np.arange(5) * 1000, "latency_ns": np.full(5, 100), "offset_bytes": np.zeros(5, "i8"),
-                   "length_bytes": np.array([4096, 8192, 4096, 512, 1024]), "op": np.array([0, 0, 0, 1, 0]),
-                   "flags": np.array([own, own | several, 0, own, 0]), "waited_on": np.array([-1, 0, 1, -1, -1]),
-                   "think_ns": np.array([0, 900, 900, 0, 0]), "inode": np.array([12, 12, 13, 0, -1])})
-        out.close({"files": [{"inode": 12, "filesystem": "8:1", "path": "/games/level.pak"}]})
+    new_trace(tmp_path / "t.parquet", {"files": [{"inode": 12, "filesystem": "8:1", "path": "/games/level.pak"}]},
+              schema=schema, offset_bytes=0, length_bytes=[4096, 8192, 4096, 512, 1024], op=[0, 0, 0, 1, 0],
+              flags=[own, own | several, 0, own, 0], waited_on=[-1, 0, 1, -1, -1], think_ns=[0, 900, 900, 0, 0],
+              inode=[12, 12, 13, 0, -1])
     document = json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)
     assert document["own"] == {"ios": 3, "bytes": 4096 + 8192 + 512}
     assert document["causes_known"] == 2
@@ -44,12 +42,8 @@ def test_the_load_time_of_read_ahead_is_a_lower_bound(tmp_path, blkreel, flags, 
     """Of the workload if any I/O is marked, and where more than 10 % have a thread whose blocked time is unknown."""
     counts = dict(zip(("ios", "read_ahead_ios", "blocked_unknown_ios"), counts, strict=True))
     schema = pa.schema([*TRACE_SCHEMA, pa.field("blocked_ns", pa.int64(), nullable=False)])
-    with TraceWriter(tmp_path / "t.parquet", schema) as out:
-        out.write({"blocked_ns": np.broadcast_to(blocked_ns, len(flags)),
-                   "submit_ns": np.arange(len(flags)), "latency_ns": np.full(len(flags), 100),
-                   "offset_bytes": np.zeros(len(flags), "i8"), "length_bytes": np.full(len(flags), 512),
-                   "op": np.zeros(len(flags), "i1"), "flags": np.array(flags)})
-        out.close({})
+    new_trace(tmp_path / "t.parquet", {}, schema=schema, blocked_ns=np.broadcast_to(blocked_ns, len(flags)),
+              submit_ns=np.arange(len(flags)), offset_bytes=0, length_bytes=512, flags=np.array(flags))
     assert json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)["read_ahead"] == counts
     shown = blkreel("info", tmp_path / "t.parquet").stdout
     if words:
@@ -59,9 +53,6 @@ def test_the_load_time_of_read_ahead_is_a_lower_bound(tmp_path, blkreel, flags, 
 
 
 def test_a_trace_that_knows_neither_does_not_speak_of_them(blkreel, tmp_path):
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(2), "latency_ns": np.full(2, 100), "offset_bytes": np.zeros(2, "i8"),
-                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
-        out.close({})
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
     shown = blkreel("info", tmp_path / "t.parquet").stdout
     assert "waits" not in shown and "workload" not in shown and "file" not in shown

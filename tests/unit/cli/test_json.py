@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from blktrace_events import Recording
 from documents import SCHEMAS, valid_document
+from small_trace import new_trace
 from tree import TREE
 
 from blkreel.cli.command_table import all_commands
@@ -124,14 +125,9 @@ def test_kinds_of_errors(blkreel, tmp_path, words, code, exit_code):
 
 
 def test_an_invalid_trace_is_one_document(blkreel, tmp_path):
-    import numpy as np
 
-    from blkreel.traces.format.writer import TraceWriter
 
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.array([5, 6]), "latency_ns": np.full(2, 100), "offset_bytes": np.array([-512, 0]),
-                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
-        out.close({})
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=[5, 6], offset_bytes=[-512, 0], length_bytes=512)
     result = blkreel("check", "--json", tmp_path / "t.parquet", check=False)
     assert result.returncode == 1 and valid_document("check", result.stdout)["errors"] and "invalid" in result.stderr
 
@@ -141,16 +137,3 @@ def test_numbers_are_finite():
     assert finite(document) == {"a": None, "b": [1.5, None, {"c": None}], "d": "NaN"}
     whole = {"a": [1, 2.5, {"b": None}]}
     assert finite(whole) is whole
-
-
-def test_info_of_metadata_with_nan(blkreel, tmp_path):
-    import numpy as np
-
-    from blkreel.traces.format.writer import TraceWriter
-
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(2), "latency_ns": np.full(2, 100), "offset_bytes": np.zeros(2, "i8"),
-                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
-        out.close({"later_key": math.nan})
-    document = valid_document("info", blkreel("info", tmp_path / "t.parquet", "--json").stdout)
-    assert document["metadata"]["later_key"] is None

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 from terminal import Terminal
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 DRIVE = "nil:1GiB,write_bandwidth=400MB/s"
 
@@ -23,12 +22,10 @@ DRIVE = "nil:1GiB,write_bandwidth=400MB/s"
 def trace(tmp_path):
     """A trace of 1.5 s: reads and writes by turns, 2,000 a second."""
     count = 3000
-    with TraceWriter(tmp_path / "t.parquet", TRACE_SCHEMA) as writer:
-        writer.write({"submit_ns": np.arange(count) * 500_000, "latency_ns": np.full(count, 50_000),
-                      "offset_bytes": np.arange(count) * 16384, "length_bytes": np.full(count, 16384),
-                      "op": (np.arange(count) % 2).astype("i1")})
-        writer.close({"devices": [{"size_bytes": 1 << 30}], "clock": "monotonic", "threads": {}})
-    return tmp_path / "t.parquet"
+    return new_trace(tmp_path / "t.parquet",
+                     {"devices": [{"size_bytes": 1 << 30}], "clock": "monotonic", "threads": {}},
+                     submit_ns=np.arange(count) * 500_000, latency_ns=50_000, offset_bytes=np.arange(count) * 16384,
+                     length_bytes=16384, op=(np.arange(count) % 2).astype("i1"))
 
 
 def unwrapped(text):

@@ -8,12 +8,12 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from small_trace import new_trace
 from terminal import Terminal
 
 from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.writer import TraceWriter
 
 # Words with which a command runs without a drive, or fails at once. Others get what they require, named "missing".
 WORDS = {"capture": ["/dev/missing", "-o", "x.parquet"], "top": ["/dev/missing"], "import": ["missing", "-o", "x"],
@@ -119,10 +119,7 @@ def test_the_list_of_benchmarks_fits_its_terminal(blkreel):
 
 
 def test_quiet_prints_errors_only(blkreel, tmp_path):
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(2), "latency_ns": np.full(2, 100), "offset_bytes": np.zeros(2, "i8"),
-                   "length_bytes": np.full(2, 512), "op": np.zeros(2, "i8")})
-        out.close({"lost": {"total": 7}})
+    new_trace(tmp_path / "t.parquet", {"lost": {"total": 7}}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
     loud, quiet = (blkreel("check", *words, tmp_path / "t.parquet", check=False) for words in ([], ["-q"]))
     assert loud.stdout and loud.stderr and loud.returncode == quiet.returncode == 3
     assert quiet.stdout == quiet.stderr == ""

@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
@@ -61,13 +62,8 @@ def test_quiet_prints_errors_only(replay, tmp_path):
 def make_trace(tmp_path):
     """make_trace(**columns) writes a trace and returns its path; columns of one value are repeated."""
     def make(**columns):
-        rows = len(columns["submit_ns"])
-        path = tmp_path / "t.parquet"
-        with TraceWriter(path, TRACE_SCHEMA) as writer:
-            writer.write({"latency_ns": np.full(rows, MS // 10), **{
-                name: np.broadcast_to(np.asarray(values, np.int64), rows) for name, values in columns.items()}})
-            writer.close({"devices": [{"name": "sda", "size_bytes": 1 << 30}], "lost": {"total": 0}})
-        return path
+        return new_trace(tmp_path / "t.parquet", drive_bytes=1 << 30, latency_ns=MS // 10, **columns)
+
     return make
 
 

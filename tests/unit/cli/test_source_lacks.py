@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-
-from blkreel.traces.format.writer import TraceWriter
+from small_trace import new_trace
 
 DRIVE = "nil:1GiB,clock=virtual"
 
@@ -15,14 +14,10 @@ def trace(tmp_path):
     """trace(lacks, step_ns): a trace of 50 I/Os, as an import writes it."""
     def make(lacks=(), step_ns=1000):
         count = 50
-        path = tmp_path / "t.parquet"
-        with TraceWriter(path) as out:
-            out.write({"submit_ns": np.arange(count) * 10**9, "op": np.zeros(count),
-                       "length_bytes": np.full(count, 4096), "offset_bytes": np.arange(count) * 4096,
-                       "tid": np.full(count, 1), "latency_ns": np.full(count, -1 if "latency" in lacks else 5000)})
-            out.close({"source_format": "volumes", "clock_resolution_ns": step_ns, "duration_ns": (count - 1) * 10**9,
-                       "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]})
-        return path
+        return new_trace(tmp_path / "t.parquet", {
+            "source_format": "volumes", "clock_resolution_ns": step_ns, "duration_ns": (count - 1) * 10**9,
+            "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]},
+                         submit_ns=np.arange(count) * 10**9, tid=1, latency_ns=-1 if "latency" in lacks else 5000)
 
     return make
 

@@ -10,8 +10,7 @@ from blkreel.common.installation import keyed_hash
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def directory(tmp_path):
     return tmp_path / "state"
 
 

@@ -1,6 +1,5 @@
 """Documents of others in TOML and JSON, and numbers in options: an error names the file and the key."""
 
-import json
 from typing import TypedDict
 
 import pytest
@@ -25,12 +24,6 @@ def test_a_wrong_document_names_file_and_key(tmp_path, text, says):
     (tmp_path / "file.json").write_text(text)
     with pytest.raises(ValueError, match=f"file.json.*{says}"):
         read_json(tmp_path / "file.json", Document)
-
-
-def test_a_document_is_read(tmp_path):
-    document = {"name": "a", "sizes": [1], "later": None}
-    (tmp_path / "file.json").write_text(json.dumps(document))
-    assert read_json(tmp_path / "file.json", Document) == document
 
 
 @pytest.mark.parametrize(("text", "says"), [

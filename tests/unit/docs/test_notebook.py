@@ -29,8 +29,7 @@ def test_stored_outputs_are_complete_and_have_no_local_paths(stored):
     assert not re.search(r"/(home|root|tmp|work|usr|var)/", re.sub(r"'image/png': '[^']*'", "", text))
 
 
-def test_all_cells_run(stored, tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def test_all_cells_run(stored, tmp_path):
     notebook = nbformat.from_dict(stored)
     parameters = next(cell for cell in notebook.cells if "REPEATS = 6" in cell.source)
     parameters.source = parameters.source.replace("REPEATS = 6", "REPEATS = 3")
