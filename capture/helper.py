@@ -52,7 +52,10 @@ class Helper(RowsChild):
         self._on_live = on_live
         if live_ns:
             arguments = [*arguments, "--live", str(max(1, live_ns // 1_000_000))]
-        super().__init__(_NAME, HELPER, arguments, spool, on_change, cwd="/")
+        try:
+            super().__init__(_NAME, HELPER, arguments, spool, on_change, cwd="/")
+        except PermissionError as error:
+            raise _refused_to_run() from error
         try:
             fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError:
@@ -98,12 +101,16 @@ def permission_remedy(path: Path) -> str:
     return f"sudo adduser {getpass.getuser()} {group}, and log in again" if group else "use sudo"
 
 
-def probe(kind: str = "auto") -> Programs:
+def _refused_to_run() -> BlkreelError:
+    return BlkreelError(f"{_NAME} cannot run: {HELPER}: permission denied", permission_remedy(HELPER))
+
+
+def probe() -> Programs:
     """Load the BPF programs and unload them. Raises BlkreelError with the reason where the kernel refuses them."""
     try:
-        result = subprocess.run([HELPER, "--probe", "--programs", kind], capture_output=True, text=True)
+        result = subprocess.run([HELPER, "--probe"], capture_output=True, text=True)
     except PermissionError as error:
-        raise BlkreelError(f"{_NAME} cannot run: {HELPER}: permission denied", permission_remedy(HELPER)) from error
+        raise _refused_to_run() from error
     if result.returncode:
         raise error_of(_NAME, result.stderr, result.returncode)
     return cast(Programs, json.loads(result.stdout))

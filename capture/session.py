@@ -24,6 +24,7 @@ from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.live import Interval
 from blkreel.traces.spool.notes import begun_metadata
+from blkreel.traces.spool.rows_child import ChildKilled
 from blkreel.traces.spool.space import shortage
 from blkreel.traces.spool.spool import Spool
 
@@ -156,16 +157,8 @@ class _Session:
         if self.options.cold:
             _drop_caches()
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
-        source = self.source = self._start_source(self._select_workload())
-        deadline = time.monotonic() + _ATTACH_TIMEOUT_S
-        while not (source.attached or source.error or self.interrupted):
-            if time.monotonic() > deadline:
-                raise BlkreelError("the capture helper does not attach its programs", "see: blkreel doctor")
-            self._wait_for_change(_TICK_S)
-        if source.error:
-            raise source.error
-        if not source.attached:
-            raise BlkreelError("the capture was interrupted before it began")
+        source = self._start_source(self._select_workload())
+        assert source.attached
         self.spool_metadata = {**_begun(self.options, self.drives), **begun_metadata(source.attached)}
         self.spool.note(self.spool_metadata)
         if self.workload and not self.interrupted:
@@ -310,14 +303,47 @@ class _Session:
         self._wake()
 
     def _start_source(self, selection: WorkloadSelection) -> Source:
+        """The first source that can run, when it records."""
+        refused: dict[str, BlkreelError] = {}
+        for name in sources.candidates(self.options):
+            try:
+                source = self.source = self._start(name, selection)
+            except BlkreelError as error:
+                refused[name] = error
+                continue
+            self._wait_until_attached(source)
+            failure = source.error
+            if failure is None:
+                if name != "bpf":
+                    reasons = "; ".join(f"{other} cannot run: {why.message}" for other, why in refused.items())
+                    self.monitor.notice(f"the source is {name}: {reasons or 'as asked for'}")
+                return source
+            # A killed helper may be able to run, and a helper that wrote into the spool is.
+            if not isinstance(failure, BlkreelError) or isinstance(failure, ChildKilled) or self._spool_has_blocks():
+                raise failure
+            source.stop()
+            refused[name], self.source = failure, None
+        raise sources.none_can_run(refused)
+
+    def _wait_until_attached(self, source: Source) -> None:
+        deadline = time.monotonic() + _ATTACH_TIMEOUT_S
+        while not (source.attached or source.error or self.interrupted):
+            if time.monotonic() > deadline:
+                raise BlkreelError("the capture helper does not attach its programs", "see: blkreel doctor")
+            self._wait_for_change(_TICK_S)
+        if not (source.attached or source.error):
+            raise BlkreelError("the capture was interrupted before it began")
+
+    def _spool_has_blocks(self) -> bool:
+        return os.fstat(self.spool.rows_file.fileno()).st_size > 0
+
+    def _start(self, name: str, selection: WorkloadSelection) -> Source:
         options = self.options
-        name, reason = sources.choose(options.source, self.drives, options)
         if name == "bpf":
             refuse_other_pids(options)
             helper = Helper(self._helper_arguments(selection), self.spool, self._wake, options.live_ns)
             self.live_intervals, self.thread_names = lambda last: helper.intervals(), helper.names
             return helper
-        self.monitor.notice(f"the source is {name}: {reason}")
         source = sources.start(name, self.drives, options, self.spool, self._wake, self.monitor.notice)
         if options.live_ns:
             counters = Counters([block_directory(drive) / "stat" for drive in self.drives], options.live_ns,
@@ -325,6 +351,7 @@ class _Session:
                                 "while it records")
             self.live_intervals = lambda last: counters.intervals(
                 None if source.reports_late and not source.end else source.lost, last=last)
+            self.thread_names = {}
         return source
 
     def _helper_arguments(self, selection: WorkloadSelection) -> list[str]:

@@ -22,16 +22,7 @@ _OPTIONS = {"bin": "1", "context-info": "0", "overwrite": "1", "markers": "0", "
 
 
 def probe(drives: list[Drive]) -> None:
-    """Raises BlkreelError if this source cannot run. Restores the settings that a killed capture left."""
-    _refuse_where_unable(drives)
-    settings = Settings()
-    try:
-        refuse_where_in_use(mounted_at(), drives)
-    finally:
-        settings.close()
-
-
-def _refuse_where_unable(drives: list[Drive]) -> None:
+    """Raises BlkreelError if this source cannot run."""
     root = mounted_at()
     if not os.access(root / "current_tracer", os.W_OK):
         raise BlkreelError(f"no permission to use {root}", AS_ROOT)
@@ -50,7 +41,7 @@ class Ftrace(DecodedSource):
     def __init__(self, drives: list[Drive], spool: Spool, ring_bytes: int, on_change: Callable[[], None],
                  notice: Callable[[str], None] = lambda line: None):
         super().__init__("ftrace:blk", drives, spool, on_change)
-        _refuse_where_unable(drives)
+        probe(drives)
         self._root = mounted_at()
         self._settings = Settings()
         try:

@@ -8,14 +8,14 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from spooled import rows_on_disk
 from waiting import wait_until
 
-from blkreel.capture.sources import SOURCES, probe
+from blkreel.capture import helper
+from blkreel.capture.sources import SOURCES, blktrace, bpftrace, ftrace
 from blkreel.capture.sources import tracefs as ftrace_settings
 from blkreel.common.device import drive_of
 from blkreel.common.errors import BlkreelError
@@ -23,6 +23,8 @@ from blkreel.traces.format.reader import open_trace
 
 pytestmark = pytest.mark.kernel
 
+PROBES = {"bpf": lambda drives: helper.probe(), "ftrace": ftrace.probe, "blktrace": blktrace.probe,
+          "bpftrace": bpftrace.probe}
 OTHERS = [name for name in SOURCES if name != "bpf"]
 UNSEEN_SHARE = {"bpftrace": 0.25, "bpf": 0.25}  # completions that the kernel keeps from BPF where it nests
 SETTINGS = ["current_tracer", "trace_clock", "tracing_on", "options/bin", "options/context-info", "options/markers"]
@@ -43,7 +45,7 @@ def drive(loop_drive):
 
 def skip_unless_it_runs(name, drive):
     try:
-        probe(name, [drive_of(drive)], SimpleNamespace(programs="auto"))
+        PROBES[name]([drive_of(drive)])
     except BlkreelError as error:
         pytest.skip(f"{name} cannot run here: {error}")
 
@@ -196,7 +198,7 @@ def test_a_killed_ftrace_capture_is_cleaned_up_by_the_next_and_its_rows_are_kept
     blkreel("recover", trace)
     rows = open_trace(trace).table().to_pandas()
     assert rows.length_bytes.sum() == 4 << 20
-    skip_unless_it_runs("ftrace", drive)  # the probe of the next capture
+    capture(blkreel, "ftrace", drive, tmp_path / "next.parquet", "true")
     assert settings() == before and enabled.read_text().strip() == "0"
 
 
@@ -217,16 +219,18 @@ def test_ftrace_in_other_hands_is_refused(blkreel, tracer, drive, tmp_path):
 
 def test_auto_takes_another_source_where_bpf_cannot_run(blkreel, tracer, drive, tmp_path):
     skip_unless_it_runs("ftrace", drive)
-    helper = tmp_path / "broken"
-    helper.write_text("#!/bin/sh\necho 'no BPF here; boot another kernel' >&2\nexit 1\n")
-    helper.chmod(0o755)
+    broken = tmp_path / "broken"
+    broken.write_text(f"#!/bin/sh\necho start >>{tmp_path}/starts\n"
+                      "echo 'no BPF here; boot another kernel' >&2\nexit 1\n")
+    broken.chmod(0o755)
     code = ("import sys; from pathlib import Path; from blkreel.capture import helper; "
-            f"helper.HELPER = Path({str(helper)!r}); from blkreel.cli.main import main; "
+            f"helper.HELPER = Path({str(broken)!r}); from blkreel.cli.main import main; "
             f"sys.argv[1:] = ['capture', {drive!r}, '-o', {str(tmp_path / 't.parquet')!r}, '--for', '200ms']; main()")
     python = blkreel.command.with_name("python")
     result = subprocess.run([python, "-c", code], capture_output=True, text=True, env=blkreel.environment)
     assert result.returncode == 0, result.stderr
     assert "the source is ftrace: bpf cannot run: no BPF here" in result.stderr
+    assert (tmp_path / "starts").read_text() == "start\n", "programs that load are loaded once"
     assert open_trace(tmp_path / "t.parquet").metadata["source_format"] == "ftrace:blk"
 
 
@@ -235,7 +239,7 @@ def test_auto_takes_another_source_where_bpf_cannot_run(blkreel, tracer, drive, 
 def test_a_program_that_is_missing_is_named_with_its_package(monkeypatch, require_root, drive, name, command, package):
     monkeypatch.setattr("shutil.which", lambda *words, **more: None)
     with pytest.raises(BlkreelError, match=f"{command} is not installed; apt-get install {package}"):
-        probe(name, [drive_of(drive)], None)
+        PROBES[name]([drive_of(drive)])
 
 
 def test_a_drive_without_requests_goes_from_entry_to_completion(blkreel, tracer, zram_drive, tmp_path):

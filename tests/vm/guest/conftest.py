@@ -7,13 +7,11 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from blkreel.capture import helper
 from blkreel.traces.format.reader import open_trace
 from tests.vm.guest.drives import Tracing, nvme_path
 
@@ -52,10 +50,6 @@ def command_loaded():
                  "blkreel.cli.commands.trace.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat",
                  "pyarrow.parquet"):
         import_module(name)
-    # A capture loads the programs twice, first to choose its source. The guest loads them in ten seconds, so forks take
-    # the answer from here.
-    helper.probe = cache(helper.probe)
-    helper.probe("auto")
 
 
 @pytest.fixture
