@@ -1,11 +1,9 @@
-"""Namespaces in which a capture would be wrong."""
+"""Namespaces whose clock or numbers differ from those of the kernel's events."""
 
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import text_in
-
-from .options import CaptureOptions
 
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/uapi/linux/nsfs.h
 _PROC_SELF = Path("/proc/self")
@@ -21,16 +19,9 @@ def refuse_other_clock(proc_self: Path = _PROC_SELF) -> None:
                                "record outside of it: sudo nsenter --time --target 1 blkreel ...")
 
 
-def refuse_other_pids(options: CaptureOptions, proc_self: Path = _PROC_SELF) -> None:
-    """Raise BlkreelError if the workload is marked by its processes, in a PID namespace: the kernel's events have
-    the numbers of the initial one."""
-    if options.pid is None and not options.command:
-        return
+def has_initial_pids(proc_self: Path = _PROC_SELF) -> bool:
+    """Whether processes have the numbers of the initial PID namespace here, as in the kernel's events."""
     try:
-        is_initial = (proc_self / "ns/pid").stat().st_ino == _INITIAL_PID_NAMESPACE
+        return (proc_self / "ns/pid").stat().st_ino == _INITIAL_PID_NAMESPACE
     except OSError:
-        return  # a kernel without namespaces, or no /proc
-    if not is_initial:
-        raise BlkreelError("in this PID namespace the processes of the workload cannot be recognized",
-                           "run the container with --pid=host, or record outside of it; or record the whole drive "
-                           "without a command: blkreel capture DRIVE --for 60s -o FILE")
+        return True  # a kernel without namespaces, or no /proc

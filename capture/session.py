@@ -34,7 +34,7 @@ from .counters import Counters
 from .drives import drives_to_watch, fua_of, ios_per_s_since_boot, layer_of, paths_of
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
-from .namespaces import refuse_other_clock, refuse_other_pids
+from .namespaces import refuse_other_clock
 from .options import CaptureOptions
 from .sources.source import Source
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
@@ -340,7 +340,6 @@ class _Session:
     def _start(self, name: str, selection: WorkloadSelection) -> Source:
         options = self.options
         if name == "bpf":
-            refuse_other_pids(options)
             helper = Helper(self._helper_arguments(selection), self.spool, self._wake, options.live_ns)
             self.live_intervals, self.thread_names = lambda last: helper.intervals(), helper.names
             return helper

@@ -481,6 +481,26 @@ int dirty_page(__u64 *args)
 	return 0;
 }
 
+/* Lists the processes that the reader sees. */
+SEC("iter/task")
+int list_processes(__u64 *args)
+{
+	struct seq_file *output = ((struct bpf_iter_meta *)args[0])->seq;
+	struct task_struct *task = (struct task_struct *)args[1], *reader = (struct task_struct *)bpf_get_current_task();
+	struct process_numbers numbers;
+	const void *places;
+
+	if (!task || READ(task, pid) != READ(task, tgid))
+		return 0;
+	places = (const void *)READ(task, thread_pid) + bpf_core_field_offset(struct pid, numbers);
+	if (bpf_probe_read_kernel(&numbers.own, sizeof(numbers.own), places + bpf_core_type_size(struct upid) *
+				  BPF_CORE_READ(reader, thread_pid, level) + bpf_core_field_offset(struct upid, nr)))
+		return 0;
+	numbers.initial = READ(task, tgid);
+	bpf_seq_write(output, &numbers, sizeof(numbers));
+	return 0;
+}
+
 PROGRAM(sched_process_fork)
 int process_fork(__u64 *args)
 {

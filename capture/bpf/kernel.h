@@ -160,8 +160,23 @@ struct signal_struct {
 	} live;
 };
 
+struct upid {
+	int nr;
+};
+
+/* The numbers of a process or thread, from the initial PID namespace to its own. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
 struct task_struct {
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	struct signal_struct *signal;
 	unsigned int __state;
 	unsigned int flags;

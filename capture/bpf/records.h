@@ -138,6 +138,12 @@ struct thread_record {
 	char process[COMM_BYTES]; /* comm of the group leader */
 };
 
+/* A process in the PID namespace of the helper. */
+struct process_numbers {
+	__s32 own;     /* in that namespace */
+	__s32 initial; /* in the initial one, as in all events */
+};
+
 enum slot_state {
 	SLOT_IDLE,
 	SLOT_STARTED,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from blkreel.capture.namespaces import has_initial_pids
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
@@ -174,6 +175,8 @@ def _raise_priority() -> None:
 
 
 def _comm_of(pid: int) -> str | None:
+    if not has_initial_pids():
+        return None
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:

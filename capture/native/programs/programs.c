@@ -2,6 +2,7 @@
 #include "programs.h"
 #include "cleanup.h"
 #include "error.h"
+#include "pid_namespace.h"
 
 #include "raw_tp.skel.h"
 #include "tp_btf.skel.h"
@@ -178,6 +179,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
+			{ "list_processes", by_process && !pid_namespace_is_initial() },
 			{ "synthetic", options->synthetic },
 		};
 
@@ -268,7 +270,8 @@ int programs_link(struct programs *programs)
 	bpf_object__for_each_program(program, programs->object) {
 		struct bpf_link *link;
 
-		if (!bpf_program__autoload(program) || bpf_program__type(program) == BPF_PROG_TYPE_SYSCALL)
+		if (!bpf_program__autoload(program) || bpf_program__type(program) == BPF_PROG_TYPE_SYSCALL ||
+		    bpf_program__expected_attach_type(program) == BPF_TRACE_ITER)
 			continue;
 		link = bpf_program__attach(program);
 		if (!link)

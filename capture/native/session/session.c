@@ -3,7 +3,9 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "error.h"
+#include "pid_namespace.h"
 #include "privilege.h"
+#include "programs/processes.h"
 #include "status.h"
 
 #include <bpf/bpf.h>
@@ -45,12 +47,21 @@ static int attach(struct session_options *options, struct programs *programs)
 /* Before their first I/O, because the BPF programs cache the properties of a thread. */
 static int mark_own(const struct session *session)
 {
-	for (size_t i = 0; i < session->options->own_pid_count; i++) {
-		int err = programs_own_pid(&session->programs, session->options->own_pids[i]);
+	int32_t *pids = session->options->own_pids;
+	size_t count = session->options->own_pid_count;
+	int err = 0;
 
+	if (count && !pid_namespace_is_initial())
+		err = processes_translate(session->programs.object, pids, count);
+	if (err)
+		return report_error("run the container with --pid=host, or record outside of it",
+				    "cannot recognize the processes of the workload in this PID namespace: %s",
+				    strerror(-err));
+	for (size_t i = 0; i < count; i++) {
+		err = programs_own_pid(&session->programs, pids[i]);
 		if (err)
 			return report_error("name a process with fewer descendants, or its --cgroup",
-					    "cannot mark process %d: %s", session->options->own_pids[i], strerror(-err));
+					    "cannot mark process %d: %s", pids[i], strerror(-err));
 	}
 	return 0;
 }

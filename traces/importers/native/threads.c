@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "threads.h"
 #include "cleanup.h"
+#include "pid_namespace.h"
 #include "text.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 int threads_init(struct threads *threads, struct rows *rows, bool live)
 {
-	*threads = (struct threads){ .rows = rows, .live = live };
+	*threads = (struct threads){ .rows = rows, .live = live, .by_proc = live && pid_namespace_is_initial() };
 	threads->seen = calloc(MAX_TIDS / 8, 1);
 	return threads->seen ? 0 : -ENOMEM;
 }
@@ -87,7 +88,7 @@ int threads_note(struct threads *threads, uint32_t tid)
 	threads->seen[tid / 8] |= (uint8_t)(1u << tid % 8);
 	if (!tid)
 		return 0;
-	if (look_up(&name))
+	if (threads->by_proc && look_up(&name))
 		return add(threads, &name);
 	if (threads->unnamed_count < MAX_UNNAMED)
 		threads->unnamed[threads->unnamed_count++] = name.tid;
@@ -102,7 +103,7 @@ int threads_name(struct threads *threads, const struct blk_event *event)
 	if (!event->pid)
 		return 0; /* the idle task causes no I/O */
 	memcpy(name.comm, event->payload, length);
-	if (threads->live)
+	if (threads->by_proc)
 		look_up(&name);
 	if (!name.process[0] && name.pid < 0)
 		memcpy(name.process, name.comm, COMM_BYTES);

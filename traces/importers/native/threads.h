@@ -20,6 +20,7 @@ struct thread_name {
 struct threads {
 	struct rows *rows;
 	bool live;
+	bool by_proc; /* while it is live, unless /proc has other numbers than the events */
 	uint8_t *seen; /* one bit a tid */
 	struct thread_name waiting[THREADS_PER_NOTE];
 	size_t waiting_count;
