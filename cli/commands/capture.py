@@ -163,7 +163,7 @@ def why_empty(options: CaptureOptions, result: CaptureResult) -> str:
     drives = ", ".join(device["path"] for device in result.metadata["devices"])
     if not sum(result.ios.values()):
         empty = f"no I/O on {drives} during the capture"
-    elif options.command and result.metadata["source_format"].startswith("bpf") and not (
+    elif options.command and result.metadata["source_format"].startswith("bpf:") and not (
             has_workload_io(open_trace(result.path))):
         empty = f"no I/O of the command on {drives}"
     else:

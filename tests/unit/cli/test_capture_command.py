@@ -127,6 +127,13 @@ def test_an_empty_capture_names_the_reason(tmp_path, workload, others, command, 
     assert not (cold and "--cold" in text)
 
 
+@pytest.mark.parametrize("source_format", ["ftrace:blk", "blktrace", "bpftrace"])
+def test_a_source_that_does_not_know_the_command_names_no_reason(tmp_path, source_format):
+    result = Reads(tmp_path / "t.parquet", 0, 9)
+    result.metadata["source_format"] = source_format
+    assert why_empty(CaptureOptions(devices=[], output=result.path, command=["game"]), result) == ""
+
+
 @pytest.mark.parametrize("command, code, interrupted, expected", [
     (["game"], 130, True, 130), (["game"], 137, False, 137), (["game"], 0, True, 0), (["game"], None, True, 130),
     ([], None, True, 0)])
