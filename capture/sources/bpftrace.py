@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
@@ -24,6 +25,8 @@ from .decoded import DecodedSource, require
 
 SCRIPT = Path(__file__).with_name("blkreel.bt")
 _START_TIMEOUT_S = 120  # it compiles
+_SETTLED_S = 0.25
+_DRAIN_TIMEOUT_S = 5
 _END_TIMEOUT_S = 10  # some versions hang
 _MIN_PAGES = 1024
 _PIPE_BYTES = 1 << 20
@@ -47,6 +50,7 @@ class Bpftrace(DecodedSource):
         self._began = threading.Event()
         self._reported = 0
         self._killed = False
+        self._events: EventLines | None = None
         numbers = [str(drive.major << 20 | drive.minor) for drive in drives]
         pages = max(_MIN_PAGES, ring_bytes // 4096 // (os.cpu_count() or 1))
         environment = {**os.environ, "BPFTRACE_PERF_RB_PAGES": str(1 << (pages - 1).bit_length()), "LC_ALL": "C"}
@@ -68,9 +72,17 @@ class Bpftrace(DecodedSource):
         self._stopped = True
         self._tell_decoder_stopped()
         self._count_at_stop()
+        self._wait_for_lines_until(time.monotonic_ns())
         self._end_bpftrace()
         self._stop_decoder()
         self._take_end(None if self._killed else self._reported, self._cpu_ns)
+
+    def _wait_for_lines_until(self, time_ns: int) -> None:
+        """It loses the events that it has not read when it is told to end."""
+        deadline = time.monotonic() + _DRAIN_TIMEOUT_S
+        while self._events and not self._events.has_reached(time_ns) and time.monotonic() < deadline and \
+                self._process.poll() is None:
+            time.sleep(0.01)
 
     def _read(self, output: IO[bytes]) -> None:
         """Turns its lines into events for the decoder, in order of time."""
@@ -88,14 +100,27 @@ class Bpftrace(DecodedSource):
     def _wait_for_begin(self, lines: IO[bytes]) -> EventLines | None:
         for line in iter(lines.readline, b""):
             if line.startswith(b"B "):
-                now_ns = time.monotonic_ns()
-                events = EventLines(int(line.split()[1]), now_ns)
-                self._epoch_ns = now_ns
+                events = self._events = EventLines(int(line.split()[1]), time.monotonic_ns())
+                self._wait_for_probes(lines, events)
+                self._epoch_ns = time.monotonic_ns()
+                events.forget_before(self._epoch_ns)
                 self._begin_decoder()
                 self._began.set()
                 return events
         self.error = self._refusal()
         return None
+
+    def _wait_for_probes(self, lines: IO[bytes], events: EventLines) -> None:
+        """It prints its begin before it has attached its last probes, each of which has a descriptor."""
+        directory, descriptors, since = Path(f"/proc/{self._process.pid}/fd"), -1, time.monotonic()
+        while time.monotonic() - since < _SETTLED_S and self._process.poll() is None:
+            if select.select([lines], [], [], 0.01)[0]:
+                for line in events.take(os.read(lines.fileno(), _PIPE_BYTES)):
+                    if line.startswith(b"T "):
+                        self._name(line)
+            count = len(list(directory.iterdir()))
+            if count != descriptors:
+                descriptors, since = count, time.monotonic()
 
     def _begin_decoder(self) -> None:
         reader, writer = os.pipe()

@@ -46,6 +46,15 @@ class EventLines:
         self._held = np.empty(0, _EVENT)
         self._reached_ns: dict[int, int] = dict.fromkeys(os.sched_getaffinity(0), 0)
         self._shift_ns = clock_shift_ns(began_ns, now_ns)
+        self._since_ns = 0
+
+    def forget_before(self, since_ns: int) -> None:
+        """Drop events before this time of CLOCK_MONOTONIC, also those to come."""
+        self._since_ns = since_ns
+
+    def has_reached(self, time_ns: int) -> bool:
+        """Whether all lines up to this time of CLOCK_MONOTONIC were taken."""
+        return min(self._reached_ns.values()) >= time_ns
 
     def take(self, chunk: bytes) -> list[bytes]:
         """Add output. Returns its lines that are no events."""
@@ -67,7 +76,7 @@ class EventLines:
         self._held = self._held[np.argsort(self._held["time_ns"], kind="stable")]
         count = len(self._held) if all_of_it else np.searchsorted(self._held["time_ns"], limit_ns)
         done, self._held = self._held[:count], self._held[count:]
-        return done.tobytes()
+        return done[done["time_ns"] >= self._since_ns].tobytes()
 
     def _is_heartbeat(self, line: bytes) -> bool:
         if not line.startswith(b"H "):
