@@ -1,5 +1,6 @@
 """Fixtures that all tests share: scratch drives, the installed command, and traces to read."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -87,6 +88,14 @@ def held_drive(loop_drive, tmp_path):
     """A drive whose writes wait while it is held: tests/support/services/held_drive.py."""
     with make_held_drive(loop_drive(), tmp_path / "below") as drive:
         yield drive
+
+
+@pytest.fixture
+def tracer(require_root):
+    """The kernel has one tracer for all: the sources other than bpf."""
+    with open("/tmp/blk-tracer.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

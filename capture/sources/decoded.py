@@ -15,6 +15,7 @@ from blkreel.traces.spool.spool import Spool
 from .source import ThreadNames
 
 _STAT_FIELDS = {"read": 0, "write": 4, "discard": 11, "flush": 15}
+_IN_FLIGHT_FIELD = 8
 
 
 class DecodedSource:
@@ -35,6 +36,7 @@ class DecodedSource:
         self.decoder: Decoder | None = None
         self._on_change = on_change
         self._counts: list[dict[str, int] | None] = [None] * len(drives)
+        self._in_flight: list[tuple[int, int]] = []
         self._stopped = False
 
     @property
@@ -62,6 +64,7 @@ class DecodedSource:
 
     def _attach(self, epoch_ns: int) -> None:
         self._counts = [_diskstats(drive) for drive in self.drives]
+        self._in_flight = [_in_flight(drive) for drive in self.drives]
         layers = {layer_of(drive) for drive in self.drives}
         self.attached = {
             "source_format": self.name, "epoch_ns": epoch_ns, "realtime_ns": time.time_ns(),
@@ -70,7 +73,9 @@ class DecodedSource:
         self._on_change()
 
     def _count_at_stop(self) -> None:
-        """The drives' own counters since the source was attached."""
+        """The drives' own counters since the source was attached. It still records."""
+        self._in_flight = [(min(at_start, now), completed) for (at_start, _), (now, completed)
+                           in zip(self._in_flight, map(_in_flight, self.drives), strict=True)]
         now = [_diskstats(drive) for drive in self.drives]
         self._counts = [_difference(before, after) for before, after in zip(self._counts, now, strict=True)]
 
@@ -87,8 +92,13 @@ class DecodedSource:
         self.died = end is None
         if end is None:
             return
-        for drive, counts in zip(end["drives"], self._counts, strict=True):
-            drive["diskstats"] = counts
+        for drive, entry, counts, (in_flight, completed) in zip(self.drives, end["drives"], self._counts,
+                                                                self._in_flight, strict=True):
+            entry["diskstats"] = counts
+            # Those in flight at both ends, less those that the trace has, and those that completed after the count.
+            if layer_of(drive) == "request":
+                recent = _in_flight(drive)[1] - completed
+                entry["stuck"] = max(0, in_flight - end["in_flight_at_end"] - recent)
         end["lost"]["total"] = None if lost_total is None else max(lost_total, end["lost"]["total"] or 0)
         end["cpu_ns"] += helper_cpu_ns
         self.end = end
@@ -112,12 +122,24 @@ def _device_arguments(drives: list[Drive]) -> list[str]:
     return arguments
 
 
-def _diskstats(drive: Drive) -> dict[str, int] | None:
+def _stat(drive: Drive) -> list[int] | None:
     try:
-        fields = Path(f"/sys/block/{drive.name}/stat").read_text().split()
+        return [int(field) for field in Path(f"/sys/block/{drive.name}/stat").read_text().split()]
     except OSError:
         return None
-    return {name: int(fields[at]) if at < len(fields) else 0 for name, at in _STAT_FIELDS.items()}
+
+
+def _diskstats(drive: Drive) -> dict[str, int] | None:
+    fields = _stat(drive)
+    if fields is None:
+        return None
+    return {name: fields[at] if at < len(fields) else 0 for name, at in _STAT_FIELDS.items()}
+
+
+def _in_flight(drive: Drive) -> tuple[int, int]:
+    """I/Os in flight and I/Os completed, without flushes, by the kernel's counters."""
+    fields = _stat(drive) or [0] * 12
+    return fields[_IN_FLIGHT_FIELD], fields[0] + fields[4] + sum(fields[11:12])
 
 
 def _difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, int]:

@@ -5,7 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from capture_sources import assert_recorded, skip_unless_it_runs
 
+from blkreel.capture.sources import SOURCES
 from blkreel.common.device import drives_under
 from blkreel.traces.format.reader import open_trace
 
@@ -61,19 +63,9 @@ def test_each_directory_of_btrfs_is_on_all_its_drives(btrfs, mount):
         assert paths(directory) == sorted(drives), directory
 
 
-def test_a_capture_of_a_directory_on_btrfs(btrfs, blkreel, tmp_path):
-    drives, point = btrfs
-    directory, trace = point / "@home/inner", tmp_path / "t.parquet"
-    # The working directory is the default.
-    blkreel("capture", "-o", trace, "--", "dd", "if=/dev/urandom", "of=out", "bs=1M", "count=4", "conv=fsync",
-            "status=none", cwd=directory)
-    captured = open_trace(trace)
-    assert sorted(device["path"] for device in captured.metadata["devices"]) == sorted(drives)
-    rows = captured.table().to_pandas()
-    assert rows[rows.op == 1].length_bytes.sum() >= 4 * MIB
-
-
-def test_an_overlay_is_on_the_drives_of_its_directories(loop_drive, program, mount, tmp_path):
+@pytest.fixture
+def overlay(loop_drive, program, mount):
+    """Two drives, with the lower and the upper directory of an overlay, and where it is mounted."""
     drives = [loop_drive(32 * MIB) for _ in range(2)]
     for drive in drives:
         subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
@@ -82,8 +74,38 @@ def test_an_overlay_is_on_the_drives_of_its_directories(loop_drive, program, mou
         directory.mkdir()
     (lower / "a,b/below").touch()
     options = f"lowerdir={str(lower)}/a\\,b,upperdir={upper}/up,workdir={upper}/work"
-    merged = mount("-t", "overlay", "overlay", "-o", options)
+    return drives, mount("-t", "overlay", "overlay", "-o", options)
+
+
+def test_an_overlay_is_on_the_drives_of_its_directories(overlay):
+    drives, merged = overlay
     assert paths(merged) == paths(merged / "below") == sorted(drives)
+
+
+def recorded(blkreel, source, drives, directory, trace):
+    """The rows of a capture of the working directory, the default, with writes of 4 MiB."""
+    skip_unless_it_runs(source, drives[0])
+    result = blkreel("capture", "--source", source, "-o", trace, "--", "dd", "if=/dev/urandom", "of=out", "bs=1M",
+                     "count=4", "conv=fsync", "status=none", cwd=directory, check=False)
+    assert_recorded(source, result.returncode, result.stderr)
+    captured = open_trace(trace)
+    assert sorted(device["path"] for device in captured.metadata["devices"]) == sorted(drives)
+    return captured.table().to_pandas()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_capture_of_a_directory_on_btrfs(btrfs, blkreel, tracer, tmp_path, source):
+    drives, point = btrfs
+    rows = recorded(blkreel, source, drives, point / "@home/inner", tmp_path / "t.parquet")
+    assert rows[rows.op == 1].length_bytes.sum() >= 4 * MIB
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_capture_of_a_directory_on_overlayfs(overlay, blkreel, tracer, tmp_path, source):
+    drives, merged = overlay
+    rows = recorded(blkreel, source, drives, merged, tmp_path / "t.parquet")
+    upper = sorted(drives).index(drives[1])
+    assert rows[(rows.op == 1) & (rows.device == upper)].length_bytes.sum() >= 4 * MIB
 
 
 MKFS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"], "btrfs": ["mkfs.btrfs", "-q", "-f"]}

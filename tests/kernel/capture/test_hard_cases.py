@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from capture_sources import assert_recorded, skip_unless_it_runs
 from waiting import wait_until
 
 from blkreel.capture.helper import Nowhere
+from blkreel.capture.sources import SOURCES
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -23,9 +25,11 @@ MEASURED_HELPER = Path(__file__).parents[3] / "build/capture/blkreel-capture-mea
 @pytest.fixture
 def captured(blkreel, tmp_path):
     """Capture a shell script on a drive: (rows, summary)."""
-    def run(drive, script, *options):
+    def run(drive, script, *options, source="bpf"):
         trace = tmp_path / "t.parquet"
-        result = blkreel("capture", drive, "-o", trace, "--force", "--json", *options, "--", "sh", "-ec", script)
+        result = blkreel("capture", drive, "-o", trace, "--force", "--json", "--source", source, *options, "--",
+                         "sh", "-ec", script, check=False)
+        assert_recorded(source, result.returncode, result.stderr)
         return open_trace(trace).table().to_pandas(), json.loads(result.stdout)
 
     return run
@@ -176,11 +180,13 @@ def test_what_completed_unseen_is_told_from_what_is_in_flight(held_drive):
     assert end["drives"][0]["diskstats"]["write"] == 1, "the kernel's counters have it"
 
 
-def test_a_drive_that_grows_during_the_capture(captured, blkreel, loop_drive, tmp_path):
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_drive_that_grows_during_the_capture(captured, blkreel, loop_drive, tracer, tmp_path, source):
     drive = loop_drive(8 * MIB)
+    skip_unless_it_runs(source, drive)
     script = (f"truncate -s {16 * MIB} {loop_drive.image_of(drive)}; losetup --set-capacity {drive}; "
               f"dd if={drive} of=/dev/null bs=4k skip=3000 count=50 iflag=direct status=none")
-    rows, _ = captured(drive, script)
+    rows, _ = captured(drive, script, source=source)
     assert (rows.offset_bytes + rows.length_bytes).max() > 8 * MIB
     blkreel("check", tmp_path / "t.parquet")
     assert open_trace(tmp_path / "t.parquet").metadata["devices"][0]["size_bytes"] == 16 * MIB

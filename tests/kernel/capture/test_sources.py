@@ -3,7 +3,6 @@
 A source that cannot run on this machine is skipped with its reason: the blktrace command on a locked-down kernel.
 """
 
-import fcntl
 import json
 import os
 import subprocess
@@ -11,43 +10,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from capture_sources import probe, skip_unless_it_runs
 from spooled import rows_on_disk
 from waiting import wait_until
 
-from blkreel.capture import helper
-from blkreel.capture.sources import SOURCES, blktrace, bpftrace, ftrace
+from blkreel.capture.sources import SOURCES
 from blkreel.capture.sources import tracefs as ftrace_settings
-from blkreel.common.device import drive_of
 from blkreel.common.errors import BlkreelError
 from blkreel.traces.format.reader import open_trace
 
 pytestmark = pytest.mark.kernel
 
-PROBES = {"bpf": lambda drives: helper.probe(), "ftrace": ftrace.probe, "blktrace": blktrace.probe,
-          "bpftrace": bpftrace.probe}
 OTHERS = [name for name in SOURCES if name != "bpf"]
 UNSEEN_SHARE = {"bpftrace": 0.25, "bpf": 0.25}  # completions that the kernel keeps from BPF where it nests
 SETTINGS = ["current_tracer", "trace_clock", "tracing_on", "options/bin", "options/context-info", "options/markers"]
 
 
 @pytest.fixture
-def tracer(require_root):
-    """The kernel has one tracer for all."""
-    with open("/tmp/blk-tracer.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@pytest.fixture
 def drive(loop_drive):
     return loop_drive(64 << 20)
-
-
-def skip_unless_it_runs(name, drive):
-    try:
-        PROBES[name]([drive_of(drive)])
-    except BlkreelError as error:
-        pytest.skip(f"{name} cannot run here: {error}")
 
 
 def capture(blkreel, name, drive, trace, *command, check=True):
@@ -239,7 +220,7 @@ def test_auto_takes_another_source_where_bpf_cannot_run(blkreel, tracer, drive, 
 def test_a_program_that_is_missing_is_named_with_its_package(monkeypatch, require_root, drive, name, command, package):
     monkeypatch.setattr("shutil.which", lambda *words, **more: None)
     with pytest.raises(BlkreelError, match=f"{command} is not installed; apt-get install {package}"):
-        PROBES[name]([drive_of(drive)])
+        probe(name, drive)
 
 
 def test_a_drive_without_requests_goes_from_entry_to_completion(blkreel, tracer, zram_drive, tmp_path):
