@@ -4,6 +4,7 @@ More of them, on drives that a loop device is not, run in a guest: tests/vm/gues
 """
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -190,3 +191,22 @@ def test_a_drive_that_grows_during_the_capture(captured, blkreel, loop_drive, tr
     assert (rows.offset_bytes + rows.length_bytes).max() > 8 * MIB
     blkreel("check", tmp_path / "t.parquet")
     assert open_trace(tmp_path / "t.parquet").metadata["devices"][0]["size_bytes"] == 16 * MIB
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_larger_drive_that_takes_the_place_of_another(blkreel, loop_drive, tracer, tmp_path, source):
+    """Rows beyond the end of the first one are valid. Only bpf knows that it is another one."""
+    drive, image, trace = loop_drive(8 * MIB, replaceable=True), tmp_path / "image", tmp_path / "t.parquet"
+    skip_unless_it_runs(source, drive)
+    image.touch()
+    os.truncate(image, 16 * MIB)
+    result = blkreel("capture", drive, "-o", trace, "--source", source, "--", "sh", "-ec",
+                     f"losetup --detach {drive}; losetup {drive} {image}; "
+                     f"dd if={drive} of=/dev/null bs=4k skip=3000 count=50 iflag=direct status=none", check=False)
+    if source == "bpf":
+        assert result.returncode == 3 and "taken away" in result.stderr
+    else:
+        assert_recorded(source, result.returncode, result.stderr)
+    assert "valid" in blkreel("check", trace, check=False).stdout
+    assert open_trace(trace).metadata["devices"][0]["size_bytes"] == 16 * MIB
+    assert (open_trace(trace).table().to_pandas().offset_bytes >= 8 * MIB).sum() == 50
