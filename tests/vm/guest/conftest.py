@@ -2,24 +2,22 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from blkreel.traces.format.reader import open_trace
-from tests.vm.guest.drives import Tracing, nvme_path
+from tests.vm.guest.drives import Tracing, make_null_drive, nvme_path
+from tests.vm.guest.forked import Forked, load_command
 
 IN_GUEST = "BLKREEL_GUEST" in os.environ
 # They load modules and take drives away: nothing for a machine that somebody uses. `make test-vm` runs them.
 collect_ignore_glob = [] if IN_GUEST else ["test_*.py"]
 
-CONFIG_NULL_BLK = Path("/sys/kernel/config/nullb")
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 # Each script and each kind of programs once; tests/kernel runs the other pairs.
 OTHER_PAIRS = {f"test_who_is_told_by_another_waited_for_its_read[{pair}]"
@@ -45,11 +43,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def command_loaded():
-    for name in ("blkreel.cli.main", "blkreel.cli.commands.capture", "blkreel.cli.commands.drive.replay",
-                 "blkreel.cli.commands.drive.drives", "blkreel.cli.commands.drive.precondition",
-                 "blkreel.cli.commands.trace.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat",
-                 "pyarrow.parquet"):
-        import_module(name)
+    load_command()
 
 
 @pytest.fixture
@@ -61,12 +55,10 @@ def blkreel(command_loaded, tmp_path):
     environment = {**os.environ, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
 
     def start(*arguments, cwd=None, env=None):
-        out, err = tmp_path / f"out-{len(started)}", tmp_path / f"err-{len(started)}"
-        pid = os.fork()
-        if pid == 0:
-            _become_command(arguments, out, err, cwd, {**environment, **(env or {})})
-        started.append(pid)
-        return Forked(pid, out, err)
+        process = Forked(arguments, tmp_path / f"out-{len(started)}", tmp_path / f"err-{len(started)}", cwd,
+                         {**environment, **(env or {})})
+        started.append(process)
+        return process
 
     def run(*arguments, check=True, timeout=120, **options):
         process = start(*arguments, **options)
@@ -81,58 +73,6 @@ def blkreel(command_loaded, tmp_path):
     run.environment = environment
     run.start = start
     return run
-
-
-class Forked:
-    def __init__(self, pid, out, err):
-        self.pid, self._paths, self.returncode = pid, (out, err), None
-
-    def poll(self):
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def wait(self, timeout=120):
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
-                raise AssertionError(f"still running after {timeout} s: {self.output()}")
-            time.sleep(0.02)
-        return self.returncode
-
-    def output(self):
-        return tuple(path.read_text() for path in self._paths)
-
-
-def _become_command(arguments, out, err, cwd, environment):
-    """In the child: run the command and never come back."""
-    code = 1
-    try:
-        for number in (signal.SIGALRM, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.chdir(cwd or Path.cwd())
-        os.environ.clear()
-        os.environ.update(environment)
-        for descriptor, path in ((0, "/dev/null"), (1, out), (2, err)):
-            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(opened, descriptor)
-            os.close(opened)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
-        sys.argv = ["blkreel", *map(str, arguments)]
-        try:
-            import_module("blkreel.cli.main").main()
-            code = 0
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException as error:  # a child must not go on as a second pytest
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 @pytest.fixture
@@ -154,18 +94,11 @@ def null_blk():
     """A factory: null_blk(irqmode=2, completion_nsec=...) is the path of a drive made of nothing, sizes in MiB."""
     with ExitStack() as stack:
         def make(**attributes):
-            directory = CONFIG_NULL_BLK / f"t{len(made)}"
-            directory.mkdir()
+            drive, directory = make_null_drive(f"t{len(made)}", **attributes)
             stack.callback(lambda: directory.exists() and directory.rmdir())
-            for name, value in {"size": 64, "memory_backed": 0, "queue_mode": 2, **attributes}.items():
-                (directory / name).write_text(str(value))
-            (directory / "power").write_text("1")
-            name = f"nullb{(directory / 'index').read_text().strip()}"
-            # Newer kernels name it as its directory.
-            found = next(path for path in (Path("/dev", directory.name), Path("/dev", name)) if path.exists())
-            make.directory_of[str(found)] = directory
+            make.directory_of[drive] = directory
             made.append(directory)
-            return str(found)
+            return drive
 
         made = []
         make.directory_of = {}

@@ -5,6 +5,7 @@ import re
 import time
 from pathlib import Path
 
+CONFIG_NULL_BLK = Path("/sys/kernel/config/nullb")
 TRACING = Path("/sys/kernel/tracing")
 
 
@@ -36,6 +37,18 @@ def multipath_head(serial):
                     return f"/dev/{head.name}"
         time.sleep(0.1)
     raise AssertionError(f"no multipath head {serial}")
+
+
+def make_null_drive(name, **attributes):
+    """Path of a new drive made of nothing, and its directory, whose removal removes it. Sizes in MiB."""
+    directory = CONFIG_NULL_BLK / name
+    directory.mkdir()
+    for attribute, value in {"size": 64, "memory_backed": 0, "queue_mode": 2, **attributes}.items():
+        (directory / attribute).write_text(str(value))
+    (directory / "power").write_text("1")
+    # Newer kernels name it as its directory.
+    names = name, f"nullb{(directory / 'index').read_text().strip()}"
+    return str(next(path for path in map(Path("/dev").joinpath, names) if path.exists())), directory
 
 
 def counters(drive):

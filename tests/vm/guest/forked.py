@@ -1,0 +1,73 @@
+"""The installed command without the start-up time of an emulated Python: in a fork of a process with all imports."""
+
+import os
+import signal
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+
+def load_command():
+    for name in ("blkreel.cli.main", "blkreel.cli.commands.capture", "blkreel.cli.commands.drive.replay",
+                 "blkreel.cli.commands.drive.drives", "blkreel.cli.commands.drive.precondition",
+                 "blkreel.cli.commands.trace.check", "pandas", "pyarrow.compute", "pyarrow.pandas_compat",
+                 "pyarrow.parquet"):
+        import_module(name)
+
+
+class Forked:
+    """The command with these arguments in a fork of this process. Its output goes to the files out and err."""
+
+    def __init__(self, arguments, out, err, cwd, environment):
+        self._paths, self.returncode = (out, err), None
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_command(arguments, out, err, cwd, environment)
+
+    def poll(self):
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout=120):
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                raise AssertionError(f"still running after {timeout} s: {self.output()}")
+            time.sleep(0.02)
+        return self.returncode
+
+    def output(self):
+        return tuple(path.read_text() for path in self._paths)
+
+
+def _become_command(arguments, out, err, cwd, environment):
+    """In the child: run the command and never come back."""
+    code = 1
+    try:
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(cwd or Path.cwd())
+        os.environ.clear()
+        os.environ.update(environment)
+        for descriptor, path in ((0, "/dev/null"), (1, out), (2, err)):
+            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(opened, descriptor)
+            os.close(opened)
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+        sys.argv = ["blkreel", *map(str, arguments)]
+        try:
+            import_module("blkreel.cli.main").main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:  # a child must not go on as a second pytest
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
