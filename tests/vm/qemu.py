@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from errors import RigError
 
 PROGRAM = "qemu-system-x86_64"
-MEMORY_MIB = 2048
 DRIVES_BYTES = {"GUEST001": 128 << 20, "GUEST002": 128 << 20, "GUEST003": 128 << 20}
 # A namespace with two paths: one controller each, which share this serial number.
 SHARED_SERIAL = "GUEST004"
@@ -25,6 +25,23 @@ KERNEL_TROUBLE = re.compile(r"WARNING: |BUG: |Oops|general protection fault|bloc
 # The driver gives up an I/O that the drive neither completes nor aborts. On a busy host the emulation at times stops
 # processing a queue, also after a reset, and each test on the drive would then fail after minutes.
 STALLED_DRIVE = re.compile(r"nvme\d+: .* QID \d+ timeout, reset controller")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """counts_instructions: the guest's clock is its instructions, 2 ns each, and skips the time in which it is idle, so
+    that it depends neither on the speed nor on the load of the host. Such a guest has one processor. It has no NVMe
+    drives, because these answer in real time.
+
+    images: files in the guest's memory, read-only block devices /dev/pmem* in order of their addresses. An ext4 file
+    system with the label "system" lies over the root of the host: its files are read without the host, which answers in
+    real time.
+    """
+
+    processors: int = 2
+    memory_mib: int = 2048
+    counts_instructions: bool = False
+    images: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -44,14 +61,15 @@ class Outcome:
         return self.exit_code is None or self.exit_code > 128
 
 
-def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None, processors=2,
-              silent_s: float = float("inf")) -> Outcome:
+def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=None,
+              machine: Machine = Machine(), silent_s: float = float("inf")) -> Outcome:
     """Boot, run the shell script job/command in the guest, and call write(text) with its output.
 
     Without `write` the guest uses this terminal and has no timeout. job: a directory for this guest alone, to which
     the guest writes exit_code and dmesg. silent_s: stop a guest without output for this many seconds.
     """
-    arguments = [*_on_one_processor(), PROGRAM, *_machine(image, initramfs, processors), *_shares(job), *_drives(job)]
+    arguments = [*_on_one_processor(), PROGRAM, *_machine(image, initramfs, machine), *_shares(job),
+                 *_images(machine.images), *([] if machine.counts_instructions else _drives(job))]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
     began = time.monotonic()
@@ -99,11 +117,13 @@ def _on_one_processor():
     return ["taskset", "--cpu-list", str(random.choice(sorted(allowed)))] if len(allowed) > 1 else []
 
 
-def _machine(image, initramfs, processors):
+def _machine(image, initramfs, machine):
     # One thread for all processors: with one for each, guests hang or crash when the kernel patches code (tracepoints)
     # that another processor executes.
-    return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(processors), "-m", str(MEMORY_MIB),
-            "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
+    clock = ["-icount", "shift=1,sleep=off", "-rtc", "clock=vm", "-seed", "1"] if machine.counts_instructions else []
+    return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(machine.processors), *clock,
+            "-machine", "nvdimm=on", "-m", f"{machine.memory_mib},slots=32,maxmem=64G", "-nodefaults",
+            "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
             # Mitigations are slow under emulation and not needed here. On a busy host the timer check fails and stops
             # the boot.
             "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check"]
@@ -116,6 +136,15 @@ def _shares(job):
             "-serial", f"file:{_escaped(job / 'console')}",
             "-chardev", "stdio,id=output,signal=off", "-device", "virtio-serial-pci",
             "-device", "virtconsole,chardev=output"]
+
+
+def _images(paths):
+    arguments = []
+    for number, path in enumerate(paths):
+        arguments += ["-object", f"memory-backend-file,id=image{number},mem-path={_escaped(path)},"
+                                 f"size={path.stat().st_size},share=on,readonly=on",
+                      "-device", f"nvdimm,memdev=image{number},unarmed=on"]
+    return arguments
 
 
 def _drives(job):

@@ -19,7 +19,7 @@ from pathlib import Path
 from errors import CannotRun, RigError
 from initramfs import build
 from kernel import fetch_package, find_package
-from qemu import PROGRAM, run_guest
+from qemu import PROGRAM, Machine, run_guest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = CHECKOUT / ".venv/bin/python"
@@ -138,7 +138,7 @@ def boot(options, kernel, image, initramfs, pytest_arguments, write):
         (job / "command").write_text(f"cd {shlex.quote(str(CHECKOUT))}\n{command(options, pytest_arguments)}\n")
         try:
             return run_guest(image, initramfs, job, options.timeout, None if options.shell else write,
-                             options.processors, float("inf") if options.command else options.silence)
+                             Machine(options.processors), float("inf") if options.command else options.silence)
         finally:
             log_directory(options, kernel).mkdir(exist_ok=True)
             for name in ("console", "dmesg"):
