@@ -35,7 +35,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
-from blkreel.traces.format.condition import Condition, Role, differences, input_names
+from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
@@ -375,8 +375,7 @@ def _paced(pace: Document) -> str:
         return f"Original timing divided by {pace.get('factor'):g}"
     if name == "dependent":
         inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
-        compute = f", computing {pace['compute']:g} times as fast" if pace.get("compute") else ""
-        return f"Dependent timing{inferred}{compute}"
+        return f"Dependent timing{inferred}{compute_words(pace)}"
     return {"asap": "As fast as possible", "original": "Original timing",
             "paced": "Paced as captured"}.get(name, f"Pace {name}")
 

@@ -17,6 +17,7 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.fidelity.certificate import certificate_lines
 from blkreel.replay.plan.plan import Plan, PlannedCounts
 from blkreel.replay.prepare.resume_point import state_words
+from blkreel.traces.format.condition import compute_words
 
 _VERDICT_LINES = 3
 _WRAP_LOSS = 40  # of a wrapped text, at the ends of its lines
@@ -47,7 +48,7 @@ def plan_pace_words(plan: Plan) -> str:
 def _pace_name(pace: Mapping[str, Any]) -> str:
     name: str = pace["name"]
     words = {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
-    return f"{words}, compute x{pace['compute']:g}" if pace.get("compute") else words
+    return words + compute_words(pace)
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from blkreel.common.verdict import (
 )
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
+from blkreel.traces.format.condition import NO_COMPUTING
 from blkreel.traces.format.metadata_types import lacks
 
 from . import health
@@ -193,9 +194,10 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
 def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:
     if pace.get("factor"):
         yield reason("times_scaled", "qualified", f"times divided by {pace['factor']:g}", None, pace["factor"], 1)
-    if pace.get("compute"):
-        yield reason("compute_scaled", "qualified", f"computing time divided by {pace['compute']:g}; waits for timers, "
-                     "frames or the network count as computing", None, pace["compute"], 1)
+    if compute := pace.get("compute"):
+        changed = "left out" if compute == NO_COMPUTING else f"divided by {compute:g}"
+        yield reason("compute_scaled", "qualified", f"computing time {changed}; waits for timers, frames or the "
+                     "network count as computing", None, None if compute == NO_COMPUTING else compute, 1)
     for stream, stream_pace in (pace.get("streams") or {}).items():
         if stream_pace["factor"]:
             yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace['factor']:g}",

@@ -10,6 +10,7 @@ import numpy as np
 
 from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError, choice_remedy
+from blkreel.traces.format.condition import NO_COMPUTING, compute_words
 
 MAX_DEPTH = 1024
 _CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), paced (at the captured times, with "
@@ -25,7 +26,7 @@ class Pace:
     """depth: maximum in flight; for a pace with times only a bound far above a drive's queue.
 
     factor: divisor of all times, for the pace `scaled`. compute: divisor of the computing time between I/Os, for the
-    pace `dependent`.
+    pace `dependent`; infinite without computing.
     """
 
     name: str
@@ -55,12 +56,13 @@ class Pace:
 
     def __str__(self) -> str:
         name = {"depth": f"depth {self.depth}", "scaled": f"x{self.factor:g}"}.get(self.name, self.name)
-        return name if self.compute == 1 else f"{name}, compute x{self.compute:g}"
+        return name + compute_words(self.account())
 
     def account(self) -> dict[str, Any]:
+        compute = self.compute if math.isfinite(self.compute) else NO_COMPUTING
         return {"name": self.name, "depth": self.depth if self.saturating else None,
                 "factor": self.factor if self.name == "scaled" else None,
-                **({} if self.compute == 1 else {"compute": self.compute})}
+                **({} if self.compute == 1 else {"compute": compute})}
 
 
 ORIGINAL = Pace("original")
@@ -111,11 +113,15 @@ def scaled(factor: float) -> Pace:
 
 
 def with_compute(pace: Pace, text: str) -> Pace:
-    """The pace with computing times divided by `xN`. Raises UsageError at another pace than dependent."""
+    """The pace with computing times divided by `xN`, or without them (`none`). Raises UsageError at another pace than
+    dependent."""
     match = re.fullmatch(rf"x{_FACTOR}|{_FACTOR}x", text)
     factor = float(match[1] or match[2]) if match else 0.0
-    if not match or not _FACTORS[0] <= factor <= _FACTORS[1]:
-        raise UsageError(f"invalid --compute: {text!r}", f"use x{_FACTORS[0]:g} to x{_FACTORS[1]:g}: --compute x4")
+    if text == NO_COMPUTING:
+        factor = math.inf
+    elif not _FACTORS[0] <= factor <= _FACTORS[1]:
+        raise UsageError(f"invalid --compute: {text!r}",
+                         f"use x{_FACTORS[0]:g} to x{_FACTORS[1]:g}, or {NO_COMPUTING}: --compute x4")
     if not pace.dependent:
         raise UsageError(f"--compute {text}: {pace} pace has no computing time, its I/Os have times of their own",
                          "add --pace dependent")

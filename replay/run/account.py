@@ -13,6 +13,7 @@ from blkreel.replay.fidelity.host_effect import HostEffectAccount
 from blkreel.replay.fidelity.lateness import LatenessAccount
 from blkreel.replay.telemetry.account import TelemetryAccount
 
+from .compute_curve import ComputePoint
 from .directory import BASELINE
 from .zero_latency import ZeroLatency
 
@@ -92,6 +93,7 @@ class RunFacts(TypedDict):
     background: list[BackgroundAccount] | None
     other_phases: list[PhaseTimes] | None  # of the background, on simulated drives
     zero_latency: ZeroLatency | None  # of a complete run with a dependent pace
+    compute_curve: list[ComputePoint] | None  # alone, on one simulated drive at dependent pace
     drift_ns: int
     lateness: LatenessAccount | None
     underruns: int

@@ -48,6 +48,7 @@ from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, RUN_SCHEMA
 from blkreel.traces.spool.spool import Spool
 
 from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, baseline_account
+from .compute_curve import ComputePoint, compute_curve
 from .directory import LATENCY_LOG, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
@@ -129,6 +130,7 @@ class _Run:
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
         self._zero_latency: ZeroLatency | None = None
+        self._compute_curve: list[ComputePoint] | None = None
         self._phases: list[PhaseTimes] = []
         self._beside = self.plan if isinstance(self.plan, PlanBeside) else None
         try:
@@ -177,8 +179,8 @@ class _Run:
         self._complete_inputs()
         partial = self._totals.get("stopped")
         if not partial and isinstance(self.plan.foreground, TracePlan):
-            self._zero_latency = zero_latency(self.plan.foreground, self._source["sha256"], self.replay.progress,
-                                              self.options.engine)
+            measured = self.plan.foreground, self._source["sha256"], self.replay.progress, self.options.engine
+            self._zero_latency, self._compute_curve = zero_latency(*measured), compute_curve(*measured)
         if not partial and self._beside and states:
             self._phases = other_phases(self._beside, states, self.options.seed, self.options.payload,
                                         self.replay.progress, self.options.engine, foreground_of)
@@ -366,6 +368,7 @@ class _Run:
             "background": records.backgrounds.account(is_final=is_final) if records.backgrounds else None,
             "other_phases": self._phases or None,
             "zero_latency": self._zero_latency,
+            "compute_curve": self._compute_curve,
             "drift_ns": records.lateness.drift_ns(),
             "lateness": records.lateness.account(),
             "underruns": totals.get("underruns", 0),

@@ -38,14 +38,14 @@ def zero_latency(plan: TracePlan, sha256: str | None, progress: Progress,
     """
     if not any(pace.dependent for pace in plan.paces):
         return None
-    key = _key(plan, sha256)
+    key = plan_key(plan, sha256)
     load_time_ns = _cached(key) if sha256 else None
     if load_time_ns is None:
         load_time_ns = _measured(plan, progress, engine)
         if load_time_ns is None:
             return None
         if sha256:
-            survey_cache.store_facts(_name(key), {"key": key, "load_time_ns": load_time_ns})
+            survey_cache.store_facts(facts_name("zero latency", key), {"key": key, "load_time_ns": load_time_ns})
     return {"load_time_ns": load_time_ns, "engine_version": engine_version()}
 
 
@@ -70,7 +70,7 @@ def _measured(plan: TracePlan, progress: Progress, engine: Engine) -> int | None
     return span.load_time_ns if whole else None
 
 
-def _key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
+def plan_key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
     """Everything that determines the times of the plan, as in JSON.
 
     Of the maps only the copies: a drive without latency takes no time for any offset, and the engine counts overlaps of
@@ -83,12 +83,13 @@ def _key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
             "observed": plan.observed, "engine": engine_version()}
 
 
-def _name(key: dict[str, Any]) -> str:
-    return f"zero latency {json.dumps(key, sort_keys=True)}"
+def facts_name(kind: str, key: dict[str, Any]) -> str:
+    """The name of a cache entry."""
+    return f"{kind} {json.dumps(key, sort_keys=True)}"
 
 
 def _cached(key: dict[str, Any]) -> int | None:
-    facts = survey_cache.load_facts(_name(key)) or {}
+    facts = survey_cache.load_facts(facts_name("zero latency", key)) or {}
     load_time_ns = facts.get("load_time_ns")
     is_valid = facts.get("key") == key and type(load_time_ns) is int and load_time_ns >= 0
     return load_time_ns if is_valid else None

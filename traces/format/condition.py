@@ -12,6 +12,7 @@ from typing import Any, Self
 from blkreel.common.units import format_bytes, format_ns
 
 UNKNOWN = "unknown"  # of a run of an earlier version
+NO_COMPUTING = "none"  # instead of the divisor of computing times: they are left out
 
 
 class Role(Enum):
@@ -120,13 +121,21 @@ def _text(value: object) -> str:
 def _pace(pace: Mapping[str, Any]) -> str:
     name = pace.get("name") or UNKNOWN
     words = {"depth": f"depth={pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
-    if pace.get("compute"):
-        words += f", computing divided by {pace['compute']:g}"
+    if compute := pace.get("compute"):
+        words += ", without computing" if compute == NO_COMPUTING else f", computing divided by {compute:g}"
     if pace.get("dependencies") == "inferred":
         words += ", inferred dependencies"
     streams = [f"stream {number}: {_pace(own)}" for number, own in sorted(_entry(pace, "streams").items())
                if isinstance(own, Mapping)]
     return "; ".join([words, *streams])
+
+
+def compute_words(pace: Mapping[str, Any]) -> str:
+    """`, compute x4` or `, no computing` behind the name of a pace; empty at the captured computing times."""
+    compute = pace.get("compute")
+    if not compute:
+        return ""
+    return ", no computing" if compute == NO_COMPUTING else f", compute x{compute:g}"
 
 
 def _idle(run: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ At the end: what the source of a trace did not record (docs/import.md), and so w
 
 import re
 from collections.abc import Mapping
-from typing import Any, NotRequired, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
 from blkreel.common.files.typed_document import mismatch
 from blkreel.common.verdict import Level
@@ -92,13 +92,22 @@ class ReadAhead(TypedDict, total=False):
     read_ahead_ios: int | None
 
 
+ComputeSpeed = float | Literal["none"] | None
+
+
 class Pace(TypedDict, total=False):
     name: Required[str]
     depth: int | None
     factor: float | None
+    compute: ComputeSpeed
     dependencies: str | None
     read_ahead: ReadAhead | None
     streams: dict[str, "Pace"] | None
+
+
+class ComputePoint(TypedDict):
+    compute: float | Literal["none"]
+    load_time_ns: int
 
 
 class ZeroLatency(TypedDict, total=False):
@@ -204,6 +213,7 @@ class Run(TypedDict, total=False):
     reads: ReadTimes | None
     baseline: Baseline | None
     zero_latency: ZeroLatency | None
+    compute_curve: list[ComputePoint] | None
     payload: dict[str, int] | None
     polled: bool
     planned_ops: int

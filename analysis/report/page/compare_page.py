@@ -9,6 +9,7 @@ from blkreel.analysis.report import workloads
 from blkreel.analysis.report.answer import answer, source_line
 from blkreel.analysis.report.charts.beside import beside
 from blkreel.analysis.report.charts.changes import change_rows
+from blkreel.analysis.report.charts.compute_speed import compute_speed
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
@@ -64,7 +65,7 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
         if section not in full:
             continue
         prefix = f"s{index}-" if len(sections) > 1 else ""
-        charts = _charts(section, prefix, order, drives_file, highlight)
+        charts = _charts(section, shown, prefix, order, drives_file, highlight)
         title = section.document["title"]
         if len(sections) > 1 and (workload := section.document["source"].get("title")):
             title = f"{workload}: {within_sentence(title.partition(' (')[0])}"
@@ -119,9 +120,9 @@ def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[
     return answer(sections[0], highlight)
 
 
-def _charts(section: Section, prefix: str, order: list[str], drives_file: DrivesFile | None,
-            highlight: str | None) -> tuple[Chart, ...]:
-    """The charts of a section: the MOST_OPEN that answer first, the others under Details."""
+def _charts(section: Section, sections: Sequence[Document], prefix: str, order: list[str],
+            drives_file: DrivesFile | None, highlight: str | None) -> tuple[Chart, ...]:
+    """The charts of a section: the MOST_OPEN that answer first, the others under Details. sections: all."""
     shown = section.document
     ranked_charts = [chart for id_, metric in rankings(shown)
                      if (chart := ranking(prefix + id_, shown["entries"], metric))]
@@ -129,13 +130,14 @@ def _charts(section: Section, prefix: str, order: list[str], drives_file: Drives
     others = section_charts(section, prefix, order, drives_file, highlight)
     by_writes = slowdown(shown["entries"], f"{prefix}slowdown")
     both = beside(shown["entries"], f"{prefix}beside")
-    charts = [chart for chart in [both, *two, *ranked_charts, by_writes, *others] if chart]
+    curve = compute_speed(shown, sections, f"{prefix}compute-speed", order)
+    charts = [chart for chart in [both, *two, *ranked_charts, by_writes, curve, *others] if chart]
     lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
     if both or by_writes:
         lead.insert(0, both.id if both else by_writes.id if by_writes else "")
     if two:  # two versions of a drive or firmware: single slow I/Os come first
         lead.append(f"{prefix}latency-over-time")
-    wanted = [*lead, *(prefix + name for name in _OPEN)]
+    wanted = [*lead, *([curve.id] if curve else []), *(prefix + name for name in _OPEN)]
     first = [chart for id_ in wanted for chart in charts if chart.id == id_][:MOST_OPEN]
     return (*(replace(chart, featured=chart.id != prefix + "read-tail") for chart in first),
             *(replace(chart, folded=True) for chart in charts if chart not in first))

@@ -6,6 +6,7 @@ from blkreel.analysis.charts.model import Page, Section
 from blkreel.analysis.frames.document import FrameReport
 from blkreel.analysis.report.answer import answer, source_line
 from blkreel.analysis.report.charts.beside import beside
+from blkreel.analysis.report.charts.compute_speed import compute_speed
 from blkreel.analysis.report.charts.frames import frame_charts
 from blkreel.analysis.report.charts.tails import lateness_tails
 from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile
@@ -26,11 +27,12 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     """document, section: of document.report. frames: joined with the trace; they stand first."""
     entry, shown = section.entries[0].document, section.document
     run, order = entry["runs"][0]["run"], [entry["label"]]
-    both = beside([entry], "beside")
+    both, curve = beside([entry], "beside"), compute_speed(shown, [shown], "compute-speed", order)
     parts = [
         *([Section("frames", "Stutter", tuple(frame_charts(frames, entry["label"])),
                    (f"{frames.document['sentence']}.", *frames.document["notes"]))] if frames else []),
         Section("beside", "Alone and beside the background", (both,) if both else ()),
+        Section("compute", "Faster drive or faster processor", (curve,) if curve else ()),
         Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (shown["claim"],)),
         Section("time", "Over time", tuple(over_time_charts(section, "", order))),
         Section("latency", "Latency", tuple(latency_charts(section, "", order)),

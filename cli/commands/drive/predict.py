@@ -34,7 +34,8 @@ ADDED = METRICS["added_by_drive"]
                 type=click.Path(readable=False, path_type=Path))
 @click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
 @click.option("--compute", metavar="xN",
-              help="Divide the computing time between the I/Os of each thread, as on a faster machine: x4.")
+              help="Divide the computing time between the I/Os of each thread, as on a faster machine: x4; none: leave "
+                   "it out.")
 @as_json
 def command(trace: str, drives: tuple[Path, ...], device: int | None, compute: str | None, as_json: bool) -> None:
     """Predict load time and read p99 of a trace on drives, without the drives.

@@ -68,7 +68,8 @@ MAX_THREADS = 64
                    "in flight. dependent: after the I/Os that each waited for. asap: as fast as possible. depth=N: "
                    "always N in flight. STREAM: of the trace. [default: original]")
 @click.option("--compute", metavar="xN",
-              help="At dependent pace, divide the computing time between I/Os, as on a faster machine: x4.")
+              help="At dependent pace, divide the computing time between I/Os, as on a faster machine: x4; none: leave "
+                   "it out.")
 @click.option("--idle", default="original", show_default=True, metavar="IDLE",
               shell_complete=completion.idle_policies,
               help="Idle time: original, cap=25ms (cut longer gaps), none.")

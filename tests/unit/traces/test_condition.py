@@ -19,7 +19,8 @@ RESULTS = {
     "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "left_out", "plan_ns",
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
     "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
-    "environment", "emulated", "seed", "latency_log", "verdict", "other_phases"}
+    "environment", "emulated", "seed", "latency_log", "verdict", "other_phases",
+    "compute_curve"}
 
 RUN = {
     "source": {"sha256": "5e" * 32, "path": "game.parquet", "device": 0},
@@ -38,7 +39,7 @@ BACKGROUND = {"spec": "download.parquet", "sha256": "6f" * 32, "lead_ns": 10**10
 # (path of a value in the account, other values of it)
 VALUES = [
     (("source", "sha256"), ["6f" * 32]), (("source", "device"), [1, 2]), (("pace", "name"), ["original", "asap"]),
-    (("pace", "compute"), [2, 4]),
+    (("pace", "compute"), [2, 4, "none"]),
     (("pace",), [{"name": "scaled", "factor": 2}, {"name": "scaled", "factor": 0.5}, {"name": "depth", "depth": 1},
                  {"name": "depth", "depth": 4}]),
     (("pace", "dependencies"), ["inferred"]), (("pace", "threads", "count"), [2, 8]),

@@ -19,7 +19,8 @@ WRONG = [None, "constructor", 5, [], {}, [None], {"a": 1}]
 MORE = {"zero_latency": {"load_time_ns": 5}, "reads": {"load_time_ns": 5, "wait_ns": 5}, "without": ["writes"],
         "baseline": {"path": "baseline", "without": ["writes"], "load_time_ns": 5, "read_wait_ns": 5,
                      "verdict": "valid", "slowdown": {"read_wait": 1.5, "load_time": 2.0}},
-        "pace": {"name": "original", "depth": None, "streams": {"1": {"name": "depth", "depth": 4}}}}
+        "compute_curve": [{"compute": 1, "load_time_ns": 5}, {"compute": "none", "load_time_ns": 0}],
+        "pace": {"name": "dependent", "depth": None, "compute": 1, "streams": {"1": {"name": "depth", "depth": 4}}}}
 
 
 @pytest.fixture

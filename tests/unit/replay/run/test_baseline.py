@@ -31,7 +31,7 @@ from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
-from blkreel.replay.run.zero_latency import _key, _measured, zero_latency
+from blkreel.replay.run.zero_latency import _measured, plan_key, zero_latency
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
 
@@ -210,7 +210,7 @@ def test_a_map_has_no_effect_beside_its_copies(trace):
         plan = plan_trace(made, find_target(f"nil:{size},read_latency=1us"), pace=DEPENDENT, idle=ALL_IDLE,
                           map_name=name)
         times_ns[name] = _measured(plan, progress, run_engine)
-        keys.add(json.dumps(_key(plan, "a" * 64)))
+        keys.add(json.dumps(plan_key(plan, "a" * 64)))
     assert times_ns["identity"] and len(set(times_ns.values())) == 1 and len(keys) == 1
 
 

@@ -1,0 +1,155 @@
+"""Load time over compute speed, by drive: whether a faster drive or a faster processor shortens a load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blkreel.analysis.charts.axes import Axis
+from blkreel.analysis.charts.curves import curves
+from blkreel.analysis.charts.model import Chart, Column, Row, Table
+from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Datum, Point
+from blkreel.analysis.metrics.definitions.headline import ALONE, LOAD_TIME
+from blkreel.analysis.report.answer import usable
+from blkreel.analysis.report.beside import of_entry
+from blkreel.analysis.report.page.commands import path_of
+from blkreel.common import units
+from blkreel.traces.format.condition import NO_COMPUTING
+
+_WITHOUT = "no computing"  # on the axis
+# A change of the load time below this share helps nobody.
+_LEAST_SHARE = 0.1
+_FORMULA = "load time with the computing between the I/Os of each thread divided by the compute speed"
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """entry: of the drive at the recorded compute speed. load_ns: by compute speed, infinite without computing.
+    bound_ns: on a drive without latency, at the recorded compute speed. is_simulated: not measured."""
+
+    entry: Datum
+    load_ns: Mapping[float, float]
+    bound_ns: float | None
+    is_simulated: bool
+
+    @property
+    def fastest(self) -> float:
+        """The highest compute speed."""
+        return max(self.load_ns)
+
+
+def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Sequence[str]) -> Chart | None:
+    """The chart of a section at the recorded compute speed. None for another one, and without a second speed.
+
+    Curves are those that were simulated with a run on a simulated drive, else the load times of the same drive in
+    sections: runs of the same trace with `--compute`.
+    """
+    known = [curve for entry in section["entries"] if (curve := _curve(entry, sections))]
+    if not known:
+        return None
+    speeds = sorted({speed for curve in known for speed in curve.load_ns})
+    names = tuple(_name(speed) for speed in speeds)
+    points = [Point(curve.entry["label"], LOAD_TIME.title, speeds.index(speed), load_ns)
+              for curve in known for speed, load_ns in sorted(curve.load_ns.items())]
+    style = SeriesStyle.of_entries([curve.entry for curve in known], order, (LOAD_TIME.title,))
+    title = "Load time over compute speed"
+    notes = ["Waits for timers, frames or the network count as computing."]
+    if any(curve.is_simulated for curve in known):
+        notes.append("Simulated with the run, on a fresh drive.")
+    spec = curves(f"{title}, by drive", points, style, Axis("compute speed", kind="names", names=names),
+                  Axis("load time", "ns"))
+    return Chart(id_, title, _table(known, title), spec, "lower", f"{compute_sentence(known)}.", tuple(notes))
+
+
+def compute_sentence(known: Sequence[_Curve]) -> str:
+    """Whether a faster drive or a faster processor helps, of one drive; how far the drives are apart, of several."""
+    if len(known) == 1:
+        return _of_one(known[0])
+    fastest = min(curve.fastest for curve in known)
+    here, there = ([curve.load_ns[speed] for curve in known if speed in curve.load_ns] for speed in (1, fastest))
+    if min(there) <= 0:
+        return "Without computing, a drive takes no time"
+    apart = [units.digits(max(times) / min(times)) for times in (here, there)]
+    return (f"The slowest drive takes {apart[0]} times as long as the fastest at the recorded compute speed, "
+            f"{apart[1]} times {_at(fastest)}")
+
+
+def _of_one(curve: _Curve) -> str:
+    text, load_ns = LOAD_TIME.unit.text, curve.load_ns[1]
+    faster_ns = curve.load_ns[curve.fastest]
+    sentence = f"{text(load_ns)} at the recorded compute speed, {text(faster_ns)} {_at(curve.fastest)}"
+    if curve.bound_ns is None:
+        return sentence
+    by_processor, by_drive = 1 - faster_ns / load_ns, 1 - curve.bound_ns / load_ns
+    if max(by_processor, by_drive) < _LEAST_SHARE:
+        answer = "neither alone helps much"
+    elif by_processor > by_drive:
+        answer = "a faster processor helps more"
+    else:
+        answer = "a faster drive helps more"
+    return f"{sentence}, {text(curve.bound_ns)} on a drive without latency: {answer}"
+
+
+def _at(speed: float) -> str:
+    return "without computing" if speed == float("inf") else f"with computing {speed:g} times as fast"
+
+
+def _name(speed: float) -> str:
+    return _WITHOUT if speed == float("inf") else f"x{speed:g}"
+
+
+def _curve(entry: Datum, sections: Sequence[Datum]) -> _Curve | None:
+    run = entry["runs"][0].get("run") or {}
+    if _pace(run).get("name") != "dependent" or _speed(run) != 1:
+        return None
+    bound_ns = (run.get("zero_latency") or {}).get("load_time_ns")
+    if simulated := run.get("compute_curve"):
+        return _Curve(entry, {_of(point["compute"]): point["load_time_ns"] for point in simulated}, bound_ns, True)
+    load_ns: dict[float, float] = {}
+    for other in [entry, *(each for section in sections for each in section["entries"])]:
+        own = other["runs"][0].get("run") or {}
+        if _identity(other, own) == _identity(entry, run) and (value := _load_ns(other)) is not None:
+            load_ns.setdefault(_speed(own), value)
+    return _Curve(entry, load_ns, bound_ns, False) if 1 in load_ns and len(load_ns) > 1 else None
+
+
+def _identity(entry: Datum, run: Mapping[str, Any]) -> tuple[object, ...]:
+    """Equal for runs that differ in nothing but the compute speed."""
+    source, drive = run.get("source") or {}, entry["drive"]
+    backgrounds = [each.get("spec") for each in run.get("background") or ()]
+    return (source.get("sha256") or source.get("path"), _pace(run).get("name"), _pace(run).get("streams"),
+            run.get("idle"), run.get("without"), backgrounds,
+            *(drive.get(key) for key in ("model", "name", "firmware", "serial_hash", "size_bytes")))
+
+
+def _load_ns(entry: Datum) -> float | None:
+    return usable(entry, ALONE[LOAD_TIME.key] if of_entry(entry) else LOAD_TIME)
+
+
+def _pace(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    return run.get("pace") or {}
+
+
+def _speed(run: Mapping[str, Any]) -> float:
+    return _of(_pace(run).get("compute") or 1)
+
+
+def _of(compute: float | str) -> float:
+    return float("inf") if compute == NO_COMPUTING else float(compute)
+
+
+def _table(known: Sequence[_Curve], title: str) -> Table:
+    columns = (Column("drive", "Drive"), Column("compute", "Compute speed"),
+               Column("load_time_ns", LOAD_TIME.title, "time", "ns", _FORMULA, better="lower"),
+               Column("change", "Change", "change", "%", "load time / load time at x1 - 1"),
+               Column("bound_ns", "Without latency", "time", "ns", "load time on a drive without latency"))
+    rows = []
+    for curve in known:
+        for speed, load_ns in sorted(curve.load_ns.items()):
+            bound_ns = curve.bound_ns if speed == 1 else None
+            rows.append(Row({"drive": curve.entry["label"], "compute": _name(speed), "load_time_ns": load_ns,
+                             "change": load_ns / curve.load_ns[1] - 1 if curve.load_ns[1] else None,
+                             "bound_ns": bound_ns}, curve.entry["label"],
+                            {} if bound_ns is not None else {"bound_ns": "only at the recorded compute speed"},
+                            path=path_of(curve.entry)))
+    return Table(title, columns, tuple(rows))
