@@ -9,7 +9,7 @@ explains too little, as for a trace full of flushes, which the queue does not kn
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,13 @@ from blkreel.replay.plan.pace import ORIGINAL
 from blkreel.replay.plan.plan import TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
-from blkreel.replay.simulated.spec import MAX_FACTOR, PREFIX, SPREAD_SHARES, SimulatedDrive, parse
+from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES, SimulatedDrive
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
+
+from .contention import measured_misfit, with_contention
+from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
 
 # Fewer reads have no p99.
 MIN_READS = 100
@@ -38,13 +41,11 @@ _ROUNDS = 8
 _SEARCHED_FROM = 0.5
 _SIMULATIONS = 200
 _MIN_COMPARED = 50
-_MIN_LATENCY_NS = 100.0
-_MAX_SLOWDOWN = 1000.0
 _MAX_CORRECTION = 2.0  # of a bandwidth or slowdown in one round
 _FLUSH = OPS["flush"]
 # Of the values that are searched: three latencies in ns, two bandwidths in bytes/s, the slowdown.
-_LEAST = np.array([_MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
-_MOST = np.array([60e9] * 3 + [1e12] * 2 + [_MAX_SLOWDOWN])
+_LEAST = np.array([MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
+_MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
 _USUAL_CHANNELS = 32
 _IDENTITY = ("model", "firmware", "serial_hash", "size_bytes")
 
@@ -67,41 +68,14 @@ class MeasuredRun:
     beside_write: np.ndarray
 
     @property
+    def has_background(self) -> bool:
+        return bool(self.account.get("background"))
+
+    @property
     def workload(self) -> str:
         """What the run replayed: the checksum of the trace, or its path."""
         source = self.account.get("source") or {}
         return str(source.get("sha256") or source.get("path"))
-
-
-@dataclass
-class FittedModel:
-    """latency_ns: of the operations in their channel. bandwidth: bytes/s of reads and of writes. spread: factors of
-    the latencies of reads and writes, at SPREAD_SHARES."""
-
-    size_bytes: int
-    channels: int
-    latency_ns: list[float]
-    bandwidth: list[float]
-    read_slowdown: float = 1.0
-    spread: dict[int, np.ndarray] = field(default_factory=lambda: {op: np.ones(len(SPREAD_SHARES))
-                                                                   for op in (READ, WRITE)})
-
-    def words(self) -> dict[str, str]:
-        """Keys and values of the simulated drive, as its file has them."""
-        def ns(value: float) -> str:
-            return f"{max(value, _MIN_LATENCY_NS):.0f}ns"
-
-        def spread(op: int) -> str:
-            return "/".join(f"{factor:.6g}" for factor in self.spread[op])
-
-        return {"clock": "virtual", "read_latency": ns(self.latency_ns[READ]),
-                "write_latency": ns(self.latency_ns[WRITE]), "flush_latency": ns(self.latency_ns[_FLUSH]),
-                "channels": str(self.channels), "read_bandwidth": f"{self.bandwidth[READ]:.0f}/s",
-                "write_bandwidth": f"{self.bandwidth[WRITE]:.0f}/s", "read_slowdown": f"{self.read_slowdown:.6g}",
-                "read_spread": spread(READ), "write_spread": spread(WRITE)}
-
-    def drive(self) -> SimulatedDrive:
-        return parse(",".join([f"{PREFIX}{self.size_bytes}", *(f"{key}={word}" for key, word in self.words().items())]))
 
 
 def read_run(path: str) -> MeasuredRun:
@@ -147,17 +121,42 @@ def same_drive(runs: Sequence[MeasuredRun]) -> Mapping[str, Any]:
 
 
 def fit_drive(runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """runs: of one drive. Raises TraceError if the I/Os of a run cannot be simulated."""
+    """runs: of one drive. Raises TraceError if the I/Os of a run cannot be simulated.
+
+    What reads take alone is fitted to the runs without a background, if there are any; then what they take beside
+    writes to those with one.
+    """
+    contended = [run for run in runs if run.has_background]
+    quiet = [run for run in runs if not run.has_background]
+    if contended and quiet:
+        rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
+                                for run in contended])
+        fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
+        model = with_contention(_fitted(quiet, progress), fastest_write,
+                                lambda model: _mean_misfit(runs, model, progress))
+    else:
+        model = _fitted(runs, progress)
+    compared = _compared(quiet or runs, model, progress)
+    for op in (READ, WRITE):
+        model.spread[op] = _spread(model, compared, op)
+    return model
+
+
+def _mean_misfit(runs: Sequence[MeasuredRun], model: FittedModel, progress: Progress) -> float:
+    drive = model.drive()
+    return float(np.mean([measured_misfit(run.latency_ns, simulated_latencies(run, drive, progress), run.op)
+                          for run in runs]))
+
+
+def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
+    """Without a spread."""
     queue = _queue(runs)
     size_bytes = int(same_drive(runs).get("size_bytes") or 0)
-    latency_ns = [max(value, _MIN_LATENCY_NS) for value in queue.latency_ns]
+    latency_ns = [max(value, MIN_LATENCY_NS) for value in queue.latency_ns]
     model, misfit = _corrected(FittedModel(size_bytes, queue.channels, latency_ns,
                                            [1e9 / max(of, 1e-6) for of in queue.ns_per_byte]), runs, progress)
     if misfit > _SEARCHED_FROM:
         model = _searched([model, _of_fast_ios(runs, size_bytes)], runs, progress)
-    compared = _compared(runs, model, progress)
-    for op in (READ, WRITE):
-        model.spread[op] = _spread(model, compared, op)
     return model
 
 
@@ -174,7 +173,7 @@ def _corrected(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progre
 
 def _of_fast_ios(runs: Sequence[MeasuredRun], size_bytes: int) -> FittedModel:
     """Latencies of I/Os that waited for no other, and bandwidths of a usual drive: another start for the search."""
-    latency_ns = [_MIN_LATENCY_NS] * len(OPS)
+    latency_ns = [MIN_LATENCY_NS] * len(OPS)
     for op in OPS.values():
         measured_ns = np.concatenate([run.latency_ns[run.op == op] for run in runs])
         if len(measured_ns):
@@ -245,15 +244,15 @@ def _correct(model: FittedModel, compared: _Compared) -> None:
             continue
         model.bandwidth[op] = _corrected_bandwidth(model.bandwidth[op], ios)
         typical = ios.length_bytes <= np.median(ios.length_bytes)
-        model.latency_ns[op] = max(model.latency_ns[op] + float(np.median(ios.excess_ns[typical])), _MIN_LATENCY_NS)
+        model.latency_ns[op] = max(model.latency_ns[op] + float(np.median(ios.excess_ns[typical])), MIN_LATENCY_NS)
     flushes = compared.of(compared.op == _FLUSH)
     if len(flushes.op):
-        model.latency_ns[_FLUSH] = max(model.latency_ns[_FLUSH] + float(np.median(flushes.excess_ns)), _MIN_LATENCY_NS)
+        model.latency_ns[_FLUSH] = max(model.latency_ns[_FLUSH] + float(np.median(flushes.excess_ns)), MIN_LATENCY_NS)
     reads = compared.of(compared.op == READ)
     beside = reads.of(reads.beside_write)
     if min(len(beside.op), len(reads.op) - len(beside.op)) >= _MIN_COMPARED:
         factor = _limited(float(np.median(beside.measured_ns / np.maximum(beside.simulated_ns, 1))))
-        model.read_slowdown = float(np.clip(model.read_slowdown * factor, 1, _MAX_SLOWDOWN))
+        model.read_slowdown = float(np.clip(model.read_slowdown * factor, 1, MAX_SLOWDOWN))
 
 
 def _corrected_bandwidth(bandwidth: float, ios: _Compared) -> float:

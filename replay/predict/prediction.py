@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -28,7 +29,8 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
-from .fit import MeasuredRun, fit_drive, simulated_latencies
+from .contention import load_time_beside
+from .fit import MeasuredRun, fit_drive, read_run, simulated_latencies
 
 _P99 = (99, 100)
 _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
@@ -49,11 +51,19 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PredictionError:
-    """Simulated over measured - 1 for one run; None where it could not be compared. run: its directory."""
+    """Simulated over measured - 1 for one run; None where it could not be compared. run: its directory.
+
+    slowdown: load time beside the background of a run / alone, predicted and measured.
+    """
 
     run: str
     load_time: float | None
     read_p99: float
+    slowdown: tuple[float, float] | None = None
+
+    @property
+    def slowdown_by_writes(self) -> float | None:
+        return self.slowdown[0] / self.slowdown[1] - 1 if self.slowdown else None
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,8 @@ class CheckedErrors:
     def largest(self) -> dict[str, float]:
         """The largest absolute error of each metric, without those that could not be compared."""
         of: dict[str, list[float | None]] = {"load_time": [run.load_time for run in self.runs],
-                                             "read_p99": [run.read_p99 for run in self.runs]}
+                                             "read_p99": [run.read_p99 for run in self.runs],
+                                             "slowdown_by_writes": [run.slowdown_by_writes for run in self.runs]}
         sizes = {key: [abs(error) for error in errors if error is not None] for key, errors in of.items()}
         return {key: max(errors) for key, errors in sizes.items() if errors}
 
@@ -116,30 +127,55 @@ def checked(runs: Sequence[MeasuredRun], progress: Progress) -> CheckedErrors:
     for workload in sorted(workloads):
         others = [run for run in runs if run.workload != workload] if held_out else list(runs)
         drive = fit_drive(others, progress).drive()
-        errors += [_error(run, drive, progress) for run in runs if run.workload == workload]
+        errors += [error_of(run, drive, progress) for run in runs if run.workload == workload]
     return CheckedErrors(tuple(errors), held_out)
 
 
-def _error(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> PredictionError:
+def error_of(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> PredictionError:
+    """How far the drive is off for a run. Raises TraceError if its I/Os cannot be simulated."""
     is_read = run.op == READ
     p99_ns = [float(np.quantile(latency_ns[is_read], 0.99)) for latency_ns in (
         simulated_latencies(run, drive, progress), run.latency_ns)]
-    measured_ns, predicted_ns = _measured_load_time_ns(run.account), None
+    measured_ns, predicted_ns, slowdown = _measured_load_time_ns(run.account), None, None
     if measured_ns and (source := _source(run.account)) is not None:
         device = (run.account.get("source") or {}).get("device")
         idle = run.account.get("idle") or {}
         policy = IdlePolicy(str(idle.get("name") or ORIGINAL_IDLE.name), idle.get("cap_ns"))
         predicted_ns = predict(source, drive, device, progress, policy).load_time_ns
+        if run.has_background:
+            alone_ns, predicted_ns = predicted_ns, None
+            with suppress(BlkreelError):  # the trace of a background may be gone
+                predicted_ns = load_time_beside(source, run.account, drive, device, policy, progress)
+                slowdown = _slowdown(run.account, predicted_ns, alone_ns)
     return PredictionError(str(run.trace.path.parent),
                            predicted_ns / measured_ns - 1 if predicted_ns and measured_ns else None,
-                           p99_ns[0] / p99_ns[1] - 1)
+                           p99_ns[0] / p99_ns[1] - 1, slowdown)
+
+
+def _slowdown(account: Mapping[str, Any], beside_ns: int, alone_ns: int | None) -> tuple[float, float] | None:
+    """Predicted and measured; None without a baseline."""
+    measured = ((account.get("baseline") or {}).get("slowdown") or {}).get("load_time")
+    return (beside_ns / alone_ns, measured) if measured and alone_ns else None
+
+
+def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
+    """The runs of the directories, each with the run alone that a run beside a background has."""
+    runs = []
+    for path in paths:
+        run = read_run(path)
+        runs.append(run)
+        baseline = run.account.get("baseline") or {}
+        if run.has_background and baseline and baseline["verdict"] != "invalid":
+            runs.append(read_run(str(run.trace.path.parent / baseline["path"])))
+    return runs
 
 
 def _measured_load_time_ns(account: Mapping[str, Any]) -> int | None:
     """Of a run that predict() can repeat: of one whole device at dependent pace, each I/O once."""
     pace, copies = account.get("pace") or {}, (account.get("map") or {}).get("copies") or 1
     is_whole = not account.get("without") and not account.get("partial")
-    if pace.get("name") != DEPENDENT.name or pace.get("streams") or account.get("drives") or copies > 1 or not is_whole:
+    is_usual = pace.get("name") == DEPENDENT.name and not pace.get("compute") and not pace.get("streams")
+    if not is_usual or account.get("drives") or copies > 1 or not is_whole:
         return None
     return account.get("own_wall_ns") or account.get("wall_ns")
 
@@ -190,6 +226,7 @@ class FittedFacts(TypedDict, total=False):
     held_out: bool
     load_time_error: float
     read_p99_error: float
+    slowdown_by_writes_error: float
     version: str
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from blkreel.common.progress import Progress
 from blkreel.replay.engine.engine import Batch, Engine, EngineNote, EngineOptions, run_engine
-from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.plan import Plan
 from blkreel.replay.simulated.spec import SimulatedDrive
 
 
-def simulate(plan: TracePlan, drive: SimulatedDrive, on_rows: Callable[[Batch], None], progress: Progress, title: str,
+def simulate(plan: Plan, drive: SimulatedDrive, on_rows: Callable[[Batch], None], progress: Progress, title: str,
              engine: Engine = run_engine) -> bool:
     """Run the plan with each of its targets replaced by a fresh drive of this description.
 

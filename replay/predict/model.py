@@ -1,0 +1,49 @@
+"""A simulated drive while it is fitted."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blkreel.replay.fidelity.queue_metrics import READ, WRITE
+from blkreel.replay.simulated.spec import PREFIX, SPREAD_SHARES, SimulatedDrive, parse
+from blkreel.traces.format.schema import OPS
+
+MIN_LATENCY_NS = 100.0
+MAX_SLOWDOWN = 1000.0
+_FLUSH = OPS["flush"]
+
+
+@dataclass
+class FittedModel:
+    """latency_ns: of the operations in their channel. bandwidth: bytes/s of reads and of writes. link: bytes/s of both
+    together, program_ns: for which a write holds a die; None if they cost reads nothing. spread: factors of the
+    latencies of reads and writes, at SPREAD_SHARES."""
+
+    size_bytes: int
+    channels: int
+    latency_ns: list[float]
+    bandwidth: list[float]
+    read_slowdown: float = 1.0
+    link: float | None = None
+    program_ns: float | None = None
+    spread: dict[int, np.ndarray] = field(default_factory=lambda: {op: np.ones(len(SPREAD_SHARES))
+                                                                   for op in (READ, WRITE)})
+
+    def words(self) -> dict[str, str]:
+        """Keys and values of the simulated drive, as its file has them."""
+        def ns(value: float) -> str:
+            return f"{max(value, MIN_LATENCY_NS):.0f}ns"
+
+        def spread(op: int) -> str:
+            return "/".join(f"{factor:.6g}" for factor in self.spread[op])
+
+        return {"clock": "virtual", "read_latency": ns(self.latency_ns[READ]),
+                "write_latency": ns(self.latency_ns[WRITE]), "flush_latency": ns(self.latency_ns[_FLUSH]),
+                "channels": str(self.channels), "read_bandwidth": f"{self.bandwidth[READ]:.0f}/s",
+                "write_bandwidth": f"{self.bandwidth[WRITE]:.0f}/s", "read_slowdown": f"{self.read_slowdown:.6g}",
+                **({} if self.link is None else {"link": f"{self.link:.0f}/s"}),
+                **({} if self.program_ns is None else {"program": ns(self.program_ns)}),
+                "read_spread": spread(READ), "write_spread": spread(WRITE)}
+
+    def drive(self) -> SimulatedDrive:
+        return parse(",".join([f"{PREFIX}{self.size_bytes}", *(f"{key}={word}" for key, word in self.words().items())]))
