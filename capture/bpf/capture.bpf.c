@@ -17,6 +17,7 @@
 #include "issuer.h"
 #include "maps.h"
 #include "request.h"
+#include "uses.h"
 #include "waits.h"
 #include "works.h"
 
@@ -27,15 +28,6 @@
 #endif
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* An array: it costs a third of a hash and is never full. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct slot);
-} slots SEC(".maps");
 
 /* The slots of a request. */
 struct place {
@@ -285,6 +277,8 @@ int rq_issue(__u64 *args)
 	slot->error = 0;
 	if (config.files)
 		compare_files(slot, rq);
+	if (config.uses && place.op == OP_READ && !(slot->flags & FLAG_METADATA))
+		expect_use(slot, place.data_slot, rq);
 	if (slot->flags & FLAG_PREFLUSH)
 		data_waits(slot, slot_at(place.flush_slot));
 	slot->state = SLOT_ISSUED;
@@ -498,6 +492,30 @@ int list_processes(__u64 *args)
 		return 0;
 	numbers.initial = READ(task, tgid);
 	bpf_seq_write(output, &numbers, sizeof(numbers));
+	return 0;
+}
+
+PROGRAM(mm_filemap_get_pages)
+int use_read(__u64 *args)
+{
+	if (control.phase == PHASE_RUNNING)
+		on_use(mapping_at(&args[0]), args[1], args[2]);
+	return 0;
+}
+
+PROGRAM(mm_filemap_map_pages)
+int use_mapped(__u64 *args)
+{
+	if (control.phase == PHASE_RUNNING)
+		on_use(mapping_at(&args[0]), args[1], args[2]);
+	return 0;
+}
+
+PROGRAM(mm_filemap_fault)
+int use_fault(__u64 *args)
+{
+	if (control.phase == PHASE_RUNNING)
+		on_use(mapping_at(&args[0]), args[1], args[1]);
 	return 0;
 }
 

@@ -68,8 +68,13 @@ struct page {
 	struct address_space *mapping;
 };
 
+struct folio {
+	unsigned long index;
+};
+
 struct bio_vec {
 	struct page *bv_page;
+	unsigned int bv_offset;
 };
 
 struct file {
@@ -109,6 +114,8 @@ struct blkcg_gq {
 struct bvec_iter {
 	sector_t bi_sector;
 	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
 };
 
 struct request_queue {

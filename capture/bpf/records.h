@@ -16,6 +16,9 @@
 /* Zone management, passthrough: not part of a trace. */
 #define OP_OTHER OP_COUNT
 
+/* In the spool: the row is no I/O, but the first use of the pages of one. */
+#define OP_USE (OP_COUNT + 1)
+
 /* A range in the slot array: queues x depth slots, then one per queue for its flush request. */
 struct slot_range {
 	__u32 queues;
@@ -51,6 +54,7 @@ struct capture_config {
 	__u8 own_by_cgroup;
 	__u8 sees_limiter;      /* the issuer of a throttled bio is known */
 	__u8 own_only;          /* other I/O is counted, not recorded */
+	__u8 uses;              /* the first use of pages that a read brought is recorded */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */
 	/* The end functions of bios, which identify the waiting thread and the file. 0: unknown. */
@@ -79,7 +83,11 @@ enum record_kind {
 	RECORD_IO = 1,
 	RECORD_THREAD,
 	RECORD_FILE,
+	RECORD_USE,
 };
+
+/* A flag of records and of rows in the spool, not of traces: a use of the pages of the read becomes a record. */
+#define FLAG_PAGES_NOTED (1u << 30)
 
 struct io_record {
 	__u8 kind;
@@ -108,6 +116,20 @@ struct io_file_record {
 };
 
 #define NO_INODE (~0ull)
+
+#define PAGE_NOTE_BITS 16
+#define PAGE_NOTES (1u << PAGE_NOTE_BITS) /* of chunks of 16 KiB that nobody has used yet: a GiB */
+
+/* A thread used pages of a completed read for the first time. */
+struct use_record {
+	__u8 kind;
+	__u8 pad[3];
+	__s32 tid;
+	__u64 submit_ns; /* of the read */
+	__u64 used_ns;
+	__u64 woken_ns; /* the completion that woke the thread last before the use; 0: unknown */
+	__u64 blocked_ns; /* as in io_record */
+};
 
 #define MAX_PATH_PARTS 24
 #define MAX_PATH_BYTES 1024 /* a power of two: names begin before it */
@@ -200,6 +222,7 @@ struct cpu_ledger {
 	__u64 other_ops;
 	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
 	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
+	__u64 uses_lost;          /* first uses of pages for which the ring had no space */
 	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */
 	__u64 interval_count;
 	struct lost_interval intervals[MAX_LOST_INTERVALS];

@@ -70,6 +70,24 @@ static void test_what_woke_the_thread_is_kept_as_its_submit_time(void)
 	free(block);
 }
 
+static void test_a_use_is_a_row_at_the_time_of_its_read(void)
+{
+	struct row_block *block = calloc(1, sizeof(*block));
+	struct use_record use = { .tid = 7, .submit_ns = 3000, .used_ns = 5500, .woken_ns = 5200, .blocked_ns = 900 };
+
+	row_append_use(block, &use, 1000);
+	assert(block->rows == 1 && block->op[0] == OP_USE && block->tid[0] == 7);
+	assert(block->submit_ns[0] == 2000 && block->latency_ns[0] == 2500);
+	assert(block->think_ns[0] == 300 && block->blocked_ns[0] == 900);
+	assert(block->waited_on[0] == -1 && block->device[0] == -1 && block->length_bytes[0] == 0);
+
+	use.woken_ns = 0;
+	use.blocked_ns = ~0ull;
+	row_append_use(block, &use, 1000);
+	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1);
+	free(block);
+}
+
 static void test_columns_stand_as_the_layout_says(void)
 {
 	struct row_block *block = calloc(1, sizeof(*block));
@@ -90,6 +108,7 @@ int main(void)
 	test_status_is_an_errno_whatever_the_kernel_gives();
 	test_times_are_relative_and_the_unknown_is_minus_one();
 	test_what_woke_the_thread_is_kept_as_its_submit_time();
+	test_a_use_is_a_row_at_the_time_of_its_read();
 	test_columns_stand_as_the_layout_says();
 	return 0;
 }

@@ -64,6 +64,7 @@ struct features {
 	bool request_is_second; /* before 5.11: (queue, request) */
 	bool bio_is_second;
 	bool dirty_folio; /* since 5.18, a page before */
+	bool page_uses; /* since 6.12: tracepoints of accesses to the page cache */
 	const char *limiter; /* the function that applies the limits of cgroups to a bio; NULL: not attachable */
 };
 
@@ -128,6 +129,9 @@ static int probe_features(struct features *features)
 	features->request_is_second = tracepoint_arguments(btf, "block_rq_issue") == 2;
 	features->bio_is_second = tracepoint_arguments(btf, "block_bio_queue") == 2;
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
+	features->page_uses = tracepoint_arguments(btf, "mm_filemap_get_pages") == 3 &&
+			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3 &&
+			      tracepoint_arguments(btf, "mm_filemap_fault") == 2;
 	features->limiter = find_limiter(btf);
 	btf__free(btf);
 	return 0;
@@ -149,6 +153,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 {
 	bool requests = !options->drives->device_count, bios = false;
 	bool by_process = options->own && !options->own_cgroup;
+	bool uses = options->uses && features->page_uses;
 	struct bpf_program *program;
 
 	for (uint32_t i = 0; i < options->drives->device_count; i++) {
@@ -176,6 +181,9 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "bio_complete", bios },
 			{ "dirty_folio", options->files && features->dirty_folio },
 			{ "dirty_page", options->files && !features->dirty_folio },
+			{ "use_read", uses },
+			{ "use_mapped", uses },
+			{ "use_fault", uses },
 			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
@@ -210,12 +218,14 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.own = options->own,
 		.own_by_cgroup = options->own_cgroup != NULL,
 		.own_only = options->own_only,
+		.uses = options->uses && features->page_uses,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,
 	};
 	bool bios = false;
 	int err;
 
+	programs->sees_uses = config.uses;
 	programs->sees_limiter = limit && features->limiter;
 	config.sees_limiter = programs->sees_limiter;
 	find_symbols((struct symbol[]){
@@ -235,6 +245,8 @@ static int configure(struct programs *programs, const struct programs_options *o
 		err = set_size(object, "slots", options->slot_count);
 	if (!err)
 		err = set_size(object, "bios", bios ? BIOS_IN_FLIGHT : 1);
+	if (!err)
+		err = set_size(object, "page_notes", config.uses ? PAGE_NOTES : 1);
 	if (!err)
 		err = set_size(object, "limited", programs->sees_limiter ? LIMITED_BIOS : 1);
 	if (!err && programs->sees_limiter)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_PROGRAMS 20
+#define MAX_PROGRAMS 24
 
 struct bpf_object;
 struct bpf_link;
@@ -21,6 +21,7 @@ struct programs_options {
 	bool synthetic; /* loads the program that synthetic.h runs */
 	bool own; /* marks the I/O of the processes named by programs_own_pid() */
 	bool own_only; /* records no other I/O */
+	bool uses; /* the first use of pages of the page cache, where the kernel reports it */
 	const char *own_cgroup; /* marks by this directory of the cgroup file system instead; NULL: by process */
 	uint32_t ring_bytes; /* a power of two and whole pages */
 	uint32_t slot_count;
@@ -30,6 +31,7 @@ struct programs_options {
 struct programs {
 	const char *kind;
 	bool has_io_start;
+	bool sees_uses;
 	bool sees_limiter; /* a bio that waits for a limit of its cgroup has its issuer */
 	struct bpf_object *object;
 	struct bpf_link *links[MAX_PROGRAMS];

@@ -31,6 +31,13 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 		post_rows(drain);
 }
 
+static void add_use(struct drain *drain, const struct use_record *use)
+{
+	row_append_use(drain->block, use, drain->epoch_ns);
+	if (drain->block->rows == ROWS_PER_BLOCK)
+		post_rows(drain);
+}
+
 void drain_flush(struct drain *drain)
 {
 	names_wake(drain->names);
@@ -46,6 +53,8 @@ static int on_record(void *context, void *data, size_t size)
 
 	if (*(uint8_t *)data == RECORD_IO && size >= sizeof(struct io_record))
 		drain_add(drain, data, size >= sizeof(struct io_file_record) ? data : NULL);
+	else if (*(uint8_t *)data == RECORD_USE && size >= sizeof(struct use_record))
+		add_use(drain, data);
 	else if (*(uint8_t *)data == RECORD_THREAD && size >= sizeof(struct thread_record))
 		names_add_thread(drain->names, data);
 	else if (*(uint8_t *)data == RECORD_FILE && size >= sizeof(struct file_record))

@@ -57,6 +57,25 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
 }
 
+void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns)
+{
+	uint32_t at = block->rows++;
+
+	block->submit_ns[at] = (int64_t)(use->submit_ns - epoch_ns);
+	block->latency_ns[at] = (int64_t)(use->used_ns - use->submit_ns);
+	block->queue_ns[at] = -1;
+	block->offset_bytes[at] = block->length_bytes[at] = 0;
+	block->flags[at] = 0;
+	block->tid[at] = use->tid;
+	block->device[at] = block->cpu[at] = -1;
+	block->status[at] = 0;
+	block->op[at] = OP_USE;
+	block->waited_on[at] = -1;
+	block->think_ns[at] = use->woken_ns >= epoch_ns ? (int64_t)(use->used_ns - use->woken_ns) : -1;
+	block->blocked_ns[at] = (int64_t)use->blocked_ns; /* ~0 becomes -1 */
+	block->inode[at] = block->cgroup[at] = -1;
+}
+
 void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])
 {
 	const void *const all[ROW_COLUMNS] = { CAPTURE_COLUMNS(BLOCK_POINTER) };

@@ -40,6 +40,12 @@ void rows_set_files(bool files);
 void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
 		uint64_t epoch_ns);
 
+/*
+ * Adds a row that is no I/O: its operation is OP_USE, its submit_ns that of the read that was used, its latency the
+ * time from there to the use. traces/spool/page_uses.py joins it with the read.
+ */
+void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns);
+
 /* The columns of a block, as block_write_rows takes them. */
 void row_columns(const struct row_block *block, const void *columns[ROW_COLUMNS]);
 

@@ -36,6 +36,7 @@ static int attach(struct session_options *options, struct programs *programs)
 		.synthetic = options->synthetic_per_second,
 		.own = options->own,
 		.own_only = options->own_only,
+		.uses = !options->without_uses,
 		.own_cgroup = options->own_cgroup,
 		.drives = &drives,
 		.slot_count = (uint32_t)slots,
