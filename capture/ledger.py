@@ -118,14 +118,19 @@ def missing(metadata: LedgerMetadata) -> list[str]:
 
 
 def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
-    """Messages about I/Os that the trace has without a latency, with the reason and the remedy."""
+    """Messages about I/Os that the trace has without a latency or a use, with the reason and the remedy."""
+    messages = []
+    if uses_lost := metadata["ledger"].get("uses_lost"):
+        messages.append(f"{uses_lost:,} first uses of pages were lost because the ring was full, so the load time on a "
+                        "slower drive is a lower bound: give a larger one with --ring-size")
     unseen = metadata["ledger"].get("reused")
     if not unseen:
-        return []
+        return messages
     # A recovered spool may have lost its source.
     reason, remedy = _UNSEEN_REASONS.get(source_format.partition(":")[0],
                                          ("their completion was not seen", "record it again"))
-    return [f"{unseen:,} I/Os ({100 * unseen_share(metadata):.3g} %) have no latency, because {reason}; {remedy}"]
+    return [*messages, f"{unseen:,} I/Os ({100 * unseen_share(metadata):.3g} %) have no latency, because {reason}; "
+                       f"{remedy}"]
 
 
 def unseen_share(metadata: LedgerMetadata) -> float:

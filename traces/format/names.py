@@ -26,6 +26,8 @@ class NamesInRows:
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
         self._tids.add(columns["tid"])
+        if "used_by" in columns:
+            self._tids.add(columns["used_by"])
         if "inode" in columns:
             self._inodes.add(columns["inode"])
 

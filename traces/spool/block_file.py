@@ -85,7 +85,11 @@ class BlockFile:
         """The columns of each block of rows."""
         for block in self.blocks(until_bytes):
             if block.kind == ROWS:
-                yield split_rows(self._types, block.rows, self._payload(block))
+                yield self.rows_of(block)
+
+    def rows_of(self, block: Block) -> dict[str, np.ndarray]:
+        """The columns of a block of rows."""
+        return split_rows(self._types, block.rows, self._payload(block))
 
     def json(self, block: Block, kind: type[T]) -> T:
         """The content of a note or an end block. kind: as of mismatch(). Raises ValueError for another one."""

@@ -1,18 +1,27 @@
 """The content of a spool: its rows in the order of a trace, and its notes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from blkreel.traces.format.names import NamesInRows
-from blkreel.traces.format.schema import COLUMN_TYPES, LAYOUT_NAMES, OPTIONAL_COLUMNS, TRACE_SCHEMA, UNKNOWN, Metadata
+from blkreel.traces.format.schema import (
+    COLUMN_TYPES,
+    LAYOUT_NAMES,
+    OPTIONAL_COLUMNS,
+    TRACE_SCHEMA,
+    UNKNOWN,
+    USE_COLUMNS,
+    Metadata,
+)
 from blkreel.traces.format.writer import TraceWriter, table_of
 
 from .block_file import BlockFile
 from .blocks import END, HEADER, NOTE
 from .notes import Note, SpoolNotes
+from .page_uses import with_page_uses
 from .reorder import in_submit_order
 from .rows_child import Totals
 from .waits import with_rows_waited_on
@@ -54,6 +63,8 @@ class SpoolContents:
                 except ValueError:
                     unread_bytes += HEADER.size + block.end_bytes - block.payload_at
             self.damaged_bytes = blocks.damaged_bytes + unread_bytes
+        if metadata.get("page_uses") or self._notes.begun.get("page_uses"):
+            self.schema = _with_columns(self.schema, USE_COLUMNS)
 
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
@@ -79,7 +90,7 @@ class SpoolContents:
     def write_rows(self, writer: TraceWriter) -> None:
         """Write the rows in submit order. metadata() then has the names in these rows only."""
         names = NamesInRows(self.metadata())
-        for table in with_rows_waited_on(in_submit_order(self.batches, self._directory),
+        for table in with_rows_waited_on(with_page_uses(in_submit_order(self.batches, self._directory)),
                                         self._directory):
             columns = {name: table[name].to_numpy() for name in table.column_names}
             names.add(columns)
@@ -102,7 +113,12 @@ def _is_of_rows(columns: list[tuple[str, str]]) -> bool:
 
 def _with_optional(schema: pa.Schema, columns: list[tuple[str, str]]) -> pa.Schema:
     """The schema with the optional columns of the blocks."""
-    for name, code in columns:
-        if name not in schema.names and name in OPTIONAL_COLUMNS and LAYOUT_NAMES[COLUMN_TYPES[name]] == code:
+    return _with_columns(schema, (name for name, code in columns if name in OPTIONAL_COLUMNS
+                                  and LAYOUT_NAMES[COLUMN_TYPES[name]] == code))
+
+
+def _with_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    for name in names:
+        if name not in schema.names:
             schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
     return schema

@@ -13,7 +13,10 @@ from blkreel.common.errors import BlkreelError
 
 
 class Attached(TypedDict):
-    """The start of a recording. Times of rows are relative to epoch_ns of CLOCK_MONOTONIC."""
+    """The start of a recording. Times of rows are relative to epoch_ns of CLOCK_MONOTONIC.
+
+    page_uses: whether the first use of the pages that a read brought is recorded.
+    """
 
     source_format: str
     epoch_ns: int
@@ -21,6 +24,7 @@ class Attached(TypedDict):
     clock_resolution_ns: int
     capture_layer: str
     queue_time_source: str
+    page_uses: NotRequired[bool]
 
 
 class LostInterval(TypedDict):

@@ -35,9 +35,10 @@ from blkreel.traces.format.schema import (
 from blkreel.traces.format.writer import TraceWriter, output_error, refuse_existing, refuse_output, table_of
 
 from .block_file import BlockFile
-from .blocks import NOTE, BlockWriter
+from .blocks import NOTE, ROWS, BlockWriter
 from .contents import ROWS_FILE, SpoolContents
 from .notes import Note, SpoolNotes
+from .page_uses import OP_USE
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
 RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved
@@ -176,8 +177,9 @@ class Spool:
         with BlockFile(self.directory / ROWS_FILE, begin_bytes) as blocks:
             for block in blocks.blocks(until_bytes):
                 self.begin_bytes = block.end_bytes
-                rows += block.rows
-                if block.kind == NOTE:
+                if block.kind == ROWS:
+                    rows += int((blocks.rows_of(block)["op"] != OP_USE).sum())
+                elif block.kind == NOTE:
                     notes.take({**blocks.json(block, Note)})
             layout_bytes = blocks.layout_bytes
         # Saved first: a recovery must not look for blocks in a hole.

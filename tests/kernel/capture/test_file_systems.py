@@ -144,6 +144,10 @@ def test_files_of_each_file_system(loop_drive, program, mount, blkreel, tmp_path
                                               ("writeback", "written", 1))
                 if rows[(rows.file == name) & (rows.op == op)].length_bytes.sum() >= MIB]
     assert ", ".join(recorded) == FILES[kind]
+    if "used_ns" in rows:
+        assert (rows[rows.file == "buffered"].used_ns >= 0).all()
+        # btrfs reads the file through the page cache here.
+        assert (rows[rows.file == "direct"].used_ns == -1).all() or kind == "btrfs"
 
 
 def test_the_table_of_the_docs_has_what_is_tried():

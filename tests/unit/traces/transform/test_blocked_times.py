@@ -42,6 +42,25 @@ def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options):
     assert not check(open_trace(tmp_path / "both.parquet")).errors
 
 
+def test_the_thread_of_a_use_gets_its_new_number(trace, tmp_path):
+    """Of another boot, in merge and concat, as `tid`; its name stays with it."""
+    used = {"used_ns": [60, -2, -1, 90], "used_by": [8, -1, -1, 7]}
+    traces = [trace("a"), trace("b", **used)]
+    for join, options in ((concat, {}), (merge, {"align": "start"})):
+        join(traces, tmp_path / "both.parquet", force=True, **options)
+        both = open_trace(tmp_path / "both.parquet")
+        rows = [row for row in both.table(["tid", "used_ns", "used_by"]).to_pylist() if row["used_ns"] != -1]
+        moved = max(row["tid"] for row in rows) - 7
+        assert moved > 0 and [row["used_by"] for row in rows] == [8 + moved, -1, 7 + moved]
+        assert not check(both).errors
+
+
+@pytest.mark.parametrize("column", ["used_ns", "used_by", "used_think_ns", "used_blocked_ns"])
+def test_a_use_below_its_least_value_is_an_error(trace, column):
+    with pytest.raises(UsageError, match=f"1 rows: {column} below"):
+        trace("a", **{column: [0, -3, 0, 0]})
+
+
 def test_less_than_unknown_is_an_error(trace):
     with pytest.raises(UsageError, match="1 rows: blocked_ns below -1"):
         trace("a", blocked_ns=[0, -2, 0, 0])

@@ -1,0 +1,102 @@
+"""When a thread first used the pages of a read, held against the clock of the program that used them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from blkreel.traces.format.check import check
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import NOT_USED
+
+pytestmark = pytest.mark.kernel
+
+MIB = 1 << 20
+# Uses each 16 KiB of the drive for a while, and writes when it began and ended to do so, and its thread.
+PROGRAM = """
+import ctypes, json, mmap, os, sys, threading, time
+kind, drive, output = sys.argv[1:]
+STEP, SIZE = 16384, 4 << 20
+uses = []
+file = os.open(drive, os.O_RDONLY)
+mapped = mmap.mmap(file, SIZE, prot=mmap.PROT_READ) if kind == "mmap" else None
+sink = os.open("/dev/null", os.O_WRONLY)
+def use(offset):
+    if kind == "read":
+        os.pread(file, STEP, offset)
+    elif kind == "mmap":
+        for page in range(0, STEP, 4096):
+            mapped[offset + page]
+    elif kind == "sendfile":
+        os.sendfile(sink, file, offset, STEP)
+def run():
+    for offset in range(0, SIZE, STEP):
+        began = time.monotonic_ns()
+        use(offset)
+        uses.append((offset, began, time.monotonic_ns(), threading.get_native_id()))
+        time.sleep(0.0005)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+json.dump(uses, open(output, "w"))
+"""
+
+
+def captured(blkreel, drive, tmp_path, kind, *options):
+    """Metadata, rows, and what the program logged."""
+    # A loop device reads 2.5 MiB ahead.
+    for change in (("--setra", "256"), ("--flushbufs",)):
+        subprocess.run(["blockdev", *change, drive], check=True)
+    trace, log = tmp_path / "t.parquet", tmp_path / "uses.json"
+    program = [sys.executable, "-c", PROGRAM, kind, drive, log]
+    blkreel("capture", drive, "--workload-only", *options, "-o", trace, "--", *program)
+    opened = open_trace(trace)
+    if "used_ns" not in opened.schema.names:
+        pytest.skip("needs a kernel with the tracepoints of filemap (6.12)")
+    assert not check(opened).errors
+    return opened.metadata, opened.table().to_pandas(), json.loads(log.read_text())
+
+
+@pytest.mark.parametrize(("kind", "programs"), [("read", "tp_btf"), ("read", "raw_tp"), ("mmap", "tp_btf"),
+                                              ("sendfile", "tp_btf")])
+def test_a_use_is_when_the_program_says_so(blkreel, loop_drive, tmp_path, kind, programs):
+    metadata, rows, used = captured(blkreel, loop_drive(8 * MIB), tmp_path, kind, "--programs", programs)
+    rows = rows[rows.used_ns != -1]
+    assert rows.length_bytes.sum() >= 4 * MIB, "all pages that were read are watched"
+    # A fault maps the pages around it that are there: the program uses these without another fault.
+    around_bytes = 65536 if kind == "mmap" else 0
+    known = 0
+    for row in rows.itertuples():
+        steps = [(began_ns, ended_ns, offset, tid) for offset, began_ns, ended_ns, tid in used
+                 if row.offset_bytes - around_bytes - 16384 < offset < row.offset_bytes + row.length_bytes]
+        own = [step for step in steps if step[2] + 16384 > row.offset_bytes]
+        if not own:
+            assert row.used_ns == NOT_USED or kind == "mmap", "read ahead beyond the end"
+            continue
+        used_ns = metadata["epoch_ns"] + row.submit_ns + row.used_ns
+        assert min(steps)[0] <= used_ns <= min(own)[1], row
+        assert row.used_by == own[0][3] and row.used_ns >= row.latency_ns
+        known += 1
+    assert known >= 32
+    assert str(rows.used_by.max()) in metadata["threads"]
+
+
+def test_a_thread_that_waited_was_woken_by_that_read(blkreel, loop_drive, tmp_path):
+    """The time since the wake-up and the blocked time are those of the thread at the use."""
+    _, rows, _ = captured(blkreel, loop_drive(8 * MIB), tmp_path, "read")
+    used = rows[rows.used_ns >= 0]
+    first = used.iloc[0]
+    assert first.used_blocked_ns > 0, "nothing was there for the first use"
+    assert first.used_think_ns == first.used_ns - first.latency_ns
+    assert (np.diff(used.used_blocked_ns) >= 0).all()
+
+
+def test_direct_reads_have_no_use(blkreel, loop_drive, program, tmp_path):
+    drive = loop_drive(8 * MIB)
+    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", program("dd"), f"if={drive}", "of=/dev/null",
+            "bs=64k", "iflag=direct", "status=none")
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    if "used_ns" in rows:
+        assert len(rows) >= 128 and (rows[rows.length_bytes == 65536].used_ns == -1).all()

@@ -1,0 +1,54 @@
+"""Joins the first uses of pages that a capture recorded with the reads that brought them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from blkreel.traces.format.schema import NOT_USED, OPS, USE_COLUMNS
+
+# capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted.
+OP_USE = len(OPS) + 1
+FLAG_PAGES_NOTED = 1 << 30
+
+
+def with_page_uses(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Rows with USE_COLUMNS instead of rows with the operation OP_USE.
+
+    tables: in order of `submit_ns`, all rows with the same one in the same table. A use has the `submit_ns` of its
+    read, and as `latency_ns` the time from there. The first one counts; that of a read that is not there is dropped.
+    """
+    for table in tables:
+        op, flags = table["op"].to_numpy(), table["flags"].to_numpy()
+        is_use = op == OP_USE
+        is_noted = (flags & FLAG_PAGES_NOTED) != 0
+        if not is_use.any() and not is_noted.any():
+            yield table
+            continue
+        rows = table.filter(pa.array(~is_use))
+        is_noted = is_noted[~is_use]
+        columns = _first_uses(rows["submit_ns"].to_numpy()[is_noted], table.filter(pa.array(is_use)))
+        for name, unknown in USE_COLUMNS.items():
+            index = rows.schema.get_field_index(name)
+            values = np.full(rows.num_rows, unknown, rows.schema.field(index).type.to_pandas_dtype())
+            values[is_noted] = columns[name]
+            rows = rows.set_column(index, rows.schema.field(index), pa.array(values))
+        index = rows.schema.get_field_index("flags")
+        yield rows.set_column(index, rows.schema.field(index), pa.array(flags[~is_use] & ~FLAG_PAGES_NOTED))
+
+
+def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
+    """USE_COLUMNS of reads, which are in order."""
+    result = {name: np.full(len(submit_ns), unknown, np.int64) for name, unknown in USE_COLUMNS.items()}
+    result["used_ns"][:] = NOT_USED
+    of_ns, used_ns = uses["submit_ns"].to_numpy(), uses["latency_ns"].to_numpy()
+    order = np.lexsort((used_ns, of_ns))
+    first = order[np.unique(of_ns[order], return_index=True)[1]]
+    at = np.searchsorted(of_ns[first], submit_ns)
+    known = at < len(first)
+    known[known] = of_ns[first][at[known]] == submit_ns[known]
+    row = first[at[known]]
+    for name, column in (("used_ns", "latency_ns"), ("used_by", "tid"), ("used_think_ns", "think_ns"),
+                         ("used_blocked_ns", "blocked_ns")):
+        result[name][known] = uses[column].to_numpy()[row]
+    return result
