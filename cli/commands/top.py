@@ -237,7 +237,7 @@ class _Monitor:
     def _until_removed(self) -> list[Drive]:
         """Show intervals until the end, or until drives are removed; returns these."""
         nowhere = Nowhere()
-        words = ["--programs", "auto", "--ring-bytes", str(CaptureOptions.ring_bytes)]
+        words = ["--programs", "auto", "--ring-bytes", str(CaptureOptions.ring_bytes), "--without-uses"]
         for drive in self._drives:
             words += ["--device", f"{drive.major}:{drive.minor}"]
         helper = Helper(words, nowhere, self._wake_up, self._interval_ns, self._wake_up)

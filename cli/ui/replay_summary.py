@@ -26,7 +26,8 @@ _DEPENDENCY_KINDS = {
     "caused": "follow the I/O that started their thread", "absolute": "are issued at their captured time",
     "reanchored": "of these follow another I/O, as theirs is not in the plan",
     "truncated": "of these wait for the last four of more completions",
-    "windowed": "of these wait for read-ahead that their thread had used"}
+    "windowed": "of these wait for read-ahead that their thread had used",
+    "used": "first uses of pages, which wait for their read"}
 
 
 def pace_words(account: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from blkreel.traces.format.trace import Trace
 
 from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all
 from .outstanding import Outstanding
+from .page_uses import NO_USE
 from .read_ahead_windows import ReadAheadWindows
 
 AFTER = ("after_1", "after_2", "after_3", "after_4")
@@ -26,10 +27,11 @@ DISTANCES = (*AFTER, "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
 OPTIONAL_COLUMNS = ("blocked_ns", "queue_ns", "inode")
 # Kinds of dependencies, as the run counts them.
-KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed")
+KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "used")
 Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
 
 PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
+_USE = 8  # in the history only
 # Of memory: for the last I/O of a thread or process, and for the rows of a batch while its dependencies are found.
 _LAST_BYTES, _BATCH_BYTES = 350, 48 << 20
 
@@ -91,11 +93,14 @@ class Observed:
     def columns(self, io: Batch, source_row: np.ndarray, submit_ns: np.ndarray) -> Batch:
         """DEPENDENCY_COLUMNS of the next rows. io: tid, flags, latency_ns, COLUMNS, and OPTIONAL_COLUMNS of the trace.
 
-        submit_ns: in the plan.
+        submit_ns: in the plan. With `use_of` and `used_ns` as PageUses makes them, some rows are uses of pages.
         """
         process, kind = self._processes.of(io["tid"], io["flags"])
         history = self._history
-        number = history.add(source_row, submit_ns, io["latency_ns"], process, kind, io.get("blocked_ns"))
+        use_of = io["use_of"] if "use_of" in io else np.full(len(submit_ns), NO_USE)
+        is_use = use_of != NO_USE
+        number = history.add(source_row, submit_ns, io["latency_ns"], process, np.where(is_use, kind | _USE, kind),
+                             io.get("blocked_ns"))
         is_kernel = kind == KERNEL
         deferred = (io["flags"] & FLAGS["deferred"]) != 0
 
@@ -114,7 +119,10 @@ class Observed:
         behind = history.in_reach(previous, number)
         behind_ns = np.where(behind >= 0, history.submit_ns(behind), np.iinfo(np.int64).min)
 
-        waited = history.in_reach(history.number_of(io["waited_on"]), number)
+        waited = history.number_of(io["waited_on"])
+        if is_use.any():
+            waited[is_use] = history.completed_at(submit_ns[is_use] - io["think_ns"][is_use])
+        waited = history.in_reach(waited, number)
         waited_ns = history.complete_ns(waited)
         usable = (waited >= 0) & (waited < number) & (waited_ns >= 0) & (waited_ns <= submit_ns)
         # A completion before the thread's previous row adds nothing to the dependency on that row, except for kernel
@@ -131,24 +139,33 @@ class Observed:
                                               bool(lost[i]))
         caused = np.zeros(len(after), bool)
         caused[without] = behind[without] >= 0
-        dependent = (after >= 0) | (behind >= 0)
         # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
         # another thread's row, whose blocked time is another count.
         computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
         besides = self._besides(io, number, after, computed)
         blocked_ns = history.blocked_between_ns(computed, number)
         until_ns = np.where(is_kernel | caused | (behind < 0), UNKNOWN_NS, np.where(newer, waited_ns, submit_ns))
-        windows = self._used(io, source_row, number, after, until_ns)
+        windows = self._windows_used(io, source_row, number, after, until_ns)
         windowed = windows[0] >= 0
-        waiting = ((after >= 0) & ~caused) | windowed
+        used = self._used(use_of, number, submit_ns, after)
+        alone = (after < 0) & (behind < 0)
+        after, used = np.where(alone, used, after), np.where(alone, NONE, used)
+        dependent = (after >= 0) | (behind >= 0)
+        waiting = ((after >= 0) & ~caused) | windowed | ((behind >= 0) & ((history.kind(behind) & _USE) != 0))
         for name, rows in (("waited", waiting), ("followed", dependent & ~waiting & ~caused), ("caused", caused),
                            ("absolute", ~dependent), ("reanchored", lost & dependent), ("windowed", windowed)):
-            self.counts[name] += int(rows.sum())
+            self.counts[name] += int((rows & ~is_use).sum())
+        self.counts["used"] += int(is_use.sum())
         # A thread that waited for nothing since its previous row was not blocked since.
         blocked_ns = np.where(windowed & ~newer, 0, blocked_ns)
         parents = [np.where(parent >= 0, parent, window)
                    for parent, window in zip((after, *besides), reversed(windows), strict=True)]
         columns = distances(history, number, submit_ns, parents, behind, blocked_ns)
+        # A thread computes until it reaches the page, and goes on as soon as that is there.
+        reached = is_use & (after < 0) & (behind >= 0)
+        columns["compute_ns"] = np.where(reached, columns["delay_ns"], columns["compute_ns"])
+        columns["delay_ns"] = np.where(reached, 0, columns["delay_ns"])
+        columns[AFTER[-1]] = np.where(used >= 0, number - used, columns[AFTER[-1]]).astype(np.int32)
         if self._compute == 1:
             return columns
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
@@ -173,15 +190,27 @@ class Observed:
         outstanding.drop(history.rows)
         return besides
 
-    def _used(self, io: Batch, source_row: np.ndarray, number: np.ndarray, after: np.ndarray,
-              until_ns: np.ndarray) -> list[np.ndarray]:
+    def _used(self, use_of: np.ndarray, number: np.ndarray, submit_ns: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """The read whose pages each row uses, NONE if it is `after` or the row is an I/O."""
+        history = self._history
+        used = history.in_reach(history.number_of(use_of), number)
+        complete_ns = history.complete_ns(used)
+        return np.where((used >= 0) & (used != after) & (complete_ns >= 0) & (complete_ns <= submit_ns), used, NONE)
+
+    def _windows_used(self, io: Batch, source_row: np.ndarray, number: np.ndarray, after: np.ndarray,
+                      until_ns: np.ndarray) -> list[np.ndarray]:
         """Read-ahead besides `after` that the threads of the rows had used, latest completion first, in as many arrays
         as AFTER.
 
-        until_ns: completions up to this time do not change when the row is due on the drive of the trace.
+        until_ns: completions up to this time do not change when the row is due on the drive of the trace. With uses
+        of pages, which tell more, none.
         """
         history = self._history
         result = np.full((len(AFTER), len(number)), NONE, np.int64)
+        if "use_of" in io:
+            unknown = (io["use_of"] == NO_USE) & (io["used_ns"] == -1)
+            self.in_time.add(source_row, np.where(unknown, io["flags"], 0), io["waited_on"])
+            return list(result)
         used_rows = []
         for i, rows in self._windows.used(io, source_row).items():
             parents = history.in_reach(history.number_of(np.array(rows)), number[i])

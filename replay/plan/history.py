@@ -46,6 +46,13 @@ class History:
         index = np.minimum(np.searchsorted(source, source_row), len(source) - 1)
         return np.where((source_row >= 0) & (source[index] == source_row), index + self._first, NONE)
 
+    def completed_at(self, complete_ns: np.ndarray) -> np.ndarray:
+        """The number of a row that completed at each of these times, NONE where no row did."""
+        order = np.argsort(self._columns["complete"], kind="stable")
+        index = np.minimum(np.searchsorted(self._columns["complete"][order], complete_ns), len(order) - 1)
+        found = self._columns["complete"][order[index]] == complete_ns
+        return np.where(found & (complete_ns >= 0), order[index] + self._first, NONE)
+
     def submit_ns(self, number: np.ndarray) -> np.ndarray:
         """Any value where the number is NONE."""
         return np.asarray(self._columns["submit"][np.maximum(number - self._first, 0)])
@@ -53,6 +60,10 @@ class History:
     def complete_ns(self, number: np.ndarray) -> np.ndarray:
         """Any value where the number is NONE."""
         return np.asarray(self._columns["complete"][np.maximum(number - self._first, 0)])
+
+    def kind(self, number: np.ndarray) -> np.ndarray:
+        """Any value where the number is NONE."""
+        return np.asarray(self._columns["kind"][np.maximum(number - self._first, 0)])
 
     def blocked_between_ns(self, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
         """How long the thread of both rows was blocked between them; UNKNOWN_NS if unknown or earlier is NONE."""

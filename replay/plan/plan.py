@@ -13,7 +13,7 @@ import numpy as np
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, USE_COLUMNS
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
 from blkreel.traces.samples import called, workload_names
@@ -26,6 +26,7 @@ from .infer import Inferred
 from .mapped_blocks import MappedBlocks
 from .mapping import Mapping
 from .pace import InFlightLimits, Pace
+from .page_uses import NO_USE, PageUses
 from .sharding import SINGLE, Sharding
 from .survey import CHANGING, Survey, TraceSurvey
 
@@ -296,7 +297,8 @@ class TracePlan(Plan):
             if isinstance(waits, dependencies.Observed):
                 counts.read_ahead_in_time[lane] = waits.in_time
         limits = InFlightLimits() if pace.paced else None
-        for io, source_row, submit_ns in self.rows(pace.dependent or self.sharding.by_thread is not None):
+        with_threads = pace.dependent or self.sharding.by_thread is not None
+        for io, source_row, submit_ns in self.rows(with_threads, pace.dependent and self.has_uses):
             if pace.saturating:
                 io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
             elif pace.name == "scaled":
@@ -310,7 +312,7 @@ class TracePlan(Plan):
             if not len(submit_ns):
                 continue
             if waits:
-                counts.read_ahead[lane].add(io["flags"], io.get("blocked_ns"))
+                counts.read_ahead[lane].add(*_of_ios(io))
             columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
             if self.without and waits:
                 columns = self._omit_writes(columns)
@@ -334,17 +336,27 @@ class TracePlan(Plan):
             "length_bytes": np.where(is_read, columns["length_bytes"], block_bytes),
             "flags": np.where(is_read, columns["flags"], OMITTED).astype(np.int32)}
 
-    def rows(self, with_threads: bool = False) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
+    @property
+    def has_uses(self) -> bool:
+        """Whether the trace has the first uses of the pages that were read."""
+        return self.observed and all(name in self.trace.schema.names for name in USE_COLUMNS)
+
+    def rows(self, with_threads: bool = False,
+             with_uses: bool = False) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
         """(columns, source_row, submit_ns) of the I/Os of the devices, from 0 ns on, after the idle policy.
 
         The columns include idle_removed_ns: the idle time before the I/O that the policy removes.
-        with_threads: include the columns of dependencies. The thread is always included.
+        with_threads: include the columns of dependencies. The thread is always included. with_uses: also rows for the
+        first uses of pages, as PageUses makes them, for which source_row is the last row before.
         """
         compressor = IdleCompressor(self.idle)
         names = [name for name in ("stream", "burst") if name in self.trace.schema.names]
         names += dependencies.COLUMNS if with_threads else ("tid",)
         if with_threads:
             names += [name for name in dependencies.OPTIONAL_COLUMNS if name in self.trace.schema.names]
+        lost_uses = (self.trace.metadata.get("ledger") or {}).get("uses_lost")
+        uses = PageUses(complete=not lost_uses) if with_uses else None
+        names += list(USE_COLUMNS) if uses else []
         devices = [drive.device for drive in self.drives]
         # All lanes share the memory that one lane would take for its batches.
         batch_rows = _BATCH_ROWS // (self.sharding.threads + len(self.stream_paces))
@@ -357,6 +369,8 @@ class TracePlan(Plan):
                 io |= {name: batch[name].to_numpy()[index] for name in names}
                 submit_ns = compressor.move(io["submit_ns"], io["latency_ns"])
                 io["idle_removed_ns"] = io["submit_ns"] - submit_ns
+                if uses:
+                    io, rows, submit_ns = uses.merged(io, rows, submit_ns)
                 yield io, rows, submit_ns - self.trace_survey.first_submit_ns
 
     def selected(self, io: Batch, pace: Pace, stream: int | None = None) -> np.ndarray:
@@ -387,6 +401,8 @@ class TracePlan(Plan):
                                                                io["length_bytes"][on_drive])
         if len(self.drives) > 1:
             optional["target"] = target
+        if "use_of" in io:
+            flags = np.where(io["use_of"] == NO_USE, flags, OMITTED).astype(np.int32)
         if waits:
             # With N copies of each row, distances are N times as large.
             optional |= {name: column * (self.mapping.copies if name in dependencies.DISTANCES else 1)
@@ -395,6 +411,12 @@ class TracePlan(Plan):
                           source_row=source_row, captured_ns=io["submit_ns"],
                           captured_latency_ns=io["latency_ns"], idle_removed_ns=io["idle_removed_ns"], tid=io["tid"],
                           **optional)
+
+
+def _of_ios(io: Batch) -> tuple[np.ndarray, np.ndarray | None]:
+    """flags and blocked_ns of the rows that are I/Os, not uses of their pages."""
+    is_io = io["use_of"] == NO_USE if "use_of" in io else slice(None)
+    return io["flags"][is_io], io["blocked_ns"][is_io] if "blocked_ns" in io else None
 
 
 def due_ns(pace: Pace, submit_ns: np.ndarray) -> np.ndarray:
