@@ -160,12 +160,13 @@ class Study:
         from blkreel.analysis.report.workloads import FEWEST_WORKLOADS, overview
 
         document, _ = comparison(list(self._measured.values()))
-        shown = overview(document["sections"], reference)
-        if shown is None:
+        compared = overview(document["sections"], reference)
+        if compared is None:
             raise UsageError(f"{reference!r} and another drive have no results on two workloads",
                              f"open runs of two drives on {FEWEST_WORKLOADS} traces or more")
-        lines = [{"drive": label, "relative_performance": each.value, "low": each.low, "high": each.high}
-                 for label, each in shown.overall.items()]
+        lines = [{"drive": label, "relative_performance": performance.value, "low": performance.low,
+                  "high": performance.high}
+                 for label, performance in compared.overall.items()]
         frame: pd.DataFrame = self._pandas.DataFrame(lines).set_index("drive").astype(float)
         return frame
 

@@ -131,7 +131,7 @@ def judged(reasons: Iterable[Reason], at_least: Level = "valid", notes: Iterable
            withheld: Iterable[str] = ()) -> Verdict:
     """The worst level of the reasons and of `at_least`, the worst reasons first."""
     ordered = sorted(reasons, key=lambda reason: -LEVELS.index(reason["level"]))  # stable
-    worst = max([at_least, *(each["level"] for each in ordered)], key=LEVELS.index)
+    worst = max([at_least, *(ordered_reason["level"] for ordered_reason in ordered)], key=LEVELS.index)
     return {"level": worst, "reasons": ordered, "notes": list(notes), "withheld": sorted(set(withheld))}
 
 
@@ -157,7 +157,7 @@ def merged_by_name(named: Iterable[tuple[str, Verdict]], words: Callable[[str, l
         for reason in verdict["reasons"]:
             first.setdefault((reason["level"], reason["text"]), (reason, []))[1].append(name)
     distinct: dict[tuple[str, str], Reason] = {}
-    shared = [cast(Reason, {**each, "text": words(each["text"], names)}) for each, names in first.values()]
+    shared = [cast(Reason, {**reason, "text": words(reason["text"], names)}) for reason, names in first.values()]
     for reason in (*shared, *reasons):
         distinct.setdefault((reason["level"], reason["text"]), reason)
     return judged(distinct.values(),
@@ -169,8 +169,9 @@ def merged_by_name(named: Iterable[tuple[str, Verdict]], words: Callable[[str, l
 def recorded(verdict: Mapping[str, Any] | None) -> Verdict:
     """A verdict as a file has it, in the present form. Reasons without a code get `recorded_verdict`, and a note."""
     verdict = verdict or {}
-    reasons: list[Reason] = [cast(Reason, {**reason("recorded_verdict", each["level"], each["text"]), **each})
-                             for each in verdict.get("reasons") or []]
+    reasons: list[Reason] = [cast(Reason, {**reason("recorded_verdict", own_reason["level"], own_reason["text"]),
+                                           **own_reason})
+                             for own_reason in verdict.get("reasons") or []]
     notes = list(verdict.get("notes") or [])
     if verdict and "withheld" not in verdict:
         notes.append(note("recorded_verdict", "verdict recorded by an earlier version, by fixed limits of lateness"))

@@ -96,9 +96,9 @@ def _brackets(y: Spec, bars: Sequence[Bar]) -> list[Spec]:
     layers = []
     for index, inset in enumerate(_BRACKETS):
         at = {"value": {"expr": f"width - {inset}"}}
-        shown = {"field": f"bracket_{index}", "type": "quantitative", "scale": None}
+        encoding = {"field": f"bracket_{index}", "type": "quantitative", "scale": None}
         layers.append({"mark": {"type": "rule", "color": {"expr": "muted"}, "strokeWidth": 1.5}, "encoding": {
-            "x": at, "y": {**y, "bandPosition": 0}, "y2": {"field": "entry", "bandPosition": 1}, "opacity": shown}})
+            "x": at, "y": {**y, "bandPosition": 0}, "y2": {"field": "entry", "bandPosition": 1}, "opacity": encoding}})
     return layers
 
 

@@ -144,7 +144,7 @@ def row_title(entry: str, name: str, caption: str | list[str], height: int) -> S
     """The title of a row of this height: the name of the drive, and the caption below or its first line beside it."""
     caption = [caption] if isinstance(caption, str) else caption
     beside = f" · {caption[0]}" if any(caption) and height <= _CAPTION_ROOM else ""
-    key, text, behind = (json.dumps(each, ensure_ascii=False) for each in (entry, name, beside))
+    key, text, behind = (json.dumps(content, ensure_ascii=False) for content in (entry, name, beside))
     words = f"{text} + (highlight === {key} ? ', highlighted' : '') + ({NARROW} ? '' : {behind})"
     title: Spec = {"text": {"expr": words}, "anchor": "start",
                    "color": {"expr": f"highlight === {key} ? accent : text"}}

@@ -104,9 +104,9 @@ class SeriesStyle:
         return {"field": "line" if self.by_line else "entry", "type": "nominal", "legend": legend, "scale": scale}
 
     def legend(self, symbols: Spec) -> Spec:
-        shown = [key for key in self.domain if not self.present or key in self.present]
-        is_long = sum(len(self.names.get(key, key)) + 5 for key in shown) > 60
-        return {"orient": "top", "title": None, "columns": 2 if is_long else 0, "values": shown, **symbols,
+        domain = [key for key in self.domain if not self.present or key in self.present]
+        is_long = sum(len(self.names.get(key, key)) + 5 for key in domain) > 60
+        return {"orient": "top", "title": None, "columns": 2 if is_long else 0, "values": domain, **symbols,
                 "labelExpr": self.label_expression(self.names)}
 
     def label_room(self) -> float:

@@ -61,7 +61,7 @@ def without(spec: Spec, hidden: Set[str]) -> Spec:
 
     def reduce_value(key: str, value: Any) -> Any:
         if key in ("data", "legend") and isinstance(value, dict) and isinstance(value.get("values"), list):
-            return {**value, "values": [each for each in value["values"] if not is_hidden(each)]}
+            return {**value, "values": [datum for datum in value["values"] if not is_hidden(datum)]}
         if key == "vconcat":
             return [reduce(view) for view in value if not is_emptied(view)]
         return reduce(value)

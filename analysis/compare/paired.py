@@ -60,14 +60,14 @@ def paired(base: Measured | list[Measured], other: Measured | list[Measured],
         return {"why": "not runs of one trace"}
     window_rows = window_rows or window_of(bases, others)
     try:
-        return _Pairing([[open_trace(each.path) for each in side] for side in (bases, others)], window_rows).result()
+        return _Pairing([[open_trace(run.path) for run in side] for side in (bases, others)], window_rows).result()
     except Unpaired as reason:
         return {"why": str(reason)}
 
 
 def of_one_trace(base: Sequence[Measured], other: Sequence[Measured]) -> bool:
     """Whether all are runs that replayed the same trace, as their metadata says. No row is read."""
-    sources = {((each.run or {}).get("source") or {}).get("sha256") for each in [*base, *other]}
+    sources = {((run.run or {}).get("source") or {}).get("sha256") for run in [*base, *other]}
     return None not in sources and len(sources) == 1
 
 
@@ -116,11 +116,11 @@ class _Rows:
                 self._latest = int(rows["source_row"].min())
                 through = self._latest >= end
             self._part(rows, begin, end, inside)
-            if sum(len(each["source_row"]) for each in self._ahead) > MOST_AHEAD_ROWS:
+            if sum(len(batch["source_row"]) for batch in self._ahead) > MOST_AHEAD_ROWS:
                 raise Unpaired("the runs issued the trace's I/Os in too different an order")
         if not inside:
             return {}
-        rows = {name: np.concatenate([each[name] for each in inside]) for name in inside[0]}
+        rows = {name: np.concatenate([batch[name] for batch in inside]) for name in inside[0]}
         order = np.argsort(rows["source_row"], kind="stable")
         rows = {name: column[order] for name, column in rows.items()}
         if (np.diff(rows["source_row"]) == 0).any():
@@ -163,15 +163,15 @@ class _Ratios:
 
     def document(self) -> Document:
         cumulative = np.cumsum(self.counts)
-        shown: Document = {"n": self.n, "geometric_mean": float(np.exp(self.sum / self.n)),
+        document: Document = {"n": self.n, "geometric_mean": float(np.exp(self.sum / self.n)),
                  "sum_ratio": self.other_ns / self.base_ns, "faster_share": self.faster / self.n,
                  "slower_share": self.slower / self.n}
         for name, (numerator, denominator) in _PERCENTILES.items():
             fewer = min(numerator, denominator - numerator)
             known = enough(self.n, (denominator - fewer, denominator))
             rank = max(1, -(-self.n * numerator // denominator))
-            shown[name] = float(np.exp((np.searchsorted(cumulative, rank) - _REACH) / _STEPS)) if known else None
-        return shown
+            document[name] = float(np.exp((np.searchsorted(cumulative, rank) - _REACH) / _STEPS)) if known else None
+        return document
 
     def classes(self, most: int = 200) -> list[Document]:
         """[ratio from, to, I/Os]: what a chart draws, at most so many of even width in the logarithm."""
@@ -250,18 +250,18 @@ class _Pairing:
         if not self._groups["latency"]:
             raise Unpaired("no I/O of the trace is in all of these runs")
         base, other = map(len, self._sides)
-        shown: Document = {"base_runs": base, "other_runs": other, "unpaired": self.unpaired,
+        document: Document = {"base_runs": base, "other_runs": other, "unpaired": self.unpaired,
                  "late": sum(run.late for side in self._sides for run in side), "note": NOTE, "losses": self._losses}
         for measure, groups in self._groups.items():
             if not groups:
-                shown[measure] = None  # no I/O had a deadline
+                document[measure] = None  # no I/O had a deadline
                 continue
-            told = {key: ratios.document() for key, ratios in groups.items()}
-            shown[measure] = {
-                **told["all", 0], "classes": groups["all", 0].classes(),
-                "by_op": [{"op": _op_name(which), **one} for (kind, which), one in sorted(told.items(), key=str)
+            documents = {key: ratios.document() for key, ratios in groups.items()}
+            document[measure] = {
+                **documents["all", 0], "classes": groups["all", 0].classes(),
+                "by_op": [{"op": _op_name(which), **one} for (kind, which), one in sorted(documents.items(), key=str)
                           if kind == "op"],
                 "by_size": [{"op": _op_name(op), "from_bytes": 1 << size, "to_bytes": 2 << size,
-                             **told["size", (op, size)]}
-                            for op, size in sorted(which for kind, which in told if kind == "size")]}
-        return shown
+                             **documents["size", (op, size)]}
+                            for op, size in sorted(which for kind, which in documents if kind == "size")]}
+        return document

@@ -121,7 +121,7 @@ def _totals(joined: Joined, other: OtherDrive | None) -> dict[str, Any]:
     causes = Counter(stutter.cause for stutter in joined.stutters)
     by_io = [stutter for stutter in joined.stutters if stutter.cause == "io"]
     return {"stutters": len(joined.stutters), "by_io": causes["io"], "other": causes["other"],
-            "unclear": causes["unclear"], "beyond": joined.beyond, "lost_ns": sum(each.lost_ns for each in by_io)}
+            "unclear": causes["unclear"], "beyond": joined.beyond, "lost_ns": sum(io.lost_ns for io in by_io)}
 
 
 def _stutter(stutter: Stutter, rows: "_Rows", other: OtherDrive | None) -> dict[str, Any]:

@@ -68,8 +68,8 @@ class MetricsAccumulator:
 
     def _take(self) -> None:
         if self._file_bytes:
-            stored_bytes = {keys: each * self._native.lengths(*parts) for keys, parts, each in _STATES}
-            stored_bytes["latencies or gaps"] = _VALUE_BYTES * sum(each.distinct for each in self._exact or ())
+            stored_bytes = {keys: bytes_each * self._native.lengths(*parts) for keys, parts, bytes_each in _STATES}
+            stored_bytes["latencies or gaps"] = _VALUE_BYTES * sum(values.distinct for values in self._exact or ())
             largest = max(stored_bytes, key=lambda keys: stored_bytes[keys])
             check_state(sum(stored_bytes.values()), self._file_bytes, largest, self._files)
         if self._exact:

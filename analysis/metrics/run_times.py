@@ -52,7 +52,8 @@ class RunTimes:
         load_ns = run.get("wall_ns") if own_wall_ns is None else own_wall_ns
         # Without the writes of the trace only the reads are the same; without a background all of the workload's I/O.
         compared_ns = load_ns if run.get("background") else (run.get("reads") or {}).get("load_time_ns")
-        shares = [each["reached_share"] for each in run.get("background") or () if each["reached_share"] is not None]
+        shares = [background["reached_share"] for background in run.get("background") or ()
+                  if background["reached_share"] is not None]
         compared_wait_ns = None
         if baseline.get("phases"):
             slowdown = baseline["slowdown"]

@@ -175,7 +175,7 @@ def key_figures(section: Document, under_test: str | None = None) -> tuple[KeyFi
         base, entry = two_drives(section, under_test)
     else:
         ordered = in_order(section["entries"], metrics[0])
-        entry = next((each for each in ordered if each["label"] == under_test), ordered[0])
+        entry = next((candidate for candidate in ordered if candidate["label"] == under_test), ordered[0])
     figures = []
     for metric in one_a_question(metrics):
         value = usable(entry, metric)

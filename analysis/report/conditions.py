@@ -281,7 +281,7 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
                          f"metrics of one workload: {usable_keys(paces)}" if paces else
                          "compare the benchmarks together with runs")
     metric = _in_unit(condition, RELATIVE_PERFORMANCE)
-    shown = overview(of_runs, base, scores)
+    compared = overview(of_runs, base, scores)
     drives = [drive for _, drives in sections for drive in drives]
     others = [label for label in dict.fromkeys(drive.label for drive in drives) if label != base]
     title = f"{len(of_runs) + len(scores)} workloads"
@@ -293,12 +293,12 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
         subject = (condition.text, title, metric, base, label)
         why = "; ".join(dict.fromkeys(drive.invalid for drive in drives
                                       if drive.label in (base, label) and drive.invalid))
-        relative = shown.overall.get(label) if shown else None
-        if why or shown is None or relative is None:
+        relative = compared.overall.get(label) if compared else None
+        if why or compared is None or relative is None:
             outcomes.append(Outcome(*subject, UNKNOWN, why=why or f"{base} and {label} have no result on "
                                     f"{FEWEST_WORKLOADS} workloads, or {label} misses one that {base} has"))
             continue
-        few = min(len(workload.score.runs[name]) for workload in shown.workloads for name in (base, label))
+        few = min(len(workload.score.runs[name]) for workload in compared.workloads for name in (base, label))
         value, change, low, high = relative.value, relative.value - 1, None, None
         if condition.kind == "change" and few >= ENOUGH_RUNS and relative.low and relative.high:
             low, high = relative.low - 1, relative.high - 1

@@ -109,7 +109,7 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
             f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped))
-    content = {"notes": notes, "dropped_runs": dropped, "sections": [each.document for each in built]}
+    content = {"notes": notes, "dropped_runs": dropped, "sections": [section.document for section in built]}
     return _document("compare", measured, content), built
 
 
@@ -134,8 +134,8 @@ def report(measured: Measured) -> tuple[Document, Section]:
     section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
                        "pace": _account(measured, "pace"), "idle": _account(measured, "idle"), "ratios": [],
                        "paired": None, "entries": [one.document]}, [one])
-    shown = {"entry": one.document, "source": source(measured), "threads": threads}
-    return _document("report", [measured], shown), section
+    content = {"entry": one.document, "source": source(measured), "threads": threads}
+    return _document("report", [measured], content), section
 
 
 def entry(runs: list[Measured]) -> Entry:
@@ -152,7 +152,7 @@ def entry(runs: list[Measured]) -> Entry:
     paces = pace_names(_account(first, "pace"))
     verdict = verdicts.of_runs(judged, [_start_c(run) for run in runs]) if first.run else judged[0]
     withheld = verdict["withheld"]
-    shown = {
+    content = {
         "label": label(first),
         "drive": drive(first),
         "state": _account(first, "state"),
@@ -172,7 +172,7 @@ def entry(runs: list[Measured]) -> Entry:
         "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.run, "figures": numbers}
                  for run, one, numbers in zip(runs, judged, per_run, strict=True)],
     }
-    return Entry(shown, runs, partial)
+    return Entry(content, runs, partial)
 
 
 def _limit_words(measured: Measured) -> str:
@@ -213,20 +213,20 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
 
     The interval of a pooled percentile is of the geometric mean of the runs' own.
     """
-    shown = {}
+    figures_of = {}
     for metric in HEADLINE:
-        value, values = pooled[metric.key], [each[metric.key] for each in per_run]
+        value, values = pooled[metric.key], [run_figures[metric.key] for run_figures in per_run]
         known = [value for value in values if value is not None]
         if not metric.pooled and len(values) > 1:
             value = geometric_mean(values)
         several = len(known) > 1
         sure = interval(values) if len(values) >= ENOUGH_RUNS else None
-        shown[metric.key] = {
+        figures_of[metric.key] = {
             "value": value, "unit": metric.unit.symbol, "smallest": min(known) if several else None,
             "largest": max(known) if several else None, "low": sure and sure.low, "high": sure and sure.high,
             "interval": sure and sure.words + (" of the runs' own percentiles" if metric.pooled else ""),
             "rank": None, "ties": []}
-    return shown
+    return figures_of
 
 
 def _compared(entries: list[Entry]) -> list[Document]:
@@ -269,18 +269,18 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
     """Add to equal labels of a section what differs: inputs, firmware, drive, number."""
     numbers = {id(entry): f"#{number}" for number, entry in enumerate(entries, 1)}
     properties: list[Callable[[Entry], str | None]] = [
-        lambda each: (each.document["state"] or {}).get("name"),
+        lambda of: (of.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
-        lambda each: (firmware := each.document["drive"].get("firmware")) and f"firmware {firmware}",
-        lambda each: each.document["drive"].get("name"), lambda each: numbers[id(each)]]
+        lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
+        lambda of: of.document["drive"].get("name"), lambda of: numbers[id(of)]]
     for name_of in properties:
         alike: dict[str, list[tuple[Document, str | None]]] = {}
         for entry in entries:
             alike.setdefault(entry.document["label"], []).append((entry.document, name_of(entry)))
         for named in alike.values():
             if len({name for _, name in named}) > 1:
-                for shown, name in named:
-                    shown["label"] += f", {name}" if name else ""
+                for content, name in named:
+                    content["label"] += f", {name}" if name else ""
     return entries
 
 
@@ -333,16 +333,16 @@ def drive(measured: Measured) -> Document:
 def source(measured: Measured) -> Document:
     """The trace that was replayed, or the captured trace itself."""
     if measured.run:
-        told = measured.run.get("source") or {}
+        origin = measured.run.get("source") or {}
     else:
         names = {thread.get("comm") for thread in (measured.metadata.get("threads") or {}).values()}
-        told = {"path": str(measured.path), "rows": measured.rows, "duration_ns": measured.partial.makespan_ns,
+        origin = {"path": str(measured.path), "rows": measured.rows, "duration_ns": measured.partial.makespan_ns,
                 **workload_names(measured.path, measured.metadata),
                 "command": measured.metadata.get("command"), "programs": sorted(names - {None})}
-    command = told.get("command")
-    return {**{key: told.get(key) for key in ("path", "sha256", "rows", "duration_ns", "title", "description")},
+    command = origin.get("command")
+    return {**{key: origin.get(key) for key in ("path", "sha256", "rows", "duration_ns", "title", "description")},
             "command": shlex.join(command) if isinstance(command, list) else command,
-            "programs": told.get("programs") or [], "lost_events": verdicts.lost_events(measured.metadata)}
+            "programs": origin.get("programs") or [], "lost_events": verdicts.lost_events(measured.metadata)}
 
 
 def pace_title(measured: Measured) -> str:

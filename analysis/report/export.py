@@ -121,17 +121,17 @@ class PictureSize:
 
 
 def write(page: model.Page, format: str, output: Output | None = None, chart: str | None = None, force: bool = False, *,
-          document: Document | None = None, shown: set[str] | None = None,
+          document: Document | None = None, drives: set[str] | None = None,
           size: PictureSize | None = None) -> str | bytes | None:
     """Write a page, or one chart of it, in a format; gives the text instead where there is no output.
 
     format: of FORMATS. output: a file with `chart` and for json and markdown, else a directory with one file an
-    chart. document: what json is of; json of one chart is its table. shown: keys of the entries that stay, all if
+    chart. document: what json is of; json of one chart is its table. drives: keys of the entries that stay, all if
     None. Nothing stands under `output` that is not whole. Raises UsageError for a chart that does not exist or has no
     picture, or where a directory is needed; OutputExists.
     """
-    if shown is not None:
-        page = only(page, shown)
+    if drives is not None:
+        page = only(page, drives)
     charts = {one.id: one for section in page.sections for one in section.charts}
     if format == "html":
         from blkreel.analysis.report.html import page as html
@@ -165,9 +165,9 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
     return None
 
 
-def only(page: model.Page, shown: set[str]) -> model.Page:
+def only(page: model.Page, drives: set[str]) -> model.Page:
     """The page with these entries alone."""
-    hidden = {entry.key for entry in page.entries} - shown
+    hidden = {entry.key for entry in page.entries} - drives
     sections = []
     for section in page.sections:
         charts = [model.Chart(**{**vars(one), "spec": None if one.spec is None else without(one.spec, hidden),
@@ -176,7 +176,7 @@ def only(page: model.Page, shown: set[str]) -> model.Page:
                     for one in section.charts]
         sections.append(model.Section(section.id, section.title, tuple(charts), section.lead))
     return model.Page(**{**vars(page), "sections": tuple(sections),
-                         "entries": tuple(entry for entry in page.entries if entry.key in shown)})
+                         "entries": tuple(entry for entry in page.entries if entry.key in drives)})
 
 
 def _content(chart: model.Chart, page: model.Page, format: str, size: PictureSize | None = None) -> str | bytes:
@@ -193,14 +193,14 @@ def as_csv(table: model.Table) -> str:
     """Raw values, the unit in the name of each column; what has none is empty. A group is a first column of its own."""
     grouped, of_entry = any(row.group for row in table.rows), not any(
         column.key in ("drive", "entry") for column in table.columns) and any(row.entry for row in table.rows)
-    told = io.StringIO()
-    writer = csv.writer(told, lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(["group"] if grouped else []), *(["drive"] if of_entry else []),
                      *(header(column) for column in table.columns)])
     for row in table.rows:
         writer.writerow([*([_cell(row.group)] if grouped else []), *([_cell(row.entry)] if of_entry else []),
                          *(_cell(row.values.get(column.key)) for column in table.columns)])
-    return told.getvalue()
+    return text.getvalue()
 
 
 def _cell(value: Any) -> Any:

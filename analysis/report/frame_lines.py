@@ -14,11 +14,11 @@ def frame_lines(frames: Mapping[str, Any], everything: bool, width: int) -> list
     """The answer, the worst stutters or all of them, and how sure it is. frames: of the document."""
     lines = wrapped(frames["sentence"], width)
     stutters = sorted(frames["stutters"], key=lambda stutter: -stutter["time_ns"])
-    shown = stutters if everything else stutters[:MOST_STUTTERS]
+    listed = stutters if everything else stutters[:MOST_STUTTERS]
     lines += [f"  {shortened(stutter_words(stutter), width - 2)}" for stutter in
-              sorted(shown, key=lambda stutter: int(stutter["start_ns"]))]
-    if len(shown) < len(stutters):
-        lines.append(f"  not shown: {len(stutters) - len(shown)} shorter stutters (--all)")
+              sorted(listed, key=lambda stutter: int(stutter["start_ns"]))]
+    if len(listed) < len(stutters):
+        lines.append(f"  not shown: {len(stutters) - len(listed)} shorter stutters (--all)")
     return lines + [line for note in frames["notes"] for line in wrapped(f"  {note}", width)] + [""]
 
 

@@ -158,22 +158,22 @@ def _joined(tables: Sequence[_Table]) -> _Table:
 def _section_table(section: Document, width: int, rows: int, with_answer: bool) -> _Table:
     """One row per drive, the best first where there are more than two; before it the title and the answer."""
     entries, columns = section["entries"], columns_of(section["entries"])
-    shown = _in_order(entries, columns)
-    if len(shown) > rows:
-        shown = shown[:rows]
-    labels = _labels(_without_pace([entry["label"] for entry in shown]), int(width * _MOST_LABEL))
+    ordered = _in_order(entries, columns)
+    if len(ordered) > rows:
+        ordered = ordered[:rows]
+    labels = _labels(_without_pace([entry["label"] for entry in ordered]), int(width * _MOST_LABEL))
     first = TextColumn("", labels, right=False)
-    verdict = TextColumn("verdict", [entry["verdict"]["level"] for entry in shown], right=False,
-                         styles=[_LEVEL_STYLE[entry["verdict"]["level"]] for entry in shown])
-    values = [TextColumn(column.title, [_value(column, entry) for entry in shown], column.unit) for column in columns]
-    if (ranks := _ranks(shown, columns)) is not None:
+    verdict = TextColumn("verdict", [entry["verdict"]["level"] for entry in ordered], right=False,
+                         styles=[_LEVEL_STYLE[entry["verdict"]["level"]] for entry in ordered])
+    values = [TextColumn(column.title, [_value(column, entry) for entry in ordered], column.unit) for column in columns]
+    if (ranks := _ranks(ordered, columns)) is not None:
         values.insert(0, ranks)
     chosen = fitting([first, verdict, *values], width)
     table = [chosen[0], *chosen[2:], verdict] if verdict in chosen else chosen
     dropped = len(values) - len(table) + 2
     answer = [f"[bold]{line}[/]" for line in _wrapped(sentence(section), width)] if with_answer else []
     lines = [*_wrapped(section["title"], width), *answer, *lines_of(table)]
-    return _Table(lines, dropped, len(entries) - len(shown))
+    return _Table(lines, dropped, len(entries) - len(ordered))
 
 
 def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | None:
@@ -181,7 +181,8 @@ def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | Non
     labels = list(dict.fromkeys(entry["label"] for section in sections for entry in section["entries"]))
     titles, metrics, cells = [], [], []
     for section in sections:
-        column = next((each for each in columns_of(section["entries"]) if each.metric in _leading(section)), None)
+        column = next((candidate for candidate in columns_of(section["entries"])
+                       if candidate.metric in _leading(section)), None)
         if column is None:
             continue
         values = {entry["label"]: f"{_value(column, entry)} {column.unit}".strip() for entry in section["entries"]}

@@ -81,12 +81,12 @@ def overview(sections: Sequence[Document], reference: str, scores: Sequence[Scor
             compared.append(ComparedWorkload(score, drives))
     if len(compared) < FEWEST_WORKLOADS:
         return None
-    everywhere = [label for label in compared[0].drives if all(label in each.drives for each in compared)]
+    everywhere = [label for label in compared[0].drives if all(label in workload.drives for workload in compared)]
     overall = {}
     for label in everywhere:
         found = relative_performance([
-            Workload(each.score.runs[label], each.score.runs[reference], each.score.higher_is_better)
-            for each in compared])
+            Workload(workload.score.runs[label], workload.score.runs[reference], workload.score.higher_is_better)
+            for workload in compared])
         if found:
             overall[label] = found
     return Overview(reference, compared, overall)
@@ -105,8 +105,8 @@ def overview_of_scores(scores: Sequence[Score], under_test: str | None) -> Overv
     shared = [label for score in scores for label in _best_first(score)
               if sum(label in other.runs for other in scores) >= FEWEST_WORKLOADS]
     for reference in [under_test] if under_test else shared:
-        if shown := overview((), reference, scores):
-            return shown
+        if overview_ := overview((), reference, scores):
+            return overview_
     drives = "; ".join(f"{score.title}: {', '.join(score.runs) or 'no result'}" for score in scores)
     raise UsageError(f"no two drives have results of {FEWEST_WORKLOADS} benchmarks ({drives})",
                      "name results of the same drives, with equal --label, or of one benchmark")

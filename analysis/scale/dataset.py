@@ -34,9 +34,9 @@ def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
     traces, UsageError for a trace named twice. A path that does not exist stays in the list; opening it fails.
     """
     dataset = Dataset()
-    for each in named:
+    for location in named:
         before = len(dataset.locations), len(dataset.tests)
-        where = parse_location(each)
+        where = parse_location(location)
         if isinstance(where, StorageUrl):
             _add_url(dataset, where)
         else:
@@ -86,11 +86,11 @@ def _add_directory(dataset: Dataset, directory: Path, seen: set[Path]) -> None:
             inside = sorted(directory.iterdir(), key=_natural)
         except OSError as error:
             raise TraceError(f"{directory} cannot be read: {error.strerror}", f"ls -ld {directory}") from None
-        for each in inside:
-            if each.is_dir() and not each.name.startswith("."):
-                _add_directory(dataset, each, seen)
-            elif _is_trace(each.name):
-                dataset.locations.append(each)
+        for path in inside:
+            if path.is_dir() and not path.name.startswith("."):
+                _add_directory(dataset, path, seen)
+            elif _is_trace(path.name):
+                dataset.locations.append(path)
 
 
 def _add_url(dataset: Dataset, url: StorageUrl) -> None:
@@ -104,8 +104,8 @@ def _add_url(dataset: Dataset, url: StorageUrl) -> None:
         filesystem.invalidate_cache()  # or a long-lived process would list what was there at first
         listed = filesystem.glob(path) if pattern else filesystem.find(path)
         # What matches a pattern may be a directory.
-        names = [name for each in listed for name in
-                 ([each] if each.endswith(_SUFFIX) or not pattern else filesystem.find(each))]
+        names = [name for path in listed for name in
+                 ([path] if path.endswith(_SUFFIX) or not pattern else filesystem.find(path))]
     base = url.text[:pattern.start()].rpartition("/")[0] if pattern else url.text.rstrip("/")
     root = opened(StorageUrl(base + "/"))[1].rstrip("/") if pattern else path.rstrip("/")
     names = [name[len(root):].strip("/") for name in names]

@@ -84,7 +84,7 @@ def _confirmed(logs: np.ndarray, possible: np.ndarray, indexes: list[int], level
             before = indexes[number - 1] if number else 0
             after = indexes[number + 1] if number + 1 < len(indexes) else len(logs)
             scores, splits = _normal_scores(logs[before:after]), _splits_between(possible, before, after)
-            index, first, last = (before + each for each in _date(logs[before:after], scores, splits))
+            index, first, last = (before + index_in_part for index_in_part in _date(logs[before:after], scores, splits))
             indexes[number] = index
             tests.append((index, first, last, _p_of_split(scores, splits, random, math.inf)))
         least = max(tests, key=lambda test: test[3])

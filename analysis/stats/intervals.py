@@ -201,4 +201,4 @@ def _bootstrap(logs: np.ndarray, mean: float, level: float) -> list[float]:
     bounds = []
     for z in (ndtri((1 - level) / 2), ndtri((1 + level) / 2)):
         bounds.append(ndtr(bias + (bias + z) / (1 - acceleration * (bias + z))))
-    return [float(each) for each in np.quantile(means, bounds)]
+    return [float(bound) for bound in np.quantile(means, bounds)]

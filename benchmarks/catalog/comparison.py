@@ -103,8 +103,8 @@ def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequenc
 def _join_runs(joined: Joined, rows: list[_Row], new_runs: Sequence[Measured]) -> None:
     wanted: dict[tuple[str, str], set[tuple[str, bool]]] = {}
     if new_runs:
-        for each in new_runs:
-            workload, pace, state, simulated = _traits(each)
+        for new_run in new_runs:
+            workload, pace, state, simulated = _traits(new_run)
             wanted.setdefault((workload, pace), set()).add((state, simulated))
     else:
         groups: dict[tuple[str, str], Counter[tuple[str, bool]]] = {}

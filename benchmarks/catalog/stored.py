@@ -76,9 +76,9 @@ def entry(runs: list[Measured]) -> document.Entry:
     key = hashlib.sha256(canonical([_code(), [str(run.path) for run in stored],
                                     [run.content for run in stored]])).hexdigest()
     path = stored[0].catalog.directory / ENTRIES / f"{stored[0].group()}.bin"
-    shown = _read(path, key)
-    if shown is not None:
-        return _StoredEntry(shown, runs)
+    cached = _read(path, key)
+    if cached is not None:
+        return _StoredEntry(cached, runs)
     made = document.entry(runs)
     _write(path, key, made.document)
     return made
@@ -89,8 +89,8 @@ def _read(path: Path, key: str) -> Document | None:
         checksum, _, content = path.read_bytes().partition(b"\n")
         if not checksum or checksum.decode() != _checksum(key, content):
             return None
-        shown: Document = json.loads(zlib.decompress(content))
-        return shown
+        document: Document = json.loads(zlib.decompress(content))
+        return document
     except (OSError, ValueError, zlib.error):
         return None
 

@@ -91,8 +91,8 @@ def _points(history: History, entry: str) -> Table:
             if name != history.by:
                 values[name] = ", ".join(dict.fromkeys(row[name] for row in point.rows if row[name])) or None
         rows.append(Row(values, entry, path=tuple(row["path"] for row in point.rows)))
-    shown = tuple(column for column in columns if any(row.values.get(column.key) is not None for row in rows))
-    return Table(f"{metric.title} by {history.by}: {counted(runs_of(history), 'run')}", shown, tuple(rows))
+    with_values = tuple(column for column in columns if any(row.values.get(column.key) is not None for row in rows))
+    return Table(f"{metric.title} by {history.by}: {counted(runs_of(history), 'run')}", with_values, tuple(rows))
 
 
 def _changes(history: History, entry: str) -> Table:

@@ -40,8 +40,8 @@ _HEADLINES = {
 
 # Of all paces: what `headline` of a document holds.
 HEADLINE = tuple(METRICS[key] for key in dict.fromkeys(
-    key for keys in ([each.leading for each in _HEADLINES.values()], [each.others for each in _HEADLINES.values()])
-    for each in keys for key in each))
+    key for keys in ([lead.leading for lead in _HEADLINES.values()], [lead.others for lead in _HEADLINES.values()])
+    for metric_key in keys for key in metric_key))
 LOAD_TIME, ADDED_BY_DRIVE = METRICS["load_time"], METRICS["added_by_drive"]
 SLOWDOWN_BY_WRITES, BACKGROUND_REACHED = METRICS["slowdown_by_writes"], METRICS["background_reached"]
 READ_BYTES = METRICS["read_bytes"]

@@ -101,4 +101,4 @@ def pace_names(pace: Mapping[str, Any] | None) -> tuple[str, ...]:
     if pace is None:
         return ("captured",)
     streams = (pace.get("streams") or {}).values()
-    return tuple(dict.fromkeys(each.get("name", "original") for each in (pace, *streams)))
+    return tuple(dict.fromkeys(part.get("name", "original") for part in (pace, *streams)))

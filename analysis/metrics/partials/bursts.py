@@ -87,7 +87,7 @@ class BurstTable:
         return len(self.start_ns)
 
     def __add__(self, other: "BurstTable") -> "BurstTable":
-        columns: list[Any] = [np.concatenate([getattr(each, name) for each in (self, other)]) for name in _COLUMNS]
+        columns: list[Any] = [np.concatenate([getattr(table, name) for table in (self, other)]) for name in _COLUMNS]
         return BurstTable(*columns)
 
     def join(self, later: "BurstTable", gap_ns: int) -> "BurstTable":
@@ -105,7 +105,7 @@ class BurstTable:
         order = np.argsort(labelled[:, 5], kind="stable")
         cuts = np.flatnonzero(np.diff(labelled[order, 5], prepend=-1))
         groups = [_joined(rows)[None] for rows in np.split(labelled[order], cuts[1:])] if len(labelled) else []
-        reaches = [each.reach_ns for each in (self, later) if each.reach_ns is not None]
+        reaches = [table.reach_ns for table in (self, later) if table.reach_ns is not None]
         return BurstTable._in_order(np.concatenate([before, after, *groups]), max(reaches, default=None))
 
     def __eq__(self, other: object) -> bool:

@@ -254,8 +254,8 @@ class Histogram(Distribution):
 
     def __add__(self, other: Distribution) -> "Histogram":
         binned = other.to_histogram()
-        smallest = [each.minimum for each in (self, other) if each.minimum is not None]
-        largest = [each.maximum for each in (self, other) if each.maximum is not None]
+        smallest = [histogram.minimum for histogram in (self, other) if histogram.minimum is not None]
+        largest = [histogram.maximum for histogram in (self, other) if histogram.maximum is not None]
         bins, counts, totals = (np.concatenate(pair) for pair in zip(self.bins(), binned.bins(), strict=True))
         return Histogram.of_bins(bins, counts, totals,
                                  min(smallest, default=None), max(largest, default=None))

@@ -111,7 +111,7 @@ def _encoded(value: Any, arrays: _Arrays) -> Any:
     if type(value).__name__ in _RECORDS:
         return {"is": type(value).__name__, **{f.name: _encoded(getattr(value, f.name), arrays) for f in fields(value)}}
     if isinstance(value, tuple):
-        return [_encoded(each, arrays) for each in value]
+        return [_encoded(element, arrays) for element in value]
     if value is None or isinstance(value, int):
         return value
     raise TypeError(f"{type(value).__name__} cannot be stored in a partial")

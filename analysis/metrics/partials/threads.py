@@ -61,7 +61,7 @@ class Threads:
     def join(self, later: "Threads") -> "Threads":
         """Join two consecutive parts of one run."""
         tids = np.union1d(self.tids, later.tids)
-        before, after = (_at(each, tids) for each in (self, later))
+        before, after = (_at(threads, tids) for threads in (self, later))
         rows = before.copy()
         rows[:, :, :len(SUMS)] += after[:, :, :len(SUMS)]
         both = (before[..., _FIRST["first_offset"]] >= 0) & (after[..., _FIRST["first_offset"]] >= 0)

@@ -51,7 +51,7 @@ class Timeline:
         for line, other in ((first, second), (second, first)):
             while line.width_ns < other.width_ns:
                 line.coarsen()
-        spans = [each.span_ns for each in (self, later) if each.span_ns is not None]
+        spans = [timeline.span_ns for timeline in (self, later) if timeline.span_ns is not None]
         return Timeline(first.width_ns, first.bytes + second.bytes, first.ops + second.ops, max(spans, default=None))
 
     def __eq__(self, other: object) -> bool:

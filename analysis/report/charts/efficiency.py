@@ -82,20 +82,20 @@ def value(entries: Sequence[Entry], id_: str, order: Sequence[str], drives_file:
                Column("mb_s_per_currency", f"{READ_THROUGHPUT.title} per {currency}", "number", f"MB/s per {currency}",
                       "read throughput / price", better="higher"))
     table = Table(f"{READ_THROUGHPUT.title} for the price, the most first", columns, tuple(
-        Row({"drive": shown["label"], "price": price, "price_date": str(drive.price_date),
-             READ_THROUGHPUT.column: rate, "mb_s_per_currency": rate / price}, shown["label"],
-            path=path_of(shown)) for shown, drive, price, rate in drawn))
+        Row({"drive": entry["label"], "price": price, "price_date": str(drive.price_date),
+             READ_THROUGHPUT.column: rate, "mb_s_per_currency": rate / price}, entry["label"],
+            path=path_of(entry)) for entry, drive, price, rate in drawn))
     notes = [f"{_DIRECTION} Prices are those of drives.toml, on their dates.",
-             *_missing(f"Without a price in {currency}", entries, [shown for shown, *_ in drawn])]
+             *_missing(f"Without a price in {currency}", entries, [entry for entry, *_ in drawn])]
     spec = scatter(f"{READ_THROUGHPUT.title} against price, by drive",
-                   [Point(shown["label"], "", price, rate) for shown, _, price, rate in drawn],
-                   SeriesStyle.of_entries([shown for shown, *_ in drawn], order), Axis("price", currency),
+                   [Point(entry["label"], "", price, rate) for entry, _, price, rate in drawn],
+                   SeriesStyle.of_entries([entry for entry, *_ in drawn], order), Axis("price", currency),
                    Axis(within_sentence(READ_THROUGHPUT.title), READ_THROUGHPUT.unit.symbol))
     return Chart(id_, "Value", table, spec, notes=tuple(notes))
 
 
-def _missing(what: str, entries: Sequence[Entry], shown: Sequence[Datum]) -> list[str]:
-    labels = {each["label"] for each in shown}
+def _missing(what: str, entries: Sequence[Entry], drawn: Sequence[Datum]) -> list[str]:
+    labels = {entry_drawn["label"] for entry_drawn in drawn}
     missing = [entry.document["label"] for entry in entries if entry.document["label"] not in labels]
     return [f"{what}: {', '.join(missing)}."] if missing else []
 
@@ -131,14 +131,14 @@ def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None
                       formula="bytes written * 24 h / duration of the trace / endurance_tbw of drives.toml",
                       better="lower"))
     rows = tuple(_row(entry, counts, drives_file) for entry, counts in counted)
-    shown = tuple(column for column in columns
+    columns_shown = tuple(column for column in columns
                   if any(row.values.get(column.key) is not None or column.key in row.why for row in rows))
     notes = ["The interval holds the factor for certain: each counter is known to one of its steps.",
              "What a drive moves after the run, from its cache for instance, is not in it."]
     without = [entry.document["label"] for entry in entries if not _counts(entry)]
     if without:
         notes.append(f"Without a counter of media writes: {', '.join(without)}.")
-    return Chart(id_, WRITE_AMPLIFICATION.title, Table("Writes by the counters of the drives", shown, rows),
+    return Chart(id_, WRITE_AMPLIFICATION.title, Table("Writes by the counters of the drives", columns_shown, rows),
                  notes=tuple(notes))
 
 
@@ -150,19 +150,19 @@ def _counts(entry: Entry) -> WriteCounts | None:
 
 
 def _row(entry: Entry, counts: WriteCounts, drives_file: DrivesFile | None) -> Row:
-    shown = entry.document
+    document = entry.document
     factor, in_bytes = write_amplification(counts), counts.unit == "B"
-    captured_ns = sum(((run["run"] or {}).get("source") or {}).get("duration_ns") or 0 for run in shown["runs"])
-    written = sum(run["figures"]["write"]["bytes"] for run in shown["runs"])
+    captured_ns = sum(((run["run"] or {}).get("source") or {}).get("duration_ns") or 0 for run in document["runs"])
+    written = sum(run["figures"]["write"]["bytes"] for run in document["runs"])
     per_day = written * _DAY_S * 10**9 / captured_ns if captured_ns else None
-    drive = drives_file.find(shown["label"], shown["drive"].get("model") or "") if drives_file else None
+    drive = drives_file.find(document["label"], document["drive"].get("model") or "") if drives_file else None
     rated_bytes = drive.endurance_tbw * 1e12 if drive and drive.endurance_tbw else None
     reason = why_unknown(counts)
     why = dict.fromkeys(("interval", MEDIA_WRITES_PER_DAY.column), "not known") | {WRITE_AMPLIFICATION.column: reason}
-    return Row({"drive": shown["label"], WRITE_AMPLIFICATION.column: factor.value if factor else None,
+    return Row({"drive": document["label"], WRITE_AMPLIFICATION.column: factor.value if factor else None,
                 "interval": f"{digits(factor.low)} to {digits(factor.high)}" if factor else None,
                 "host_bytes": counts.host if in_bytes else None, "media_bytes": counts.media if in_bytes else None,
                 MEDIA_WRITES_PER_DAY.column: round(factor.value * per_day) if factor and per_day else None,
                 "rated_share_per_day": per_day / rated_bytes if per_day and rated_bytes else None},
-               shown["label"], why if reason else {},
-               path=path_of(shown))
+               document["label"], why if reason else {},
+               path=path_of(document))

@@ -75,16 +75,16 @@ def _waits(report: FrameReport, label: str) -> tuple[list[Datum], list[str]]:
     threads = sorted(report.waits.threads, key=lambda thread: -int((thread.end_ns - thread.begin_ns).sum()))
     names = {wait["tid"]: wait["thread"] for stutter in report.document["stutters"] for wait in stutter["waits"]}
     data: list[Datum] = []
-    shown = []
+    drawn_names = []
     for thread in threads[:_MOST_THREADS]:
         name = f"{names.get(thread.tid) or 'thread'} {thread.tid}"
-        shown.append(name)
+        drawn_names.append(name)
         waited_ns = thread.end_ns - thread.begin_ns
         for at in np.argsort(-waited_ns)[:_WAITS // len(threads[:_MOST_THREADS])].tolist():
             data.append({"entry": label, "t": round(int(thread.begin_ns[at]) / 1e9, 6),
                          "end": round(int(thread.end_ns[at]) / 1e9, 6), "thread": name,
                          "words": duration(int(waited_ns[at]))})
-    return data, shown
+    return data, drawn_names
 
 
 def _frame_table(report: FrameReport, label: str) -> Table:

@@ -41,10 +41,10 @@ def interference(entries: Sequence[Datum], id_: str, order: Sequence[str]) -> Ch
 
 def _view(bins: dict[str, list[Datum]], style: SeriesStyle, title: str, text: Callable[[int], str]) -> Spec | None:
     """bins: by label. Only bins with a known percentile are drawn; None for a single one, which compares nothing."""
-    begins = sorted({each["from"] for of_drive in bins.values() for each in of_drive
-                     if any(each[key] for key, _ in _MEASURES)})
-    points = [Point(label, name, begins.index(each["from"]), each[key]) for label, of_drive in bins.items()
-              for key, name in _MEASURES for each in sorted(of_drive, key=lambda each: each["from"]) if each[key]]
+    begins = sorted({bin_["from"] for of_drive in bins.values() for bin_ in of_drive
+                     if any(bin_[key] for key, _ in _MEASURES)})
+    points = [Point(label, name, begins.index(bin_["from"]), bin_[key]) for label, of_drive in bins.items()
+              for key, name in _MEASURES for bin_ in sorted(of_drive, key=lambda bin_: bin_["from"]) if bin_[key]]
     if len(begins) < 2:
         return None
     names = tuple(text(begin) if begin else "none" for begin in begins)

@@ -117,9 +117,10 @@ def iops(entry: Entry, id_: str) -> Chart | None:
     if entry.partial.read.seconds.runs[0].length < 2:
         return None
     rows, degrees = iops_rows(entry), temperature(entry.measured[0])
-    shown = entry.document
+    document = entry.document
     until = 2 * rows[-1]["t"] - rows[-2]["t"]
-    panel = Panel(shown["label"], drive_name(shown), rows, max([until, *(t for t, _ in degrees)]), temperature=degrees)
+    panel = Panel(document["label"], drive_name(document), rows, max([until, *(t for t, _ in degrees)]),
+                  temperature=degrees)
     columns = [Column("from_ns", "From", "time", formula="start of the second, since the first I/O"),
                Column("read_iops", "Reads", "number", "IOPS", "reads completed in that second; the mean of several"),
                Column("write_iops", "Writes", "number", "IOPS", "writes completed in that second; the mean of several")]
@@ -128,7 +129,7 @@ def iops(entry: Entry, id_: str) -> Chart | None:
     table = Table("Mean completions per second, from this second on", tuple(columns), tuple(
         Row({"from_ns": int(row["t"] * 1e9), "read_iops": row["read"], "write_iops": row["write"],
              "temperature_c": next((value for t, value in reversed(degrees) if t <= row["t"] + 1), None)},
-            shown["label"]) for row in rows))
+            document["label"]) for row in rows))
     notes = ("No temperature was recorded with this run.",) if entry.measured[0].run and not degrees else ()
     spec = time_rows("Completions per second of reads and writes", [panel], "IOPS")
     return Chart(id_, "Completions per second", table, spec,

@@ -78,7 +78,7 @@ def _notes(entries: Sequence[Datum], rows: Sequence[RankedEntry], metric: Metric
     few = [entry for entry in entries if entry["n"] < ENOUGH_RUNS]
     if few:
         notes.append(f"With fewer than {ENOUGH_RUNS} runs there is no rank and no interval: the order is not "
-                     "supported." + (" The thin line is the range of the runs." if any(each["n"] > 1 for each in few)
+                     "supported." + (" The thin line is the range of the runs." if any(entry["n"] > 1 for entry in few)
                                    else ""))
     missing_labels = [entry["label"] for entry in entries if entry["headline"][metric.key]["value"] is None]
     if missing_labels:

@@ -33,9 +33,9 @@ def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart 
     notes: tuple[str, ...] = (f"MB/s completed in bins of {width}.",)
     if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
-    panels = [Panel(entry.document["label"], drive_name(entry.document), [_datum(row) for row in each],
-                    each[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
-              for entry, each in zip(drawn, rows, strict=True)]
+    panels = [Panel(entry.document["label"], drive_name(entry.document), [_datum(row) for row in steps_],
+                    steps_[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
+              for entry, steps_ in zip(drawn, rows, strict=True)]
     return Chart(id_, "Reads over writes", _table(drawn, rows, width),
                  time_rows("Throughput of reads over writes, by drive, over time", panels, "MB/s"), text=_TEXT,
                  usage=_USAGE, notes=notes, wide=True, zooms=True)
@@ -87,4 +87,4 @@ def _table(drawn: Sequence[Entry], rows: list[list[Datum]], width: str) -> Table
                Column("write_mb_s", "Writes", "rate", formula=f"bytes written that completed in the bin / {width}"))
     return Table("Throughput from this time on, until the next row", columns, tuple(
         Row({"from_ns": row["t_ns"], "read_mb_s": row["read"], "write_mb_s": row["write"]}, entry.document["label"],
-            group=entry.document["label"]) for entry, each in zip(drawn, rows, strict=True) for row in each[:-1]))
+            group=entry.document["label"]) for entry, steps_ in zip(drawn, rows, strict=True) for row in steps_[:-1]))

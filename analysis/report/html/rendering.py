@@ -48,13 +48,13 @@ class Explained:
         column = head.column
         if not column.formula and not column.recompute:
             return ""
-        told = (column.title, self.unit(column), column.formula, column.recompute, column.better)
-        self.captions.setdefault(told, caption)
-        return self.columns.setdefault(told, f"column-{len(self.columns) + 1}")
+        explanation = (column.title, self.unit(column), column.formula, column.recompute, column.better)
+        self.captions.setdefault(explanation, caption)
+        return self.columns.setdefault(explanation, f"column-{len(self.columns) + 1}")
 
-    def where(self, told: _Explanation) -> str:
+    def where(self, explanation: _Explanation) -> str:
         """The caption of the column's table if several columns have the same title."""
-        return self.captions[told] if sum(told[0] == other[0] for other in self.columns) > 1 else ""
+        return self.captions[explanation] if sum(explanation[0] == other[0] for other in self.columns) > 1 else ""
 
     @staticmethod
     def unit(column: model.Column) -> str:
@@ -184,10 +184,10 @@ def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Marku
             parts.append(f"<tr class=group><th scope=rowgroup colspan={len(heads)}><span>{escape(title)}</span>"
                          f"{reasons}")
         for row, of_row in zip(rows, made, strict=True):
-            told = f' data-entry="{escape(row.entry)}"' if row.entry is not None else ""
-            told += f' data-path="{escape(_lines(row.path))}"' if row.path else ""
-            told += " class=marked" if row.entry is not None and row.entry == marked else ""
-            parts.append(f"<tr{told}>" + "".join(
+            attributes = f' data-entry="{escape(row.entry)}"' if row.entry is not None else ""
+            attributes += f' data-path="{escape(_lines(row.path))}"' if row.path else ""
+            attributes += " class=marked" if row.entry is not None and row.entry == marked else ""
+            parts.append(f"<tr{attributes}>" + "".join(
                 _cell(head, cells.Cell("", None) if index in shared else cell, index == _name_column(heads),
                       row.links.get(head.column.key, ""))
                 for index, (head, cell) in enumerate(zip(heads, of_row, strict=True))))
@@ -265,5 +265,5 @@ def _library() -> str:
 
 
 def _script_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=lambda each: each.item()).replace(
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=lambda number: number.item()).replace(
         "<", "\\u003c")

@@ -68,7 +68,7 @@ def _with_one_font(svg: str) -> str:
 
 def _joined_circles(match: re.Match[str]) -> str:
     """Neighboring circles of one size and color as one path of dots: a tenth of the bytes of a scatter plot."""
-    circles = [each.groups() for each in _CIRCLE.finditer(match[0])]
+    circles = [found_circle.groups() for found_circle in _CIRCLE.finditer(match[0])]
     paths = []
     for (radius, fill, more), group in groupby(circles, key=lambda circle: circle[1:]):
         dots = "".join(f"M{place}h0" for place, *_ in group)
@@ -127,7 +127,7 @@ def drawable(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {key: drawable(each) for key, each in value.items()}
+        return {key: drawable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [drawable(each) for each in value]
+        return [drawable(part) for part in value]
     return value

@@ -46,11 +46,11 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
     """document, sections: of analysis.document.comparison. highlight: label of the drive under test, or words that it
     alone has. Raises UsageError for a highlight that is no drive.
     """
-    shown = [section.document for section in sections]
-    highlight = chosen(highlight, models_of(shown))
-    entries = entries_of(shown, _leads(shown), highlight, drives_file)
+    documents = [section.document for section in sections]
+    highlight = chosen(highlight, models_of(documents))
+    entries = entries_of(documents, _leads(documents), highlight, drives_file)
     order = [entry.key for entry in entries]
-    over = overview_of(shown, highlight, [attachment.score for attachment in attached])
+    over = overview_of(documents, highlight, [attachment.score for attachment in attached])
     parts = []
     if over and (chart := workload_matrix(over, order)):
         parts.append(PageSection("overview", "All workloads", (chart,)))
@@ -65,16 +65,16 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
         if section not in full:
             continue
         prefix = f"s{index}-" if len(sections) > 1 else ""
-        charts = _charts(section, shown, prefix, order, drives_file, highlight)
+        charts = _charts(section, documents, prefix, order, drives_file, highlight)
         title = section.document["title"]
         if len(sections) > 1 and (workload := section.document["source"].get("title")):
             title = f"{workload}: {within_sentence(title.partition(' (')[0])}"
         parts.append(PageSection(f"s{index}", title, charts, (section.document["claim"], *_stored_words(section)),
                                  source_line(section.document)))
-    parts.append(PageSection("figures", "All figures", (metric_tables.headline(shown, order),)))
-    page = Page("compare", _title(order, highlight), _summary(shown), entries, with_gap(parts, document),
-                filters_of(entries), tuple(notices), **method_of(document, shown),
-                answer=answer_of(shown, highlight, [attachment.score for attachment in attached]))
+    parts.append(PageSection("figures", "All figures", (metric_tables.headline(documents, order),)))
+    page = Page("compare", _title(order, highlight), _summary(documents), entries, with_gap(parts, document),
+                filters_of(entries), tuple(notices), **method_of(document, documents),
+                answer=answer_of(documents, highlight, [attachment.score for attachment in attached]))
     for index, attachment in enumerate(attached):
         own = attachment.page(highlight if highlight in attachment.models else None, drives_file)
         page = _joined(page, own, f"t{index}-", attachment.score.title)
@@ -104,7 +104,7 @@ def _joined(page: Page, other: Page, prefix: str, title: str) -> Page:
         charts=tuple(replace(chart, id=prefix + chart.id) for chart in section.charts)) for section in other.sections)
     known = {entry.key: entry for entry in page.entries}
     entries = [replace(entry, verdict=merged((entry.verdict, found.verdict))) if (found := next(
-        (each for each in other.entries if each.key == entry.key), None)) else entry for entry in page.entries]
+        (same for same in other.entries if same.key == entry.key), None)) else entry for entry in page.entries]
     entries += [replace(entry, rank=None, place=None, why="") for entry in other.entries if entry.key not in known]
     return replace(page, entries=tuple(entries), sections=(*page.sections, *sections),
                    notices=(*page.notices, *(f"{title}: {notice}" for notice in other.notices)),
@@ -123,14 +123,14 @@ def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[
 def _charts(section: Section, sections: Sequence[Document], prefix: str, order: list[str],
             drives_file: DrivesFile | None, highlight: str | None) -> tuple[Chart, ...]:
     """The charts of a section: the MOST_OPEN that answer first, the others under Details. sections: all."""
-    shown = section.document
-    ranked_charts = [chart for id_, metric in rankings(shown)
-                     if (chart := ranking(prefix + id_, shown["entries"], metric))]
-    two = [change_rows(shown, f"{prefix}changes", highlight)] if len(shown["entries"]) == 2 else []
+    content = section.document
+    ranked_charts = [chart for id_, metric in rankings(content)
+                     if (chart := ranking(prefix + id_, content["entries"], metric))]
+    two = [change_rows(content, f"{prefix}changes", highlight)] if len(content["entries"]) == 2 else []
     others = section_charts(section, prefix, order, drives_file, highlight)
-    by_writes = slowdown(shown["entries"], f"{prefix}slowdown")
-    both = beside(shown["entries"], f"{prefix}beside")
-    curve = compute_speed(shown, sections, f"{prefix}compute-speed", order)
+    by_writes = slowdown(content["entries"], f"{prefix}slowdown")
+    both = beside(content["entries"], f"{prefix}beside")
+    curve = compute_speed(content, sections, f"{prefix}compute-speed", order)
     charts = [chart for chart in [both, *two, *ranked_charts, by_writes, curve, *others] if chart]
     lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
     if both or by_writes:
@@ -187,10 +187,10 @@ def _summary(sections: list[Document]) -> str:
     if len(sections) > MOST_DRAWN:
         drives = {entry["label"] for section in sections for entry in section["entries"]}
         return f"{len(sections)} traces and paces of {len(drives)} drives."
-    told = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
+    lines = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
             for section in sections]
     programs = sections[0]["source"]["programs"]
-    words = f"{'; '.join(told)}."
+    words = f"{'; '.join(lines)}."
     if programs:
         more = f" and {len(programs) - 4} more" if len(programs) > 4 else ""
         words += f" The trace holds I/O of {', '.join(programs[:4])}{more}."

@@ -22,20 +22,20 @@ _KINDS = {"loop": "loop device", "file": "file", "zram": "memory", "ram": "memor
 def entries_of(sections: list[Document], leads: dict[str, tuple[int | None, int]], highlight: str | None,
                drives_file: DrivesFile | None = None) -> tuple[Entry, ...]:
     """One Entry a label, in the order of their places. leads: label -> (rank, place) in what the page leads with."""
-    shown: dict[str, list[Document]] = {}
+    by_label: dict[str, list[Document]] = {}
     titles: dict[str, list[str]] = {}
     for section in sections:
         for entry in section["entries"]:
-            shown.setdefault(entry["label"], []).append(entry)
+            by_label.setdefault(entry["label"], []).append(entry)
             titles.setdefault(entry["label"], []).append(section["title"])
-    told = {label: _over_sections(ones, drives_file) for label, ones in shown.items()}
+    facts = {label: _over_sections(ones, drives_file) for label, ones in by_label.items()}
     if drives_file and highlight:
         for label, relation in drives_file.relations(highlight, models_of(sections)).items():
-            told[label]["relation"] = relation
+            facts[label]["relation"] = relation
     built = []
-    for label, ones in shown.items():
+    for label, ones in by_label.items():
         rank, place = leads.get(label, (None, None))
-        built.append(Entry(label, {name: value for name, value in told[label].items() if value},
+        built.append(Entry(label, {name: value for name, value in facts[label].items() if value},
                            _verdict(ones, titles[label]), rank, label == highlight, place,
                            f"n={ones[0]['n']}" if place and not rank else ""))
     return tuple(sorted(built, key=lambda entry: entry.place or len(built) + 1))
@@ -72,24 +72,24 @@ def chosen(highlight: str | None, models: dict[str, str]) -> str | None:
 def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str, Any]:
     """Facts about an entry's drive by name, in display order; "" where unknown. drives_file takes precedence."""
     drive, first = entry["drive"], entry["runs"][0].get("run") or {}
-    told = drives_file.facts(entry["label"], drive.get("model") or "") if drives_file else {}
+    stated = drives_file.facts(entry["label"], drive.get("model") or "") if drives_file else {}
     size_bytes = drive.get("size_bytes")
     return {
         "model": (drive.get("model") or "").strip(),
         "firmware": (drive.get("firmware") or "").strip(),
         "unit": (drive.get("serial_hash") or "")[:8],
         "capacity": units.size(size_bytes) if size_bytes else "",
-        "class": told.get("class", ""),
-        "interface": told.get("interface") or interface(drive, first),
+        "class": stated.get("class", ""),
+        "interface": stated.get("interface") or interface(drive, first),
         "timing": "; ".join(map(exactness, first.get("emulated") or [])),
-        "flash": told.get("flash", ""),
+        "flash": stated.get("flash", ""),
         "state": state_words(entry["state"]) if entry["state"] is not None else "",
         "data written": payload_words(entry["payload"]),
         "idle": idle_words(entry["idle"]) if entry["idle"] else "",
         "runs": str(entry["n"]),
-        "price": told.get("price", ""),
-        "predecessor": told.get("predecessor", ""),
-        "rivals": told.get("rivals", ""),
+        "price": stated.get("price", ""),
+        "predecessor": stated.get("predecessor", ""),
+        "rivals": stated.get("rivals", ""),
         "relation": "",
     }
 

@@ -60,11 +60,11 @@ class DrivesFile:
         drive = self.find(label, model)
         if drive is None:
             return {}
-        told: dict[str, Any] = {"class": drive.class_, "interface": drive.interface, "flash": drive.flash,
+        facts: dict[str, Any] = {"class": drive.class_, "interface": drive.interface, "flash": drive.flash,
                 "predecessor": drive.predecessor, "rivals": list(drive.rivals)}
         if drive.price is not None and drive.price_date is not None:
-            told["price"] = f"{drive.price:,.2f} {drive.currency} ({drive.price_date.isoformat()})"
-        return {name: value for name, value in told.items() if value}
+            facts["price"] = f"{drive.price:,.2f} {drive.currency} ({drive.price_date.isoformat()})"
+        return {name: value for name, value in facts.items() if value}
 
     def colors(self, models: dict[str, str]) -> dict[str, str]:
         """label -> color of the drives that have one. models: label -> model."""
@@ -84,15 +84,15 @@ class DrivesFile:
         drive = self.find(label, models.get(label, ""))
         if drive is None:
             return {}
-        told = {}
+        relations = {}
         for other, model in models.items():
             if other == label:
                 continue
             if drive.predecessor and any(_matches(drive.predecessor, name) for name in (other, model)):
-                told[other] = "predecessor of the drive under test"
+                relations[other] = "predecessor of the drive under test"
             elif any(_matches(rival, name) for rival in drive.rivals for name in (other, model)):
-                told[other] = "rival of the drive under test"
-        return told
+                relations[other] = "rival of the drive under test"
+        return relations
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -107,50 +107,50 @@ def load(path: str | Path) -> DrivesFile:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}", _REMEDY) from error
     try:
-        told = parse_toml(text)
+        content = parse_toml(text)
     except ValueError as error:
         raise UsageError(f"{path}: {error}", _REMEDY) from error
-    for key in told:
+    for key in content:
         if key != "drive":
             raise _wrong(path, text, None, key, f"{key!r} is not known", "describe each drive below a line [[drive]]")
-    drives = told.get("drive", [])
+    drives = content.get("drive", [])
     if not isinstance(drives, list) or not all(isinstance(one, dict) for one in drives):
         raise _wrong(path, text, None, "drive", "'drive' is one table", "write [[drive]] with two brackets")
     return DrivesFile([_drive(path, text, number, one) for number, one in enumerate(drives)], path)
 
 
-def _drive(path: Path, text: str, number: int, told: dict[str, Any]) -> Drive:
+def _drive(path: Path, text: str, number: int, content: dict[str, Any]) -> Drive:
     def wrong(key: str | None, what: str, remedy: str) -> UsageError:
         return _wrong(path, text, number, key, what, remedy)
 
-    for key, value in told.items():
+    for key, value in content.items():
         if key not in _KEYS:
             raise wrong(key, f"{key!r} is not known", f"use {', '.join(_KEYS)}")
         if key in _TEXTS and not (isinstance(value, str) and value.strip()):
             raise wrong(key, f"{key} = {value!r} is not a text", f'write {key} = "…"')
-    if "color" in told and not re.fullmatch(r"#[0-9a-fA-F]{6}", told["color"]):
-        raise wrong("color", f"color = {told['color']!r} is not a color", 'write color = "#0072b2"')
-    if "match" not in told:
+    if "color" in content and not re.fullmatch(r"#[0-9a-fA-F]{6}", content["color"]):
+        raise wrong("color", f"color = {content['color']!r} is not a color", 'write color = "#0072b2"')
+    if "match" not in content:
         raise wrong(None, "'match' is missing", 'add match = "words of its label or model*"')
-    rivals = told.get("rivals", [])
+    rivals = content.get("rivals", [])
     if not isinstance(rivals, list) or not all(isinstance(rival, str) and rival.strip() for rival in rivals):
         raise wrong("rivals", f"rivals = {rivals!r} is not a list of texts", 'write rivals = ["…", "…"]')
-    price = told.get("price")
+    price = content.get("price")
     if price is not None:
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < float("inf"):
             raise wrong("price", f"price = {price!r} is not a number above 0", "write price = 119.90")
         for key, example in (("currency", '"EUR"'), ("price_date", "2026-11-01")):
-            if key not in told:
+            if key not in content:
                 raise wrong("price", f"a price without {key}", f"add {key} = {example}: prices change")
-    rating = told.get("endurance_tbw")
+    rating = content.get("endurance_tbw")
     if rating is not None and (isinstance(rating, bool) or not isinstance(rating, int | float)
                                or not 0 < rating < float("inf")):
         raise wrong("endurance_tbw", f"endurance_tbw = {rating!r} is not a number above 0", "write endurance_tbw = 600")
-    when = told.get("price_date")
+    when = content.get("price_date")
     if when is not None and type(when) is not date:
         raise wrong("price_date", f"price_date = {when!r} is not a date", "write price_date = 2026-11-01, unquoted")
     values: dict[str, Any] = {"class_" if key == "class" else key: tuple(value) if key == "rivals" else value
-                              for key, value in told.items()}
+                              for key, value in content.items()}
     return Drive(**values)
 
 

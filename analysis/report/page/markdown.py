@@ -47,18 +47,18 @@ def table(table: model.Table) -> str:
     lines = [names, ["---:" if number else "---" for number in right]]
     for group, rows in cells.groups(table):
         lines += [[*([_escaped(group)] if grouped else []), *(_cell(head, row) for head in heads)] for row in rows]
-    text = "\n".join("| " + " | ".join([_escaped(each) for each in line] if index == 0 else line) + " |"
+    text = "\n".join("| " + " | ".join([_escaped(text_of) for text_of in line] if index == 0 else line) + " |"
                      for index, line in enumerate(lines))
     return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
 
 
 def _cell(head: cells.Head, row: model.Row) -> str:
-    shown = cells.cell(head, row)
+    cell = cells.cell(head, row)
     if head.column.format == "verdict":
-        return _SIGNS.get(shown.text, shown.text)
-    if shown.text and shown.note:
-        return f"{_escaped(shown.text)} ({_escaped(shown.note)})"
-    return _escaped(shown.text or shown.note or "–")
+        return _SIGNS.get(cell.text, cell.text)
+    if cell.text and cell.note:
+        return f"{_escaped(cell.text)} ({_escaped(cell.note)})"
+    return _escaped(cell.text or cell.note or "–")
 
 
 def _drives(page: model.Page) -> str:

@@ -75,14 +75,15 @@ def by_class(entry: Document) -> list[Chart]:
     return [
         *chart("work", "Work and time", "By class of I/O. “Other” are flushes, discards and write-zeroes; --figure "
                  "takes read_, write_ or other_ before the name", of_work,
-                 [row(*each, work, of_work) for each in present]),
+                 [row(*class_, work, of_work) for class_ in present]),
         *chart("percentiles", "Percentiles", "By nearest rank; the commands are those of latency",
                  of_percentiles,
-                 [row(*each, class_metrics(shape.group), of_percentiles, shape.label)
-                  for shape in CLASS_DISTRIBUTIONS for each in present if value_at(figures[each[0]], shape.path)["n"]]),
+                 [row(*class_, class_metrics(shape.group), of_percentiles, shape.label)
+                  for shape in CLASS_DISTRIBUTIONS for class_ in present
+                  if value_at(figures[class_[0]], shape.path)["n"]]),
         *chart("consistency", "Consistency over seconds", "IOPS of whole seconds since the first I/O", of_consistency,
-                 [row(*each, consistency, of_consistency) for each in present
-                  if any(value_at(figures[each[0]], metric.path) is not None for metric in consistency)]),
+                 [row(*class_, consistency, of_consistency) for class_ in present
+                  if any(value_at(figures[class_[0]], metric.path) is not None for metric in consistency)]),
     ]
 
 

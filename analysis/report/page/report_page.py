@@ -25,15 +25,15 @@ from .sections import latency_charts, over_time_charts
 def page_of(document: Document, section: DocumentSection, drives_file: DrivesFile | None = None,
             frames: FrameReport | None = None) -> Page:
     """document, section: of document.report. frames: joined with the trace; they stand first."""
-    entry, shown = section.entries[0].document, section.document
+    entry, content = section.entries[0].document, section.document
     run, order = entry["runs"][0]["run"], [entry["label"]]
-    both, curve = beside([entry], "beside"), compute_speed(shown, [shown], "compute-speed", order)
+    both, curve = beside([entry], "beside"), compute_speed(content, [content], "compute-speed", order)
     parts = [
         *([Section("frames", "Stutter", tuple(frame_charts(frames, entry["label"])),
                    (f"{frames.document['sentence']}.", *frames.document["notes"]))] if frames else []),
         Section("beside", "Alone and beside the background", (both,) if both else ()),
         Section("compute", "Faster drive or faster processor", (curve,) if curve else ()),
-        Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (shown["claim"],)),
+        Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (content["claim"],)),
         Section("time", "Over time", tuple(over_time_charts(section, "", order))),
         Section("latency", "Latency", tuple(latency_charts(section, "", order)),
                 ("A curve is faint where fewer than 10 I/Os lie beyond: too few for a percentile.",)),
@@ -45,16 +45,16 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
             metric_tables.threads(document["threads"], entry["label"])] if one)),
     ]
     title = f"{drive_words(entry['drive'])}. " if drive_words(entry["drive"]) else ""
-    lead = title + shown["title"]
+    lead = title + content["title"]
     if run:
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
     if entry["provider_limit"]:
         lead += f"; {entry['provider_limit']}"
     if words := exposure_words(entry):
         lead += f"; {words}"
-    first = answer(shown)
+    first = answer(content)
     if frames:
         first = replace(first, sentence=frames.document["sentence"])
-    return Page("report", entry["label"], f"{lead}.", entries_of([shown], {}, None, drives_file),
-                with_gap([replace(part, source=source_line(shown)) for part in parts if part.charts],
-                         document), **method_of(document, [shown]), answer=first)
+    return Page("report", entry["label"], f"{lead}.", entries_of([content], {}, None, drives_file),
+                with_gap([replace(part, source=source_line(content)) for part in parts if part.charts],
+                         document), **method_of(document, [content]), answer=first)

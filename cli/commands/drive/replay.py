@@ -243,8 +243,8 @@ class _Session:
         """
         states = repetitions.states(lambda: recipes_of(plans[0]))
         _warn_of_unknown_states(plans[0], states)
-        for each in repetitions.finished:
-            _say(f"{each.path} is finished")
+        for repetition in repetitions.finished:
+            _say(f"{repetition.path} is finished")
         next_plans: _Plans | None = plans
         while repetitions.attempts_left:
             number, directory = repetitions.next()
@@ -260,11 +260,11 @@ class _Session:
                 self._print(done.path, repetition_lines)
             if asked_to_stop and repetitions.attempts_left:
                 raise repetitions.interrupted()
-        invalid = [each for each in repetitions.finished if not each.is_valid]
+        invalid = [repetition for repetition in repetitions.finished if not repetition.is_valid]
         if self.as_json:
             print_json({"version": 1, "path": str(repetitions.path), "complete": repetitions.is_complete,
-                        "repetitions": [{"path": str(each.path), "run": each.account}
-                                        for each in repetitions.finished]})
+                        "repetitions": [{"path": str(repetition.path), "run": repetition.account}
+                                        for repetition in repetitions.finished]})
         else:
             print(f"{repetitions.path}: {len(repetitions.finished)} runs, {len(invalid)} invalid")
             drop = ["--drop-invalid"] if 0 < len(invalid) < len(repetitions.finished) else []
@@ -292,8 +292,8 @@ class _Session:
         for drive, recipe in zip(plan.drives, states, strict=True):
             if recipe is None:
                 continue
-            shown = StepProgress(display_name(drive.target), self.live)
-            if restore(plan, drive, recipe, number, shown, notify=_say) is not None:
+            step_progress = StepProgress(display_name(drive.target), self.live)
+            if restore(plan, drive, recipe, number, step_progress, notify=_say) is not None:
                 _say(f"{drive.target.path} is in the state {recipe.name} again")
 
     def _print(self, run: Path, lines: Callable[[Mapping[str, Any], Detail, int], list[str]]) -> None:

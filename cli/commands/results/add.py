@@ -49,16 +49,16 @@ def command(paths: tuple[str, ...], catalog: Path | None, host: str | None, as_j
                               "workload": result["workload"]["title"], "verdict": result["verdict"]["level"],
                               "path": str(path)})
     opened.refresh()
-    for each in failed:
-        notice("; ".join(filter(None, (f"not added: {each['message']}", each["remedy"]))))
+    for failure in failed:
+        notice("; ".join(filter(None, (f"not added: {failure['message']}", failure["remedy"]))))
     if as_json:
         print_json({"version": 1, "catalog": str(opened.directory), "results": added, "failed": failed})
     else:
-        for each in added:
-            print(printable(f"{each['what']:9}  {each['id'][:12]}  {each['label']}, {each['workload']}, "
-                            f"{each['verdict']}"))
+        for line in added:
+            print(printable(f"{line['what']:9}  {line['id'][:12]}  {line['label']}, {line['workload']}, "
+                            f"{line['verdict']}"))
         counts = [f"{count} {what}" for what in ("added", "replaced", "unchanged")
-                  if (count := sum(each["what"] == what for each in added))]
+                  if (count := sum(result["what"] == what for result in added))]
         print(printable(f"{opened.directory}: {', '.join(counts) or 'nothing added'}"))
     return 1 if failed else 0
 
@@ -77,7 +77,7 @@ def _results_of(paths: tuple[str, ...], failed: list[dict[str, Any]]) -> list[Pa
         try:
             dataset = expand([path])
         except BlkreelError as error:
-            if not (inside := [each for each in sorted(Path(path).glob("*")) if is_test(each)]):
+            if not (inside := [test for test in sorted(Path(path).glob("*")) if is_test(test)]):
                 failed.append(_failure(path, error))
             found |= dict.fromkeys(inside)
         else:

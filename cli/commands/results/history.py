@@ -106,8 +106,8 @@ def command(workload: str, drive_texts: tuple[str, ...], by: By, metrics: tuple[
         console.print_lines(printable(line) for line in lines(histories, chosen, console.width, detail.everything))
         if output is not None:
             click.echo(f"{'Page' if format_ == 'html' else 'Output'}: {printable(output)}")
-        for each in outcomes:
-            click.echo(printable(outcome_line(each)), err=True)
+        for own_outcome in outcomes:
+            click.echo(printable(outcome_line(own_outcome)), err=True)
     if any(outcome.status == "changed" for outcome in outcomes):
         return _CHANGED
     undecided = any(outcome.status == "unknown" for outcome in outcomes)

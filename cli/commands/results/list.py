@@ -42,8 +42,8 @@ def command(catalog: Path | None, drive_texts: tuple[str, ...], workload_texts: 
     table = matching(opened.result_table(), drive_texts, workload_texts)
     table = table.take(pc.sort_indices(table.select(["started_at", "id"]), [
         ("started_at", "descending"), ("id", "ascending")]))
-    shown = table if detail.everything or as_json else table.slice(0, _MOST_ROWS)
-    rows = shown.drop_columns(list(_OF_FILES)).to_pylist()
+    rows_listed = table if detail.everything or as_json else table.slice(0, _MOST_ROWS)
+    rows = rows_listed.drop_columns(list(_OF_FILES)).to_pylist()
     options.warn_damaged(opened.damaged.values())
     if as_json:
         print_json({"version": 1, "catalog": str(opened.directory), "results": rows,

@@ -31,6 +31,6 @@ def command(ids: tuple[str, ...], catalog: Path | None, as_json: bool) -> None:
         print_json({"version": 1, "catalog": str(opened.directory), "removed": [
             {"id": result["id"], "label": result["label"], "path": result["path"]} for result in results]})
         return
-    for each in results:
-        print(printable(f"removed {each['id'][:12]}  {each['label']}, {each['workload']['title']}; add it again: "
-                        f"blkreel results add {each['path']}"))
+    for removed in results:
+        print(printable(f"removed {removed['id'][:12]}  {removed['label']}, {removed['workload']['title']}; "
+                        f"add it again: blkreel results add {removed['path']}"))

@@ -61,13 +61,13 @@ def _lines(result: Result, everything: bool) -> Iterator[str]:
         yield f"            {reason['level']}: {reason['text']}"
     first = [result["headline"], *(metric.key for metric in HEADLINE)]
     keys = [key for key in dict.fromkeys([*first, *result["metrics"]]) if key in result["metrics"]]
-    shown = keys if everything else keys[:_MOST_METRICS]
-    width = max(map(len, shown), default=0)
-    for key in shown:
+    listed = keys if everything else keys[:_MOST_METRICS]
+    width = max(map(len, listed), default=0)
+    for key in listed:
         metric = result["metrics"][key]
         sure = ""
         if metric["low"] is not None and metric["high"] is not None:
             sure = f" ({value_words(metric['low'], metric['unit'])} to {value_words(metric['high'], metric['unit'])})"
         yield f"  {key:{width}}  {value_words(metric['value'], metric['unit'])}{sure}"
-    if len(shown) < len(keys):
-        yield f"  {len(keys) - len(shown)} more metrics: --all"
+    if len(listed) < len(keys):
+        yield f"  {len(keys) - len(listed)} more metrics: --all"

@@ -132,7 +132,7 @@ def test_text_cannot_break_a_table():
 
 
 def test_only_some_drives_are_exported(told):
-    rows = list(csv.DictReader(io.StringIO(export.write(told[1], "csv", chart="s0-read-wait", shown={"In memory"}))))
+    rows = list(csv.DictReader(io.StringIO(export.write(told[1], "csv", chart="s0-read-wait", drives={"In memory"}))))
     assert [row["drive"] for row in rows] == ["In memory"]
     (chart,) = [chart for chart in export.only(told[1], {"In memory"}).sections[0].charts if chart.id == "s0-read-wait"]
     spec = json.dumps(chart.spec)
