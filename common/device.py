@@ -24,6 +24,7 @@ class Drive:
     """A whole drive, or a regular file used as one.
 
     kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue.
+    read_ahead_bytes, max_request_bytes: what the kernel reads ahead, and its largest request; 0: unknown.
     serial: as reported by the drive, or ""; a trace holds serial_hash instead. backing_file: of a loop device.
     """
 
@@ -40,6 +41,8 @@ class Drive:
     serial: str = ""
     scheduler: str = ""
     queue_depth: int = 0
+    read_ahead_bytes: int = 0
+    max_request_bytes: int = 0
     rotational: bool = False
     write_cache: str = ""
     backing_file: str = ""
@@ -210,6 +213,8 @@ def _drive(disk: Path) -> Drive:
         serial=_serial(disk),
         scheduler=_active_scheduler(text_in(queue / "scheduler")),
         queue_depth=_integer(queue / "nr_requests"),
+        read_ahead_bytes=_integer(queue / "read_ahead_kb") << 10,
+        max_request_bytes=_integer(queue / "max_sectors_kb") << 10,
         rotational=text_in(queue / "rotational") == "1",
         write_cache=text_in(queue / "write_cache"),
         backing_file=backing_file,

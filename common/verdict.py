@@ -40,7 +40,10 @@ CODES = {
     "times_scaled": "captured times were divided",
     "dependencies_inferred": "dependencies were inferred from times",
     "load_time_lower_bound": "more than 10 % of the I/Os of a dependent replay are read-ahead by threads without a "
-                             "blocked time, or on a slower drive read-ahead that was in time on the captured one",
+                             "blocked time, or on a slower drive read-ahead that was in time on the captured one, "
+                             "and whose use is not known",
+    "read_ahead_differs": "more than 10 % of the I/Os of a dependent replay are read-ahead, and the kernel reads "
+                          "another length ahead on this drive",
     "compute_scaled": "computing times were divided (--compute)",
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",

@@ -210,10 +210,19 @@ def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:
 
 
 def _read_ahead(run: Mapping[str, Any]) -> Iterator[Reason]:
-    """Read-ahead for which the load time is a lower bound."""
+    """Read-ahead of another length than here, and read-ahead for which the load time is a lower bound."""
     read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
     if not read_ahead.get("ios"):
         return
+    devices, number = run["source"].get("devices") or [], run["source"].get("device") or 0
+    captured_bytes = devices[number].get("read_ahead_bytes") if number < len(devices) else None
+    here_bytes = (run.get("drive") or {}).get("read_ahead_bytes")
+    share = (read_ahead.get("read_ahead_ios") or 0) / read_ahead["ios"]
+    if captured_bytes and here_bytes and captured_bytes != here_bytes and share > READ_AHEAD_LIMIT:
+        yield reason("read_ahead_differs", "qualified",
+                     f"captured with {captured_bytes >> 10:,} KiB of read-ahead, and this drive has "
+                     f"{here_bytes >> 10:,} KiB: a program reads other windows here; set read_ahead_kb of one drive as "
+                     "of the other, and capture again", None, share, READ_AHEAD_LIMIT)
     unknown, in_time = (read_ahead.get(key) or 0 for key in ("blocked_unknown_ios", "in_time_ios"))
     captured_ns = (run["source"].get("duration_ns") or 0) - run["idle"]["removed_ns"]
     if unknown > READ_AHEAD_LIMIT * read_ahead["ios"]:

@@ -25,6 +25,8 @@ class Device(TypedDict, total=False):
     firmware: str
     scheduler: str
     queue_depth: int
+    read_ahead_bytes: int
+    max_request_bytes: int
     rotational: bool
     write_cache: str
     fua: bool | None

@@ -38,7 +38,8 @@ def sysfs(tmp_path):
 
 def test_nvme_and_scsi_serials_are_found(sysfs):
     sysfs.disk("nvme0n1", "259:0", device__serial="S4EV  ", device__model="Fast 9000", device__firmware_rev="2B7Q",
-               queue__scheduler="[none] mq-deadline", queue__nr_requests="1023")
+               queue__scheduler="[none] mq-deadline", queue__nr_requests="1023",
+               queue__read_ahead_kb="128", queue__max_sectors_kb="1280")
     sysfs.disk("sda", "8:0", device__vpd_pg80=b"\x00\x80\x00\x08WD-12345", queue__rotational="1")
     sysfs.disk("sdb", "8:16", device__wwid="naa.5000c500a1b2c3d4")
     sysfs.disk("loop0", "7:0", sectors=0)
@@ -47,6 +48,7 @@ def test_nvme_and_scsi_serials_are_found(sysfs):
     nvme = drives["nvme0n1"]
     assert (nvme.serial, nvme.model, nvme.firmware, nvme.scheduler, nvme.queue_depth) == (
         "S4EV", "Fast 9000", "2B7Q", "none", 1023)
+    assert (nvme.read_ahead_bytes, nvme.max_request_bytes) == (128 << 10, 1280 << 10)
     assert drives["sda"].serial == "WD-12345" and drives["sda"].rotational
     assert drives["sdb"].serial == "naa.5000c500a1b2c3d4"
 

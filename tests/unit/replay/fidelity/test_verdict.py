@@ -82,6 +82,19 @@ def test_what_was_observed_needs_no_word():
     assert judged({"pace": pace, "hazards": 0}) == judged({})
 
 
+@pytest.mark.parametrize(("captured", "here", "read_ahead_ios", "differs"), [
+    (2560, 128, 900, True), (128, 128, 900, False), (2560, 128, 100, False), (None, 128, 900, False),
+    (128, 0, 900, False)])
+def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, differs):
+    """0: the target is a file or simulated."""
+    device = {} if captured is None else {"read_ahead_bytes": captured << 10}
+    read_ahead = {"ios": 1000, "read_ahead_ios": read_ahead_ios, "blocked_unknown_ios": 0}
+    level, text = judged({"pace": {"read_ahead": read_ahead}, "source.devices": [device], "source.device": 0,
+                          "drive": {"read_ahead_bytes": here << 10}})
+    assert (level == "qualified") == differs
+    assert ("captured with 2,560 KiB of read-ahead, and this drive has 128 KiB" in text) == differs
+
+
 @pytest.mark.parametrize(("in_time_ios", "duration_ns"), [
     (100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000)])
 def test_read_ahead_in_time_stays_in_time_on_a_drive_that_is_not_slower(in_time_ios, duration_ns):
