@@ -75,7 +75,7 @@ def _threads_for(plan: TracePlan) -> int:
 def _by_component(plan: TracePlan, count: int) -> Sharding:
     """Processes with dependencies on each other's I/O stay in one shard."""
     groups = Groups(plan.trace.metadata.get("threads"))
-    for io, source_row, _ in plan.rows(with_threads=True):
+    for io, source_row, _ in plan.rows(with_threads=True, with_uses=plan.has_uses):
         groups.add(io, source_row)
     rows_of = groups.components()
     if len(rows_of) < 2:
@@ -118,7 +118,9 @@ class Groups:
             if is_kernel[:first_workload].any():
                 self._join_all(np.array(list(self._rows)), _WORKLOAD_GROUP)
         self._workload_seen = self._workload_seen or bool(is_workload.any())
-        self._join_waits(io["waited_on"], process, source_row)
+        # A use of pages waits for their read.
+        waited_on = np.maximum(io["waited_on"], io["use_of"]) if "use_of" in io else io["waited_on"]
+        self._join_waits(waited_on, process, source_row)
 
     def components(self) -> dict[tuple[int, ...], int]:
         """The processes of each group, and its number of I/Os."""

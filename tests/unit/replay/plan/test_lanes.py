@@ -1,7 +1,7 @@
 """A plan of several lanes: streams at their own paces, devices on one clock, and work shared among threads."""
 
-
 import numpy as np
+import pyarrow as pa
 import pytest
 from empty_image import empty_image
 from engine_rule import COMPLETIONS, issued
@@ -11,7 +11,9 @@ from small_trace import new_trace
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.safety import check_distinct
 from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import OMITTED
 from blkreel.replay.plan import shards
+from blkreel.replay.plan.batch import issued_rows
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, parse_paces, scaled
@@ -20,9 +22,10 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import SAMPLES
+from blkreel.traces.transform.rows import trace_schema
 
 READ, WRITE = OPS["read"], OPS["write"]
 MIB = 1 << 20
@@ -41,9 +44,10 @@ def image(tmp_path):
 def trace(tmp_path):
     """trace(submit_ns=[...], ...) is an open trace; columns that are not given are the same in all rows."""
     def make(threads=None, **columns):
+        given = pa.schema([(name, pa.int64()) for name in columns])
+        schema = RUN_SCHEMA if "stream" in columns else trace_schema(given)
         return open_trace(new_trace(tmp_path / "t.parquet", {"devices": [{"name": "a"}, {"name": "b"}],
-                                                             "threads": threads or {}},
-                                    schema=RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA, **columns))
+                                                             "threads": threads or {}}, schema=schema, **columns))
 
     return make
 
@@ -311,6 +315,23 @@ def test_no_dependency_crosses_a_thread(groups_trace, image):
         "count": 2, "by": "threads", "note": "the trace has 2 groups of threads that did not wait for each other"}
     assert sum(len(part) for part in parts) == len(whole)
     assert parts[0] | parts[1] == whole
+
+
+def test_a_use_of_pages_is_a_row_that_is_not_issued(trace, image):
+    """Thread 2 uses at 700 what thread 1 read at 0."""
+    opened = trace(submit_ns=np.array([0, 500, 1000]), latency_ns=100, tid=np.array([1, 2, 2]), waited_on=[-1, 0, -1],
+                   think_ns=[0, 400, 0], used_ns=[700, -2, -1], used_by=[2, -1, -1], used_think_ns=[600, -1, -1],
+                   used_blocked_ns=[-1, -1, -1])
+    counts = PlannedCounts()
+    rows = rows_of(plan_of(opened, image(), DEPENDENT).lanes(counts)[0])
+    assert ((rows["flags"] & OMITTED) != 0).tolist() == [False, False, True, False]
+    assert (rows["due_ns"] - LEAD_NS).tolist() == [0, 500, 700, 1000]
+    assert (rows["after_4"][2], rows["behind"].tolist(), rows["compute_ns"][2]) == (2, [0, 0, 1, 1], 200)
+    assert counts.dependencies[0]["used"] == 1 and len(issued_rows(rows)["op"]) == 3
+    plan = plan_of(opened, image(), DEPENDENT, threads=2)
+    assert len(plan.lanes()) == 1, "the use joins both threads"
+    original = rows_of(plan_of(opened, image()).lanes()[0])
+    assert len(original["op"]) == 3
 
 
 def test_what_waits_for_all_stays_on_one_thread(groups_trace, trace, image):
