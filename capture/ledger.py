@@ -171,8 +171,8 @@ def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:
         ledger.get(key) or 0
         for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own", "failed_over"))
     gone = any(drive.get("gone") for drive in end["drives"])
-    counted = not gone and all(drive["diskstats"] for drive in end["drives"])
-    counts = counted and (issued or all(_counts_io(name) for name in drive_names))
+    counts = not gone and all(drive["diskstats"] and (any(drive["diskstats"].values()) or _counts_io(name))
+                              for drive, name in zip(end["drives"], drive_names, strict=True))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained if counts else None, "drives": end["drives"]}

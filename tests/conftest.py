@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,7 +94,7 @@ def held_drive(loop_drive, tmp_path):
 @pytest.fixture
 def tracer(require_root):
     """The kernel has one tracer for all: the sources other than bpf."""
-    with open("/tmp/blk-tracer.lock", "w") as lock:
+    with Path(tempfile.gettempdir(), "blk-tracer.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

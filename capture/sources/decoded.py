@@ -142,9 +142,9 @@ def _in_flight(drive: Drive) -> tuple[int, int]:
     return fields[_IN_FLIGHT_FIELD], fields[0] + fields[4] + sum(fields[11:12])
 
 
-def _difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, int]:
+def _difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, int] | None:
     if before is None or after is None:
-        return dict.fromkeys(_STAT_FIELDS, 0)
+        return None
     return {name: after[name] - before[name] for name in _STAT_FIELDS}
 
 

@@ -121,3 +121,11 @@ def test_switched_off_counters_accuse_nobody(monkeypatch):
     metadata = metadata_of(end_block(issued=0), ["loop0"])
     assert metadata["diskstats"]["difference"] is None
     assert missing(metadata) == []
+
+
+def test_a_drive_with_switched_off_counters_beside_another_one(monkeypatch):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: drive != "pmem0")
+    end = end_block()
+    end["drives"].append({"device": "259:0", "diskstats": {"read": 0}, "seen": {"read": 9}})
+    assert missing(metadata_of(end, ["loop0", "pmem0"])) == []
+    assert "the kernel's counters say 1,000" in missing(metadata_of(end, ["loop0", "loop1"]))[0]
