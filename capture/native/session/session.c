@@ -49,7 +49,8 @@ static int attach(struct session_options *options, struct programs *programs)
 static int mark_own(const struct session *session)
 {
 	int32_t *pids = session->options->own_pids;
-	size_t count = session->options->own_pid_count;
+	size_t count = session->options->own_pid_count, marked = 0;
+	int32_t first = count ? pids[0] : 0;
 	int err = 0;
 
 	if (count && !pid_namespace_is_initial())
@@ -59,11 +60,17 @@ static int mark_own(const struct session *session)
 				    "cannot recognize the processes of the workload in this PID namespace: %s",
 				    strerror(-err));
 	for (size_t i = 0; i < count; i++) {
+		if (!pids[i])
+			continue;
 		err = programs_own_pid(&session->programs, pids[i]);
 		if (err)
 			return report_error("name a process with fewer descendants, or its --cgroup",
 					    "cannot mark process %d: %s", pids[i], strerror(-err));
+		marked++;
 	}
+	if (count && !marked)
+		return report_error("see: ps -e, with the /proc of this namespace",
+				    "no process %d in this PID namespace", first);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 """A capture in namespaces: right, or refused before the command starts."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,14 @@ def test_the_workload_of_a_process_in_a_pid_namespace(inside, loop_drive, outer_
     rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
     assert sorted(rows.offset_bytes // 512) == list(range(200))
     assert json.loads(result.stdout)["ledger"]["not_own"] > 0
+
+
+def test_a_process_that_is_not_in_the_pid_namespace(inside, loop_drive, tmp_path):
+    """/proc still shows the processes outside."""
+    result = inside(["unshare", "--pid", "--fork"], "capture", loop_drive(), "--workload-only", "--pid", os.getpid(),
+                    "-o", tmp_path / "t.parquet", "--for", "1s")
+    assert result.returncode == 1 and f"no process {os.getpid()} in this PID namespace" in result.stderr, result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", SOURCES)
