@@ -23,7 +23,7 @@ from blkreel.common.system import read_kernel_lines
 from blkreel.traces.spool.spool import LAYOUT, Spool
 
 from .decoded import DecodedSource, require
-from .tracefs import enable_of
+from .tracefs import enable_of, trace_to_any_end
 
 _BUFFER_KIB = 512
 _START_TIMEOUT_S = 10
@@ -90,6 +90,8 @@ class Blktrace(DecodedSource):
                 cwd=f"/proc/self/fd/{directory}", env={**os.environ, "LC_ALL": "C"}, preexec_fn=_end_with_parent)
         try:
             self._wait_for_start()
+            for drive in drives:
+                trace_to_any_end(drive)
         except BaseException:
             self._end_blktrace()
             raise

@@ -12,12 +12,11 @@ from blkreel.traces.spool.rows_child import Totals
 from blkreel.traces.spool.spool import Spool
 
 from .decoded import DecodedSource
-from .tracefs import OTHER_SOURCE, Settings, chosen, enable_of, mounted_at, refuse_where_in_use, write
+from .tracefs import OTHER_SOURCE, Settings, chosen, enable_of, mounted_at, refuse_where_in_use, trace_to_any_end, write
 
 # An I/O takes six events of 72 bytes here, and one record of 80 in the ring of the BPF programs.
 _RING_SHARE = 8
 _COMMAND_LINES = "32768"
-_LAST_SECTOR = str(2**64 - 1)
 _OPTIONS = {"bin": "1", "context-info": "0", "overwrite": "1", "markers": "0", "record-cmd": "1", "record-tgid": "1",
             "blk_classic": "0", "blk_cgroup": "0", "hex": "0", "raw": "0"}
 
@@ -90,8 +89,7 @@ class Ftrace(DecodedSource):
         self._start_decoder(["--live", "--epoch", str(epoch_ns), *(str(cpu / "trace_pipe") for cpu in self._cpus)])
         for drive in self.drives:
             self._settings.set(enable_of(drive), "1")
-            # Otherwise events beyond the present size of the drive are left out, and it may grow.
-            write(enable_of(drive).with_name("end_lba"), _LAST_SECTOR)
+            trace_to_any_end(drive)
         self._set("tracing_on", "1")
         self._attach(epoch_ns)
 

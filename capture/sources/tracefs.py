@@ -96,6 +96,12 @@ def write(path: Path, value: str) -> None:
         raise BlkreelError(f"cannot set {path} to {value}: {error.strerror}", _remedy(error)) from error
 
 
+def trace_to_any_end(drive: Drive) -> None:
+    """Call it while the drive is traced. The kernel leaves out what lies beyond its size when it was enabled, and a
+    drive may grow."""
+    write(enable_of(drive).with_name("end_lba"), str(2**64 - 1))
+
+
 def refuse_where_in_use(root: Path, drives: list[Drive]) -> None:
     """Raise where ftrace has another user: the decoder cannot read its events."""
     tracer = chosen(root / "current_tracer")
