@@ -110,12 +110,14 @@ class Scratch:
         self._bind()
 
     def install_elsewhere(self, root: Root, data: str) -> None:
-        """A Debian system on the disk of this machine. data: where it has the drive."""
+        """A Debian system on the disk of this machine. data: where it has the drive, with the files of that place."""
         self.system = self.workspace.path / "system"
         self.system.mkdir()
         self._unpack(root)
         self._data = data.lstrip("/")
         (self.system / self._data).mkdir(parents=True, exist_ok=True)
+        for path in (self.system / self._data).iterdir():
+            shutil.move(path, self.mount)
         self._bind()
 
     def write(self, path: str, text: str) -> None:
@@ -144,7 +146,7 @@ class Scratch:
                     ends_with: Sequence[int] = (0,), files: bool = True) -> None:
         """As record(); keeps it only if it is valid and has fewer late answers than each one before."""
         recorded = self.workspace.path / f"{name}.parquet"
-        with warm_memory(), _kernel_workers_before_others():
+        with warm_memory(), kernel_workers_before_others():
             self._capture(name, recorded, command, environment, ends_with, files)
         subprocess.run([_BLKREEL, "info", recorded])
         valid = subprocess.run([_BLKREEL, "check", recorded]).returncode in (0, 3)
@@ -168,7 +170,7 @@ class Scratch:
     def time(self, command: Command, environment: Mapping[str, str] | None = None,
              ends_with: Sequence[int] = (0,)) -> None:
         """Run a command that is recorded too, without a recording, and print how long it takes."""
-        with warm_memory(), _kernel_workers_before_others():
+        with warm_memory(), kernel_workers_before_others():
             started = time.monotonic()
             output = self._checked(command, environment, ends_with)
             print(f"without a recording: {time.monotonic() - started:.2f} s\n{output}", file=sys.stderr)
@@ -249,7 +251,7 @@ def _before_others(priority: int) -> Iterator[None]:
 
 
 @contextmanager
-def _kernel_workers_before_others() -> Iterator[None]:
+def kernel_workers_before_others() -> Iterator[None]:
     """The loop driver submits and completes in them, so other work on this machine would make the drive slow."""
     workers = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/comm")
                if text_in(path).startswith("kworker/u")]

@@ -4,7 +4,7 @@
     sudo .venv/bin/python -m measurements.capture.limit /dev/loop0
 
 Where the kernel allows it, a program runs at each call of the limiter (`limiter` of `blkreel-capture --probe`);
-elsewhere the group of each I/O is looked up. The figures are those of measurements/capture/cost.py: fio's rate in slots with
+elsewhere the group of each I/O is looked up. The figures are those of cost.py: fio's rate in slots with
 the programs attached over that in the slots around them, in one run; once within the group, and once outside.
 """
 

@@ -1,13 +1,15 @@
 """Real programs on emulated drives, alone and beside writes, next to the replay of their traces on simulated drives.
 
 Each program reads its data cold on an emulated drive, alone and beside direct writes of 1 MiB at a steady rate. Its
-trace from the fast drive is replayed on the simulated drive of the same description, alone and beside the same writes.
+trace from another drive is replayed on the simulated drive of the same description, alone and beside the same writes.
+What the program took before its first I/O and behind its last, while it was captured, is added to the replay.
 Needs root and /dev/fuse, and a machine without other work: each line has the share of late answers.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -16,44 +18,17 @@ import time
 from pathlib import Path
 
 from blkreel.common.emulated import IO_KINDS, read_account
-from measurements.lab import machine, need
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
+from measurements.lab import SERVER_FIRST, as_a_program, machine, need
+from measurements.replay.contention_programs import PROGRAMS, fill, size_bytes, write_random
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
+RUN_PROGRAM = Path(__file__).with_name("contention_programs.py")
 # A cache that is filled and folded depends on all that was written before, so that program and replay differ in it.
 DRIVES = ("nvme-mid", "sata-tlc", "sata-qlc,cache=0", "usb,cache=0")
-SIZE = "4GiB"
-DATA_MIB, SMALL_FILES, LEAD_S = 768, 4000, 4
+SPARE_BYTES, WRITTEN_MIB, LEAD_S = 512 << 20, 1024, 4
 START_S = 0.25  # of a program, before its clock
-
-# Reads and computes; prints the time from its first read to its last use of data.
-PROGRAM = """
-import mmap, os, sys, time, zlib
-kind, directory = sys.argv[1:]
-path = directory + "/data"
-time.sleep(0.2)
-began = time.monotonic()
-if kind == "read":
-    with open(path, "rb", buffering=0) as file:
-        while block := file.read(1 << 20):
-            zlib.crc32(block)
-elif kind == "mmap":
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-        for start in range(0, len(data), 1 << 20):
-            zlib.crc32(data[start:start + (1 << 20)])
-elif kind == "direct":
-    file, block = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 1 << 20)
-    start = 0
-    while count := os.preadv(file, [block], start):
-        zlib.crc32(block)
-        start += count
-elif kind == "small":
-    for number in range(int(open(directory + "/count").read())):
-        with open(f"{directory}/small/{number % 50}/{number}", "rb") as file:
-            while block := file.read(4096):
-                for _ in range(4):
-                    zlib.crc32(block)
-print(time.monotonic() - began, flush=True)
-"""
 
 WRITER = """
 import mmap, os, sys, time
@@ -72,7 +47,7 @@ while True:
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", default="read,mmap,direct,small")
+    parser.add_argument("--programs", default="read,mmap,direct,small", help=f"of {', '.join(PROGRAMS)}")
     parser.add_argument("--drives", nargs="+", default=DRIVES)
     parser.add_argument("--trace-of", default="nvme-mid", help="drive that the replayed traces are captured on")
     parser.add_argument("--rate", default="110MB/s", help="of the writes")
@@ -84,22 +59,24 @@ def parse():
 def main():
     options = parse()
     if options.inside:
-        inside(*options.inside)
+        with as_a_program():
+            inside(*options.inside)
         return
-    need(("mkfs.ext4", "e2fsprogs"), ("nice", "coreutils"))
+    need(("mkfs.ext4", "e2fsprogs"), ("chrt", "util-linux"))
     print(machine())
     programs = options.programs.split(",")
     with tempfile.TemporaryDirectory(prefix="blkreel-truth-") as name:
         directory = Path(name)
-        on_drive(options.trace_of, "capture", programs, options.rate, directory)
+        directory.chmod(0o755)  # a database runs as another user
+        outside_s = on_drive(options.trace_of, "capture", programs, options.rate, directory)
         print(f"\nwrites of {options.rate}; traces of {options.trace_of}; s, median of {options.repeat}")
         print(f"{'program':8} {'drive':16} {'alone':>7} {'replay':>7} {'error':>7}  {'beside':>7} {'replay':>7} "
               f"{'slowdown':>8} {'replay':>7} {'error':>7} {'reached':>8} {'replay':>7} {'late':>6}")
         for drive in options.drives:
             results = [on_drive(drive, "measure", programs, options.rate, directory) for _ in range(options.repeat)]
             for program in programs:
-                show(program, drive, [result[program] for result in results], predicted(program, drive, options.rate,
-                                                                                         directory))
+                show(program, drive, [result[program] for result in results],
+                     predicted(program, drive, options.rate, directory, outside_s[program]))
 
 
 def show(program, drive, measured, replayed):
@@ -112,12 +89,13 @@ def show(program, drive, measured, replayed):
 
 
 def on_drive(drive, task, programs, rate, directory):
-    """Run inside() on the emulated drive, at high priority, since other work delays its answers."""
+    """Run inside() on the emulated drive, before other work, which delays its answers."""
     mount, result = directory / "mount", directory / "result.json"
     mount.mkdir(exist_ok=True)
     drive_name = f"truth-{os.getpid()}"
+    size = str(size_bytes(programs) + (WRITTEN_MIB << 20) + SPARE_BYTES)
     done = subprocess.run(
-        ["nice", "-n", "-15", BLKREEL, "emulate", f"nil:{drive}", "--size", SIZE, "--name", drive_name,
+        [*SERVER_FIRST, BLKREEL, "emulate", f"nil:{drive}", "--size", size, "--name", drive_name,
          "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.replay.contention_truth",
          "--rate", rate, "--inside", task, ",".join(programs), directory, result],
         capture_output=True, text=True, env=os.environ | {"BLKREEL_DRIVE_NAME": drive_name})
@@ -130,15 +108,17 @@ def inside(task, programs, directory, result):
     """Fill the mounted drive, run the programs cold, and write what they took, or their traces."""
     options = parse()
     mount, device = Path(os.environ["BLKREEL_MOUNT"]), os.environ["BLKREEL_DEVICE"]
-    fill(mount)
+    fill(mount, programs.split(","))
+    write_random(mount / "written", WRITTEN_MIB)
+    os.sync()
     found = {}
     for program in programs.split(","):
         remount(mount, device)
-        command = [sys.executable, "-c", PROGRAM, program, mount]
+        command = [sys.executable, RUN_PROGRAM, program, mount]
         if task == "capture":
             trace = Path(directory) / f"{program}.parquet"
-            subprocess.run([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command], check=True,
-                           capture_output=True)
+            took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
+            found[program] = took_s - own_io_s(trace)
             continue
         before = counts()
         alone_s = seconds_of(command)
@@ -165,20 +145,16 @@ def rate_bytes_s(text):
 
 
 def seconds_of(command):
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return next(float(line) for line in output.splitlines() if re.fullmatch(r"\d+\.\d+", line))
 
 
-def fill(mount):
-    for name, mib in (("data", DATA_MIB), ("written", 1024)):
-        with open(mount / name, "wb") as file:
-            for _ in range(mib):
-                file.write(os.urandom(1 << 20))
-    for number in range(SMALL_FILES):
-        path = mount / f"small/{number % 50}/{number}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(os.urandom(30_000))
-    (mount / "count").write_text(str(SMALL_FILES))
-    os.sync()
+def own_io_s(trace):
+    """From the first I/O of the captured program to its last completion."""
+    rows = open_trace(trace).table(["submit_ns", "latency_ns", "flags"])
+    submit_ns, latency_ns, flags = (rows[name].to_numpy() for name in rows.column_names)
+    own = (flags & FLAGS["own"]) != 0
+    return int((submit_ns + latency_ns.clip(min=0))[own].max() - submit_ns[own].min()) / 1e9
 
 
 def remount(mount, device):
@@ -193,7 +169,8 @@ def counts():
     return account["counts"]["late_ios"], sum(account["counts"][f"{kind}_ios"] for kind in IO_KINDS)
 
 
-def predicted(program, drive, rate, directory):
+def predicted(program, drive, rate, directory, outside_s):
+    """outside_s: of the program, before its first I/O and behind its last, which no replay has."""
     run = directory / "run"
     done = subprocess.run(
         [BLKREEL, "replay", directory / f"{program}.parquet", "--on", f"nil:{drive}", "-o", run, "--force", "--pace",
@@ -203,7 +180,8 @@ def predicted(program, drive, rate, directory):
         raise SystemExit(f"the replay of {program} on nil:{drive} failed: {done.stderr.strip()[-2000:]}")
     account = json.loads(done.stdout)["run"]
     phases = [account["own_wall_ns"], *(phase["load_time_ns"] for phase in account["other_phases"] or ())]
-    return {"alone_s": account["baseline"]["load_time_ns"] / 1e9, "beside_s": statistics.geometric_mean(phases) / 1e9,
+    return {"alone_s": account["baseline"]["load_time_ns"] / 1e9 + outside_s,
+            "beside_s": statistics.geometric_mean(phases) / 1e9 + outside_s,
             "reached": account["background"][0]["reached_share"]}
 
 

@@ -1,4 +1,4 @@
-"""Write a table of orders as Parquet files, about 1.9 GB: generate.py DIRECTORY."""
+"""Write a table of orders as Parquet files, about 1.9 GB: generate.py DIRECTORY [ROWS]."""
 
 import sys
 
@@ -7,11 +7,11 @@ import duckdb
 _ROWS, _FILES = 40_000_000, 8
 
 
-def main(directory: str) -> None:
+def main(directory: str, all_rows: int = _ROWS) -> None:
     connection = duckdb.connect()
     connection.execute("SET threads = 2; SET memory_limit = '2GB'; SELECT setseed(0.5)")
     for number in range(_FILES):
-        rows = _ROWS // _FILES
+        rows = all_rows // _FILES
         connection.execute(f"""
             COPY (SELECT {number * rows} + range AS order_key,
                          (random() * 3e6)::INTEGER AS customer_key,
@@ -27,4 +27,4 @@ def main(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))
