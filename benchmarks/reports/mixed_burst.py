@@ -210,7 +210,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
 
 
 def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkStep, Measured]]) -> Iterator[Figures]:
-    """A row per read burst, with the same burst without a writer: of the same repeat, or if that is missing, of the
+    """A row per read burst, with the same burst alone: of the same repeat, or if that is missing, of the
     first repeat that has one."""
     own = baseline.get(repeat) or (baseline[min(baseline)] if baseline else None)
     for number in sorted(run.reads):
@@ -312,7 +312,7 @@ THROUGHPUTS = [metric.rate("read_burst_mb_s", "Reads", "bytes of the read bursts
 WAITING = [metric.duration("p50_ns", "half of the waiting in I/Os up to", _WEIGHTED),
            metric.duration("p90_ns", "90 %", _WEIGHTED), metric.duration("p99_ns", "99 %", _WEIGHTED)]
 BURSTS = [metric.duration("makespan_ns", "Beside", "max(complete) − min(submit) of its reads"),
-          metric.duration("baseline_ns", "Alone", "the same burst without a writer", ""),
+          metric.duration("baseline_ns", "Alone", "the same burst alone", ""),
           metric.number("slowdown", "Slowdown", "", "beside / alone", "lower")]
 _SUMMARY = [_RUN, *metric.with_spread([WAIT, SERVICE_TIME, *THROUGHPUTS, SLOWDOWN, *metric.POWER]), metric.REPEATS]
 _WAITING = [_RUN, *WAITING, metric.MEAN_LATENCY, metric.duration("latency_p99_ns", "p99"), metric.MAX_LATENCY,
