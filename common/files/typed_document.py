@@ -1,11 +1,24 @@
 """Documents of others in JSON and TOML: whether they have the types that the code relies on."""
 
 import json
+import math
 import tomllib
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from .storage_url import Location
 
@@ -72,8 +85,8 @@ def mismatch(value: Any, kind: Any, where: str = "") -> str | None:
     """The first part of a document that has not the type: `devices[0].size_bytes is not an integer`; None if all match.
 
     kind: int, float, str, bool, Any, a TypedDict, a Literal of strings, list[...], dict[str, ...] or a union. Integers
-    have up to 64 bits, an integer is also a float. Unknown keys of a TypedDict are accepted: a later version may have
-    added them.
+    have up to 64 bits, an integer is also a float, and a float is finite. Unknown keys of a TypedDict are accepted: a
+    later version may have added them.
     """
     wrong = _check_of(kind)(value)
     if wrong is None:
@@ -105,7 +118,7 @@ def _check_of(kind: Any) -> _Check:
     def check(value: Any) -> tuple[str, str] | None:
         if not _is_instance(value, origin):
             return "", f"is not {_NAMES[origin]}"
-        if type(value) is int and value not in _INTEGERS:
+        if type(value) is int and value not in _INTEGERS or type(value) is float and not math.isfinite(value):
             return "", "is out of range"
         if element is not None:
             for key, part in value.items() if origin is dict else enumerate(value):
@@ -136,11 +149,12 @@ def _check_of_union(choices: tuple[Any, ...]) -> _Check:
 def _typed_dict_mismatch(value: Any, kind: Any) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return "", "is not an object"
+    required = _required_keys(kind)
     for key, check in _checks_of(kind).items():
         if key in value:
             if wrong := check(value[key]):
                 return f".{key}{wrong[0]}", wrong[1]
-        elif key in kind.__required_keys__:
+        elif key in required:
             return f".{key}", "is missing"
     return None
 
@@ -148,6 +162,14 @@ def _typed_dict_mismatch(value: Any, kind: Any) -> tuple[str, str] | None:
 @cache
 def _checks_of(kind: Any) -> dict[str, _Check]:
     return {key: _check_of(key_kind) for key, key_kind in _types_of(kind).items()}
+
+
+@cache
+def _required_keys(kind: Any) -> set[str]:
+    """__required_keys__ does not know Required and NotRequired where annotations are texts (PEP 563)."""
+    marks = {key: get_origin(hint) for key, hint in get_type_hints(kind, include_extras=True).items()}
+    return {key for key, mark in marks.items()
+            if mark is Required or mark is not NotRequired and key in kind.__required_keys__}
 
 
 @cache

@@ -35,6 +35,7 @@ class Whole(TypedDict, total=False):
     ({"version": 1, "parts": [{"name": "a"}]}, "parts[0].size is missing"),
     ({"version": 1, "of": {"x": "y"}}, "of.x is not a number"),
     ({"version": 1, "of": {"x": 10**400}}, "of.x is out of range"),
+    ({"version": 1, "of": {"x": float("nan")}}, "of.x is out of range"),
     ({"version": 1, "part": {"name": "a", "size": "b"}}, "part.size is not an integer"),
     ({"version": 1, "part": 5}, "part is not an object"),
     ({"version": 1, "color": "blue"}, None),
@@ -43,6 +44,16 @@ class Whole(TypedDict, total=False):
     ({"version": 1, "anything": {"a": [None]}}, None)])
 def test_the_first_mismatch_is_named(document, expected):
     assert mismatch(document, Whole) == expected
+
+
+class Postponed(TypedDict, total=False):
+    name: "Required[str]"
+    size: "int"
+
+
+def test_required_keys_of_postponed_annotations():
+    assert mismatch({"size": 1}, Postponed) == "name is missing"
+    assert mismatch({"name": "a"}, Postponed) is None
 
 
 @dataclass
