@@ -12,12 +12,15 @@ test_partial_file.py pins the content of this one, and golden files prove that i
 import json
 import struct
 import zlib
-from dataclasses import fields
-from typing import Any
+from dataclasses import MISSING, fields
+from functools import cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from blkreel.common.errors import TraceError
+from blkreel.common.typed_document import parse_json
 
 from .alignment import Alignment
 from .boundary_state import Carry
@@ -35,6 +38,8 @@ MAGIC = b"BLKREELP"
 VERSION = 7
 _MAX_PLAIN_BYTES, _MAX_RATIO = 256 << 20, 20
 _MAX_TEXT_BYTES = 16 << 20
+
+_AT_LEAST_1 = ("runs", "gap_ns", "width_ns", "height_bytes")
 
 _RECORDS = {kind.__name__: kind for kind in (
     Partial, ClassPartial, Seconds, Bins, WorkloadProfile, Depth, BurstTable, Timeline, Heat, Threads, Carry, KeepUp,
@@ -61,14 +66,14 @@ def load(data: bytes) -> Partial:
         plain = decompressed(data[head:])
         (length,) = struct.unpack_from("<I", plain)
         if length > _MAX_TEXT_BYTES:
-            raise ValueError("a damaged partial (its text is too long)")
-        tree = json.loads(plain[4:4 + length])
+            raise ValueError("its text is too long")
+        tree = parse_json(plain[4:4 + length])
         partial = _decoded(tree, memoryview(plain)[4 + length:])
         if not isinstance(partial, Partial):
             raise TypeError(type(partial).__name__)
         return partial
-    except (zlib.error, struct.error, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
-            TraceError) as error:
+    except (zlib.error, struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError,
+            RecursionError, TraceError) as error:
         raise ValueError(f"a damaged partial ({type(error).__name__}: {error})") from None
 
 
@@ -78,7 +83,7 @@ def decompressed(data: bytes) -> bytes:
     decompressor = zlib.decompressobj()
     plain = decompressor.decompress(data, limit)
     if not decompressor.eof or decompressor.unused_data:
-        raise ValueError(f"a damaged partial (cut, or more than {limit:,} bytes)")
+        raise ValueError(f"cut, or more than {limit:,} bytes")
     return plain
 
 
@@ -127,10 +132,89 @@ def _decoded(node: Any, numbers: memoryview) -> Any:
     kind = str(node["is"])
     values: dict[str, Any] = {str(name): _decoded(value, numbers) for name, value in node.items() if name != "is"}
     if kind == "ValueCounts":
-        return ValueCounts.of(**values)
+        return _value_counts(**values)
     if kind == "Histogram":
-        return Histogram.of_bins(**values)
-    return _RECORDS[kind](**values)
+        return _histogram(**values)
+    record = _RECORDS[kind](**values)
+    _check_fields(record)
+    return record
+
+
+def _value_counts(values: np.ndarray, counts: np.ndarray) -> ValueCounts:
+    for name, array in (("values", values), ("counts", counts)):
+        if not isinstance(array, np.ndarray) or array.shape != (len(values),):
+            raise TypeError(f"{name} of a distribution")
+    if (values[1:] <= values[:-1]).any() or (counts < 1).any():
+        raise ValueError("a distribution is not in order")
+    return ValueCounts.of(values, counts)
+
+
+def _histogram(bins: np.ndarray, counts: np.ndarray, totals: np.ndarray, minimum: Any, maximum: Any) -> Histogram:
+    for name, array in (("bins", bins), ("counts", counts), ("totals", totals)):
+        if not isinstance(array, np.ndarray) or array.shape != (len(bins),):
+            raise TypeError(f"{name} of a distribution")
+    is_empty = not len(bins)
+    if any(bound is not None if is_empty else type(bound) is not int for bound in (minimum, maximum)):
+        raise TypeError("bounds of a distribution")
+    if (counts < 1).any() or (bins < 0).any() or not is_empty and minimum > maximum:
+        raise ValueError("a distribution has invalid counts")
+    return Histogram.of_bins(bins, counts, totals, minimum, maximum)
+
+
+def _check_fields(record: Any) -> None:
+    """Raise TypeError for a field of another type, and for an array of another shape, than the class declares.
+
+    The arrays of a record with any number of rows have the same number.
+    """
+    rows = set()
+    for name, hint, default in _fields_of(type(record).__name__):
+        value = getattr(record, name)
+        if not _has_type(value, hint):
+            raise TypeError(f"{type(record).__name__}.{name}")
+        if isinstance(value, np.ndarray):
+            like = np.shape(default) if isinstance(default, np.ndarray) else (0,)
+            if not _has_shape(value, like):
+                raise TypeError(f"{type(record).__name__}.{name} has the shape {value.shape}")
+            rows |= {len(value)} if like[0] == 0 else set()
+        elif isinstance(value, tuple) and default:
+            if len(value) != len(default) or not all(_has_shape(part, np.shape(like))
+                                                     for part, like in zip(value, default, strict=True)
+                                                     if isinstance(part, np.ndarray)):
+                raise TypeError(f"{type(record).__name__}.{name}")
+        elif isinstance(value, int) and name in _AT_LEAST_1 and value < 1:
+            raise ValueError(f"{name} is {value}")
+    if len(rows) > 1:
+        raise TypeError(f"{type(record).__name__} has columns of {rows} rows")
+    if isinstance(record, Bins):
+        filled = record.filled
+        if not 0 <= record.whole <= record.length or (record.ops < 0).any() or (filled[1:] <= filled[:-1]).any() \
+                or len(filled) and not 0 <= filled[0] <= filled[-1] < record.length:
+            raise ValueError("a second is not one of the run")
+
+
+@cache
+def _fields_of(record_name: str) -> list[tuple[str, Any, Any]]:
+    """(name, type, default) of the fields; the default of one without is None."""
+    kind = _RECORDS[record_name]
+    hints = get_type_hints(kind)
+    return [(each.name, hints[each.name], None if each.default is MISSING and each.default_factory is MISSING
+             else each.default if each.default_factory is MISSING else each.default_factory()) for each in fields(kind)]
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_has_type(value, choice) for choice in get_args(hint))
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_has_type(part, get_args(hint)[0]) for part in value)
+    if hint is int:
+        return type(value) is int and abs(value) < 1 << 63
+    return isinstance(value, origin or hint)
+
+
+def _has_shape(array: np.ndarray, like: tuple[int, ...]) -> bool:
+    """Whether it has the shape; any number of rows where that has at most one."""
+    return array.ndim == len(like) and array.shape[1:] == like[1:] and (like[0] <= 1 or len(array) == like[0])
 
 
 def _differences(array: np.ndarray) -> np.ndarray:

@@ -6,12 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
-from cases import is_fuzzing
+from damaged import damaged, outcome
 from spooled import TOTALS
 from synthetic_catalog import run_of
 
-from blkreel.cli.command_table import find_command
-from blkreel.cli.failures import failure_of
 from blkreel.common.files.typed_document import parse_json
 from blkreel.replay.plan import survey_cache
 from blkreel.traces.format.reader import open_trace
@@ -23,52 +21,6 @@ from blkreel.traces.spool.blocks import LAYOUT, BlockWriter
 from blkreel.traces.spool.spool import ROWS_FILE, Spool
 from blkreel.traces.telemetry.reader import read_telemetry
 from blkreel.traces.telemetry.spool import spool_of as telemetry_spool_of
-
-WRONG = [None, "x", -1, 1 << 70, 1.5, [None], {"constructor": None}]
-NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", b"[" * 100_000,
-               b'{"a": ' + b"9" * 5000 + b"}"]
-
-
-def damaged(document):
-    """The texts of documents with another type in each key, without it, and of no document.
-
-    In `make test` each key has one of the types in turn.
-    """
-    yield from NO_DOCUMENT
-    for number, path in enumerate(places(document)):
-        for value in WRONG if is_fuzzing() else [WRONG[number % len(WRONG)]]:
-            yield json.dumps(changed(document, path, lambda parent, key, value=value: parent.__setitem__(key, value))
-                             ).encode()
-        yield json.dumps(changed(document, path, lambda parent, key: parent.__delitem__(key))).encode()
-
-
-def places(part, path=()):
-    """Of lists the first element: the others are alike."""
-    parts = part.items() if isinstance(part, dict) else enumerate(part[:1]) if isinstance(part, list) else ()
-    for key, value in parts:
-        yield (*path, key)
-        yield from places(value, (*path, key))
-
-
-def changed(document, path, change):
-    copy = json.loads(json.dumps(document))
-    parent = copy
-    for key in path[:-1]:
-        parent = parent[key]
-    change(parent, path[-1])
-    return copy
-
-
-def outcome(*words):
-    """None of a command that did its work, otherwise its message; fails for one that ends in an internal error."""
-    try:
-        find_command(words[0]).main([str(word) for word in words[1:]], words[0], standalone_mode=False)
-    except Exception as error:  # as cli/main.py
-        failure = failure_of(error)
-        if failure.code == "internal":
-            raise
-        return failure.message
-    return None
 
 
 @pytest.fixture

@@ -1,17 +1,21 @@
 """A stored partial equals the measured one, and damage is reported."""
 
 import hashlib
+import json
+import struct
 import zlib
 from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
+from damaged import damaged
 from tree import TREE
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, dump, load
+from blkreel.common.errors import TraceError
 
 GOLDEN = TREE / "tests/golden"
 
@@ -47,6 +51,26 @@ def test_damage_and_other_versions_are_told():
             load(broken)
     with pytest.raises(ValueError, match=f"version 99, not {VERSION}"):
         load(MAGIC + bytes([99]) + data[len(MAGIC) + 1:])
+
+
+def test_a_field_of_another_type_or_shape_is_refused():
+    """Each part of the text with other values and without: an error, or a partial whose figures can be computed."""
+    data = (GOLDEN / f"partial-v{VERSION}.bin").read_bytes()
+    head = len(MAGIC) + 1
+    plain = zlib.decompress(data[head:])
+    text_end = 4 + int.from_bytes(plain[:4], "little")
+    refused = accepted = 0
+    for text in damaged(json.loads(plain[4:text_end]), ["x", -1, [None]]):
+        changed = struct.pack("<I", len(text)) + text + plain[text_end:]
+        try:
+            assert figures(load(data[:head] + zlib.compress(changed, 1)))
+            accepted += 1
+        except ValueError as error:
+            assert str(error).startswith("a damaged partial")
+            refused += 1
+        except TraceError as error:
+            assert "more than 64 bits" in str(error)
+    assert accepted < refused / 4
 
 
 @pytest.mark.parametrize("name", [f"partial-v{VERSION}", f"partial-binned-v{VERSION}"])
