@@ -7,6 +7,8 @@ from typing import Any, Required, TypedDict
 from blkreel.common.errors import TraceError
 from blkreel.common.files.safe_files import directory_at, file_name
 from blkreel.common.files.typed_document import mismatch, parse_json
+from blkreel.replay.telemetry.options import OptionsAccount
+from blkreel.traces.format.metadata_types import Device
 from blkreel.traces.format.reader import TEST
 
 from .step import DONE, FAILED, SKIPPED, WAITING, StepDocument
@@ -19,6 +21,16 @@ _STATUS = (WAITING, DONE, FAILED, SKIPPED)
 class RecipeCopy(TypedDict):
     sha256: str
     text: str
+
+
+class DriveSnapshot(TypedDict):
+    """The state of the drive. at: time of the snapshot."""
+
+    at: str
+    name: str | None
+    prepared_at: str | None
+    written_bytes: int
+    discarded_bytes: int
 
 
 class BenchmarkHeader(TypedDict, total=False):
@@ -38,10 +50,10 @@ class BenchmarkHeader(TypedDict, total=False):
     seed: int
     payload: dict[str, int]
     erase: str
-    telemetry: dict[str, Any] | None
+    telemetry: OptionsAccount | None
     working_directory: str
-    drive: dict[str, Any]
-    drive_after: dict[str, Any]
+    drive: Device
+    drive_after: DriveSnapshot
     device: str
     usable_bytes: int
     block_bytes: int
@@ -73,7 +85,7 @@ def read_test(directory: Path) -> tuple[BenchmarkDocument, bool]:
         raise TraceError(f"cannot read {path}: {error.strerror or error}", f"ls -l {path}") from None
     try:
         document = parse_json(text)
-        version = document["version"]
+        version = document.get("version") if isinstance(document, dict) else None
         if isinstance(version, int) and version > VERSION:
             raise TraceError(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
         if wrong := mismatch(document, BenchmarkDocument):
@@ -85,8 +97,8 @@ def read_test(directory: Path) -> tuple[BenchmarkDocument, bool]:
                 raise ValueError(f"the label repeat of step {step['id']} is not an integer")
             if step.get("directory") is not None:
                 _check_inside(directory, step["directory"], step["id"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, f"missing key {error}" if isinstance(error, KeyError) else str(error)) from None
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
     return document, is_private
 
 

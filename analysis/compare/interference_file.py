@@ -6,15 +6,32 @@ content of this version.
 
 import json
 import zlib
+from typing import TypedDict
 
 import numpy as np
 
 from blkreel.analysis.metrics.partials.distributions import ValueCounts
 from blkreel.analysis.metrics.partials.partial_file import decompressed
+from blkreel.common.files.typed_document import parse_typed
 
 from .interference import Against, Document, Interference
 
 VERSION = 5
+
+
+class _StoredAgainst(TypedDict):
+    """bins: each as number, sum, values and their counts."""
+
+    sums: list[float]
+    bins: list[list[int | list[int]]]
+
+
+class _Stored(TypedDict):
+    windows_ns: list[int]
+    reads: int
+    writes: int
+    windows: list[_StoredAgainst]
+    in_flight: _StoredAgainst
 
 
 def dump(result: Interference) -> bytes:
@@ -25,8 +42,8 @@ def dump(result: Interference) -> bytes:
 
 
 def load(data: bytes) -> Interference:
-    """Raises ValueError, zlib.error, KeyError or TypeError for bytes that dump() did not give."""
-    document = json.loads(decompressed(data))
+    """Raises ValueError or zlib.error for bytes that dump() did not give."""
+    document = parse_typed(decompressed(data), _Stored)
     result = Interference(tuple(document["windows_ns"]))
     result.reads, result.writes = document["reads"], document["writes"]
     result.windows = [_against(window) for window in document["windows"]]
@@ -40,9 +57,14 @@ def _document(against: Against) -> Document:
         for index, values in sorted(against.bins.items())]}
 
 
-def _against(document: Document) -> Against:
+def _against(document: _StoredAgainst) -> Against:
+    if len(document["sums"]) != len(Against().sums):
+        raise ValueError("sums of another length")
     against = Against(sums=document["sums"])
     for index, total_ns, values, counts in document["bins"]:
+        if not (isinstance(index, int) and isinstance(total_ns, int) and isinstance(values, list)
+                and isinstance(counts, list) and len(values) == len(counts)):
+            raise ValueError("a bin is not its number, its sum, its values and their counts")
         against.totals_ns[index] = total_ns
         against.bins[index] = ValueCounts.of(np.array(values, np.int64), np.array(counts, np.int64))
     return against

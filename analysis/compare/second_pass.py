@@ -17,6 +17,7 @@ from blkreel.analysis.scale import ReadOptions
 from blkreel.analysis.scale.partial_cache import PartialCache
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import StorageUrl
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.traces.format.footer import read_footer
 from blkreel.traces.format.reader import open_trace
 
@@ -89,8 +90,7 @@ class PairKey:
                 "other": list(self.other)}
 
     def load(self, content: bytes) -> Pair:
-        pair: Pair = json.loads(content)
-        return pair
+        return parse_typed(content, Pair)
 
 
 def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None = None, *, most_rows: int = MOST_ROWS,

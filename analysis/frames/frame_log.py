@@ -5,19 +5,19 @@ README-ConsoleApplication.md (2.x) and README.md (1.x); CapFrameX.Data.Session/C
 """
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.printable import printable
 
 Times = npt.NDArray[np.int64]
@@ -195,27 +195,40 @@ def _chosen_process(path: Path, by_process: dict[tuple[str, str, str], Any],
     return max(chosen, key=lambda key: len(chosen[key]))
 
 
+class _CaptureData(TypedDict):
+    TimeInSeconds: list[float]
+    MsBetweenPresents: list[float]
+
+
+class _CapFrameXRun(TypedDict):
+    CaptureData: _CaptureData
+
+
+class _CapFrameXInfo(TypedDict, total=False):
+    ProcessName: str | None
+
+
+class _CapFrameX(TypedDict):
+    Runs: list[_CapFrameXRun]
+    Info: NotRequired[_CapFrameXInfo | None]
+
+
 def _read_json(path: Path, text: str) -> FrameLog:
     try:
-        document = json.loads(text)
-        runs = [run["CaptureData"] for run in document["Runs"]]
-        info = document.get("Info") or {}
-        if len(runs) != 1:
-            raise FrameLogError(f"{path}: {len(runs)} runs, each on a clock of its own",
-                                "name the file of one run, not an aggregate")
-        instants = np.array(runs[0]["TimeInSeconds"], float)
-        time_ms = np.array(runs[0]["MsBetweenPresents"], float)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FrameLogError(f"{path}: no record of CapFrameX: Runs[].CaptureData with TimeInSeconds and "
-                            "MsBetweenPresents is missing", f"name {_FORMATS}") from error
-    if instants.shape != time_ms.shape or instants.ndim != 1 or not np.isfinite(instants).all() \
-            or not np.isfinite(time_ms).all() or np.any(time_ms < 0):
-        raise FrameLogError(f"{path}: TimeInSeconds and MsBetweenPresents are not equally many finite numbers",
+        document = parse_typed(text, _CapFrameX)
+    except ValueError as error:
+        raise FrameLogError(f"{path}: no record of CapFrameX: {error}", f"name {_FORMATS}") from error
+    runs = [run["CaptureData"] for run in document["Runs"]]
+    if len(runs) != 1:
+        raise FrameLogError(f"{path}: {len(runs)} runs, each on a clock of its own",
+                            "name the file of one run, not an aggregate")
+    instants, time_ms = (np.array(runs[0][name], float) for name in ("TimeInSeconds", "MsBetweenPresents"))
+    if instants.shape != time_ms.shape or np.any(time_ms < 0):
+        raise FrameLogError(f"{path}: TimeInSeconds and MsBetweenPresents are not equally many positive numbers",
                             "record it again: the file is damaged")
     time_ns = np.rint(time_ms * 1e6).astype(np.int64)
-    name = info.get("ProcessName")
     return FrameLog(path, "CapFrameX", _starts(path, instants, time_ns, begins_at_row=False), time_ns,
-                    name if isinstance(name, str) and name else None,
+                    (document.get("Info") or {}).get("ProcessName") or None,
                     changed_ns=path.stat().st_mtime_ns)
 
 

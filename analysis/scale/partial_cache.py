@@ -19,6 +19,7 @@ from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.metrics.partials.partial_file import VERSION, load
 from blkreel.common.files.safe_files import write_file
 from blkreel.common.files.storage_url import Location, StorageUrl
+from blkreel.common.files.typed_document import parse_json
 from blkreel.common.installation import keyed_hash, state_directory
 from blkreel.traces.samples import PREFIX, called
 
@@ -113,7 +114,7 @@ class PartialCache:
         try:
             head, _, content = path_of(records, key).read_bytes().partition(b"\n")
             header = _header(key, content)
-            return key.load(content) if header is not None and json.loads(head) == header else None
+            return key.load(content) if header is not None and parse_json(head) == header else None
         except Exception:  # a damaged file may fail in any way, and the rows replace it
             return None
 

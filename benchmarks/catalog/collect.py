@@ -89,7 +89,7 @@ def identity_of(path: Path) -> dict[str, Any]:
     if not is_test(path):
         return {"kind": "run", "records": open_trace(path).footer.identity}
     header, _ = read_test(path)
-    first = next((step["directory"] for step in header["steps"] if step["status"] == "done" and step["directory"]),
+    first = next((step["directory"] for step in header["steps"] if step["status"] == "done" and step.get("directory")),
                  None)
     if first is None:
         raise BlkreelError(f"{path}: no measurement of this test is finished",
@@ -104,8 +104,8 @@ def identity_of(path: Path) -> dict[str, Any]:
 def _of_test(path: Path, host: str, on_step: Step) -> Result:
     measured = identity_of(path)
     results = parse_json(canonical(results_of(path, on_step)))
-    first = next(run for run in (open_trace(path / step["directory"]).metadata for step in read_test(path)[0]["steps"]
-                                 if step["status"] == "done" and step["directory"]))
+    measured_steps = (step.get("directory") for step in read_test(path)[0]["steps"] if step["status"] == "done")
+    first = next(open_trace(path / directory).metadata for directory in measured_steps if directory)
     run = first.get("run") or {}
     name = str(results["test"] or results["report"])
     metrics = _test_metrics(results)
@@ -182,6 +182,8 @@ def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
         metrics["score"] = {"value": value.value, "unit": unit, "low": value.low, "high": value.high, "n": value.n,
                             "better": report.better}
     for table in results["tables"]:
+        if not table["columns"]:
+            continue
         head, *columns = table["columns"]
         for row in table["rows"]:
             names = [row.get(head["key"]), *(row[column["key"]] for column in columns

@@ -20,6 +20,7 @@ from blkreel.analysis.report import document
 from blkreel.analysis.report.verdict import Document
 from blkreel.common.errors import SafetyError
 from blkreel.common.files.safe_files import StrPath, write_file
+from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.installation import keyed_hash
 
 from .catalog import Catalog
@@ -89,8 +90,7 @@ def _read(path: Path, key: str) -> Document | None:
         checksum, _, content = path.read_bytes().partition(b"\n")
         if not checksum or checksum.decode() != _checksum(key, content):
             return None
-        document: Document = json.loads(zlib.decompress(content))
-        return document
+        return parse_typed(zlib.decompress(content), Document)
     except (OSError, ValueError, zlib.error):
         return None
 

@@ -1,9 +1,8 @@
 """The drive of a test: whether it is the same drive, and in the state that the last step left."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from blkreel.benchmarks.benchmark_file import BenchmarkHeader
+from blkreel.benchmarks.benchmark_file import BenchmarkHeader, DriveSnapshot
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import safety
@@ -12,7 +11,7 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.drive.usage import Kernel
 
 
-def state_snapshot(target: Target) -> dict[str, Any]:
+def state_snapshot(target: Target) -> DriveSnapshot:
     """The remembered state of the drive, as test.json keeps it in drive_after."""
     state = drive_state.load(target)
     return {"at": datetime.now(UTC).isoformat(timespec="microseconds"), "name": state.name,
@@ -20,7 +19,7 @@ def state_snapshot(target: Target) -> dict[str, Any]:
             "discarded_bytes": state.discarded_since_bytes}
 
 
-def external_use(target: Target, snapshot: dict[str, Any] | None, step_label: str | None, *,
+def external_use(target: Target, snapshot: DriveSnapshot | None, step_label: str | None, *,
                  counted: bool = False) -> str | None:
     """What others did to the drive since the snapshot; None if nothing is known.
 
@@ -33,9 +32,10 @@ def external_use(target: Target, snapshot: dict[str, Any] | None, step_label: st
     if (state.name, state.prepared_at) != (snapshot["name"], snapshot["prepared_at"]):
         return f"its state is now {drive_state.words(state, datetime.now(UTC))}"
     step_runs = [run for run in state.since
-                 if step_label is not None and run["by"] == step_label and run["at"] >= snapshot["at"]]
-    expected = [snapshot[key] + sum(run[key] or 0 for run in step_runs)
-                for key in ("written_bytes", "discarded_bytes")]
+                 if step_label is not None and run["by"] == step_label
+                 and (run["at"] or "") >= snapshot["at"]]
+    expected = [snapshot["written_bytes"] + sum(run["written_bytes"] or 0 for run in step_runs),
+                snapshot["discarded_bytes"] + sum(run["discarded_bytes"] or 0 for run in step_runs)]
     if [state.written_since_bytes, state.discarded_since_bytes] != expected:
         external = [run["by"] for run in state.since if run not in step_runs]
         return f"last written by {external[-1]!r}" if external else "its remembered state was changed"

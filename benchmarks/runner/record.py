@@ -4,13 +4,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
+from typing import Any, TypedDict
 
-from blkreel.benchmarks.benchmark_file import FILE, VERSION, BenchmarkDocument, BenchmarkHeader, damaged, read_test
+from blkreel.benchmarks.benchmark_file import (
+    FILE,
+    VERSION,
+    BenchmarkDocument,
+    BenchmarkHeader,
+    RecipeCopy,
+    damaged,
+    read_test,
+)
 from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, WAITING, BenchmarkStep
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import directory_locked, refuse_in_use
 from blkreel.common.files.safe_files import clear_directory, directory_at
+from blkreel.common.files.typed_document import mismatch
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 
 RESULTS = "results.json"
@@ -95,24 +105,51 @@ def _clear(directory: Path, force: bool) -> None:
         raise BlkreelError(f"cannot remove the test in {directory}: {error.strerror}", "use another output") from error
 
 
-# Keys that resuming needs.
-_HEADER_KEYS: dict[str, type | tuple[type, ...]] = {
-    "test": str, "overrides": dict, "recipe": dict, "quick": bool, "scale": (int, float), "seed": int,
-    "drive": dict, "device": str, "payload": dict, "erase": str, "label": str}
-_STEP_KEYS = ("started_at", "ended_at", "result", "error")
+class _Drive(TypedDict):
+    serial_hash: str
+    size_bytes: int
+    path: str
+    model: str
+    backing_file: str
+
+
+class _Payload(TypedDict):
+    compressible_percent: int
+    duplicates_percent: int
+
+
+class _ResumableStep(TypedDict):
+    """interrupted: becomes part of the name of a directory."""
+
+    started_at: str | None
+    ended_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+    interrupted: int
+
+
+class _Resumable(TypedDict):
+    """Keys that resuming needs."""
+
+    test: str
+    overrides: dict[str, str]
+    recipe: RecipeCopy
+    quick: bool
+    scale: float
+    seed: int
+    drive: _Drive
+    device: str
+    payload: _Payload
+    erase: str
+    label: str
+    ended_at: str | None
+    steps: list[_ResumableStep]
 
 
 def read_resumable(directory: Path) -> tuple[BenchmarkDocument, bool]:
     """As read_test(), but with all keys that resuming needs. Raises OutputInUse while another command runs the test."""
     refuse_in_use(directory)
     document, is_private = read_test(directory)
-    missing = [key for key, kind in _HEADER_KEYS.items() if not isinstance(document.get(key), kind)]
-    missing += [f"{key} of a step" for key in _STEP_KEYS if any(key not in step for step in document["steps"])]
-    # An int and nothing else: it becomes part of the name of a directory.
-    if any(type(step.get("interrupted")) is not int for step in document["steps"]):
-        missing.append("interrupted of a step")
-    if not missing and not isinstance(document["recipe"].get("text"), str):
-        missing.append("text of the recipe")
-    if missing:
-        raise damaged(directory / FILE, f"missing key {missing[0]}")
+    if wrong := mismatch(document, _Resumable):
+        raise damaged(directory / FILE, wrong)
     return document, is_private

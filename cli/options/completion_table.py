@@ -4,17 +4,49 @@ Importing a subcommand takes up to a second, of numpy, pyarrow and the chart lib
 imports neither a subcommand nor what its values are read from.
 """
 
-import json
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from blkreel import __version__
+from blkreel.cli.command_table import all_commands
+from blkreel.common.files.typed_document import read_json
 
 Table = dict[str, Any]
+_Values = list[list[str]]
+
+
+class _Option(TypedDict):
+    is_flag: bool
+    multiple: bool
+    help: str | None
+
+
+class _Parameter(TypedDict):
+    name: str | None
+    opts: list[str]
+    nargs: int
+    complete: str | None
+    choices: list[str] | None
+    path: list[bool] | None
+    option: _Option | None
+
+
+class _StoredValues(TypedDict):
+    samples: _Values
+    states: _Values
+    benchmarks: _Values
+    parameters: dict[str, _Values]
+    metrics: _Values
+
+
+class _Stored(TypedDict):
+    key: list[str | int]
+    commands: dict[str, list[_Parameter]]
+    values: _StoredValues
 
 
 @cache
@@ -23,10 +55,10 @@ def table() -> Table:
     stored, or is of another installation."""
     path, key = _path(), [__version__, Path(__file__).stat().st_ctime_ns]
     try:
-        stored: Table = json.loads(path.read_bytes())
-        if stored["key"] == key:
-            return stored
-    except (OSError, ValueError, KeyError, TypeError):
+        stored = read_json(path, _Stored)
+        if stored["key"] == key and stored["commands"].keys() == all_commands().keys():
+            return {**stored}
+    except (OSError, ValueError):
         pass
     built = {"key": key, "commands": _commands(), "values": _values()}
     _store(path, built)
@@ -48,7 +80,7 @@ def _store(path: Path, built: Table) -> None:
 
 
 def _commands() -> Table:
-    from blkreel.cli.command_table import all_commands, find_command
+    from blkreel.cli.command_table import find_command
 
     return {name: [_stored(parameter) for parameter in find_command(name).params
                    if not getattr(parameter, "hidden", False)] for name in all_commands()}

@@ -188,10 +188,10 @@ def _background_lines(account: Mapping[str, Any]) -> Iterator[str]:
         if background["reached_bytes_s"] is None:
             continue
         reached, asked = (format_count(round(background[key] / 1e6)) for key in ("reached_bytes_s", "asked_bytes_s"))
-        p99_ns = background["latency_p99_ns"]
+        p99_ns, outstanding = background["latency_p99_ns"], background["outstanding_share"]
         yield (f"{background['words']}: {reached} of {asked} MB/s"
                + (f", p99 {format_ns(p99_ns)}" if p99_ns is not None else "")
-               + f", outstanding {background['outstanding_share'] * 100:.0f} % of the time")
+               + (f", outstanding {outstanding * 100:.0f} % of the time" if outstanding is not None else ""))
 
 
 def _lateness_words(account: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import clear_directory, make_directory
-from blkreel.common.files.typed_document import field_mismatch, read_json
+from blkreel.common.files.typed_document import field_mismatch, parse_typed
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
@@ -41,9 +41,13 @@ class Repetition:
         return self.account["verdict"]["level"] != "invalid"
 
 
+class _Settings(TypedDict, total=False):
+    on: list[str]
+
+
 class _Document(TypedDict):
     version: int
-    settings: dict[str, Any]
+    settings: _Settings
     states: list[dict[str, Any] | None]
 
 
@@ -75,10 +79,14 @@ class Repetitions:
         refuse_in_use(self.path)
         if not self.path.exists() or not any(self.path.iterdir()):
             return
-        document = self._read()
-        if document is None:
+        try:
+            document = self._read()
+        except OSError:
             raise OutputExists(self.path) if not self._force else BlkreelError(
-                f"{self.path} holds no repetitions: --force replaces only those", "name another output")
+                f"{self.path} holds no repetitions: --force replaces only those", "name another output") from None
+        except ValueError as error:
+            raise BlkreelError(f"{self.path / FILE} is damaged: {error}", "restore it from a copy, or name another "
+                               "output") from None
         if self._force:
             return
         if different := [key for key, value in self._settings.items() if document["settings"].get(key) != value]:
@@ -106,7 +114,7 @@ class Repetitions:
         Empties the directory for the first run. An interrupted preparation leaves a drive without a state, so it is
         stored here.
         """
-        document = None if self._force else self._read()
+        document = None if self._force or not (self.path / FILE).exists() else self._read()
         if document is None:
             recipes = list(current())
             self._clear()
@@ -143,15 +151,20 @@ class Repetitions:
             yield Repetition(number, path, account)
             number += 1
 
-    def _read(self) -> _Document | None:
-        try:
-            document = read_json(self.path / FILE, _Document)
-            if document["version"] != 1 or any(field_mismatch(state, StateRecipe)
-                                               for state in document["states"] if state):
-                return None
-            [StateRecipe(**state) for state in document["states"] if state]
-        except (OSError, ValueError, TypeError):
-            return None
+    def _read(self) -> _Document:
+        """Raises OSError, and ValueError for a damaged document."""
+        document = parse_typed((self.path / FILE).read_bytes(), _Document)
+        if document["version"] != 1:
+            raise ValueError(f"version is {document['version']}, not 1")
+        if len(document["states"]) != len(document["settings"].get("on", document["states"])):
+            raise ValueError("states has not one entry for each drive")
+        for state in filter(None, document["states"]):
+            if wrong := field_mismatch(state, StateRecipe):
+                raise ValueError(f"states: {wrong}")
+            try:
+                StateRecipe(**state)
+            except TypeError as error:
+                raise ValueError(f"states: {error}") from None
         return document
 
     def _clear(self) -> None:

@@ -61,11 +61,16 @@ def read_state(path: Path, drive: SimulatedDrive, now_ns: Callable[[], int] = ti
         return fresh(drive)
     state: SimulatedState = {**stored["state"]}
     saved_at_ns = stored["saved_at_ns"]
-    if state["granule_bytes"] != drive.granule_bytes:
+    if state["granule_bytes"] != drive.granule_bytes or not _is_map(state["mapped"], drive):
         return fresh(drive)
     if drive.is_virtual:
         return state
     return rested(drive, state, max(0, now_ns() - saved_at_ns))
+
+
+def _is_map(text: str, drive: SimulatedDrive) -> bool:
+    """Whether it has a hexadecimal digit for each four granules of the drive, or fewer."""
+    return 4 * len(text) < drive.size_bytes // drive.granule_bytes + 8 and set(text) <= set("0123456789abcdef")
 
 
 def save(drive: SimulatedDrive, state: SimulatedState, now_ns: Callable[[], int] = time.time_ns) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
+from blkreel.common.emulated import EmulatedUse
 from blkreel.common.files.typed_document import mismatch
 from blkreel.common.verdict import Level
 
@@ -34,6 +35,13 @@ class Device(TypedDict, total=False):
     read_only: bool
     serial_hash: str
     layer: str
+
+
+class RunDrive(TypedDict, total=False):
+    name: Required[str]
+    model: str
+    size_bytes: int
+    serial_hash: str
 
 
 class Thread(TypedDict, total=False):
@@ -132,7 +140,10 @@ class Baseline(TypedDict, total=False):
     load_time_ns: int | None
     read_wait_ns: int | None
     verdict: str
+    reason: str | None
+    withheld: list[str]
     slowdown: Required[SlowdownRatios]
+    phases: list[float] | None
 
 
 class RunWrites(TypedDict, total=False):
@@ -161,12 +172,26 @@ class Idle(TypedDict, total=False):
     removed_ns: int
 
 
+class Bursts(TypedDict, total=False):
+    bytes: Required[int]
+    every_ns: Required[int]
+    count: int | None
+
+
+class Stream(TypedDict, total=False):
+    number: int
+    name: str
+    op: str
+    bursts: Bursts | None
+
+
 class Source(TypedDict, total=False):
     path: str | None
     sha256: str | None
     rows: int | None
     device: int | None
     duration_ns: int | None
+    streams: list[Stream] | None
     programs: list[str] | None
     title: str | None
     description: str | None
@@ -177,18 +202,20 @@ class Source(TypedDict, total=False):
 
 
 class Lateness(TypedDict, total=False):
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-    queue_full_ops: int
+    p50_ns: Required[int]
+    p99_ns: Required[int]
+    max_ns: Required[int]
+    queue_full_ops: Required[int]
+    host_late_ops: int
 
 
 class Power(TypedDict, total=False):
-    meter: str
-    average_w: float
-    energy_j: float
-    gaps: int
-    covered_ns: int
+    meter: Required[str]
+    rail: str | None
+    average_w: Required[float]
+    energy_j: Required[float]
+    gaps: Required[int]
+    covered_ns: Required[int]
 
 
 class Temperature(TypedDict):
@@ -197,19 +224,132 @@ class Temperature(TypedDict):
     end: float
 
 
-class Telemetry(TypedDict, total=False):
+class WriteCounters(TypedDict):
+    unit: str
+    host: int
+    media: int
+    host_step: int
+    media_step: int
+
+
+class Smart(TypedDict, total=False):
+    changed: dict[str, float]
+    critical_warning: int
+    writes: WriteCounters | None
+
+
+class DriveTelemetry(TypedDict, total=False):
     temperature_c: Temperature | None
+    throttled: int | None
+    link: dict[str, float | None] | None
+    smart: Smart | None
+
+
+class Telemetry(DriveTelemetry, total=False):
     power: Power | None
+    drives: dict[str, DriveTelemetry] | None
+    missing: dict[str, str] | None
+    notes: dict[str, Any] | None
+
+
+class Background(TypedDict, total=False):
+    words: Required[str]
+    spec: str
+    asked_bytes_s: Required[float]
+    reached_bytes_s: Required[float | None]
+    reached_share: Required[float | None]
+    outstanding_share: Required[float | None]
+    latency_p50_ns: int | None
+    latency_p99_ns: Required[int | None]
+
+
+class MetricEffect(TypedDict, total=False):
+    effect: Required[float]
+    level: str
+
+
+class HostEffect(TypedDict, total=False):
+    limits: dict[str, float]
+    metrics: dict[str, MetricEffect]
+    headline: list[str]
+
+
+class Gaps(TypedDict):
+    mean_ns: int
+    p50_ns: int
+    p99_ns: int
+
+
+class ChangedGaps(TypedDict):
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+class Arrivals(TypedDict):
+    planned: Gaps
+    issued: Gaps
+    ks: float
+    changed: ChangedGaps
+
+
+class InFlight(TypedDict):
+    mean: float
+    p50: int
+    p99: int
+    max: int
+
+
+class InFlightComparison(TypedDict):
+    captured: InFlight | None
+    replayed: InFlight | None
+    ks: float | None
+
+
+class StallCause(TypedDict, total=False):
+    count: Required[int]
+    total_ns: Required[int]
+    longest_ns: Required[int]
+    late_ops: Required[int]
+    words: str | None
+
+
+class HostAccount(TypedDict, total=False):
+    preemptions: Required[int]
+    waited_ns: int | None
+    steal_ns: int | None
+    suspended_ns: int | None
+    throttled: int | None
+    causes: dict[str, StallCause]
+
+
+class Certificate(TypedDict, total=False):
+    arrivals: Arrivals | None
+    in_flight: InFlightComparison | None
+    host: HostAccount | None
+
+
+class Link(TypedDict, total=False):
+    speed_gts: float | None
+    width: float | None
+
+
+class Environment(TypedDict, total=False):
+    blkreel: str
+    kernel: str
+    cpu_model: str | None
+    link: Link | None
 
 
 class Run(TypedDict, total=False):
     label: str
     simulated: bool
     drive: Device
-    drives: list[dict[str, Any]] | None
+    drives: list[RunDrive] | None
     source: Source
     pace: Pace
     idle: Idle
+    map: dict[str, Any]
     without: list[str] | None
     state: DriveState | None
     reads: ReadTimes | None
@@ -232,11 +372,18 @@ class Run(TypedDict, total=False):
     wall_ns: int
     own_wall_ns: int | None
     lateness: Lateness | None
+    background: list[Background] | None
+    drift_ns: int
+    underruns: int
+    record_stalls: int
+    certificate: Certificate | None
+    host_effect: HostEffect | None
+    emulated: list[EmulatedUse] | None
     telemetry: Telemetry | None
     latency_log: str | None
     partial: str | None
     started_at: str
-    environment: dict[str, Any]
+    environment: Environment
     verdict: Verdict
 
 
@@ -303,6 +450,7 @@ class TraceMetadata(TypedDict, total=False):
     history: list[Step]
     part_of: PartOf
     clock_uncertainty_ns: int | None
+    emulated: list[EmulatedUse] | None
     run: Run
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from blkreel.common.errors import BlkreelError
+from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.storage_url import Location
-from blkreel.common.files.typed_document import read_json
+from blkreel.common.files.typed_document import parse_typed
 
 from .metadata_types import Run
 from .schema import Metadata
@@ -39,15 +39,20 @@ def amend(trace: Trace, changes: Metadata, why: str) -> None:
 
 
 def amended(records: Location, metadata: Metadata) -> Metadata:
-    """The metadata of a run with later values. A damaged file, or one of another run, changes nothing."""
+    """The metadata of a run with later values. Those of another run change nothing. Raises TraceError."""
     changes = _changes(records.with_name(FILE), metadata) if "run" in metadata else {}
     return {**metadata, "run": {**metadata["run"], **changes}} if changes else metadata
 
 
 def _changes(path: Location, metadata: Metadata) -> Metadata:
     try:
-        document = read_json(path, _Document)
-    except (OSError, ValueError):
+        document = parse_typed(path.read_bytes(), _Document)
+    except OSError:
         return {}
-    belongs = document["version"] == VERSION and document["epoch_ns"] == metadata.get("epoch_ns")
-    return dict(document["run"]) if belongs else {}
+    except ValueError as error:
+        raise TraceError(f"{path} is damaged: {error}", "restore it from a copy, or remove it, and the run has the "
+                         f"values of its end again: rm {path}") from None
+    if document["version"] > VERSION:
+        raise TraceError(f"{path} has version {document['version']}, this blkreel reads up to {VERSION}",
+                         "update blkreel")
+    return dict(document["run"]) if document["epoch_ns"] == metadata.get("epoch_ns") else {}

@@ -20,7 +20,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from blkreel.common.errors import TraceError
-from blkreel.common.typed_document import parse_json
+from blkreel.common.files.typed_document import parse_json
 
 from .alignment import Alignment
 from .boundary_state import Carry

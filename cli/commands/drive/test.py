@@ -37,6 +37,7 @@ from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.prepare.states import REFERENCE_BYTES
 from blkreel.replay.telemetry.options import TelemetryOptions
+from blkreel.traces.format.metadata_types import Device
 
 
 @click.command()
@@ -144,8 +145,8 @@ def _header(recipe: Recipe, overrides: Mapping[str, str], values: Mapping[str, A
             "quick": quick, "scale": scale, "parameters": {key: _json_value(value) for key, value in values.items()},
             "parameters_text": {key: recipe.parameters[key].format(value) for key, value in values.items()},
             "overrides": dict(overrides), "recipe": {"sha256": recipe.sha256, "text": recipe.source},
-            "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": dict(telemetry.account()),
-            "working_directory": str(Path.cwd()), "drive": describe(target.drive),
+            "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": telemetry.account(),
+            "working_directory": str(Path.cwd()), "drive": cast(Device, describe(target.drive)),
             "device": str(target.path), "usable_bytes": target.size_bytes, "block_bytes": target.block_bytes,
             "label": label or target.drive.model or target.drive.name,
             "started_at": now(), "ended_at": None, "blkreel": __version__}

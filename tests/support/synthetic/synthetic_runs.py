@@ -97,7 +97,7 @@ def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=No
                           "scale": 0.01},
                 "prefill": {"extents": 10, "bytes": 1 << 26}, "planned_ops": count, "issued_ops": count,
                 "completed_ops": count, "error_ops": 0, "altered": {"fua": 0}, "dropped": {"write_zeroes": 0},
-                "plan_ns": seconds * SECOND, "wall_ns": seconds * SECOND, "drift_ns": 0, "lateness": {},
+                "plan_ns": seconds * SECOND, "wall_ns": seconds * SECOND, "drift_ns": 0, "lateness": None,
                 "underruns": 0, "record_stalls": 0, "foreign_ios": 0, "certificate": CERTIFICATE,
                 "verdict": {"level": verdict, "reasons": list(reasons), "notes": [], "withheld": list(withheld)},
                 "partial": None, "environment": {},

@@ -138,10 +138,9 @@ def test_what_was_amended_does_not_outlive_its_run(blkreel, run, drive, tmp_path
     assert "power not measured" in reasons(run)
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 9, "epoch_ns": 1, "run": {}}'])
-def test_damaged_amendments_change_nothing(run, damage):
+def test_amendments_of_another_run_change_nothing(run):
     before = open_trace(run).metadata
-    (run / "amended.json").write_text(damage)
+    (run / "amended.json").write_text('{"version": 1, "epoch_ns": 1, "run": {"label": "x"}}')
     assert open_trace(run).metadata == before
 
 
