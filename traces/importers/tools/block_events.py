@@ -267,9 +267,6 @@ class EventPairing:
         at = np.flatnonzero(chosen)
         if not len(at):
             return
-        numbers, first = np.unique(events.device[at], return_index=True)
-        for number in numbers[np.argsort(first)].tolist():
-            self._devices.setdefault(number)
         waiting = np.zeros(len(at), _WAITING)
         records = waiting["event"]
         records["magic"] = _MAGIC_V8
@@ -304,6 +301,10 @@ class EventPairing:
             return
         if self._origin_ns is None:
             self._origin_ns = int(times_ns[0])
+        # The decoder numbers devices in the order of its events.
+        numbers, first = np.unique(waiting["event"]["device"], return_index=True)
+        for number in numbers[np.argsort(first)].tolist():
+            self._devices.setdefault(number)
         self._unsorted += int((times_ns < self._passed_ns).sum())
         self._passed_ns = max(self._passed_ns, int(times_ns[-1]))
         records = np.zeros(end, _EVENT)  # bytes between the fields are 0
