@@ -49,6 +49,8 @@ _SAMPLE_LINES = 20
 _PAGE = re.compile(rb"\s*<(!doctype\s+html|html)", re.IGNORECASE)
 _SYSTRACE_WORDS = (b"systrace", b"trace-viewer", b"catapult", b"# tracer: ")
 _TRACE_BEGIN, _TRACE_END = b"# tracer: ", b"</script"
+# In the first pages of systrace it is a string of JavaScript: its lines end with \\n\\, and it ends with ";.
+_STRING_MARK = re.compile(rb'\\n\\$|^";$', re.MULTILINE)
 # Of ftrace and, with DROPPED, of trace-cmd.
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
 _CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+")
@@ -112,13 +114,15 @@ class _TraceOfPage:
             while (at := self._data.find(_TRACE_END if self._inside else _TRACE_BEGIN)) >= 0:
                 self._pass_on(at, parts)
                 self._inside = not self._inside
-            # A mark may be cut.
-            self._pass_on(len(self._data) if self._ended else max(len(self._data) - len(_TRACE_BEGIN), 0), parts)
+            # A mark may be cut, and so may the end of a line.
+            end = len(self._data) if self._ended else max(len(self._data) - len(_TRACE_BEGIN), 0)
+            self._pass_on(self._data.rfind(b"\n", 0, end) + 1 if self._inside and not self._ended else end, parts)
         return b"".join(parts)
 
     def _pass_on(self, end: int, parts: list[bytes]) -> None:
         text, self._data = self._data[:end], self._data[end:]
-        if text := text if self._inside else b"\n" * text.count(b"\n"):
+        text = _STRING_MARK.sub(b"", text) if self._inside else b"\n" * text.count(b"\n")
+        if text:
             parts.append(text)
 
 

@@ -107,6 +107,16 @@ def test_the_text_in_a_page_of_android_systrace_is_read(run, chunk):
         run(b"<html>systrace</html>\n")
 
 
+def test_the_string_in_a_first_page_of_systrace_is_read(run):
+    plain, _ = run(ftrace(IOS))
+    lines = [b"# tracer: nop", b"#", *(line for line in ftrace(IOS).splitlines() if not line.startswith(b"#")), b""]
+    page = (b'<!DOCTYPE HTML>\n<html><head><title>Android System Trace</title>\n<script>systrace</script></head>\n'
+            b'<script>\n  var linuxPerfData = "\\\n' + b"".join(line + b"\\n\\\n" for line in lines)
+            + b'";\n</script>\n</html>\n')
+    frame, result = run(page)
+    assert frame.equals(plain) and result.metadata["ledger"]["rejected"] == {}
+
+
 def test_block_events_that_come_late_and_lines_before_the_first_event_are_no_hindrance(run):
     plain, _ = run(ftrace(IOS))
     other = b"  kworker/0:1-17    [000] d..1.  1.000001: sched_switch: prev_comm=a ==> next_comm=b\n"
