@@ -65,13 +65,15 @@ def command(files: tuple[Path, ...], output: Path | None, format_name: str | Non
     if output is None:
         raise UsageError("missing option -o: the trace to write", f"blkreel import {files[0]} -o trace.parquet")
     result = import_recording(list(files), output, force=force, public=public, format_name=format_name, options=options)
+    is_detected = format_name is None and columns is None
     document = trace_document(result.path, result.ios, result.bytes, result.metadata["duration_ns"], result.metadata)
     if as_json:
-        print_json({**document, "missing": result.missing, "warnings": result.warnings})
+        print_json({**document, "detected": is_detected, "assumed": result.assumed or None,
+                    "missing": result.missing, "warnings": result.warnings})
     else:
         show_trace(document)
         print(f"  format {result.metadata['source_format']}"
-              + (", detected from the content" if format_name is None and columns is None else ""))
+              + (", detected from the content" if is_detected else ""))
         for line in _account_lines(result.metadata):
             print(line)
     if result.assumed:

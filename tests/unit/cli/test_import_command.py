@@ -20,6 +20,13 @@ def test_the_document_has_the_account(blkreel, tmp_path):
     result = blkreel("import", tmp_path / "in.csv", "-o", tmp_path / "t.parquet", "--json")
     document = valid_document("import", result.stdout)
     assert document["rows"] == document["ledger"]["records"] == 60 and document["devices"] == ["hm_0", "hm_1"]
+    assert document["detected"] and document["source_format"] == "msr" and document["assumed"] is None
+    (tmp_path / "in.csv").write_bytes(RECORDINGS["disksim"])
+    words = ("import", tmp_path / "in.csv", "-o", tmp_path / "t.parquet", "--force", "--json")
+    document = valid_document("import", blkreel(*words).stdout)
+    assert document["detected"] and "times in ms" in document["assumed"]
+    document = valid_document("import", blkreel(*words, "--format", "disksim").stdout)
+    assert not document["detected"] and document["assumed"] is None
 
 
 def test_a_rejected_record_gives_exit_code_3_and_its_line(blkreel, tmp_path):
