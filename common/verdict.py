@@ -48,6 +48,8 @@ CODES = {
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
+    "coarse_times": "all submit times of the trace are multiples of 100 ms or more, and `import --clock-resolution` "
+                    "overrode that",
     "unseen_completions": "the capture did not see more than 1 % of the completions, or the source records none",
     "altered_ios": "I/Os were changed to fit the drive",
     "external_io_unknown": "external I/O could not be counted",

@@ -21,7 +21,7 @@ from blkreel.common.verdict import (
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.condition import NO_COMPUTING
-from blkreel.traces.format.metadata_types import lacks
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, lacks
 
 from . import health
 from .certificate import causes_of, main_cause, times
@@ -172,6 +172,11 @@ def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
     lost = (run["source"].get("lost") or {}).get("total")
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
+    step_ns = run["source"].get("times_step_ns")
+    if step_ns and run["pace"]["name"] not in ("depth", "asap"):
+        yield reason("coarse_times", "qualified", "all submit times of the trace are multiples of "
+                     f"{format_ns(step_ns)}, but its import states a finer clock: gaps between I/Os may be wrong by as "
+                     "much", None, step_ns, COARSE_CLOCK_NS)
     # `unfinished` counts I/Os of the replayed devices, `rows` those of all devices.
     unseen, replayed = run["source"].get("unfinished") or 0, run["source"].get("ios") or run["source"].get("rows") or 0
     if lacks(run["source"], "latency"):

@@ -34,7 +34,7 @@ from .survey import CHANGING, Survey, TraceSurvey
 LEAD_NS = 1_000_000
 _BATCH_ROWS = 131_072
 # Metadata of the trace that the account of a run copies.
-_SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks")
+_SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks", "times_step_ns")
 
 
 @dataclass

@@ -199,6 +199,7 @@ class Source(TypedDict, total=False):
     devices: list[Device] | None
     lost: Lost | None
     source_lacks: list[str] | None
+    times_step_ns: int | None
 
 
 class Lateness(TypedDict, total=False):
@@ -423,6 +424,7 @@ class TraceMetadata(TypedDict, total=False):
     clock: str
     clock_resolution_ns: int
     source_lacks: list[str]
+    times_step_ns: int
     kernel: str
     host: str
     command: list[str] | None

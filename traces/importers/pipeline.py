@@ -18,6 +18,7 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
+from blkreel.traces.format.source_lacks import COARSE_CLOCK_NS
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 
@@ -162,6 +163,7 @@ class Records:
         if (stated_ns := self.options.clock_resolution_ns) and stated_ns < self._coarser_ns():
             account.warn(f"the clock resolution is {format_ns(stated_ns)} as stated, but all times are multiples of "
                          f"{format_ns(self._coarser_ns())}: gaps between I/Os may be wrong by as much")
+        is_overridden = bool(stated_ns) and self._coarser_ns() >= COARSE_CLOCK_NS
         real = format_.clock == "realtime"
         lacks = [name for name in ("latency", "thread", "process") if name not in self.has]
         return {
@@ -173,6 +175,7 @@ class Records:
             "duration_ns": self.last_ns - self.first_ns, "ledger": account.ledger(),
             "source_lacks": [*lacks, "dependencies", *(name for name in format_.lacks if name not in lacks)],
             "import_warnings": [*self.missing(), *account.warnings],
+            **({"times_step_ns": self._coarser_ns()} if is_overridden else {}),
             **({"threads": self.threads} if self.threads else {}),
             **({"lost": {"unit": "events", "total": account.lost_events, "per_cpu": {}, "intervals": []}}
                if account.lost_events else {}),

@@ -27,7 +27,7 @@ from .rows import TRACE_FLAGS, trace_schema
 _HASH_DIGITS = 12
 _WRITER_BYTES = 80 << 20  # of the rows that a TransformOutput gathers and encodes
 _KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source", "cpu_count", "clock_resolution_ns",
-         "source_lacks", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
+         "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
 _DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
                 "read_ahead_bytes", "max_request_bytes",
                 "rotational", "write_cache", "fua", "read_only", "layer")

@@ -139,9 +139,11 @@ def test_the_resolution_of_the_clock_can_be_stated(run):
     lines = [line(number // 7 * 10_000_000) for number in range(200)]
     _, result = run(*lines, clock_resolution_ns=1000)
     assert result.metadata["clock_resolution_ns"] == 1000
+    assert result.metadata["times_step_ns"] == 10**9, "a replay at these times is qualified"
     assert any(re.search(r"all times are multiples of 1(\.0*)? s", line) for line in result.warnings)
     _, result = run(*(line(number) for number in range(200)), clock_resolution_ns=10**9)
     assert result.metadata["clock_resolution_ns"] == 10**9 and result.warnings == []
+    assert "times_step_ns" not in result.metadata
 
 
 def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(tmp_path):
