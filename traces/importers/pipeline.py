@@ -17,8 +17,8 @@ from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.units import format_count, format_ns
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from blkreel.common.emulated import IO_KINDS, read_account
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
+from measurements.contention.programs import PROGRAMS, fill, size_bytes, write_random
 from measurements.lab import SERVER_FIRST, as_a_program, machine, need
-from measurements.replay.contention_programs import PROGRAMS, fill, size_bytes, write_random
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
-RUN_PROGRAM = Path(__file__).with_name("contention_programs.py")
+RUN_PROGRAM = Path(__file__).with_name("programs.py")
 # A cache that is filled and folded depends on all that was written before, so that program and replay differ in it.
 DRIVES = ("nvme-mid", "sata-tlc", "sata-qlc,cache=0", "usb,cache=0")
 SPARE_BYTES, WRITTEN_MIB, LEAD_S = 512 << 20, 1024, 4
@@ -96,7 +96,7 @@ def on_drive(drive, task, programs, rate, directory):
     size = str(size_bytes(programs) + (WRITTEN_MIB << 20) + SPARE_BYTES)
     done = subprocess.run(
         [*SERVER_FIRST, BLKREEL, "emulate", f"nil:{drive}", "--size", size, "--name", drive_name,
-         "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.replay.contention_truth",
+         "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.contention.truth",
          "--rate", rate, "--inside", task, ",".join(programs), directory, result],
         capture_output=True, text=True, env=os.environ | {"BLKREEL_DRIVE_NAME": drive_name})
     if done.returncode or not result.exists():

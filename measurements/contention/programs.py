@@ -1,4 +1,4 @@
-"""Programs that contention_truth.py runs cold on a drive: contention_programs.py PROGRAM DIRECTORY.
+"""Programs that truth.py runs cold on a drive: programs.py PROGRAM DIRECTORY.
 
 Prints the seconds from the first read of a program, or from its start, to its last use of data.
 """

@@ -13,9 +13,9 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from measurements.contention.fio import emulated
+from measurements.contention.truth import on_drive
 from measurements.lab import as_a_program, machine, run, zram_drive
-from measurements.replay.contention_fio import emulated
-from measurements.replay.contention_truth import on_drive
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 PROGRAMS = ("read", "mmap", "direct")
