@@ -202,14 +202,14 @@ def test_mixed_burst_of_2016(carried_out):
 
 
 def test_mixed_random(carried_out):
-    steps = carried_out("mixed-random", span="64MiB", volume="80MiB", states="data")
+    steps = carried_out("mixed-random", span="64MiB", volume="40MiB", states="data")
     assert_duty_cycle(steps)
     assert [step.labels["mix"] for step in steps] == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
     for step in steps:
         reads = step.seen.kind == "R"
-        assert len(reads) == 80 * MIB // (4 * KIB)
-        # 20,480 of them: exact in the first 20,000, at most the 480 of the rest besides.
-        assert np.count_nonzero(reads[:20_000]) == 200 * step.labels["mix"]
+        assert len(reads) == 40 * MIB // (4 * KIB)
+        # 10,240 of them: exact in the first 10,000, at most the 240 of the rest besides.
+        assert np.count_nonzero(reads[:10_000]) == 100 * step.labels["mix"]
         assert_random_places(step.seen, 4 * KIB, 0, 64 * MIB)
         assert_depth(step.seen, 4, 4 * KIB)
         if step.labels["mix"] not in (0, 100):

@@ -229,15 +229,3 @@ def test_it_goes_on_only_on_its_own_drive(blkreel, started_test, recipe, loop_dr
     result = blkreel("test", "--resume", output, "--on", other, check=False)
     assert result.returncode == 2
     assert "another drive" in result.stderr
-
-
-def test_the_tests_are_listed_and_explained(blkreel):
-    shown = blkreel("test", "--list").stdout
-    names = [test["name"] for test in json.loads(blkreel("test", "--list", "--json").stdout)["tests"]]
-    for name in ("mixed-burst", "mixed-random", "mixed-sequential", "consistency", "depth-sweep-read",
-                 "depth-sweep-write", "qd1", "trim", "slc-cache", "trace", "trace-consistency", "game-score"):
-        assert name in names
-        assert f"\n{name}: " in f"\n{shown}"
-    explained = blkreel("test", "mixed-burst", "--explain").stdout
-    assert "6.20 s" in explained
-    assert "(D)" in explained

@@ -1,7 +1,6 @@
 """Drives whose driver makes no requests: their bios are recorded, as zram's."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,13 +53,3 @@ def test_drives_with_and_without_requests_in_one_trace(blkreel, zram_drive, loop
     assert layers == {zram_drive.name: "bio", Path(loop).name: "request"}
     assert sorted(rows.groupby("device").size()) == [50, 50]
     assert trace.metadata["capture_layer"] == "mixed"
-
-
-def test_it_replays(blkreel, zram_drive, loop_drive, tmp_path):
-    """What a bio trace is for: it is a trace as any other."""
-    blkreel("capture", zram_drive, "-o", tmp_path / "t.parquet", "--",
-            "dd", f"if={zram_drive}", "of=/dev/null", "bs=4k", "count=100", "iflag=direct", "status=none")
-    assert subprocess.run([blkreel.command, "check", tmp_path / "t.parquet"]).returncode == 0
-    blkreel("replay", tmp_path / "t.parquet", "--on", loop_drive(), "-o", tmp_path / "run", "--pace", "asap",
-            check=False)
-    assert open_trace(tmp_path / "run").rows == 100

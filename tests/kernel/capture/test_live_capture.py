@@ -2,11 +2,8 @@
 
 import os
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
-from waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -16,20 +13,6 @@ i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo "line $i of many"; done
 printf '\033[31mred\033[0m and '; printf '10 %%\r20 %%\r'; sleep 1.5; echo 'done  ' >&2
 read answer; echo "heard $answer"; printf 'no end of line'; exit 5
 """
-
-
-@pytest.fixture
-def busy(loop_drive, program):
-    """A drive that fio reads from until the test ends."""
-    drive = loop_drive(64 << 20)
-    reader = subprocess.Popen([program("fio"), "--name=busy", f"--filename={drive}", "--direct=1", "--rw=randread",
-                               "--bs=4k", "--ioengine=io_uring", "--iodepth=4", "--rate_iops=2000", "--time_based",
-                               "--runtime=600", "--thread"], stdout=subprocess.DEVNULL)
-    stat = Path("/sys/block", Path(drive).name, "stat")
-    wait_until(lambda: int(stat.read_text().split()[0]) > 100)
-    yield drive
-    reader.kill()
-    reader.wait()
 
 
 def sum_and_rows(text):

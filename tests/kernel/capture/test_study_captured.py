@@ -33,8 +33,7 @@ def place(loop_drive, program, tmp_path):
         subprocess.run(["umount", "--lazy", directory], check=True)
 
 
-def test_the_notebook_records_and_studies_a_command(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
+def test_the_notebook_records_and_studies_a_command(place, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "root")
     notebook = nbformat.read(DOCS / "study.ipynb", as_version=4)
     source = notebook.cells[1].source

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 from helpers import helpers_of
 from quiet import progress
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.common.errors import SafetyError
@@ -23,7 +25,6 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
 
@@ -78,14 +79,8 @@ name = "depth-{depth}"
 @pytest.fixture
 def trace(tmp_path):
     """Reads ahead of writes, so that there is something to prefill."""
-    path = tmp_path / "t.parquet"
     count = 200
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": np.full(count, 100),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": np.arange(count) % 2 * OPS["write"]})
-        out.close({"devices": [{"name": "src", "size_bytes": MIB}]})
-    return path
+    return new_trace(tmp_path / "t.parquet", drive_bytes=MIB, op=np.arange(count) % 2 * OPS["write"])
 
 
 @pytest.fixture
@@ -112,9 +107,7 @@ def disturbed(blkreel):
 @pytest.fixture
 def image(tmp_path):
     """A file to be written, that is found again under another name when its own stands for something else."""
-    path = tmp_path / "image"
-    with open(path, "wb") as file:
-        file.truncate(SIZE)
+    path = empty_image(tmp_path / "image", SIZE)
     os.link(path, tmp_path / "the image itself")
     return path
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 from tree import TREE
 
 sys.path.insert(0, str(TREE))
@@ -31,7 +32,7 @@ FAST = (f"nil:{IMAGE_BYTES},clock=virtual,read_latency={FAST_NS}ns,write_latency
         "read_bandwidth=1000GB/s,write_bandwidth=1000GB/s")
 # They read the drive itself, so all I/Os of the trace are theirs; each has one I/O outstanding.
 ONE_AT_A_TIME = ["fio, think time", "computing"]
-OTHERS = ["thread pool", "bzip2", "sqlite", "make, gcc"]
+OTHERS = ["thread pool", "sqlite", "make, gcc"]
 
 
 # Asks for a page, computes, and needs the page then.
@@ -56,8 +57,7 @@ def test_computing_during_an_io_takes_its_time_on_a_faster_drive(require_root, b
         pytest.skip("needs /dev/fuse: modprobe fuse")
     directory = Path(tempfile.mkdtemp(dir=MEMORY, prefix="blkreel-test-"))
     try:
-        with open(directory / "contents", "wb") as file:
-            file.truncate(64 << 20)
+        empty_image(directory / "contents", 64 << 20)
         with slow_drive(directory / "contents", 20 * COMPUTE_NS) as drive:
             blkreel("capture", drive, "--programs", kind, "--cold", "-o", directory / "slow.parquet", "--",
                     sys.executable, "-c", READER, drive)
@@ -91,8 +91,7 @@ def test_a_wait_for_several_ios_ends_with_the_slowest_of_another_drive(require_r
     fio = program("fio")
     directory = Path(tempfile.mkdtemp(dir=MEMORY, prefix="blkreel-test-"))
     try:
-        with open(directory / "contents", "wb") as file:
-            file.truncate(64 << 20)
+        empty_image(directory / "contents", 64 << 20)
         with slow_drive(directory / "contents", SLOW_NS) as drive:
             blkreel("capture", drive, "-o", directory / "slow.parquet", "--", fio, "--name=waves",
                     f"--filename={drive}", f"--ioengine={engine}", "--direct=1", "--rw=randread", "--bs=4k",

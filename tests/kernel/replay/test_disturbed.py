@@ -14,6 +14,7 @@ import pytest
 from helpers import helpers_of
 from host_reasons import HOST_REASONS
 from quiet import progress
+from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
@@ -23,7 +24,6 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
 
@@ -46,7 +46,7 @@ while time.monotonic() < until:
 
 
 @pytest.fixture
-def replayed(loop_drive, tmp_path, monkeypatch):
+def replayed(loop_drive, tmp_path):
     """replayed(count, gap_ns, ...) replays that many writes on a loop drive; it is the account of the run.
     replayed.span_ns is when its first and its last I/O were submitted.
 
@@ -55,7 +55,6 @@ def replayed(loop_drive, tmp_path, monkeypatch):
     the run too late, all is done again with twice as many. plan and on_rows are wrapped as they are handed to the
     engine; options replace those of the engine.
     """
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     runs = []
 
     def replay(count, gap_ns, *, meanwhile=None, **options):
@@ -68,11 +67,8 @@ def replayed(loop_drive, tmp_path, monkeypatch):
 
     def replay_once(count, gap_ns, disturber, *, slow_plan=None, slow_rows=None, pace=ORIGINAL, **options):
         trace = tmp_path / f"{len(runs)}.parquet"
-        with TraceWriter(trace) as out:
-            out.write({"submit_ns": np.arange(count) * gap_ns, "latency_ns": np.full(count, 1000),
-                       "offset_bytes": np.arange(count) % 1000 * 4096, "length_bytes": np.full(count, 4096),
-                       "op": np.ones(count)})
-            out.close({"devices": [{"name": "src", "size_bytes": 8 * MIB}]})
+        new_trace(trace, drive_bytes=8 * MIB, submit_ns=np.arange(count) * gap_ns, latency_ns=1000,
+                  offset_bytes=np.arange(count) % 1000 * 4096, op=1)
         target = find_target(loop_drive(8 * MIB))
         plan = plan_trace(open_trace(trace), target, pace=pace, idle=ALL_IDLE)
 

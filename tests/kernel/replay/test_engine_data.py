@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
 from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -133,9 +134,7 @@ def test_a_preparation_beside_busy_loops(blkreel, tmp_path):
     size = 96 * MIB
     with busy_loops(8):
         for number in range(3):
-            image = tmp_path / f"image{number}"
-            with open(image, "wb") as file:
-                file.truncate(size)
+            image = empty_image(tmp_path / f"image{number}", size)
             blkreel("precondition", image, "--state", "data", "--span", f"{size - MIB}")
             assert_holds_what_was_written(image, blocks_of(size, (0, size - MIB)))
             image.unlink()

@@ -47,22 +47,6 @@ def digest(image):
     return hashlib.sha256(Path(image).read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_the_drive_sees_every_read_once(loop_drive, a_plan, issue, plain):
-    drive = loop_drive(SIZE)
-    plan = a_plan(random_blocks(5000), length_bytes=np.tile([4096, 4096, 8192, 4096], 1250))
-    plan["offset_bytes"] = np.minimum(plan["offset_bytes"], SIZE - plan["length_bytes"])
-    seen = Counters(drive)
-    totals, records = issue(plan, target=drive, depth=32, plain=plain)
-    assert seen["reads"] + seen["reads_merged"] == 5000
-    assert totals["merged_ops"] == seen["reads_merged"]
-    assert seen["read_sectors"] * 512 == plan["length_bytes"].sum() == totals["bytes"]["read"]
-    assert seen["writes"] == seen["discards"] == seen["flushes"] == 0
-    assert sorted(records["source_row"]) == list(range(5000))
-    assert set(records["status"]) == {0}
-    assert totals["max_outstanding"] <= 32
-
-
 @pytest.mark.parametrize("op", ["read", "write", "discard"])
 def test_neighbors_are_not_merged(loop_drive, a_plan, issue, op):
     drive = loop_drive(SIZE)
@@ -89,16 +73,6 @@ def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issu
     assert len(np.unique(image[written], axis=0)) == 3000
     # The stamp says where the block was meant to go.
     assert np.array_equal(np.flatnonzero(written) * 4096, image[written][:, 8:16].copy().view("i8").ravel())
-
-
-def test_a_bio_based_drive_takes_discards(zram_drive, a_plan, issue):
-    """The kernel refuses them there when they are tried without waiting."""
-    offsets = np.arange(0, 4 * MIB, MIB)
-    issue(a_plan(offsets, length_bytes=MIB, op=OPS["write"]), target=zram_drive, may_write=True)
-    _, records = issue(a_plan(offsets, length_bytes=MIB, op=OPS["discard"]), target=zram_drive, may_write=True)
-    assert set(records["status"]) == {0}
-    with open(zram_drive, "rb") as drive:
-        assert not any(drive.read(4 * MIB))
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -135,25 +109,6 @@ def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, is
     assert empty[np.arange(0, 8 * 16, 16)].all(), "discarded blocks still hold data"
     assert empty[np.arange(32 * 16, 40 * 16, 16)].all()
     assert empty.sum() == 16, "blocks that nobody named have lost their data"
-
-
-@pytest.mark.parametrize(("flags", "flushes"), [
-    (0, 0),
-    (FLAGS["fua"], 20),  # a loop drive has no FUA: the block layer flushes after the write
-    (FLAGS["preflush"], 20),
-    (FLAGS["fua"] | FLAGS["preflush"], 40),
-])
-def test_fua_and_preflush_are_issued(loop_drive, a_plan, issue, flags, flushes):
-    drive = loop_drive(SIZE)
-    seen = Counters(drive)
-    totals, records = issue(a_plan(random_blocks(20), op=OPS["write"], flags=flags), target=drive, may_write=True,
-                            depth=1)
-    assert seen["write_sectors"] == 20 * 8
-    assert seen["flushes"] == flushes
-    assert set(records["flags"] & ~FLAGS["host_stalled"]) == {flags}
-    assert len(records["op"]) == 20
-    # A flush that the plan does not have is reported.
-    assert totals["altered"] == ({"fua_by_flush": 20} if flags & FLAGS["fua"] else {})
 
 
 def test_priorities_are_passed_on(loop_drive, a_plan, issue):
@@ -204,18 +159,6 @@ def test_a_drive_in_use_is_refused(loop_drive, a_plan, issue, tmp_path):
         subprocess.run(["umount", directory], check=True)
 
 
-def test_a_drive_that_cannot_be_polled_is_refused(loop_drive, a_plan, issue, tmp_path):
-    drive = loop_drive(SIZE)
-    seen = Counters(drive)
-    with pytest.raises(BlkreelError, match=f"{drive} cannot be polled") as refused:
-        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True, polled=True)
-    assert "nvme.poll_queues=1" in refused.value.remedy
-    assert seen["writes"] == 0
-    (tmp_path / "file").write_bytes(bytes(MIB))
-    with pytest.raises(BlkreelError, match="cannot be polled"):
-        issue(a_plan([0]), target=tmp_path / "file", polled=True)
-
-
 def test_the_drive_is_free_when_the_run_is_over(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE)
     for plain in (False, True) * 4:
@@ -228,18 +171,6 @@ def test_a_read_only_drive_is_not_written(loop_drive, a_plan, issue):
     with pytest.raises(BlkreelError, match=f"{drive} is read-only"):
         issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True)
     assert issue(a_plan([0]), target=drive)[0]["completed_ops"] == 1
-
-
-def test_a_timed_plan_is_never_early_and_keeps_its_order(loop_drive, a_plan, issue):
-    drive = loop_drive(SIZE)
-    due = np.cumsum(np.random.default_rng(3).exponential(100_000, 5000)).astype("i8")
-    totals, records = issue(a_plan(random_blocks(5000), due_ns=due), target=drive)
-    order = np.argsort(records["source_row"])
-    assert (records["submit_ns"] >= records["due_ns"]).all()
-    assert (np.diff(records["submit_ns"][order]) >= 0).all()
-    assert (records["complete_ns"] > records["submit_ns"]).all()
-    assert totals["plan_ns"] == due[-1] < totals["wall_ns"]
-    assert totals["stopped"] is None
 
 
 def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from empty_image import empty_image
 
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -174,9 +175,7 @@ def test_a_discard_does_not_hold_the_row_behind_it(loop_drive, a_plan, issue):
 
 
 def test_errors_are_recorded_by_row_and_kind(loop_drive, a_plan, issue, tiny_filesystem):
-    image = tiny_filesystem / "image"
-    with open(image, "wb") as file:
-        file.truncate(16 * MIB)
+    image = empty_image(tiny_filesystem / "image", 16 * MIB)
     op = np.array([OPS["write"]] * 8 + [OPS["read"]] * 2)
     totals, records = issue(a_plan(np.r_[np.arange(8) * 2 * MIB, 0, MIB], op=op,
                                    length_bytes=np.r_[[MIB] * 8, 4096, 4096]),

@@ -8,7 +8,7 @@ import pytest
 from waiting import wait_until
 
 from blkreel.replay.engine.engine import Lane
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import OPS
 
 pytestmark = pytest.mark.kernel
 
@@ -27,16 +27,6 @@ def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):
     letters = {OPS["read"]: "R", OPS["write"]: "W", OPS["discard"]: "D"}
     wanted = [(letters[o], at, size) for o, at, size in zip(op.tolist(), offset.tolist(), length.tolist(), strict=True)]
     assert [(kind[0], at, size) for kind, at, size in seen()] == wanted
-
-
-def test_a_timed_plan_is_issued_in_its_order(loop_drive, a_plan, issue, issued_to):
-    drive = loop_drive(64 * MIB)
-    random = np.random.default_rng(5)
-    offset = random.permutation(16384)[:2000] * 4096
-    due = np.cumsum(random.exponential(50_000, 2000)).astype("i8")
-    seen = issued_to(drive)
-    issue(a_plan(offset, due_ns=due), target=drive)
-    assert [at for _, at, _ in seen()] == offset.tolist()
 
 
 def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, issued_to):
@@ -73,11 +63,3 @@ def test_threads_share_the_queue_of_a_drive(held_drive, a_plan, issue):
     steps = np.repeat([1, -1], len(rows["submit_ns"]))[np.lexsort((np.repeat([1, 0], len(rows["submit_ns"])), times))]
     assert len(rows["op"]) == 4000 and not totals.get("stopped")
     assert queue / 2 < np.cumsum(steps).max() <= queue
-
-
-def test_a_flush_goes_before_its_write(loop_drive, a_plan, issue, issued_to):
-    drive = loop_drive(64 * MIB)
-    offset = np.arange(10) * MIB
-    seen = issued_to(drive)
-    issue(a_plan(offset, op=OPS["write"], flags=FLAGS["preflush"]), target=drive, depth=1, may_write=True)
-    assert [kind[0] for kind, _, _ in seen()] == ["F", "W"] * 10

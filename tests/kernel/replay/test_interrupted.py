@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from helpers import helpers_of
 from loop_device import attach_loop
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.common.errors import TraceError
 from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import recover
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
@@ -33,12 +33,8 @@ LAST_SECOND_NS = 10**9
 def trace(tmp_path):
     """trace(count, gap_ns, op) is a trace of I/Os of 4 KiB."""
     def make(count=20_000, gap_ns=10**6, op="write", name="t.parquet", span_bytes=DRIVE_BYTES):
-        with TraceWriter(tmp_path / name, force=True) as out:
-            out.write({"submit_ns": np.arange(count) * gap_ns, "latency_ns": np.full(count, 1000),
-                       "offset_bytes": np.arange(count) * 4096 % span_bytes,
-                       "length_bytes": np.full(count, 4096), "op": np.full(count, OPS[op])})
-            out.close({"devices": [{"name": "src", "size_bytes": span_bytes}]})
-        return tmp_path / name
+        return new_trace(tmp_path / name, drive_bytes=span_bytes, submit_ns=np.arange(count) * gap_ns, latency_ns=1000,
+                         offset_bytes=np.arange(count) * 4096 % span_bytes, op=OPS[op])
 
     return make
 

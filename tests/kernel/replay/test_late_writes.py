@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import helpers_of
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
 
@@ -27,14 +27,9 @@ OWNER = b"owner's!" * (SIZE // 8)
 
 @pytest.fixture
 def trace(tmp_path):
-    path = tmp_path / "t.parquet"
     count = 60_000
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": np.arange(count) * 10**6, "latency_ns": np.full(count, 100),
-                   "offset_bytes": np.arange(count) * 4096 % SIZE, "length_bytes": np.full(count, 4096),
-                   "op": np.full(count, OPS["write"])})
-        out.close({"devices": [{"name": "src", "size_bytes": SIZE}]})
-    return path
+    return new_trace(tmp_path / "t.parquet", drive_bytes=SIZE, submit_ns=np.arange(count) * 10**6,
+                     offset_bytes=np.arange(count) * 4096 % SIZE, op=OPS["write"])
 
 
 @pytest.fixture

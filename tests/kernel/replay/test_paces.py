@@ -1,23 +1,15 @@
 """Paces, lanes and several drives as the records of real drives show them."""
 
 import hashlib
-import json
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from quiet import progress
+from small_trace import new_trace
 
-from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.batch import plan_batch
-from blkreel.replay.plan.pace import ORIGINAL, Pace
-from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay, ReplayOptions
-from blkreel.replay.streams.workload import Stream, plan_workload
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = pytest.mark.kernel
 
@@ -31,14 +23,9 @@ TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which
 @pytest.fixture
 def make_trace(tmp_path):
     def make(threads=None, **columns):
-        count = len(columns["submit_ns"])
-        default = {"latency_ns": MS, "offset_bytes": np.arange(count) % 64 * 4096, "length_bytes": 4096, "op": READ}
-        columns = {name: np.broadcast_to(value, count) for name, value in (default | columns).items()}
-        schema = RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA
-        with TraceWriter(tmp_path / "t.parquet", schema, force=True) as out:
-            out.write(columns)
-            out.close({"devices": [{"name": "a"}, {"name": "b"}], "threads": threads or {}})
-        return tmp_path / "t.parquet"
+        default = {"latency_ns": MS, "offset_bytes": np.arange(len(columns["submit_ns"])) % 64 * 4096}
+        return new_trace(tmp_path / "t.parquet", {"devices": [{"name": "a"}, {"name": "b"}], "threads": threads or {}},
+                         schema=RUN_SCHEMA if "stream" in columns else TRACE_SCHEMA, **default | columns)
 
     return make
 
@@ -85,34 +72,6 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     original, _ = replay(trace, "--on", drive)
     assert original["wall_ns"] >= (count - 2) * 50 * MS
     assert account["wall_ns"] < original["wall_ns"]
-
-
-def test_waits_that_nobody_observed_are_inferred_and_the_run_says_so(make_trace, replay, loop_drive, blkreel, tmp_path):
-    trace = make_trace(submit_ns=np.arange(40) * 10 * MS, latency_ns=8 * MS, tid=7)
-    account, rows = replay(trace, "--on", loop_drive(DRIVE_BYTES), "--pace", "dependent")
-    assert (rows["due_ns"].to_numpy()[1:] == complete_ns(rows).to_numpy()[:-1] + 2 * MS).all()
-    assert account["pace"]["dependencies"] == "inferred"
-    assert "dependencies inferred from times" in str(account["verdict"])
-    assert "inferred" in blkreel("report", tmp_path / "run", "--why", "-o", tmp_path / "page.html").stdout
-
-
-def test_a_scaled_replay_takes_its_share_of_the_time(make_trace, replay, loop_drive):
-    trace = make_trace(submit_ns=np.arange(100) * 4 * MS)
-    account, rows = replay(trace, "--on", loop_drive(DRIVE_BYTES), "--pace", "x4")
-    assert (np.diff(rows["due_ns"]) == MS).all()
-    assert account["plan_ns"] == 99 * MS
-    assert "divided by 4" in str(account["verdict"])
-
-
-def test_ios_that_meet_as_they_did_not_in_the_trace_are_counted(make_trace, replay, loop_drive):
-    """One block written over and over, one write after the other: issued all at once they race."""
-    trace = make_trace(submit_ns=np.arange(400) * 2 * MS, offset_bytes=0, op=WRITE)
-    drive = loop_drive(DRIVE_BYTES)
-    account, rows = replay(trace, "--on", drive, "--pace", "depth=16")
-    assert account["hazards"] == ((rows["flags"] & FLAGS["hazard"]) != 0).sum() > 0
-    assert "in flight together with others on the same blocks" in str(account["verdict"])
-    account, rows = replay(trace, "--on", drive, "--pace", "depth=1")
-    assert account["hazards"] == ((rows["flags"] & FLAGS["hazard"]) != 0).sum() == 0
 
 
 def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
@@ -174,34 +133,6 @@ def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, 
     assert "no stream 1" in refused("--on", f"0={one}", "--pace", "1:asap", code=2)
 
 
-def test_two_threads_issue_every_io_once(make_trace, replay, blkreel, loop_drive):
-    random = np.random.default_rng(1)
-    count = 20_000
-    trace = make_trace(submit_ns=np.sort(random.integers(0, 1000 * MS, count)), latency_ns=1000,
-                       offset_bytes=random.integers(0, DRIVE_BYTES // 4096 * 8, count) * 4096,
-                       op=random.integers(0, 2, count))
-    drive = loop_drive(8 * DRIVE_BYTES)
-    alone = blkreel("replay", trace, "--on", drive, "--threads", "2", "--pace", "depth=1", "--dry-run").stdout
-    assert "issued by    1 thread: a depth of 1 needs no more" in alone
-    account, rows = replay(trace, "--on", drive, "--threads", "2")
-    assert rows["source_row"].tolist() == list(range(count))
-    assert account["pace"]["threads"] == {"count": 2, "by": "place", "note": None}
-    source = open_trace(trace).table()
-    assert rows["offset_bytes"].tolist() == source["offset_bytes"].to_pylist()
-    assert (np.diff(rows["due_ns"]) == np.diff(source["submit_ns"].to_numpy())).all()
-
-
-def test_a_dry_run_tells_what_waits_for_what(make_trace, blkreel, loop_drive):
-    count = 10
-    trace = make_trace(submit_ns=np.arange(count) * 10 * MS, tid=7, waited_on=np.arange(count) - 1,
-                       think_ns=np.where(np.arange(count) > 0, 9 * MS, 0))
-    drive = loop_drive(DRIVE_BYTES)
-    words = ("replay", trace, "--on", drive, "--pace", "dependent", "--dry-run")
-    assert "9 wait for the completion of other I/Os" in blkreel(*words).stdout
-    pace = json.loads(blkreel(*words, "--json").stdout)["pace"]
-    assert (pace["name"], pace["dependencies"], pace["anchored"]["waited"]) == ("dependent", "observed", 9)
-
-
 def flush_requests(drive):
     return int(Path(f"/sys/class/block/{Path(drive).name}/stat").read_text().split()[15])
 
@@ -230,29 +161,3 @@ def test_a_drive_is_flushed_as_often_as_the_captured_one(blkreel, loop_drive, re
     # Each flush waits for the I/O before it: two at once would become one request.
     replay(trace, "--on", drive, "--pace", "dependent")
     assert flush_requests(drive) - before == (rows.op == OPS["flush"]).sum()
-
-
-def test_a_generated_writer_in_time_beside_a_reader_at_a_depth(loop_drive, tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-    def writer():
-        for burst in range(5):
-            at = np.arange(20)
-            yield plan_batch(at * 16384, 16384, WRITE, due_ns=burst * 100 * MS + at * MS, burst=burst)
-
-    def reader():
-        yield plan_batch(16 * MIB + np.arange(200) * 65536, 65536, READ)
-
-    target = find_target(loop_drive(DRIVE_BYTES))
-    plan = plan_workload([Stream(0, ORIGINAL, writer), Stream(1, Pace("depth", 2), reader)], [target],
-                         about={"path": "a writer and a reader"})
-    output = RunDirectory(tmp_path / "run", False)
-    account = Replay(plan, output, ReplayOptions("label", 1), progress).run()
-    assert account["as_planned"]
-    assert account["completed_ops"] == account["planned_ops"] == 300
-    assert account["prefill"]["bytes"] == 200 * 65536
-    rows = open_trace(tmp_path / "run").table().to_pandas()
-    writes = rows[rows["stream"] == 0].sort_values("due_ns")
-    assert (writes.groupby("burst")["due_ns"].min().diff().dropna() == 100 * MS).all()
-    assert (rows[rows["stream"] == 1]["due_ns"] == -1).all()
-    assert (rows["source_row"] == -1).all()

@@ -6,9 +6,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = pytest.mark.kernel
 
@@ -42,11 +42,9 @@ def test_a_preparation_writes_it_and_remembers(blkreel, loop_drive, zstd):
 def test_a_replay_writes_it_beforehand_and_as_the_trace_does(blkreel, loop_drive, zstd, tmp_path):
     drive = loop_drive(SIZE)
     count = SIZE // 65536
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": np.full(count, 1000),
-                   "offset_bytes": np.random.default_rng(1).permutation(count) * 65536,
-                   "length_bytes": np.full(count, 65536), "op": np.arange(count) % 2 * OPS["write"]})
-        out.close({"devices": [{"name": "src", "size_bytes": SIZE}]})
+    new_trace(tmp_path / "t.parquet", drive_bytes=SIZE, latency_ns=1000,
+              offset_bytes=np.random.default_rng(1).permutation(count) * 65536, length_bytes=65536,
+              op=np.arange(count) % 2 * OPS["write"])
     result = blkreel("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--pace", "depth=8",
                      "--map", "identity", *SHARES, "--json", check=False)
     assert result.returncode in (0, 3), result.stderr
@@ -56,17 +54,6 @@ def test_a_replay_writes_it_beforehand_and_as_the_trace_does(blkreel, loop_drive
     assert_shares(loop_drive.image_of(drive).read_bytes(), streams=2)
     shown = json.loads(blkreel("report", tmp_path / "run", "--json").stdout)
     assert shown["entry"]["payload"]["compressible_percent"] == 75
-
-
-def test_a_run_that_writes_nothing_tells_of_no_data(blkreel, loop_drive, tmp_path):
-    drive = loop_drive(SIZE)
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(9) * 1000, "latency_ns": np.full(9, 1000), "offset_bytes": np.zeros(9, "i8"),
-                   "length_bytes": np.full(9, 4096), "op": np.zeros(9, "i1")})
-        out.close({"devices": [{"name": "src", "size_bytes": SIZE}]})
-    result = blkreel("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--no-prefill", "--json",
-                     check=False)
-    assert json.loads(result.stdout)["run"]["payload"] is None
 
 
 @pytest.mark.parametrize("share", ["-1", "101", "half"])

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 BLOCK = 4096
 MIB = 1 << 20
@@ -19,12 +19,9 @@ IOS, SPAN_BLOCKS = 700, 4096
 @pytest.fixture
 def trace(tmp_path):
     random = np.random.default_rng(7)
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(IOS) * 1000, "latency_ns": np.full(IOS, 100),
-                   "offset_bytes": random.integers(0, SPAN_BLOCKS - 8, IOS) * BLOCK,
-                   "length_bytes": random.integers(1, 9, IOS) * BLOCK, "op": random.integers(0, 2, IOS)})
-        out.close({"devices": [{"name": "src", "size_bytes": SPAN_BLOCKS * BLOCK}]})
-    return tmp_path / "t.parquet"
+    return new_trace(tmp_path / "t.parquet", drive_bytes=SPAN_BLOCKS * BLOCK,
+                     offset_bytes=random.integers(0, SPAN_BLOCKS - 8, IOS) * BLOCK,
+                     length_bytes=random.integers(1, 9, IOS) * BLOCK, op=random.integers(0, 2, IOS))
 
 
 @pytest.fixture

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 from helpers import has_helper
 from loop_device import detach_loop
-from terminal import Terminal
 from tree import TREE
 from waiting import wait_until
 
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 sys.path.insert(0, str(TREE))
+from empty_image import empty_image  # noqa: E402
+from small_trace import new_trace  # noqa: E402
+
 from measurements.replay.drive_pair import CannotMake, slow_drive  # noqa: E402
 
 pytestmark = pytest.mark.kernel
@@ -51,10 +52,6 @@ def told(blkreel, drive):
     """The state, as `blkreel drives` has it in its table, which breaks lines."""
     drives = json.loads(blkreel("drives", "--json").stdout)["drives"]
     return {entry["path"]: entry["state_words"] for entry in drives}[str(drive)]
-
-
-def state_files(blkreel):
-    return list(Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.json"))
 
 
 def test_client_leaves_95_percent_written_and_a_part_at_random(blkreel, loop_drive):
@@ -150,12 +147,9 @@ def test_data_in_two_spans(blkreel, loop_drive):
 def reads(tmp_path):
     """A trace that reads 300 blocks it never wrote, and writes some others."""
     random = np.random.default_rng(3)
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(400) * 100_000, "latency_ns": np.full(400, 1000),
-                   "offset_bytes": random.permutation(4096)[:400] * BLOCK, "length_bytes": np.full(400, BLOCK),
-                   "op": np.where(np.arange(400) < 300, OPS["read"], OPS["write"])})
-        out.close({"devices": [{"name": "src", "size_bytes": 16 * MIB}]})
-    return tmp_path / "t.parquet"
+    return new_trace(tmp_path / "t.parquet", drive_bytes=16 * MIB, submit_ns=np.arange(400) * 100_000, latency_ns=1000,
+                     offset_bytes=random.permutation(4096)[:400] * BLOCK, length_bytes=BLOCK,
+                     op=np.where(np.arange(400) < 300, OPS["read"], OPS["write"]))
 
 
 def test_what_a_trace_reads_is_written_once(blkreel, loop_drive, reads, tmp_path):
@@ -207,19 +201,6 @@ def test_a_state_of_a_trace_lies_on_the_one_before(blkreel, loop_drive, reads):
     assert "on top of full, prepared" in told
 
 
-@pytest.mark.parametrize("words", [["trace"], ["client", "--trace", "{trace}"], ["full", "--map", "compact"],
-                                   ["data"], ["full", "--span", "1MiB"], ["client", "--permutation"],
-                                   ["fresh", "--erase", "none"], ["full", "--erase", "burn"],
-                                   ["full", "--erase", "format"], ["fresh", "--erase", "sanitize"]])
-def test_words_that_do_not_go_together(blkreel, loop_drive, reads, words):
-    drive = loop_drive(16 * MIB)
-    before = counted(drive)
-    result = blkreel("precondition", drive, "--state", *(word.format(trace=reads) for word in words), check=False)
-    assert result.returncode == 2, result.stderr
-    assert result.stderr.count("\n") == 1 and "; " in result.stderr
-    assert counted(drive) == before
-
-
 def test_a_state_that_cannot_be_remembered(blkreel, loop_drive):
     """Before anything is written: what nobody remembers would be lost on the next replay."""
     drive = loop_drive(16 * MIB)
@@ -228,6 +209,14 @@ def test_a_state_that_cannot_be_remembered(blkreel, loop_drive):
     assert result.returncode == 1
     assert "cannot save the state of" in result.stderr and "export BLKREEL_STATE_DIR=DIR" in result.stderr
     assert counted(drive) == before
+
+
+def test_a_dry_run_touches_nothing(blkreel, loop_drive):
+    drive = loop_drive(16 * MIB)
+    before = counted(drive)
+    assert "nothing written" in blkreel("precondition", drive, "--state", "client", "--dry-run").stdout
+    assert counted(drive) == before
+    assert not list(Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.json"))
 
 
 def test_what_others_write_is_told(blkreel, loop_drive):
@@ -289,14 +278,6 @@ def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
     assert "unknown: 1 of 3,00" in told(blkreel, drive)
     result = blkreel("precondition", drive, "--state", "client", "--rest", "0s")
     assert "resuming" not in result.stderr, "it would find the same again"
-
-
-def test_a_dry_run_touches_nothing(blkreel, loop_drive):
-    drive = loop_drive(16 * MIB)
-    before = counted(drive)
-    assert "nothing written" in blkreel("precondition", drive, "--state", "client", "--dry-run").stdout
-    assert counted(drive) == before
-    assert not state_files(blkreel)
 
 
 def progress_of(blkreel):
@@ -366,8 +347,7 @@ def test_a_kill_costs_seconds(blkreel, tmp_path):
     The helper tells what is done twice a second, and notices that its parent is gone as late as that.
     """
     size = 768 * MIB
-    with open(tmp_path / "image", "wb") as file:
-        file.truncate(size)
+    empty_image(tmp_path / "image", size)
     try:
         with slow_drive(tmp_path / "image", 40_000_000) as drive:
             before = counted(drive)[0]
@@ -422,25 +402,6 @@ def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
     result = blkreel(*words[1:], "0s")
     assert re.search(r"discarding client at 100 %, interrupted \d+ s ago: 2.10 MB of external writes", result.stderr)
     assert "all as written" in result.stdout
-
-
-def test_the_time_left_is_that_of_the_whole(blkreel, loop_drive):
-    """Told in the first step already, whose own is none to speak of: the rest at the end takes ten hours."""
-    drive = loop_drive(256 * MIB)
-    terminal = Terminal([blkreel.command, "precondition", drive, "--state", "client", "--rest", "10h"], columns=200,
-                        env=blkreel.environment)
-    try:
-        terminal.wait_for("filling[^\n]*10 h 0 min left in all")
-        terminal.press("\x03")
-        assert terminal.wait() == 130
-    finally:
-        terminal.close()
-
-
-def test_a_state_that_is_none(blkreel, loop_drive):
-    result = blkreel("precondition", loop_drive(16 * MIB), "--state", "pristine", check=False)
-    assert result.returncode == 2
-    assert "client" in result.stderr
 
 
 def test_a_full_disk_under_the_image(blkreel, tiny_filesystem, program):

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import helpers_of
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = pytest.mark.kernel
 
@@ -25,12 +25,9 @@ NOBODY = 65534
 def trace(tmp_path):
     """Of all operations, for three seconds, on a drive of 32 MiB."""
     count = 3000
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(count) * 10**6, "latency_ns": np.full(count, 1000),
-                   "offset_bytes": np.arange(count) * 4096 % (32 * MIB), "length_bytes": np.full(count, 4096),
-                   "op": np.resize([OPS[name] for name in ("write", "read", "discard", "write_zeroes")], count)})
-        out.close({"devices": [{"name": "src", "size_bytes": 32 * MIB}]})
-    return tmp_path / "t.parquet"
+    return new_trace(tmp_path / "t.parquet", drive_bytes=32 * MIB, submit_ns=np.arange(count) * 10**6, latency_ns=1000,
+                     offset_bytes=np.arange(count) * 4096 % (32 * MIB),
+                     op=np.resize([OPS[name] for name in ("write", "read", "discard", "write_zeroes")], count))
 
 
 def statuses_of(pid):

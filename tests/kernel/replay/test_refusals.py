@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from loop_device import attach_loop, detach_loop
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.file_identity import identity_of, loop_backing
 from blkreel.replay.drive.target import find_target
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 
 pytestmark = pytest.mark.kernel
 
@@ -30,14 +30,8 @@ MIB = 1 << 20
 
 @pytest.fixture
 def trace(tmp_path):
-    path = tmp_path / "t.parquet"
     count = 100
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": np.full(count, 100),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": np.arange(count) % 2 * OPS["write"]})
-        out.close({"devices": [{"name": "src", "size_bytes": MIB}]})
-    return path
+    return new_trace(tmp_path / "t.parquet", drive_bytes=MIB, op=np.arange(count) % 2 * OPS["write"])
 
 
 @pytest.fixture
@@ -250,10 +244,8 @@ def test_two_replays_on_one_image_by_two_names(blkreel, loop_drive, refused, tmp
     """The first goes on for as long as it takes; the second is refused."""
     drive, link = linked
     detach_loop(drive)
-    with TraceWriter(tmp_path / "long.parquet") as out:
-        out.write({"submit_ns": np.array([0, 600 * 10**9]), "latency_ns": np.array([1, 1]),
-                   "offset_bytes": np.array([0, 0]), "length_bytes": np.array([4096, 4096]), "op": np.array([0, 0])})
-        out.close({"devices": []})
+    new_trace(tmp_path / "long.parquet", {"devices": []}, submit_ns=[0, 600 * 10**9], latency_ns=[1, 1],
+              offset_bytes=[0, 0], length_bytes=[4096, 4096], op=[0, 0])
     first = subprocess.Popen([blkreel.command, "replay", tmp_path / "long.parquet", "--on", link, "--no-prefill",
                               "-o", tmp_path / "first"], stderr=subprocess.PIPE, text=True, env=blkreel.environment)
     try:
@@ -337,11 +329,8 @@ def test_an_output_that_exists(blkreel, loop_drive, trace, tmp_path):
 def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path):
     random = np.random.default_rng(4)
     count = 100_000
-    with TraceWriter(tmp_path / "many.parquet") as out:
-        out.write({"submit_ns": np.arange(count) * 1000, "latency_ns": random.integers(0, 10**6, count),
-                   "offset_bytes": random.integers(0, 4096, count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": np.zeros(count)})
-        out.close({"devices": []})
+    new_trace(tmp_path / "many.parquet", {"devices": []}, latency_ns=random.integers(0, 10**6, count),
+              offset_bytes=random.integers(0, 4096, count) * 4096)
     result = blkreel("replay", tmp_path / "many.parquet", "--on", loop_drive(16 * MIB), "--pace", "depth=32",
                      "-o", tiny_filesystem / "run", check=False)
     assert result.returncode == 1

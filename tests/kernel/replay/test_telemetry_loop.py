@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.contents import ROWS_FILE
 from blkreel.traces.telemetry.file import FILE
 from blkreel.traces.telemetry.reader import read_telemetry
@@ -31,12 +31,8 @@ def trace(tmp_path):
     """400 I/Os a second for so many seconds; writes only, so that nothing is written first."""
     def make(seconds=3.0):
         count = int(seconds * 400)
-        with TraceWriter(tmp_path / "t.parquet") as out:
-            out.write({"submit_ns": np.arange(count) * 2_500_000, "latency_ns": np.full(count, 1000),
-                       "offset_bytes": np.arange(count) % 4096 * 4096, "length_bytes": np.full(count, 4096),
-                       "op": np.ones(count)})
-            out.close({"devices": [{"name": "src", "size_bytes": DRIVE_BYTES}]})
-        return tmp_path / "t.parquet"
+        return new_trace(tmp_path / "t.parquet", drive_bytes=DRIVE_BYTES, submit_ns=np.arange(count) * 2_500_000,
+                         latency_ns=1000, offset_bytes=np.arange(count) % 4096 * 4096, op=1)
 
     return make
 
@@ -129,21 +125,6 @@ def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
 
 
-def test_an_interrupted_run_has_its_telemetry(blkreel, loop_drive, trace, tmp_path):
-    process = subprocess.Popen([blkreel.command, "replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o",
-                                tmp_path / "run", "--power-command", METER],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
-    spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
-    wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
-    before = samples_in(spool_of(tmp_path / "run"))
-    wait_until(lambda: samples_in(spool_of(tmp_path / "run")) > before + 6, process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 3
-    run = open_trace(tmp_path / "run").metadata["run"]
-    assert run["partial"] == "interrupted" and run["telemetry"]["power"]["average_w"] == 4.5
-    assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] > 5
-
-
 def test_ctrl_c_while_a_meter_is_waited_for_leaves_nothing(blkreel, loop_drive, trace, tmp_path):
     process = subprocess.Popen([blkreel.command, "replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o",
                                 tmp_path / "run", "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100"],
@@ -170,22 +151,3 @@ def test_a_meter_that_dies_costs_neither_the_run_nor_what_it_said(blkreel, loop_
     assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] == 5
     texts = [reason["text"] for reason in run["verdict"]["reasons"]]
     assert any("power not measured" in text for text in texts)
-
-
-def test_a_run_that_is_forced_over_another_has_only_its_own(blkreel, loop_drive, trace, tmp_path):
-    drive, source = loop_drive(DRIVE_BYTES), trace(1)
-    replayed(blkreel, source, "--on", drive, "-o", tmp_path / "run", "--power-command", METER)
-    replayed(blkreel, source, "--on", drive, "-o", tmp_path / "run", "--force")
-    found, records = read_telemetry(tmp_path / "run"), open_trace(tmp_path / "run")
-    assert found.epoch_ns == records.metadata["epoch_ns"]
-    assert found.sensors["power_w"]["samples"] == 0 and found.sensors["power_w"]["missing"]
-
-
-def test_words_that_make_no_sense_are_refused_before_anything_is_touched(blkreel, loop_drive, trace, tmp_path):
-    drive = loop_drive(DRIVE_BYTES)
-    source = trace(1)
-    for words in (["--sample", "0.1"], ["--power-log", "a.csv,offset=soon"],
-                  ["--power-command", "meter", "--power-sensor", "ina226-power1"], ["--power-sensor", "none-such"]):
-        result = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", *words, check=False)
-        assert result.returncode == 2, words
-        assert not (tmp_path / "run").exists()

@@ -7,8 +7,6 @@ import pytest
 from tests.kernel.replay.test_engine_drive import (  # noqa: F401
     test_a_drive_detached_in_mid_run_does_not_hang,
     test_flush_discard_and_zeroes_reach_the_drive_as_such,
-    test_fua_and_preflush_are_issued,
-    test_the_drive_sees_every_read_once,
 )
 from tests.kernel.replay.test_engine_seen import (  # noqa: F401
     test_a_plan_is_issued_as_it_stands,

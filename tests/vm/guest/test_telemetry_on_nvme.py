@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.common.device import drive_of
 from blkreel.replay.telemetry.sensors.smart import Smart, smart
 from blkreel.replay.telemetry.sensors.smart_formats import UNITS
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.telemetry.reader import read_telemetry
 
 MIB = 1 << 20
@@ -20,12 +20,9 @@ MIB = 1 << 20
 @pytest.fixture
 def trace(tmp_path):
     """A write of 4 KiB each 10 ms, for two and a half seconds."""
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        count = 250
-        out.write({"submit_ns": np.arange(count) * 10**7, "latency_ns": np.full(count, 1000),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096), "op": np.ones(count)})
-        out.close({"devices": [{"name": "src", "size_bytes": 64 * MIB}]})
-    return tmp_path / "t.parquet"
+    count = 250
+    return new_trace(tmp_path / "t.parquet", drive_bytes=64 * MIB, submit_ns=np.arange(count) * 10**7, latency_ns=1000,
+                     op=1)
 
 
 def hwmon_of(drive):
