@@ -18,8 +18,10 @@ from loop_device import attach_loop, detach_loop
 from small_trace import new_trace
 from waiting import wait_until
 
+from blkreel.common.errors import UsageError
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.file_identity import identity_of, loop_backing
+from blkreel.replay.drive.safety import check_distinct
 from blkreel.replay.drive.target import find_target
 from blkreel.traces.format.schema import OPS
 
@@ -264,6 +266,13 @@ def test_a_loop_device_is_locked_with_its_image(loop_drive):
     drive = loop_drive(MIB)
     with held(find_target(drive)), open(loop_drive.image_of(drive), "rb") as image, pytest.raises(BlockingIOError):
         fcntl.flock(image, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_loop_device_and_its_image_are_one_drive(loop_drive):
+    """Two devices of a trace would write over each other there."""
+    drive = loop_drive()
+    with pytest.raises(UsageError, match="are one drive"):
+        check_distinct({0: find_target(drive), 1: find_target(loop_drive.image_of(drive))})
 
 
 def test_a_drive_that_is_the_image_of_a_loop_device(loop_drive, refused):
