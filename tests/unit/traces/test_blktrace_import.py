@@ -123,6 +123,12 @@ def test_a_requeued_request_has_the_time_of_its_last_issue(rows_of):
     assert result.metadata["ledger"]["requeued"] == 1
 
 
+def test_the_part_that_a_requeue_leaves_is_an_io_of_its_own(rows_of):
+    recording = Recording().add("D", 20, 0, sectors=16).add("C", 50, 0, sectors=8).add("R", 60, 8, sectors=8)
+    rows, _ = rows_of(recording.add("D", 70, 8, sectors=8).add("C", 90, 8, sectors=8))
+    assert rows.length_bytes.tolist() == [4096, 4096] and rows.latency_ns.tolist() == [40, 20]
+
+
 def test_a_completion_in_parts_is_one_io(rows_of):
     recording = Recording()
     recording.add("D", 20, 0, sectors=32).add("C", 50, 0, sectors=8).add("C", 70, 8, sectors=24)
