@@ -57,7 +57,7 @@ def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Se
     if any(curve.is_simulated for curve in known):
         notes.append("Simulated with the run, on a fresh drive.")
     spec = curves(f"{title}, by drive", points, style, Axis("compute speed", kind="names", names=names),
-                  Axis("load time", "ns"))
+                  Axis(LOAD_TIME.title.lower(), "ns"))
     return Chart(id_, title, _table(known, title), spec, "lower", f"{compute_sentence(known)}.", tuple(notes))
 
 
