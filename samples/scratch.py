@@ -47,6 +47,9 @@ _SERVER_PRIORITY, _WORKER_PRIORITY = 2, 1
 MOST_UNSEEN = 0.005
 # Of a sample on an emulated drive.
 RECORDINGS = int(os.environ.get("SAMPLES_RECORDINGS", "3"))
+# On a busy machine: the recorded programs run before all others, too. Some start sessions of their own, which share the
+# processors evenly with those of others whatever their niceness.
+_PROGRAM_FIRST = ("chrt", "--rr", "1") if os.environ.get("SAMPLES_FIRST") else ()
 
 
 Command = Sequence[str | Path]
@@ -172,14 +175,14 @@ class Scratch:
         """Run a command that is recorded too, without a recording, and print how long it takes."""
         with warm_memory(), kernel_workers_before_others():
             started = time.monotonic()
-            output = self._checked(command, environment, ends_with)
+            output = self._checked([*_PROGRAM_FIRST, *command], environment, ends_with)
             print(f"without a recording: {time.monotonic() - started:.2f} s\n{output}", file=sys.stderr)
 
     def _capture(self, name: str, output: Path, command: Command,
                  environment: Mapping[str, str] | None, ends_with: Sequence[int], files: bool) -> None:
         capture: list[str | Path] = [
-            _BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output, "--force",
-            "--title", TITLES[name], "--description", SAMPLES[name], *(["--files"] if files else []), "--",
+            *_PROGRAM_FIRST, _BLKREEL, "capture", "--path", self.mount, "--cold", "--user", "root", "-o", output,
+            "--force", "--title", TITLES[name], "--description", SAMPLES[name], *(["--files"] if files else []), "--",
         ]
         print(self._checked([*capture, *command], environment, (*ends_with, 3)), file=sys.stderr)
 

@@ -126,6 +126,16 @@ def test_a_download_at_a_rate_writes_for_a_minute(name):
         assert (by_second > 0.3 * rate).mean() > 0.9, "no burst, no pause"
 
 
+def test_a_database_reads_its_table_in_one_pass_and_its_rows_at_random():
+    restart, queries = (frame_of(name)[frame_of(name).own] for name in ("database-restart", "database-queries"))
+    assert set(restart.process) == set(queries.process) == {"postgres"}
+    reads = restart[restart.op == OPS["read"]]
+    large = reads[reads.length_bytes >= 64 << 10]
+    assert moved_bytes(large, "read") > 0.9 * moved_bytes(restart, "read") > 0.8e9
+    single = queries[(queries.op == OPS["read"]) & (queries.length_bytes == 8 << 10)]
+    assert len(single) > 10_000 and single.tid.nunique() >= 8, "by each of the clients"
+
+
 def test_a_download_writes():
     frame = frame_of("download")
     assert moved_bytes(frame, "write") > 500e6
