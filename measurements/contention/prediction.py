@@ -62,10 +62,11 @@ def qlc_drive(_):
 
 
 def replay(options, program, device, runs):
+    serial = f"{Path(device).name}:{SIZE_BYTES}"  # of a drive that replays ask to confirm
     done = subprocess.run(
         [BLKREEL, "replay", options.directory / f"{program}.parquet", "--on", device, "-o", runs, "--pace", "dependent",
          "--background", f"writes={options.rate}", "--background-lead", "4s", "--baseline", "--repeat",
-         str(options.repeat)], capture_output=True, text=True)
+         str(options.repeat), *(["--destroy", serial] if "zram" in serial else [])], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit(f"the replay of {program} on {device} failed: {done.stderr.strip()[-2000:]}")
 
