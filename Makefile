@@ -4,6 +4,7 @@
 #   make fuzz     fuzz every parser and property, FUZZ_SECONDS each (an hour)
 #   make test-vm  run tests on an NVMe drive, device mapper and others in a QEMU guest
 #   make samples  record the sample traces again
+#   make lab      compare predicted with actual load times in guests whose clock counts instructions
 #   make bench    compare cost and accuracy with fio, btreplay, blktrace, perf and bpftrace
 #   make          build the command .venv/bin/blkreel
 #   make install  install the command, man pages and completion below PREFIX (/usr/local); make uninstall
@@ -23,6 +24,7 @@ APT_SAMPLES := aria2 curl mktorrent opentracker e2fsprogs util-linux mmdebstrap 
 APT_TEST  := aria2 mktorrent opentracker btrfs-progs xfsprogs fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
 APT_FUZZ  := clang libclang-rt-dev
 APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
+APT_LAB   := bzip2 ffmpeg fio gcc git make ripgrep sqlite3 xz-utils
 APT_DEB   := debhelper dpkg-dev fakeroot libcap2-bin python3-click python3-jinja2 python3-rich
 APT_CHROOT := mmdebstrap
 APT_BENCH := fio blktrace linux-perf bpftrace bzip2 git sqlite3 xz-utils ripgrep ffmpeg
@@ -31,7 +33,7 @@ PACKAGES := common traces capture replay analysis benchmarks cli
 SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) docs/schema tests/native tests/fuzz/native meson.build meson.options \
              packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null)
 
-.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm fuzz demo samples bench lint docs clean
+.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm fuzz demo samples lab bench lint docs clean
 all: build
 
 build: $(STAMPS)/install
@@ -152,6 +154,11 @@ samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done
 	$(BIN)/python samples/describe.py
+
+# The table of load times in docs/measurements.md: hours on one processor. LAB_ARGS has arguments of the program, such as
+# LAB_ARGS="--only tar sqlite --pairs 8ms". It also measures PostgreSQL and SuperTuxKart if they are installed.
+lab: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-vm $(STAMPS)/apt-lab
+	$(SUDO) $(abspath $(BIN))/python -m measurements.laboratory.table $(LAB_ARGS)
 
 # Cost and accuracy of blkreel and comparable tools, as in docs/measurements.md. Takes some minutes.
 bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench

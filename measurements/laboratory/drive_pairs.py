@@ -1,0 +1,47 @@
+"""The pairs of drives of the laboratory: null_blk, which completes each I/O by a timer of the guest."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NullDrive:
+    """latency_ns: of each I/O, any number at once. bandwidth_mb_per_s: of all together, 0 for no limit."""
+
+    latency_ns: int
+    bandwidth_mb_per_s: int = 0
+
+    @property
+    def name(self) -> str:
+        latency = f"{self.latency_ns / 1e6:g} ms"
+        return f"{latency} {self.bandwidth_mb_per_s} MB/s" if self.bandwidth_mb_per_s else latency
+
+    @property
+    def file_name(self) -> str:
+        return self.name.replace("/", " per ")
+
+    def attributes(self, size_bytes: int) -> dict[str, int]:
+        """Of null_blk: data in memory, completions by a timer (irqmode 2)."""
+        return {"size": -(-size_bytes >> 20), "memory_backed": 1, "irqmode": 2, "completion_nsec": self.latency_ns,
+                "mbps": self.bandwidth_mb_per_s}
+
+
+@dataclass(frozen=True)
+class DrivePair:
+    fast: NullDrive
+    slow: NullDrive
+
+    @property
+    def name(self) -> str:
+        return f"{self.fast.name}, {self.slow.name}"
+
+    def directions(self) -> list[tuple[str, NullDrive, NullDrive]]:
+        """(name, captured drive, replayed drive)."""
+        return [("to fast", self.slow, self.fast), ("to slow", self.fast, self.slow)]
+
+
+PAIRS = {
+    "1.5ms": DrivePair(NullDrive(100_000), NullDrive(1_500_000)),
+    "8ms": DrivePair(NullDrive(100_000), NullDrive(8_000_000)),
+    "60MB/s": DrivePair(NullDrive(100_000), NullDrive(100_000, 60)),
+    "20us": DrivePair(NullDrive(20_000), NullDrive(100_000)),
+}

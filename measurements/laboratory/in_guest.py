@@ -1,0 +1,184 @@
+"""The guest's part of the laboratory: captures programs on each drive, replays each trace on the others of its pairs.
+
+Arguments: a JSON document with the programs, pairs and replays. Prints lines of JSON, one for each result. One capture
+has all programs, one after the other, because to start a capture takes longer than most programs. A direct read of a
+block that only it reads stands before and after each of them, so that the I/Os of each are known in every replay.
+
+No file of the host may be read between the first and the last I/O of a program, because the guest's clock skips that
+time: the programs have run once before, and what they start lies in the guest's memory.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT))
+
+from blkreel.traces.format.reader import open_trace  # noqa: E402
+from measurements.laboratory.drive_pairs import PAIRS, NullDrive  # noqa: E402
+from measurements.laboratory.images import DATA  # noqa: E402
+from measurements.replay.dependent import own_rows  # noqa: E402
+from measurements.replay.dependent_programs import PROGRAMS  # noqa: E402
+from measurements.replay.drive_pair import mounted  # noqa: E402
+from tests.vm.guest.drives import make_null_drive  # noqa: E402
+from tests.vm.guest.forked import Forked, load_command  # noqa: E402
+
+WORK = Path("/run/tmp/laboratory")
+BLOCK_BYTES = 4096
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    WORK.mkdir()
+    step("import the command")
+    load_command()
+    by_name = {program.name: program for program in PROGRAMS}
+    laboratory = Laboratory([by_name[name] for name in job["programs"]])
+    laboratory.warm_up()
+    for result in laboratory.results([PAIRS[name] for name in job["pairs"]], job["replays"]):
+        print(json.dumps(result), flush=True)
+    if job["keep"]:
+        shutil.copytree(WORK, "/run/job/kept")
+
+
+class Laboratory:
+    """Programs whose files lie on the second image, and drives with a copy of it."""
+
+    def __init__(self, programs):
+        self.programs = programs
+        disks = sorted(Path("/sys/block").glob("pmem*"),
+                       key=lambda disk: int((disk / "device/resource").read_text(), 16))
+        self.contents = Path("/dev", disks[1].name)
+        self.size_bytes = int((disks[1] / "size").read_text()) * 512
+
+    def warm_up(self):
+        """What a program, a capture or a replay reads from the host is then in memory."""
+        trace = WORK / "warm-up.parquet"
+        with self.drive(NullDrive(100_000)) as path:
+            self.fill(path)
+            with mounted(path) as place:
+                step("warm-up")
+                subprocess.run(self.command(path, place), stdout=subprocess.DEVNULL)
+                blkreel("capture", path, "-o", trace, "--", "dd", "if=/dev/zero", f"of={place}/file", "bs=64k",
+                        "count=50", "conv=fsync")
+            self.replay(trace, path, WORK / "warm-up", "dependent")
+
+    def results(self, pairs, replays):
+        """Yields a dictionary for each replay and program."""
+        drives = list(dict.fromkeys(drive for pair in pairs for drive in (pair.fast, pair.slow)))
+        traces = {drive: WORK / f"{drive.file_name}.parquet" for drive in drives}
+        for drive in drives:
+            with self.drive(drive) as path:
+                self.fill(path)
+                with mounted(path) as place:
+                    blkreel("capture", path, "-o", traces[drive], "--", *self.command(path, place))
+        actual_s = {drive: self.durations_s(traces[drive]) for drive in drives}
+        for pair in pairs:
+            for direction, source, target in pair.directions():
+                with self.drive(target) as path:
+                    for name in replays:
+                        run = WORK / f"{name}, {source.file_name} to {target.file_name}"
+                        predicted_s = getattr(self, f"replay_{name}")(traces[source], path, run)
+                        for number, program in enumerate(self.programs):
+                            yield {"program": program.name, "pair": pair.name, "direction": direction, "replay": name,
+                                   "captured_s": actual_s[source][number], "actual_s": actual_s[target][number],
+                                   "predicted_s": predicted_s[number],
+                                   "program_failed": (WORK / f"failed-{number}").exists()}
+
+    @contextmanager
+    def drive(self, drive):
+        """Yields the path of an empty drive."""
+        path, directory = make_null_drive("laboratory", **drive.attributes(self.size_bytes))
+        try:
+            yield path
+        finally:
+            directory.rmdir()
+
+    def fill(self, path):
+        """Leaves nothing in the page cache."""
+        step("fill")
+        subprocess.run(["dd", f"if={self.contents}", f"of={path}", "bs=1M", "iflag=direct", "oflag=direct",
+                        "conv=sparse", "status=none"], check=True)
+
+    def command(self, drive, place):
+        """Runs the programs, between direct reads of the marks, the last blocks of the drive."""
+        script = []
+        for number, program in enumerate(self.programs):
+            words = map(str, program.command(place / (str(number) if program.fill else DATA)))
+            before, after = (
+                f"dd if={drive} of=/dev/null bs={BLOCK_BYTES} count=1 skip={block} iflag=direct status=none"
+                for block in self.marks()[2 * number:2 * number + 2])
+            # Written data does not reach the drive during the next program.
+            script += ["sync", before, f"{shlex.join(words)} || touch {WORK}/failed-{number}", after]
+        return ["sh", "-c", "\n".join(script)]
+
+    def marks(self):
+        """Numbers of the blocks that are read before and after each program, in this order."""
+        last = self.size_bytes // BLOCK_BYTES - 1
+        return [last - mark for mark in range(2 * len(self.programs))]
+
+    def durations_s(self, trace, records=None):
+        """Of each program, from its first I/O to the end of its last; in the records of a replay if given."""
+        columns = open_trace(trace).table(["offset_bytes"])
+        mark_rows = [int(np.flatnonzero(columns["offset_bytes"].to_numpy() == block * BLOCK_BYTES)[0])
+                     for block in self.marks()]
+        times = (records or open_trace(trace)).table(["submit_ns", "latency_ns"] + ["source_row"] * bool(records))
+        submit_ns, latency_ns = (times[name].to_numpy() for name in ("submit_ns", "latency_ns"))
+        row = times["source_row"].to_numpy() if records else np.arange(len(submit_ns))
+        own = (row >= 0) & own_rows(trace)[row]
+        result = []
+        for first, last in zip(mark_rows[::2], mark_rows[1::2], strict=True):
+            part = own & (row > first) & (row < last)
+            end_ns = submit_ns[part] + np.maximum(latency_ns[part], 0)
+            result.append(float(end_ns.max() - submit_ns[part].min()) / 1e9)
+        return result
+
+    def replay_dependent(self, trace, drive, run):
+        return self.replay(trace, drive, run, "dependent")
+
+    def replay_original(self, trace, drive, run):
+        return self.replay(trace, drive, run, "original")
+
+    def replay(self, trace, drive, run, pace):
+        # 3: limits of the trace or delays of this machine, which the figures show.
+        blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, "--destroy",
+                f"{Path(drive).name}:{self.size_bytes}", allowed=(0, 3))
+        return None if trace.stem == "warm-up" else self.durations_s(trace, open_trace(run))
+
+    def replay_fio(self, trace, drive, directory):
+        directory.mkdir()
+        log, seen = directory / "trace.iolog", directory / "seen.parquet"
+        blkreel("export", trace, "--format", "iolog3", "-o", log, allowed=(0, 3))
+        blkreel("capture", drive, "-o", seen, "--", "fio", "--name=replay", f"--read_iolog={log}",
+                f"--replay_redirect={drive}", "--ioengine=io_uring", "--direct=1", "--iodepth=64", "--thread",
+                f"--output={directory}/output")
+        return self.durations_s(seen)
+
+
+def step(*words):
+    print(*words, flush=True)
+
+
+def blkreel(*words, allowed=(0,)):
+    step("blkreel", *words[:4])
+    environment = {**os.environ, "BLKREEL_STATE_DIR": str(WORK / "state"), "BLKREEL_CACHE_DIR": str(WORK / "cache")}
+    out, err = WORK / "out", WORK / "err"
+    process = Forked(words, out, err, None, environment)
+    # No polling: it would take processor time from the program.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if process.wait() not in allowed:
+        raise RuntimeError(f"blkreel {words[0]} exited with {process.returncode}: {process.output()[1].strip()[-800:]}")
+    out.unlink()
+    err.unlink()
+
+
+if __name__ == "__main__":
+    main()

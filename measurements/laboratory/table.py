@@ -1,0 +1,145 @@
+"""Compares the load time that a replay predicts with that of the program, in a guest whose clock counts instructions.
+
+Each program of dependent_programs.py is captured on both drives of a pair, and the trace of each drive is replayed on
+the other one. The drives are null_blk with completions by timer. The guest's clock depends neither on the speed nor on
+the load of this machine, so each measurement is made once. Needs what `make test-vm` needs, and root for the contents
+of some programs. Programs that are not installed are skipped.
+"""
+
+import argparse
+import json
+import shlex
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path[1:1] = [str(CHECKOUT / "tests/vm")]
+
+from errors import CannotRun, RigError  # noqa: E402
+from initramfs import build  # noqa: E402
+from kernel import fetch_package, find_package  # noqa: E402
+from qemu import Machine, run_guest  # noqa: E402
+from run import check_requirements  # noqa: E402
+
+from measurements.lab import lacking  # noqa: E402
+from measurements.laboratory.drive_pairs import PAIRS  # noqa: E402
+from measurements.laboratory.images import contents_image, system_image  # noqa: E402
+from measurements.replay.dependent_programs import PROGRAMS  # noqa: E402
+
+KERNELS = {"6.1": "linux-image-amd64", "6.12": "linux-image-6.12-amd64"}
+REPLAYS = ("dependent", "original", "fio")
+# Guests with Linux 6.12 crash at times under emulation.
+ATTEMPTS = 3
+TIMEOUT_S = 4 * 3600
+SILENT_S = 1800
+
+
+def main():
+    options = parser().parse_args()
+    programs = [program for program in PROGRAMS if available(program, options.only)]
+    if not programs:
+        raise SystemExit("lab: no such program")
+    try:
+        check_requirements()
+        options.cache.mkdir(parents=True, exist_ok=True)
+        rows, complete = run(options, programs)
+    except (CannotRun, RigError) as error:
+        raise SystemExit(f"lab: {error}") from None
+    if options.json:
+        options.json.write_text(json.dumps({"kernel": options.kernel, "results": rows}, indent=1) + "\n")
+    print_table(rows)
+    return not complete or any(row["program_failed"] for row in rows)
+
+
+def parser():
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--only", nargs="+", help="only programs with one of these texts in their name")
+    result.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS), help="pairs of drives (default: all)")
+    result.add_argument("--replays", nargs="+", choices=REPLAYS, default=list(REPLAYS), help="(default: all)")
+    result.add_argument("--kernel", choices=KERNELS, default="6.1", help="of the guest (default: 6.1)")
+    result.add_argument("--json", type=Path, help="also write the results to this file")
+    result.add_argument("--keep", type=Path, help="new directory for the traces and runs")
+    result.add_argument("--verbose", action="store_true", help="print the steps of the guest")
+    result.add_argument("--cache", type=Path, default=CHECKOUT / ".vm",
+                        help="directory for kernels and images (default: .vm in the checkout)")
+    return result
+
+
+def available(program, texts):
+    if texts and not any(text in program.name for text in texts):
+        return False
+    reasons = lacking(*program.needs)
+    if reasons:
+        print(f"{program.name}: skipped: {'; '.join(reasons)}", flush=True)
+    return not reasons
+
+
+def run(options, programs):
+    """The dictionaries of in_guest.py, and whether they are all there."""
+    boot = build(fetch_package(find_package(KERNELS[options.kernel]), options.cache))
+    system = system_image([package for program in programs for _, package in program.needs], options.cache)
+    with tempfile.TemporaryDirectory(dir=options.cache, prefix="guest-") as directory:
+        job = Path(directory)
+        contents = job / "contents"
+        contents_image(programs, contents)
+        # A drive has its data in the guest's memory.
+        machine = Machine(memory_mib=2048 + (contents.stat().st_blocks * 512 >> 20), processors=1,
+                          counts_instructions=True, images=[system, contents])
+        words = {"programs": [program.name for program in programs], "pairs": options.pairs,
+                 "replays": options.replays, "keep": bool(options.keep)}
+        (job / "command").write_text("exec " + shlex.join(
+            [sys.executable, str(Path(__file__).with_name("in_guest.py")), json.dumps(words)]) + "\n")
+        result = boot_guest(boot, job, machine, options.verbose)
+        if (job / "kept").exists():
+            shutil.copytree(job / "kept", options.keep)
+    return result
+
+
+def boot_guest(boot, job, machine, verbose):
+    for _ in range(ATTEMPTS):
+        printed: list[str] = []
+        began = time.monotonic()
+
+        def receive(text, printed=printed, began=began):
+            printed.append(text)
+            if verbose:
+                print(f"{time.monotonic() - began:.0f} s: {text.strip()}", file=sys.stderr, flush=True)
+
+        outcome = run_guest(*boot, job, TIMEOUT_S, receive, machine, SILENT_S)
+        lines = "".join(printed).splitlines()
+        if not outcome.crashed:
+            break
+    if outcome.exit_code != 0:
+        print("lab: the guest ended early:", *lines[-30:], *outcome.trouble, outcome.why, sep="\n", file=sys.stderr)
+    return [json.loads(line) for line in lines if line.startswith("{")], outcome.exit_code == 0
+
+
+def print_table(rows):
+    replays = list(dict.fromkeys(row["replay"] for row in rows))
+    width = max((len(row["program"]) for row in rows), default=0)
+    print(f"{'':{width}} {'pair of drives':24} {'direction':9} {'captured, s':>11} {'program, s':>11}",
+          *(f"{name + ', s':>13} {'error':>8}" for name in replays))
+    lines: dict[tuple, dict] = {}
+    for row in rows:
+        lines.setdefault((row["program"], row["pair"], row["direction"]), {})[row["replay"]] = row
+    for (program, pair, direction), by_replay in sorted(lines.items()):
+        first = next(iter(by_replay.values()))
+        cells = [f"{by_replay[name]['predicted_s']:>13.4f} {relative_error(by_replay[name]):>+8.1%}"
+                 if name in by_replay else " " * 22 for name in replays]
+        print(f"{program:<{width}} {pair:24} {direction:9} {first['captured_s']:>11.4f} {first['actual_s']:>11.4f}",
+              *cells, " the program failed" if first["program_failed"] else "")
+    for name in replays:
+        errors = [abs(relative_error(row)) for row in rows if row["replay"] == name]
+        print(f"{name}: error median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+
+
+def relative_error(row):
+    return row["predicted_s"] / row["actual_s"] - 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
