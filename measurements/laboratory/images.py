@@ -18,7 +18,7 @@ def system_image(packages, cache: Path) -> Path:
     """An ext4 image with the files of these installed packages, of those that they depend on, and of /etc."""
     listed = packages_with_dependencies([*ALWAYS, *packages])
     versions = output("dpkg-query", "--show", *listed)
-    name = hashlib.sha256((versions + Path(__file__).read_text()).encode()).hexdigest()[:16]
+    name = hashlib.sha256((versions + repr(NOT_NEEDED)).encode()).hexdigest()[:16]
     image = cache / f"system-{name}.img"
     if not image.exists():
         with tempfile.TemporaryDirectory(dir=cache, prefix="system-") as directory:

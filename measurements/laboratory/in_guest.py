@@ -73,25 +73,28 @@ class Laboratory:
 
     def results(self, pairs, replays):
         """Yields a dictionary for each replay and program."""
-        drives = list(dict.fromkeys(drive for pair in pairs for drive in (pair.fast, pair.slow)))
-        traces = {drive: WORK / f"{drive.file_name}.parquet" for drive in drives}
-        for drive in drives:
-            with self.drive(drive) as path:
-                self.fill(path)
-                with mounted(path) as place:
-                    blkreel("capture", path, "-o", traces[drive], "--", *self.command(path, place))
-        actual_s = {drive: self.durations_s(traces[drive]) for drive in drives}
         for pair in pairs:
             for direction, source, target in pair.directions():
+                captured_s, actual_s = (self.durations_s(self.trace(drive)) for drive in (source, target))
                 with self.drive(target) as path:
                     for name in replays:
                         run = WORK / f"{name}, {source.file_name} to {target.file_name}"
-                        predicted_s = getattr(self, f"replay_{name}")(traces[source], path, run)
+                        predicted_s = getattr(self, f"replay_{name}")(self.trace(source), path, run)
                         for number, program in enumerate(self.programs):
                             yield {"program": program.name, "pair": pair.name, "direction": direction, "replay": name,
-                                   "captured_s": actual_s[source][number], "actual_s": actual_s[target][number],
+                                   "captured_s": captured_s[number], "actual_s": actual_s[number],
                                    "predicted_s": predicted_s[number],
                                    "program_failed": (WORK / f"failed-{number}").exists()}
+
+    def trace(self, drive):
+        """The trace of the programs on the drive, captured when it is needed first."""
+        path = WORK / f"{drive.file_name}.parquet"
+        if not path.exists():
+            with self.drive(drive) as null:
+                self.fill(null)
+                with mounted(null) as place:
+                    blkreel("capture", null, "-o", path, "--", *self.command(null, place))
+        return path
 
     @contextmanager
     def drive(self, drive):
