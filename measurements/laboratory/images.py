@@ -8,6 +8,8 @@ from pathlib import Path
 
 # Needed for the commands of every program, besides the packages that are essential to Debian.
 ALWAYS = ["e2fsprogs", "mount", "python3", "util-linux"]
+# Files that every program opens but no package has, or only among files that are not needed.
+ALSO = ("/usr/share/locale/locale.alias", "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache")
 NOT_NEEDED = ("/usr/share/doc/", "/usr/share/locale/", "/usr/share/man/", "/boot/", "/lib/modules/")
 # What programs without files of their own read with direct I/O.
 DATA = "data"
@@ -18,7 +20,7 @@ def system_image(packages, cache: Path) -> Path:
     """An ext4 image with the files of these installed packages, of those that they depend on, and of /etc."""
     listed = packages_with_dependencies([*ALWAYS, *packages])
     versions = output("dpkg-query", "--show", *listed)
-    name = hashlib.sha256((versions + repr(NOT_NEEDED)).encode()).hexdigest()[:16]
+    name = hashlib.sha256((versions + repr((ALSO, NOT_NEEDED))).encode()).hexdigest()[:16]
     image = cache / f"system-{name}.img"
     if not image.exists():
         with tempfile.TemporaryDirectory(dir=cache, prefix="system-") as directory:
@@ -69,7 +71,8 @@ def files_of(packages) -> list[str]:
     """Paths without symbolic links to directories: packages call the same file /lib/x and /usr/lib/x."""
     paths = output("dpkg-query", "--listfiles", *packages).splitlines()
     wanted = [Path(path) for path in paths if path.startswith("/") and not path.startswith(NOT_NEEDED)]
-    return sorted({str(path.parent.resolve() / path.name) for path in (*wanted, *Path("/etc").rglob("*"))
+    wanted += [*map(Path, ALSO), *Path("/etc").rglob("*")]
+    return sorted({str(path.parent.resolve() / path.name) for path in wanted
                    if path.is_symlink() or (path.is_file() and os.access(path, os.R_OK))})
 
 
