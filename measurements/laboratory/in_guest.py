@@ -79,7 +79,11 @@ class Laboratory:
                 with self.drive(target) as path:
                     for name in replays:
                         run = WORK / f"{name}, {source.file_name} to {target.file_name}"
-                        predicted_s = getattr(self, f"replay_{name}")(self.trace(source), path, run)
+                        try:
+                            predicted_s = getattr(self, f"replay_{name}")(self.trace(source), path, run)
+                        except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
+                            step(f"failed: {name}, {pair.name}, {direction}: {error}")
+                            continue
                         for number, program in enumerate(self.programs):
                             yield {"program": program.name, "pair": pair.name, "direction": direction, "replay": name,
                                    "captured_s": captured_s[number], "actual_s": actual_s[number],

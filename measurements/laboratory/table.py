@@ -113,9 +113,11 @@ def boot_guest(boot, job, machine, verbose):
         lines = "".join(printed).splitlines()
         if not outcome.crashed:
             break
+    failed = [line for line in lines if line.startswith("failed: ")]
+    print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
     if outcome.exit_code != 0:
         print("lab: the guest ended early:", *lines[-30:], *outcome.trouble, outcome.why, sep="\n", file=sys.stderr)
-    return [json.loads(line) for line in lines if line.startswith("{")], outcome.exit_code == 0
+    return [json.loads(line) for line in lines if line.startswith("{")], outcome.exit_code == 0 and not failed
 
 
 def print_table(rows):
