@@ -101,7 +101,7 @@ def test_an_invalid_replay_shows_nothing(run, directory):
     account = json.loads(metadata[b"blkreel.run"])
     account["verdict"] = {"level": "invalid", "reasons": [{"level": "invalid", "text": "I/O errors"}]}
     (invalid / "amended.json").write_text(json.dumps({
-        "version": 1, "epoch_ns": json.loads(metadata[b"blkreel.epoch_ns"]), "verdict": account["verdict"]}))
+        "version": 1, "epoch_ns": json.loads(metadata[b"blkreel.epoch_ns"]), "run": {"verdict": account["verdict"]}}))
     metadata[b"blkreel.run"] = json.dumps(account).encode()
     pq.write_table(table.replace_schema_metadata(metadata), invalid / "records.parquet")
     result = run(directory, "report", "t.parquet", "--frames", "kart.csv", "--frames-run", "invalid", "--json")
