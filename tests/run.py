@@ -5,9 +5,9 @@
     python tests/run.py --all                  # also the guest
     python tests/run.py --lanes 1              # one part after the other
 
-Two lanes run side by side: lint and unit; native, the guest and kernel. The guest emulates on one processor, so it does
-not come last, where it would leave the other one idle; the kernel tests mostly wait for drives. Each line of output
-then begins with the name of its part. The output ends with the failed tests of all parts.
+Two lanes run side by side: lint and unit; native, kernel and the guest. The kernel tests mostly wait for drives, and
+the guest emulates on one processor. Each line of output then begins with the name of its part. The output ends with the
+failed tests of all parts.
 """
 
 import argparse
@@ -50,9 +50,9 @@ PARTS = (
     Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
     Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
          lane=0),
-    Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
+    Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
 )
 
 
