@@ -249,7 +249,8 @@ def test_a_helper_that_outlives_the_command_keeps_others_off(blkreel, command, h
         replay.wait()
         assert len(helpers) == 1 and Path(f"/proc/{helpers[0]}").exists()
         assert refuses_exclusive(held_drive.path)
-        with pytest.raises(SafetyError, match="held exclusively"), held(find_target(held_drive.path)):
+        refused = pytest.raises(SafetyError, match="being written by a command that ended: replay")
+        with refused, held(find_target(held_drive.path)):
             pass
     finally:
         held_drive.let_go()
