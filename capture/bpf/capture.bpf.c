@@ -511,14 +511,6 @@ int use_mapped(__u64 *args)
 	return 0;
 }
 
-PROGRAM(mm_filemap_fault)
-int use_fault(__u64 *args)
-{
-	if (control.phase == PHASE_RUNNING)
-		on_use(mapping_at(&args[0]), args[1], args[1]);
-	return 0;
-}
-
 PROGRAM(sched_process_fork)
 int process_fork(__u64 *args)
 {

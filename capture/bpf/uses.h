@@ -5,6 +5,8 @@
  * Read-ahead that is there in time shows in no wake-up: on a slower drive the thread would wait for it. So each read of
  * the page cache leaves a note for each chunk of its pages, and the first access to one of them, which the tracepoints
  * of filemap report (since 6.12), becomes a record. All other accesses find no note, and are dropped at once.
+ *
+ * A fault is reported before it reads further ahead, and would make that wait: the mapping after it counts.
  */
 #ifndef BLKREEL_USES_H
 #define BLKREEL_USES_H

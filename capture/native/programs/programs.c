@@ -130,8 +130,7 @@ static int probe_features(struct features *features)
 	features->bio_is_second = tracepoint_arguments(btf, "block_bio_queue") == 2;
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
 	features->page_uses = tracepoint_arguments(btf, "mm_filemap_get_pages") == 3 &&
-			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3 &&
-			      tracepoint_arguments(btf, "mm_filemap_fault") == 2;
+			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3;
 	features->limiter = find_limiter(btf);
 	btf__free(btf);
 	return 0;
@@ -183,7 +182,6 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "dirty_page", options->files && !features->dirty_folio },
 			{ "use_read", uses },
 			{ "use_mapped", uses },
-			{ "use_fault", uses },
 			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
