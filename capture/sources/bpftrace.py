@@ -78,7 +78,7 @@ class Bpftrace(DecodedSource):
         self._take_end(None if self._killed else self._reported, self._cpu_ns)
 
     def _wait_for_lines_until(self, time_ns: int) -> None:
-        """It loses the events that it has not read when it is told to end."""
+        """bpftrace loses the events that it has not read at its SIGINT."""
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S
         while self._events and not self._events.has_reached(time_ns) and time.monotonic() < deadline and \
                 self._process.poll() is None:
