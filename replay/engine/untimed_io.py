@@ -17,7 +17,7 @@ from blkreel.traces.format.schema import OPS
 from .engine import Batch, Engine, EngineOptions, Payload, run_engine
 from .io_errors import error_text
 
-_INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
+INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
 _WINDOW_S = 60.0
 _UNSUPPORTED = (-errno.EOPNOTSUPP, -errno.EINVAL)
 
@@ -105,7 +105,7 @@ def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_byt
             totals = engine(options, plan, on_rows, task.take_note)
     stopped = totals.get("stopped")
     # Ctrl-C after the last I/O was issued still cancels the following steps.
-    if stopped == _INTERRUPTED or totals.get("asked_to_stop"):
+    if stopped == INTERRUPTED or totals.get("asked_to_stop"):
         raise Interrupted(f"{step} {target.path} was interrupted after {format_bytes(untimed.done_bytes)}",
                           after_interruption)
     if stopped:

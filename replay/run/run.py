@@ -33,7 +33,7 @@ from blkreel.replay.engine.engine import (
     run_engine,
 )
 from blkreel.replay.engine.termination import sigterm_as_interrupt
-from blkreel.replay.engine.untimed_io import issue_untimed
+from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_untimed
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
@@ -173,6 +173,9 @@ class _Run:
                 if not self._records.issued.ios:
                     self._leave_nothing()
                 raise
+            if self._totals.get("stopped") == INTERRUPTED and not self._records.issued.ios:
+                self._leave_nothing()
+                raise Interrupted("the replay was interrupted before its first I/O", "run the same command again")
             for index, set_written in enumerate(on_written):
                 totals = self._records.of_target(index)
                 set_written(totals.changed_bytes, totals.bytes["discard"])

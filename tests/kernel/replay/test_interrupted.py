@@ -205,7 +205,7 @@ def test_ctrl_c_while_writing_what_will_be_read(running, trace, loop_drive, tmp_
         assert not (tmp_path / "run").exists()
     else:
         # The writing was over before the signal came.
-        assert code == 3
+        assert code == 3, err
         assert_partial(tmp_path / "run", "interrupted")
 
 

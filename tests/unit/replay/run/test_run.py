@@ -140,6 +140,18 @@ def test_an_interrupted_run_is_readable_and_partial(plan, tmp_path):
     assert not (tmp_path / "run2").exists()
 
 
+def test_an_interruption_before_the_first_io_leaves_nothing(plan, tmp_path):
+    engine = FakeEngine(lambda call, rows: {name: column[:0] for name, column in rows.items()} if call == 2 else rows)
+
+    def stopped(options, batches, on_rows, on_note=None):
+        totals = engine(options, batches, on_rows, on_note)
+        return totals | {"stopped": "interrupted"} if len(engine.calls) == 2 else totals
+
+    with pytest.raises(Interrupted, match="before its first I/O"):
+        replay(plan, tmp_path / "run", stopped)
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_error_before_the_first_io_leaves_nothing(plan, tmp_path):
     def spoil(call, rows):
         if call == 2:
