@@ -25,7 +25,8 @@ class Drive:
 
     kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue.
     read_ahead_bytes, max_request_bytes: what the kernel reads ahead, and its largest request; 0: unknown.
-    serial: as reported by the drive, or ""; a trace holds serial_hash instead. backing_file: of a loop device.
+    serial: as reported by the drive, or ""; a trace holds serial_hash instead.
+    backing_file: of a loop device or an emulated drive.
     """
 
     name: str
@@ -202,7 +203,7 @@ def _drive(disk: Path) -> Drive:
     name = disk.name.replace("!", "/")  # cciss!c0d0 is /dev/cciss/c0d0
     major, minor = (int(part) for part in text_in(disk / "dev").split(":"))
     queue = disk / "queue"
-    backing_file = text_in(disk / "loop/backing_file")
+    backing_file = text_in(disk / "loop/backing_file") or emulated.file_of(f"/dev/{name}")
     return Drive(
         name=disk.name, path=f"/dev/{name}", kind=_kind(disk), major=major, minor=minor,
         size_bytes=_integer(disk / "size") * _SECTOR_BYTES,

@@ -11,12 +11,15 @@ from typing import TypedDict, cast
 
 from blkreel.common.files.typed_document import read_json
 
+from .system import text_in
 from .units import format_ns
 from .verdict import Level, Reason, reason
 
 RUN = Path("/run/blkreel/emulated")
 LINKS = Path("/dev/blkreel")
 FILE = "drive"  # the mounted file of a drive, in its directory
+UBLK = "ublk"  # the file that names the ublk device of a drive, its server and its key, while the device exists
+_SERVER = "blkreel-emulate"
 MODEL = "emulated drive"
 _ACCOUNT = "account.json"
 _RENEWED_WITHIN_S = 2.0
@@ -123,6 +126,18 @@ def name_of(backing_file: str, run: Path = RUN) -> str | None:
     """The name of the emulated drive that a loop device is over; None if it is over anything else."""
     path = Path(backing_file)
     return path.parent.name if path.name == FILE and path.parent.parent == run else None
+
+
+def file_of(device: str, run: Path = RUN, processes: Path = Path("/proc")) -> str:
+    """What name_of() takes, of the ublk device of an emulated drive; "" of any other device.
+
+    A device of a server that has ended is none: its number may be that of another device.
+    """
+    for file in run.glob(f"*/{UBLK}"):
+        node, server, *_ = text_in(file).split() or ("", "")
+        if node == device and text_in(processes / server / "comm") == _SERVER:
+            return str(file.with_name(FILE))
+    return ""
 
 
 def account_file(name: str, run: Path = RUN) -> Path:

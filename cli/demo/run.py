@@ -19,7 +19,7 @@ from blkreel.common.files.safe_files import caller_of_sudo, clear_directory, cre
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.emulated.file_system import unmount
 from blkreel.replay.emulated.host import available_memory_bytes
-from blkreel.replay.emulated.session import check_backend
+from blkreel.replay.emulated.session import check_backends
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
@@ -100,7 +100,7 @@ def _left_out(size: Size, has_root: bool) -> list[str]:
     if not has_root:
         return ["the program, its capture, the disk image and the emulated drive need root: sudo blkreel demo"]
     try:
-        check_backend(None)
+        check_backends()
     except BlkreelError as error:
         return [f"the emulated drive: {error}"]
     free_bytes, needed_bytes = available_memory_bytes(), size.image_bytes + SPARE_BYTES

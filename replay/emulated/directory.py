@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from blkreel.common.emulated import FILE, LINKS, RUN
+from blkreel.common.emulated import FILE, LINKS, RUN, UBLK
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.system import read_kernel_lines, text_in
 
+HELPER = Path(__file__).with_name("blkreel-emulate")
 _LOCK = "lock"
 
 
@@ -59,6 +60,9 @@ def sweep(run: Path = RUN, links: Path = LINKS) -> None:
 def remove(directory: Path, links: Path = LINKS) -> None:
     """Detach, unmount and remove a drive whose server has ended."""
     file = directory / FILE
+    if record := text_in(directory / UBLK):
+        node, _, key = record.split()
+        subprocess.run([HELPER, "--remove", node.removeprefix("/dev/ublkb"), "--inode", key], stderr=subprocess.DEVNULL)
     for device in devices_over(file):
         subprocess.run(["losetup", "--detach", device], stderr=subprocess.DEVNULL)
     if any(line.split(" ")[4] == str(file) for line in read_kernel_lines("/proc/self/mountinfo")):

@@ -28,7 +28,6 @@ from .host import HostCounter, available_memory_bytes
 from .image import open_image, state_file
 from .limits import beyond
 
-HELPER = Path(__file__).with_name("blkreel-emulate")
 BACKENDS = ("fuse", "ublk")
 _SPARE_BYTES = 256 << 20
 _START_TIMEOUT_S = 120.0
@@ -38,13 +37,17 @@ _END_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class EmulateOptions:
-    """image: None for memory. accept_inexact: go on with a drive that this machine cannot reach."""
+    """image: None for memory. accept_inexact: go on with a drive that this machine cannot reach.
+
+    backend: of BACKENDS; None: ublk if the kernel has it.
+    """
 
     drive: SimulatedDrive
     name: str
     image: Path | None = None
     accept_inexact: bool = False
     timeout_s: int = 10
+    backend: str | None = None
 
 
 def with_size(drive: SimulatedDrive, size_bytes: int) -> SimulatedDrive:
@@ -57,13 +60,10 @@ def with_size(drive: SimulatedDrive, size_bytes: int) -> SimulatedDrive:
     return replace(drive, size_bytes=size_bytes, parameters=parameters, words=words)
 
 
-def check_backend(name: str | None) -> str:
-    """The back end to use. Raises BlkreelError if this machine does not have it."""
-    if name == "ublk":
-        raise BlkreelError("--backend ublk is not supported by this version", "use --backend fuse")
-    if not Path("/dev/fuse").exists():
+def check_backends() -> None:
+    """Raises BlkreelError if this machine has no back end."""
+    if not any(map(Path.exists, map(Path, ("/dev/fuse", "/dev/ublk-control")))):
         raise BlkreelError("no /dev/fuse: this kernel has no FUSE, or its module is not loaded", "run: modprobe fuse")
-    return "fuse"
 
 
 class EmulatedDrive:
@@ -160,10 +160,10 @@ class _Server:
         if not code:
             return None
         self._errors.seek(0)
-        message, _, remedy = (self._errors.read().strip() or "no error message").partition("; ")
-        if code < 0:
+        message, _, remedy = self._errors.read().strip().partition("; ")  # also of the watchdog that killed it
+        if not message and code < 0:
             message, remedy = f"the emulated drive was killed by signal {-code}; its programs get I/O errors", ""
-        return BlkreelError(message, remedy or None)
+        return BlkreelError(message or "the emulated drive ended without an error message", remedy or None)
 
     def _answer(self, kind: str, timeout_s: float) -> Any:
         """None if the server ends instead."""
@@ -220,9 +220,11 @@ def _start(options: EmulateOptions, run_directory: Path, errors: IO[str], image_
     drive, image = options.drive, options.image
     state = simulated_state.read_state(state_file(image), drive) if image else simulated_state.fresh(drive)
     description = stack.enter_context(simulated_state.parameter_file(drive, state))
-    words = [str(HELPER), "--drive", str(description.fileno()), "--size", str(drive.size_bytes),
+    words = [str(drive_directory.HELPER), "--drive", str(description.fileno()), "--size", str(drive.size_bytes),
              "--inode", str(_inode_number(image)), "--timeout", str(options.timeout_s)]
     inherited = [description.fileno(), lock]
+    if options.backend:
+        words += ["--backend", options.backend]
     if image_fd is not None:
         words += ["--image", str(image_fd)]
         inherited.append(image_fd)
@@ -243,7 +245,8 @@ def _account(options: EmulateOptions, ready: dict[str, Any]) -> EmulatedAccount:
     calibration = cast(Calibration, ready["calibration"])
     counts = cast(Counts, {name: kind(0) for name, kind in Counts.__annotations__.items()})
     return {"version": 1, "name": options.name, "drive": options.drive.spec, "size_bytes": options.drive.size_bytes,
-            "device": ready["device"], "backend": "fuse", "image": str(options.image) if options.image else None,
-            "pid": os.getpid(), "started_at": datetime.now(UTC).isoformat(timespec="seconds"), "renewed_ns": 0,
+            "device": ready["device"], "backend": ready["backend"],
+            "image": str(options.image) if options.image else None, "pid": os.getpid(),
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"), "renewed_ns": 0,
             "calibration": calibration, "check": None, "beyond": beyond(options.drive, calibration),
             "counts": counts, "host": {"waited_ns": None, "stolen_ns": None, "reported_kib": None}}

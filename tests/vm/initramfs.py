@@ -23,6 +23,7 @@ MODULES = {
     "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "raid1": "", "raid0": "",
     "mq-deadline": "", "bfq": "", "kyber-iosched": "",
     "nfit": "", "nd_pmem": "", "overlay": "",
+    "fuse": "", "ublk_drv": "",
 }
 
 

@@ -29,7 +29,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
 from blkreel.replay.emulated.control_group import own_group
 from blkreel.replay.emulated.file_system import FILE_SYSTEMS, FileSystem, unmount
-from blkreel.replay.emulated.session import BACKENDS, EmulatedDrive, EmulateOptions, check_backend, emulated, with_size
+from blkreel.replay.emulated.session import BACKENDS, EmulatedDrive, EmulateOptions, check_backends, emulated, with_size
 from blkreel.replay.simulated import spec
 from blkreel.replay.simulated.spec import SimulatedDrive
 
@@ -47,7 +47,7 @@ _BLOCK_BYTES = 4096
               help="Keep the data in this file, in place of memory.")
 @click.option("--name", help="Name of the link in /dev/blkreel. [default: name of the description]")
 @click.option("--backend", type=click.Choice(BACKENDS),
-              help="Driver of the block device. [default: fuse]")
+              help="Driver of the block device. [default: ublk if the kernel has it]")
 @click.option("--fs", type=click.Choice(FILE_SYSTEMS), help="Format the drive with this file system.")
 @click.option("--mount", type=click.Path(readable=False, path_type=Path), metavar="DIR",
               help="Mount the drive there. A new drive is formatted with ext4, or with --fs.")
@@ -79,11 +79,12 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
         refuse_missing(words)
     described = _described(drive, size)
     options = EmulateOptions(described, name or _default_name(drive, described),
-                             image.absolute() if image else None, accept_inexact, max(1, round(timeout_ns / 1e9)))
+                             image.absolute() if image else None, accept_inexact,
+                             max(1, round(timeout_ns / 1e9)), backend)
     _check_name(options.name)
     if os.geteuid() != 0:
         raise BlkreelError("an emulated drive requires the rights to mount and to attach loop devices", AS_ROOT)
-    check_backend(backend)
+    check_backends()
     file_system = FileSystem.checked(fs, mount, image, force)
     with _Signals() as signals, emulated(options, argv) as running:
         warn(f"this machine cannot reach {limit}" for limit in running.account["beyond"])

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fuse.h"
 #include "run/clock.h"
+#include "transfer.h"
 
 #define SMALL_BYTES 4096
 #define LARGE_BYTES (512 << 10)

@@ -13,8 +13,6 @@
 #include "run/clock.h"
 #include "run/host.h"
 
-/* A wait spins this long before a reply is due, because a wake-up takes time. */
-#define SPIN_NS 50000ll
 /* A reply is late from this, or from this share of its latency on, whichever is longer. */
 #define LATE_NS 10000ll
 #define LATE_SHARE 0.05
@@ -59,6 +57,10 @@ static bool is_blocking(enum trace_op op)
 
 static void wake_sender(struct delay *delay)
 {
+	if (delay->wake) {
+		delay->wake(delay->backend);
+		return;
+	}
 	atomic_fetch_add(&delay->generation, 1);
 	if (atomic_load(&delay->sleeping))
 		syscall(SYS_futex, &delay->generation, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -67,7 +69,7 @@ static void wake_sender(struct delay *delay)
 /* Until a time of CLOCK_MONOTONIC, or until another reply is first. */
 static void wait_until(struct delay *delay, int64_t until_ns, uint32_t generation)
 {
-	int64_t sleep_until_ns = until_ns - SPIN_NS;
+	int64_t sleep_until_ns = until_ns - DELAY_SPIN_NS;
 
 	if (sleep_until_ns > monotonic_ns()) {
 		struct timespec deadline = { sleep_until_ns / NS_PER_S, sleep_until_ns % NS_PER_S };
@@ -96,6 +98,12 @@ static void count_lateness(struct delay *delay, const struct emulated_io *io, in
 		delay->counts.latest_ns = late_ns;
 }
 
+static void free_slot(struct delay *delay, const struct emulated_io *io)
+{
+	delay->free_slots[delay->free_count++] = (uint32_t)(io - delay->ios);
+	pthread_cond_signal(&delay->slot_free);
+}
+
 /* Under the lock, which it releases while it sends. */
 static void send_reply(struct delay *delay, struct emulated_io *io)
 {
@@ -105,10 +113,9 @@ static void send_reply(struct delay *delay, struct emulated_io *io)
 	if (is_blocking(io->op) && !--delay->blocking)
 		delay->counts.blocking_ns += now_ns - delay->blocking_since_ns;
 	pthread_mutex_unlock(&delay->lock);
-	delay->reply(delay->transport, io);
+	delay->reply(delay->backend, io);
 	pthread_mutex_lock(&delay->lock);
-	delay->free_slots[delay->free_count++] = (uint32_t)(io - delay->ios);
-	pthread_cond_signal(&delay->slot_free);
+	free_slot(delay, io);
 }
 
 static void send_first(struct delay *delay)
@@ -121,39 +128,58 @@ static void send_first(struct delay *delay)
 		io->overdue = true;
 }
 
+/* Under the lock. `all`: also what is not due yet. */
+static int64_t send_due(struct delay *delay, bool all)
+{
+	while (delay->replies.count && (all || delay->replies.entries[0].due_ns <= monotonic_ns()))
+		send_first(delay);
+	return delay->replies.count ? delay->replies.entries[0].due_ns : INT64_MAX;
+}
+
+static void note_oldest(struct delay *delay, int64_t first_ns)
+{
+	atomic_store_explicit(&delay->oldest_ns, first_ns == INT64_MAX ? 0 : first_ns, memory_order_relaxed);
+}
+
+int64_t delay_send_due(struct delay *delay)
+{
+	int64_t first_ns;
+
+	pthread_mutex_lock(&delay->lock);
+	first_ns = send_due(delay, false);
+	note_oldest(delay, first_ns);
+	pthread_mutex_unlock(&delay->lock);
+	return first_ns;
+}
+
 static void *send_when_due(void *argument)
 {
 	struct delay *delay = argument;
+	bool stopping;
 
 	capabilities_limit(0);
 	host_reduce_timer_slack();
-	pthread_mutex_lock(&delay->lock);
-	for (;;) {
-		int64_t first_ns = delay->replies.count ? delay->replies.entries[0].due_ns : INT64_MAX;
+	do {
 		uint32_t generation = atomic_load(&delay->generation);
-		bool stopping = atomic_load(&delay->stopping);
+		int64_t first_ns;
 
-		atomic_store_explicit(&delay->oldest_ns, delay->replies.count ? first_ns : 0, memory_order_relaxed);
-		if (delay->replies.count && (stopping || first_ns <= monotonic_ns())) {
-			send_first(delay);
-			continue;
-		}
-		if (stopping)
-			break;
-		pthread_mutex_unlock(&delay->lock);
-		wait_until(delay, first_ns, generation);
-		pthread_mutex_lock(&delay->lock);
-	}
+		stopping = atomic_load(&delay->stopping);
+		first_ns = delay_send_due(delay);
+		if (!stopping)
+			wait_until(delay, first_ns, generation);
+	} while (!stopping);
+	pthread_mutex_lock(&delay->lock);
+	send_due(delay, true);
 	pthread_mutex_unlock(&delay->lock);
 	return NULL;
 }
 
-int delay_start(struct delay *delay, void (*reply)(void *transport, const struct emulated_io *io), void *transport)
+int delay_start(struct delay *delay, void (*reply)(void *backend, const struct emulated_io *io), void *backend)
 {
 	int err;
 
 	delay->reply = reply;
-	delay->transport = transport;
+	delay->backend = backend;
 	err = pthread_create(&delay->sender, NULL, send_when_due, delay);
 	delay->has_sender = !err;
 	return -err;
@@ -186,6 +212,13 @@ struct emulated_io *delay_take(struct delay *delay)
 	buffer = io->buffer;
 	*io = (struct emulated_io){ .buffer = buffer };
 	return io;
+}
+
+void delay_give_back(struct delay *delay, const struct emulated_io *io)
+{
+	pthread_mutex_lock(&delay->lock);
+	free_slot(delay, io);
+	pthread_mutex_unlock(&delay->lock);
 }
 
 /* Passes completions up to now to the drive, in their order, and more if the heap is full. */
@@ -228,6 +261,13 @@ static void count(struct delay *delay, const struct emulated_io *io)
 		delay->counts.beside_blocking++;
 }
 
+static void push_reply(struct delay *delay, const struct emulated_io *io)
+{
+	due_heap_push(&delay->replies, (struct due){
+		.due_ns = io->send_ns, .order = delay->order++, .slot = (uint32_t)(io - delay->ios), .op = (int8_t)io->op,
+	});
+}
+
 void delay_submit(struct delay *delay, struct emulated_io *io)
 {
 	int64_t complete_ns;
@@ -244,9 +284,7 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 		delay->blocking_since_ns = io->arrived_ns;
 	io->send_ns = complete_ns - advance_ns(delay, io);
 	is_first = !delay->replies.count || io->send_ns < delay->replies.entries[0].due_ns;
-	due_heap_push(&delay->replies, (struct due){
-		.due_ns = io->send_ns, .order = delay->order++, .slot = (uint32_t)(io - delay->ios), .op = (int8_t)io->op,
-	});
+	push_reply(delay, io);
 	if (is_first)
 		wake_sender(delay);
 	pthread_mutex_unlock(&delay->lock);
@@ -256,8 +294,10 @@ void delay_ready(struct delay *delay, struct emulated_io *io)
 {
 	pthread_mutex_lock(&delay->lock);
 	io->ready = true;
-	if (io->overdue)
-		send_reply(delay, io);
+	if (io->overdue) {
+		push_reply(delay, io);
+		wake_sender(delay);
+	}
 	pthread_mutex_unlock(&delay->lock);
 }
 

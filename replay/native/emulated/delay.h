@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Real-time completion of I/Os at the times of the drive model. A transport (fuse.h) reads requests and calls
- * delay_submit(); the sending thread calls its reply function when a reply is due. Replies leave earlier by the
- * calibrated overhead of the way between a program and this process.
+ * Real-time completion of I/Os at the times of the drive model. A back end reads requests and calls delay_submit(); its
+ * reply function is called when a reply is due, by the thread of delay_start(), or by a thread of the back end's own
+ * that calls delay_send_due(). Replies leave earlier by the calibrated overhead of the way between a program and this
+ * process.
  */
 #ifndef BLKREEL_DELAY_H
 #define BLKREEL_DELAY_H
@@ -28,7 +29,7 @@ struct overhead {
 };
 
 struct emulated_io {
-	uint64_t unique; /* of the transport */
+	uint64_t unique; /* of the back end */
 	enum trace_op op;
 	int32_t flags;
 	int64_t offset_bytes, length_bytes;
@@ -38,7 +39,7 @@ struct emulated_io {
 	char *buffer;      /* with an image in a file */
 	int error;         /* 0 or a negative errno */
 	bool ready;        /* its data is transferred */
-	bool overdue;      /* sent by the thread that transfers its data */
+	bool overdue;      /* was due before its data was transferred */
 };
 
 struct delay_counts {
@@ -71,22 +72,30 @@ struct delay {
 	_Atomic int64_t oldest_ns; /* since when a reply is overdue; 0: none is */
 	pthread_t sender;
 	bool has_sender;
-	void (*reply)(void *transport, const struct emulated_io *io);
-	void *transport;
+	void (*reply)(void *backend, const struct emulated_io *io);
+	void (*wake)(void *backend); /* NULL: the thread of delay_start() sends */
+	void *backend;
 };
 
 /* drive: initialized. Returns 0 or a negative errno. */
 int delay_init(struct delay *delay, struct drive *drive, unsigned slots);
 void delay_deinit(struct delay *delay);
 
-/* Starts the sending thread. Returns 0 or a negative errno. */
-int delay_start(struct delay *delay, void (*reply)(void *transport, const struct emulated_io *io), void *transport);
+/* Starts a thread that sends. Returns 0 or a negative errno. */
+int delay_start(struct delay *delay, void (*reply)(void *backend, const struct emulated_io *io), void *backend);
 
 /* Sends all replies that are outstanding, and ends the thread. */
 void delay_stop(struct delay *delay);
 
+/* The time before a reply is due in which a thread that sends does not sleep, because a wake-up takes time. */
+#define DELAY_SPIN_NS 50000ll
+
+/* Sends the replies that are due. Returns when the next one is, on CLOCK_MONOTONIC; INT64_MAX: none is outstanding. */
+int64_t delay_send_due(struct delay *delay);
+
 /* A free slot; waits until there is one. One thread takes and submits. */
 struct emulated_io *delay_take(struct delay *delay);
+void delay_give_back(struct delay *delay, const struct emulated_io *io);
 /* io->ready: whether its data is transferred already; else call delay_ready() after its transfer. */
 void delay_submit(struct delay *delay, struct emulated_io *io);
 void delay_ready(struct delay *delay, struct emulated_io *io);

@@ -18,13 +18,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "calibrate.h"
 #include "cleanup.h"
 #include "delay.h"
 #include "error.h"
-#include "fuse.h"
 #include "image.h"
-#include "loop_device.h"
 #include "options.h"
 #include "run/clock.h"
 #include "run/exit_code.h"
@@ -42,27 +41,30 @@
 
 static const char usage[] =
 	"usage: blkreel-emulate --drive FD --size BYTES [options] FILE\n"
-	"Serves an emulated drive, mounted over FILE, until the end of standard input.\n"
+	"       blkreel-emulate --remove N --inode N\n"
+	"Serves an emulated drive until the end of standard input. FILE is an empty file for this drive alone.\n"
 	"  --drive FD        the drive, described in FD as lines of `name value`\n"
 	"  --size BYTES      size of the drive\n"
 	"  --image FD        keep the data in this file, opened with O_DIRECT (in memory)\n"
-	"  --inode N         inode number of the mounted file (1)\n"
+	"  --inode N         identifies the contents: inode number of the mounted file (1)\n"
+	"  --remove N        remove the ublk device N that a killed server left\n"
+	"  --backend NAME    ublk, or fuse: mounted over FILE, with a loop device (ublk if the kernel has it)\n"
 	"  --timeout S       abort the drive if it does not answer for this time (10)\n";
 
 struct options {
-	const char *path;
-	int drive_fd, image_fd;
+	const char *path, *backend;
+	int drive_fd, image_fd, remove;
 	int64_t size_bytes, inode;
 	unsigned timeout_s;
 };
 
-struct server {
+struct emulation {
 	struct options options;
 	struct drive drive;
 	struct image image;
 	struct delay delay;
-	struct fuse_server fuse;
-	struct loop_device loop;
+	struct server server;
+	struct backend *backend;
 	struct watchdog watchdog;
 	int signals; /* signalfd */
 	bool ending;
@@ -76,13 +78,17 @@ static bool read_options(struct options *options, int argc, char **argv)
 		NUMBER_OPTION("size", options->size_bytes, 4096, INT64_MAX),
 		NUMBER_OPTION("image", options->image_fd, 0, INT32_MAX),
 		NUMBER_OPTION("inode", options->inode, 1, INT64_MAX),
+		NUMBER_OPTION("remove", options->remove, 0, INT32_MAX),
 		NUMBER_OPTION("timeout", options->timeout_s, 1, 3600),
+		TEXT_OPTION("backend", options->backend),
 		{ 0 },
 	};
 
-	*options = (struct options){ .drive_fd = -1, .image_fd = -1, .inode = 1, .timeout_s = 10 };
+	*options = (struct options){ .drive_fd = -1, .image_fd = -1, .remove = -1, .inode = 1, .timeout_s = 10 };
 	if (parse_options(argc, argv, entries, usage))
 		return false;
+	if (options->remove >= 0)
+		return argc == optind;
 	if (argc - optind == 1 && options->drive_fd >= 0 && options->size_bytes) {
 		options->path = argv[optind];
 		return true;
@@ -107,13 +113,13 @@ static void print_check(const struct reached *read, const struct reached *write)
 	printf("}");
 }
 
-static void print_ready(const struct server *server, const struct calibration *calibration)
+static void print_ready(const struct emulation *emulation, const struct calibration *calibration)
 {
-	printf("{\"ready\": {\"device\": \"%s\", \"block_bytes\": %u, \"calibration\": {"
+	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"block_bytes\": %u, \"calibration\": {"
 	       "\"read_overhead_ns\": %" PRId64 ", \"read_ns_per_byte\": %.6f, \"write_overhead_ns\": %" PRId64
 	       ", \"write_ns_per_byte\": %.6f, \"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f"
 	       ", \"write_bandwidth\": %.0f, \"check\": ",
-	       server->loop.node, server->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
+	       emulation->backend->node, emulation->backend->name, emulation->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
 	       calibration->write.io_ns, calibration->write.ns_per_byte, calibration->read_iops, calibration->write_iops,
 	       calibration->read_bandwidth, calibration->write_bandwidth);
 	print_check(&calibration->check_read, &calibration->check_write);
@@ -121,35 +127,35 @@ static void print_ready(const struct server *server, const struct calibration *c
 	fflush(stdout);
 }
 
-static void print_status(struct server *server)
+static void print_status(struct emulation *emulation)
 {
 	printf("{\"status\": {");
-	delay_write_status(&server->delay, stdout);
+	delay_write_status(&emulation->delay, stdout);
 	printf("}}\n");
 	fflush(stdout);
 }
 
-static void print_state(struct server *server)
+static void print_state(struct emulation *emulation)
 {
 	printf("{\"state\": ");
-	delay_write_state(&server->delay, stdout);
+	delay_write_state(&emulation->delay, stdout);
 	printf("}\n");
 	fflush(stdout);
 }
 
 /* ---- begin ---- */
 
-static int read_drive(struct server *server)
+static int read_drive(struct emulation *emulation)
 {
-	FILE *file CLEANUP_FCLOSE = fdopen(server->options.drive_fd, "r");
+	FILE *file CLEANUP_FCLOSE = fdopen(emulation->options.drive_fd, "r");
 	char why[96];
 	int err;
 
 	if (!file)
 		snprintf(why, sizeof(why), "%s", strerror(errno));
-	if (!file || !drive_read(&server->drive, file, why, sizeof(why)))
+	if (!file || !drive_read(&emulation->drive, file, why, sizeof(why)))
 		return report_error(NULL, "cannot emulate the drive: %s", why);
-	err = drive_init(&server->drive);
+	err = drive_init(&emulation->drive);
 	return err ? report_error(NULL, "cannot emulate the drive: %s", strerror(-err)) : 0;
 }
 
@@ -167,7 +173,7 @@ static void tune_process(void)
 	setpriority(PRIO_PROCESS, 0, NICE);
 }
 
-static int catch_signals(struct server *server)
+static int catch_signals(struct emulation *emulation)
 {
 	sigset_t signals;
 
@@ -178,59 +184,66 @@ static int catch_signals(struct server *server)
 	sigaddset(&signals, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	sigdelset(&signals, SIGPIPE);
-	server->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	return server->signals < 0 ? report_error(NULL, "cannot receive signals: %s", strerror(errno)) : 0;
+	emulation->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	return emulation->signals < 0 ? report_error(NULL, "cannot receive signals: %s", strerror(errno)) : 0;
 }
 
-static int make_image(struct server *server)
+static int make_image(struct emulation *emulation)
 {
-	int err = image_init(&server->image, server->options.size_bytes, server->options.image_fd);
+	int err = image_init(&emulation->image, emulation->options.size_bytes, emulation->options.image_fd);
 
 	return err ? report_error(NULL, "cannot take %" PRId64 " bytes of memory for the drive: %s",
-				  server->options.size_bytes, strerror(-err)) : 0;
+				  emulation->options.size_bytes, strerror(-err)) : 0;
 }
 
-static int open_device(const struct server *server, bool exclusively)
+static struct backend *chosen_backend(const struct options *options)
 {
-	return open(server->loop.node, O_RDWR | O_DIRECT | O_CLOEXEC | (exclusively ? O_EXCL : 0));
+	bool ublk = options->backend ? !strcmp(options->backend, "ublk") : ublk_is_supported();
+
+	return ublk ? ublk_backend() : fuse_backend();
 }
 
-static struct calibration_target calibration_target(struct server *server, int fd)
+static int open_device(const struct emulation *emulation, bool exclusively)
 {
-	return (struct calibration_target){ fd, server->options.size_bytes, server->fuse.mark, &server->delay };
+	return open(emulation->backend->node, O_RDWR | O_DIRECT | O_CLOEXEC | (exclusively ? O_EXCL : 0));
 }
 
-static int measure(struct server *server)
+static struct calibration_target calibration_target(struct emulation *emulation, int fd)
 {
-	int fd CLEANUP_CLOSE = open_device(server, false);
-	struct calibration_target target = calibration_target(server, fd);
+	return (struct calibration_target){ fd, emulation->options.size_bytes, emulation->server.mark, &emulation->delay };
+}
+
+static int measure(struct emulation *emulation)
+{
+	int fd CLEANUP_CLOSE = open_device(emulation, false);
+	struct calibration_target target = calibration_target(emulation, fd);
 	struct calibration calibration;
 	int err = -errno;
 
 	if (fd >= 0) {
-		atomic_store(&server->fuse.calibrating, true);
+		atomic_store(&emulation->server.calibrating, true);
 		err = calibrate(&target, &calibration);
-		atomic_store(&server->fuse.calibrating, false);
-		server->image.untouched = false;
+		atomic_store(&emulation->server.calibrating, false);
+		emulation->image.untouched = false;
 	}
 	if (err)
 		return report_error(NULL, "cannot calibrate the emulated drive: %s", strerror(-err));
-	print_ready(server, &calibration);
+	print_ready(emulation, &calibration);
 	return 0;
 }
 
 /* With nobody else on the drive: its I/Os would be completed at the time of the calibration. */
-static void check_again(struct server *server)
+static void check_again(struct emulation *emulation)
 {
-	int fd CLEANUP_CLOSE = open_device(server, true);
-	struct calibration_target target = calibration_target(server, fd);
+	int fd CLEANUP_CLOSE = open_device(emulation, true);
+	struct calibration_target target = calibration_target(emulation, fd);
 	struct reached read, write;
 	int err = -EBUSY;
 
 	if (fd >= 0) {
-		atomic_store(&server->fuse.calibrating, true);
+		atomic_store(&emulation->server.calibrating, true);
 		err = calibrate_check(&target, &read, &write);
-		atomic_store(&server->fuse.calibrating, false);
+		atomic_store(&emulation->server.calibrating, false);
 	}
 	printf("{\"check\": ");
 	if (!err)
@@ -243,122 +256,123 @@ static void check_again(struct server *server)
 
 /* ---- until the end ---- */
 
-static void end(struct server *server)
+static void end(struct emulation *emulation)
 {
-	server->ending = true;
-	loop_detach(&server->loop, server->options.path);
+	emulation->ending = true;
+	emulation->backend->begin_end(emulation->backend);
 }
 
-static void take_commands(struct server *server)
+static void take_commands(struct emulation *emulation)
 {
 	char text[64];
 	ssize_t bytes = read(STDIN_FILENO, text, sizeof(text));
 
 	if (bytes <= 0)
-		end(server);
+		end(emulation);
 	else if (memchr(text, 'c', bytes))
-		check_again(server);
+		check_again(emulation);
 }
 
-static void take_signal(struct server *server)
+static void take_signal(struct emulation *emulation)
 {
 	struct signalfd_siginfo signal;
 
-	if (read(server->signals, &signal, sizeof(signal)) == sizeof(signal))
-		end(server);
+	if (read(emulation->signals, &signal, sizeof(signal)) == sizeof(signal))
+		end(emulation);
 }
 
 /* A second thread, so that a calibration or a blocked pipe does not look like a server that hangs. */
 static void *beat(void *argument)
 {
-	struct server *server = argument;
+	struct emulation *emulation = argument;
 
-	while (!atomic_load(&server->fuse.ended)) {
-		atomic_fetch_add(&server->watchdog.shared->beat, 1);
-		atomic_store(&server->watchdog.shared->oldest_ns, atomic_load(&server->delay.oldest_ns));
+	while (!atomic_load(&emulation->backend->ended)) {
+		atomic_fetch_add(&emulation->watchdog.shared->beat, 1);
+		atomic_store(&emulation->watchdog.shared->oldest_ns, atomic_load(&emulation->delay.oldest_ns));
 		sleep_ns(TICK_MS * NS_PER_MS);
 	}
 	return NULL;
 }
 
 /* Returns false if the connection was aborted. */
-static bool serve(struct server *server)
+static bool serve(struct emulation *emulation)
 {
-	struct pollfd inputs[2] = { { STDIN_FILENO, POLLIN }, { server->signals, POLLIN } };
+	struct pollfd inputs[2] = { { STDIN_FILENO, POLLIN }, { emulation->signals, POLLIN } };
 
-	while (!server->ending || atomic_load(&server->fuse.opens)) {
-		poll(server->ending ? inputs + 1 : inputs, server->ending ? 1 : 2, TICK_MS);
-		if (atomic_load(&server->fuse.ended))
+	while (!emulation->ending || emulation->backend->is_open(emulation->backend)) {
+		poll(emulation->ending ? inputs + 1 : inputs, emulation->ending ? 1 : 2, TICK_MS);
+		if (atomic_load(&emulation->backend->ended))
 			return false;
-		if (!server->ending && inputs[0].revents)
-			take_commands(server);
+		if (!emulation->ending && inputs[0].revents)
+			take_commands(emulation);
 		if (inputs[1].revents)
-			take_signal(server);
-		if (++server->ticks % 2 == 0)
-			print_status(server);
-		if (server->ticks % STATE_EVERY == 0)
-			print_state(server);
+			take_signal(emulation);
+		if (++emulation->ticks % 2 == 0)
+			print_status(emulation);
+		if (emulation->ticks % STATE_EVERY == 0)
+			print_state(emulation);
 	}
 	return true;
 }
 
-static int run(struct server *server)
+static int run(struct emulation *emulation)
 {
 	pthread_t heart;
-	int err = fuse_start(&server->fuse, &server->delay, &server->image);
+	int err = server_start(&emulation->server, &emulation->delay, &emulation->image);
 
 	if (!err)
-		err = -pthread_create(&heart, NULL, beat, server);
+		err = -pthread_create(&heart, NULL, beat, emulation);
 	if (err)
 		return report_error(NULL, "cannot start the threads of the drive: %s", strerror(-err));
-	if (loop_attach(&server->loop, server->options.path, server->image.offset_alignment))
+	if (emulation->backend->attach(emulation->backend, &emulation->server, emulation->watchdog.shared))
 		return -1;
-	atomic_store(&server->watchdog.shared->loop_number, server->loop.number);
-	if (measure(server))
+	if (measure(emulation))
 		return -1;
-	return serve(server) ? 0 : -1;
+	return serve(emulation) ? 0 : -1;
 }
 
 /* Returns an exit code. */
-static int serve_mounted(struct server *server)
+static int serve_opened(struct emulation *emulation)
 {
 	int code;
 
-	if (watchdog_start(&server->watchdog, server->fuse.fd, server->options.path, server->options.timeout_s))
+	if (watchdog_start(&emulation->watchdog, emulation->backend, emulation->options.timeout_s))
 		return EXIT_FAILED;
 	mlockall(MCL_CURRENT | MCL_FUTURE);
-	code = run(server) ? EXIT_FAILED : EXIT_DONE;
-	/* Before the unmount, after which the kernel no longer names the file of the device. */
-	loop_detach(&server->loop, server->options.path);
-	fuse_stop(&server->fuse);
-	if (image_is_file(&server->image) && image_file_flush(&server->image))
+	code = run(emulation) ? EXIT_FAILED : EXIT_DONE;
+	emulation->backend->end(emulation->backend);
+	if (image_is_file(&emulation->image) && image_file_flush(&emulation->image))
 		code = EXIT_FAILED;
-	delay_end(&server->delay);
-	print_status(server);
-	print_state(server);
-	watchdog_stop(&server->watchdog);
+	delay_end(&emulation->delay);
+	print_status(emulation);
+	print_state(emulation);
+	watchdog_stop(&emulation->watchdog);
 	return code;
 }
 
 int main(int argc, char **argv)
 {
-	static struct server server; /* too large for the stack */
+	static struct emulation emulation; /* too large for the stack */
 	int code;
 
-	if (!read_options(&server.options, argc, argv))
+	if (!read_options(&emulation.options, argc, argv))
 		return EXIT_WRONG_USAGE;
+	if (emulation.options.remove >= 0) {
+		ublk_remove((unsigned)emulation.options.remove, (uint64_t)emulation.options.inode);
+		return EXIT_DONE;
+	}
 	host_limit_stacks();
 	tune_process();
-	server.loop.number = -1;
-	if (catch_signals(&server) || read_drive(&server) || make_image(&server))
+	emulation.backend = chosen_backend(&emulation.options);
+	if (catch_signals(&emulation) || read_drive(&emulation) || make_image(&emulation))
 		return EXIT_FAILED;
-	if (delay_init(&server.delay, &server.drive, image_is_file(&server.image) ? DELAY_FILE_SLOTS : DELAY_SLOTS)) {
+	if (delay_init(&emulation.delay, &emulation.drive, image_is_file(&emulation.image) ? DELAY_FILE_SLOTS : DELAY_SLOTS)) {
 		report_error(NULL, "cannot emulate the drive: out of memory");
 		return EXIT_FAILED;
 	}
-	if (fuse_mount(&server.fuse, server.options.path, (uint64_t)server.options.inode))
+	if (emulation.backend->open(emulation.backend, emulation.options.path, (uint64_t)emulation.options.inode))
 		return EXIT_FAILED;
-	code = serve_mounted(&server);
+	code = serve_opened(&emulation);
 	/* exit() would wait for threads that are blocked by a pipe or a disk. */
 	fflush(NULL);
 	_exit(code);

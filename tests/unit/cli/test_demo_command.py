@@ -49,15 +49,15 @@ def test_without_root_it_replays_on_simulated_drives_and_says_what_it_leaves_out
 
 
 def test_without_fuse_the_emulated_drive_is_left_out_with_the_reason(monkeypatch):
-    def check_backend(name):
+    def check_backends():
         raise BlkreelError("no /dev/fuse", "run: modprobe fuse")
 
-    monkeypatch.setattr(demo_run, "check_backend", check_backend)
+    monkeypatch.setattr(demo_run, "check_backends", check_backends)
     assert demo_run._left_out(demo_run.FULL, has_root=True) == ["the emulated drive: no /dev/fuse; run: modprobe fuse"]
 
 
 def test_without_memory_the_emulated_drive_is_left_out_with_the_reason(monkeypatch):
-    monkeypatch.setattr(demo_run, "check_backend", lambda name: None)
+    monkeypatch.setattr(demo_run, "check_backends", lambda: None)
     monkeypatch.setattr(demo_run, "available_memory_bytes", lambda: 100 << 20)
     (text,) = demo_run._left_out(demo_run.FULL, has_root=True)
     assert "105 MB of memory available" in text and text.endswith("stop other programs, or add --quick")

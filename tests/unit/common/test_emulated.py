@@ -5,7 +5,7 @@ import json
 import pytest
 from emulated_accounts import account, calibration
 
-from blkreel.common.emulated import EmulatedUses, name_of, read_account, reasons, renewed_account, use_between
+from blkreel.common.emulated import EmulatedUses, file_of, name_of, read_account, reasons, renewed_account, use_between
 
 
 @pytest.mark.parametrize(("backing_file", "name"), [
@@ -13,6 +13,20 @@ from blkreel.common.emulated import EmulatedUses, name_of, read_account, reasons
     ("/tmp/blkreel/emulated/sata/drive", None), ("/run/blkreel/emulated/a/b/drive", None), ("", None)])
 def test_only_the_file_of_a_drive_is_one(backing_file, name):
     assert name_of(backing_file) == name
+
+
+@pytest.mark.parametrize(("device", "comm", "name"), [
+    ("/dev/ublkb3", "blkreel-emulate", "sata"), ("/dev/ublkb30", "blkreel-emulate", None),
+    ("/dev/ublkb3", "cat", None), ("/dev/ublkb3", None, None)])
+def test_a_ublk_device_is_named_while_its_server_runs(tmp_path, device, comm, name):
+    """The number of a device whose server has ended may be that of another device, and its process number too."""
+    run, processes = tmp_path / "emulated", tmp_path / "proc"
+    for path, text in ((run / "sata/ublk", "/dev/ublkb3 77 123\n"), (run / "other/ublk", ""),
+                       (processes / "77/comm", comm and f"{comm}\n")):
+        path.parent.mkdir(parents=True)
+        if text is not None:
+            path.write_text(text)
+    assert name_of(file_of(device, run, processes), run) == name
 
 
 def stored(tmp_path, document):

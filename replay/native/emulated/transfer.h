@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the back ends of an emulated drive share: I/Os, and the transfer of their data to and from the image. */
+#ifndef BLKREEL_EMULATED_TRANSFER_H
+#define BLKREEL_EMULATED_TRANSFER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "delay.h"
+#include "image.h"
+
+#define TRANSFER_THREADS 16
+
+/* The data of writes of a calibration begins with these bytes, which are drawn at its start. */
+#define CALIBRATION_MARK_BYTES 32
+
+struct server {
+	struct delay *delay;
+	struct image *image;
+	char mark[CALIBRATION_MARK_BYTES];
+	atomic_bool calibrating;
+	char *buffer;       /* for the data of a request; aligned */
+	char *file_buffers; /* one for each slot, with an image in a file */
+	pthread_t workers[TRANSFER_THREADS];
+	unsigned worker_count;
+
+	/* I/Os whose data is to be transferred to or from the file. */
+	pthread_mutex_t lock;
+	pthread_cond_t queued;
+	struct emulated_io *queue[DELAY_SLOTS];
+	unsigned first, count;
+	bool stopping;
+};
+
+/* Returns 0 or a negative errno. After a failure too, server_stop() ends it. */
+int server_start(struct server *server, struct delay *delay, struct image *image);
+void server_stop(struct server *server);
+
+/* Where the data of the next write goes: to the slot's own buffer, or to that of the server. */
+static inline char *server_buffer(const struct server *server, const struct emulated_io *io)
+{
+	return io->buffer ? io->buffer : server->buffer;
+}
+
+/* Whether the I/O is within the drive, and has at most IMAGE_MAX_IO_BYTES if it has data. */
+bool server_accepts(const struct server *server, const struct emulated_io *io);
+
+/* Takes an accepted I/O with its fields and, of a write, its data in server_buffer(). */
+void server_take(struct server *server, struct emulated_io *io);
+
+#endif
