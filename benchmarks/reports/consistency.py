@@ -1,6 +1,6 @@
 """consistency: variation of the IOPS of a drive without free blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,15 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
 from blkreel.benchmarks.charts.tables import metric_table, plain
 from blkreel.benchmarks.results.directory import Runs, Test
-from blkreel.benchmarks.results.document import Content, Figures, FigureSeries, figure_series, figure_table, without
+from blkreel.benchmarks.results.document import (
+    Content,
+    Figures,
+    FigureSeries,
+    by_state,
+    figure_series,
+    figure_table,
+    without,
+)
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
@@ -82,12 +90,12 @@ def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
     measured = runs.measured(ROLE, _measure)
     content = Content(method=[*METHOD, energy_note([run.stats for _, run in measured])])
-    rows: list[Figures] = []
-    states: dict[str, list[Figures]] = {}
-    for step, run in measured:
-        rows.append(_row(step, run))
-        states.setdefault(str(step.labels.get("state", "")), []).append(rows[-1])
-    content.figures = {"states": {state: _of_state(own) for state, own in states.items()}}
+    states = by_state(measured)
+    state_of = {step.id: state for state, own in states.items() for step, _ in own}
+    row_of = {step.id: _row(step, run, state_of[step.id]) for step, run in measured}
+    rows = list(row_of.values())
+    content.figures = {"states": {state: _of_state([row_of[step.id] for step, _ in own])
+                                  for state, own in states.items()}}
     content.tables = [figure_table("The last part", LAST_PART, rows), figure_table("The whole run", WHOLE_RUN, rows)]
     short = [run for _, run in measured if len(run.seconds) and run.last_s < LAST_S]
     if short:
@@ -99,13 +107,13 @@ def report(test: Test, runs: Runs) -> Content:
             content.reasons.append(step_reason("not_steady", "qualified", f"not steady: {step.title}" + (
                 "" if run.rounds >= 5 else ", too short to tell"), [step.id]))
     several = len({step.repeat for step, _ in measured}) > 1
-    names = [f"{step.labels.get('state', '') or step.title}{f', repeat {step.repeat}' if several else ''}"
+    names = [f"{state_of[step.id] or step.title}{f', repeat {step.repeat}' if several else ''}"
              for step, _ in measured]
-    content.series = list(_series(names, measured))
+    content.series = list(_series(names, measured, state_of))
     return content
 
 
-def _row(step: BenchmarkStep, run: Measured) -> Figures:
+def _row(step: BenchmarkStep, run: Measured, state: str) -> Figures:
     last = consistency(run.seconds[len(run.seconds) - run.last_s:])
     metrics = run.stats.metrics()
     why = dict(metrics["why"])
@@ -118,7 +126,7 @@ def _row(step: BenchmarkStep, run: Measured) -> Figures:
     if run.steady is None:
         why |= dict.fromkeys(("steady_iops", "steady_at_ns"), "not steady")
     warm = run.sensors.temperature[1]
-    return {"state": step.labels.get("state"), "repeat": step.repeat, "last_s": run.last_s,
+    return {"state": state or None, "repeat": step.repeat, "last_s": run.last_s,
             **{score.key: getattr(last, score.key) for score in SCORES},
             "whole_iops": run.stats.iops, "whole_mb_s": run.stats.mb_s,
             "stall_period_ns": run.stalls and run.stalls.period_ns, "stall_ns": run.stalls and run.stalls.length_ns,
@@ -138,10 +146,11 @@ def _of_state(rows: list[Figures]) -> Figures:
     return {**means, "n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
 
 
-def _series(names: list[str], measured: list[tuple[BenchmarkStep, Measured]]) -> Iterator[FigureSeries]:
+def _series(names: list[str], measured: list[tuple[BenchmarkStep, Measured]],
+            state_of: Mapping[str, str]) -> Iterator[FigureSeries]:
     """Each run's IOPS and temperature, whole and over its last part."""
     for name, (step, run) in zip(names, measured, strict=True):
-        state, begin = str(step.labels.get("state", "")), len(run.seconds) - run.last_s
+        state, begin = state_of[step.id], len(run.seconds) - run.last_s
         of = {"state": state, "repeat": step.repeat}
         for part, from_s in (("whole", 0), ("last", begin)):
             words = "" if part == "whole" else f" over the last {run.last_s} s"

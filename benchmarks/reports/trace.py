@@ -22,7 +22,9 @@ from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
     Figures,
+    by_state,
     figure_table,
+    other_labels,
     over_repeats,
     percentile_or_reason,
     ratio,
@@ -62,10 +64,10 @@ def report(test: Test, runs: Runs) -> Content:
     idles: dict[str, Mapping[str, Any]] = {}
     sources: dict[object, set[str]] = {}
     everything = []
-    for step, (stats, partial, idle, sha256, slowdown, exposure) in runs.measured(ROLE, _measure):
-        others = tuple((name, value) for name, value in step.labels.items() if name not in ("state", "repeat"))
-        sources.setdefault(others, set()).update({sha256} if sha256 else ())
-        state = str(step.labels.get("state", ""))
+    measured = [(step, state, values) for state, own in by_state(runs.measured(ROLE, _measure)).items()
+                for step, values in own]
+    for step, state, (stats, partial, idle, sha256, slowdown, exposure) in measured:
+        sources.setdefault(tuple(other_labels(step).items()), set()).update({sha256} if sha256 else ())
         groups.setdefault(state, []).append((stats, partial))
         slowdowns.setdefault(state, []).append((slowdown, exposure))
         idles.setdefault(state, idle)

@@ -20,7 +20,7 @@ from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
 from blkreel.benchmarks.results.directory import Runs, Test
-from blkreel.benchmarks.results.document import Content, Figures, figure_table, over_repeats, state_label
+from blkreel.benchmarks.results.document import Content, Figures, by_state, figure_table, over_repeats
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
@@ -89,7 +89,9 @@ def report(test: Test, runs: Runs) -> Content:
 
     states: dict[str, Figures] = {}
     by_phase, by_pass, by_trace = [], [], []
-    for state, own in _grouped(steps, state_label).items():
+    by_label = by_state([(step, step) for step in steps], "phase", "pass_number", "trace")
+    for state, pairs in by_label.items():
+        own = [step for step, _ in pairs]
         phases = {phase: (group, rows_by(group, name_of)) for phase, group in _grouped(own, _phase).items() if phase}
         passes = {key: {"phase": _phase(group[0]), "pass_number": _pass(group[0]), **_summary(group, playbacks)}
                   for key, group in _grouped(own, _pass_key).items()}

@@ -286,7 +286,9 @@ def test_six_whole_repeats_of_a_clean_test_are_valid(tmp_path):
 
 @pytest.mark.parametrize(("report", "role", "label"), [
     ("depths", "depth", {"depth": 4}), ("mixes", "mix", {"mix": 50}), ("cache", "fill", {"rest_ns": 0}),
-    ("qd1", "qd1", {"access": "random", "op": "read", "block": 4096}), ("trim", "whole", {})])
+    ("qd1", "qd1", {"access": "random", "op": "read", "block": 4096}), ("trim", "whole", {}),
+    ("consistency", "consistency", {}), ("trace", "trace", {}), ("mixed-burst", "mixed", {}),
+    ("trace-passes", "trace", {"pass_number": 1, "trace": "a.parquet"})])
 def test_loops_of_a_recipe_of_ones_own_are_never_pooled(tmp_path, report, role, label):
     """Steps that differ in a label that the report does not know, and a repeat of one of them."""
     test = MadeTest(tmp_path / "t", report)
