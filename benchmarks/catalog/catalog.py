@@ -1,4 +1,4 @@
-"""A catalog: a directory of immutable results that git, rsync and object storage copy. No server, no lock.
+"""A catalog: a directory of immutable results that git, rsync and object storage copy. No server; readers need no lock.
 
     catalog.json              format and version
     results/ID.json           a result (result.py)
@@ -7,7 +7,7 @@
     tables/entries/*.bin      what a comparison works out of a drive's runs, made again when it is old (stored.py)
 
 A result appears under its name only when it is whole, after its partial. So a kill or a full disk leaves a partial
-that no result names, concurrent adds do not meet, and copying all files of one catalog into another merges the two.
+that no result names, and copying all files of one catalog into another merges the two.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 from waiting import wait_until
 
 from blkreel.analysis.report.html.page import write_page
+from blkreel.benchmarks.catalog import Catalog, catalog
 from blkreel.benchmarks.runner.record import create, read_resumable
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.output_lock import OutputInUse, new_output, spool_of
@@ -27,11 +28,13 @@ WRITERS = {
     "page": "new = new_output(path); new.file.write(b'page'); wait(); new.publish()",
     "run": "run = RunDirectory(path, False); run.create(); wait(); run.release()",
     "test": "create(path, {'test': 'x'}, [], force=False)\nwith directory_locked(path): wait()",
+    "catalog": "Catalog.open(path, create=True)\nwith directory_locked(path): wait()",
 }
 SCRIPT = """
 import sys
 from pathlib import Path
 import numpy as np
+from blkreel.benchmarks.catalog import Catalog
 from blkreel.benchmarks.runner.record import create
 from blkreel.common.files.output_lock import directory_locked, new_output
 from blkreel.replay.run.directory import RunDirectory
@@ -75,14 +78,16 @@ def second_commands(path):
             "run": lambda: RunDirectory(path, True).check(),
             "repetitions": lambda: Repetitions(path, 2, False, {}, True).check(),
             "test": lambda: create(path, {}, [], force=True),
-            "resumed": lambda: read_resumable(path)}
+            "resumed": lambda: read_resumable(path), "catalog": lambda: Catalog.open(path).put({"id": "0"}, None),
+            "removal": lambda: Catalog.open(path).remove({"id": "0"})}
 
 
 @pytest.mark.parametrize(("kind", "others"), [
     ("capture", ["capture", "import", "page", "run"]), ("import", ["capture", "import", "page", "run"]),
     ("page", ["capture", "import", "page"]), ("run", ["run", "repetitions", "test"]),
-    ("test", ["test", "resumed", "run", "repetitions"])])
-def test_a_second_command_is_refused_with_the_number_of_the_process(writing, kind, others):
+    ("test", ["test", "resumed", "run", "repetitions"]), ("catalog", ["catalog", "removal", "run"])])
+def test_a_second_command_is_refused_with_the_number_of_the_process(writing, kind, others, monkeypatch):
+    monkeypatch.setattr(catalog, "_TURN_S", 0.0)
     path, child = writing(kind)
     for name in others:
         with pytest.raises(OutputInUse, match=f"{path} is being written by process {child.pid};") as error:
