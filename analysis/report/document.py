@@ -35,7 +35,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
-from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names
+from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
@@ -96,10 +96,10 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
         shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
                  "pace": _account(first, "pace"), "idle": _account(first, "idle"),
                  "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
-        if several_devices and first.run:
-            shown["title"] += f", device {condition_of(first).device} of the trace"
+        if several_devices and (device := condition_of(first).device):
+            shown["title"] += f", device {device} of the trace"
         if several_sources:
-            shown["title"] += f" ({shown['source']['path'] or first.path})"
+            shown["title"] += f" ({workload_words(_account(first, 'source') or {}) or first.path})"
         built.append(Section(shown, entries))
         notes += differences({entry.document["label"]: condition_of(entry.measured[0]) for entry in entries})
     notes += [f"{entry['label']}: {entry['provider_limit']}" for section in built
@@ -288,8 +288,8 @@ def _changed_traces(measured: list[Measured]) -> Iterator[str]:
     """A note on each trace of one name that is not the same in all runs."""
     contents: dict[str, set[str]] = {}
     for run in measured:
-        if run.run:
-            contents.setdefault(source(run)["path"] or "", set()).add(condition_of(run).workload)
+        if checksum := source(run)["sha256"]:
+            contents.setdefault(source(run)["path"] or "", set()).add(checksum)
     for path, workloads in contents.items():
         if path and len(workloads) > 1:
             yield (f"These runs do not replay one trace: {path} was changed between them. Compare figures within a "

@@ -28,6 +28,7 @@ from blkreel.benchmarks.results.directory import is_test
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json
+from blkreel.traces.format.condition import said_inputs
 from blkreel.traces.format.reader import open_trace
 
 from .result import FORMAT, VERSION, DriveFacts, MetricValue, Result, canonical, checksum_of, id_of
@@ -122,12 +123,14 @@ def _of_test(path: Path, host: str, on_step: Step) -> Result:
 
 
 def test_checksum(results: Mapping[str, Any]) -> str:
-    """Equal for results of one test with the same parameters, inputs, scale and shortening.
+    """Equal for results of one test with the same parameters, scale, shortening, and inputs that keep results apart.
 
     Results of earlier versions have no inputs, and are equal to those whose inputs are as usual.
     """
     workload = {key: results[key] for key in ("test", "report", "parameters", "scale", "quick")}
-    workload |= {"inputs": results["inputs"]} if results.get("inputs") else {}
+    said = said_inputs(results)
+    apart = {name: text for name, text in (results.get("inputs") or {}).items() if name not in said}
+    workload |= {"inputs": apart} if apart else {}
     return hashlib.sha256(canonical(workload)).hexdigest()
 
 

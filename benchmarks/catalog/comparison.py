@@ -17,7 +17,7 @@ from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
 from blkreel.benchmarks.results.document import Results
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.condition import Condition, Role
+from blkreel.traces.format.condition import Condition, Role, workload_checksum
 
 from .catalog import Catalog
 from .collect import identity_of, test_checksum
@@ -193,7 +193,7 @@ def _stored(catalog: Catalog, row: _Row) -> StoredRun:
 
 def _traits(measured: Measured) -> tuple[str, str, str, bool]:
     run = measured.run or {}
-    return (document.source(measured)["sha256"] or "", document.pace_title(measured),
+    return (workload_checksum(run.get("source") or {}), document.pace_title(measured),
             state_words(run["state"]) if run.get("state") else "", bool(run.get("simulated")))
 
 

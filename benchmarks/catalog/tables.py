@@ -22,7 +22,7 @@ from blkreel.common.errors import SafetyError
 from blkreel.common.files.safe_files import NewFile, read_plain
 from blkreel.common.printable import storable
 from blkreel.common.progress import Progress
-from blkreel.traces.format.condition import Condition
+from blkreel.traces.format.condition import Condition, said_inputs, workload_checksum, workload_words
 from blkreel.traces.format.footer import local_file
 
 from .result import CatalogError, Result, parse
@@ -31,7 +31,7 @@ RESULTS, METRICS = "results.parquet", "metrics.parquet"
 # Columns in which matching() searches.
 _OF_DRIVE = ("label", "model", "firmware", "unit")
 _OF_WORKLOAD = ("workload_title", "workload_name")
-_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"2", b"blkreel.generation"
+_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"3", b"blkreel.generation"
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 RESULT_SCHEMA = pa.schema([
     ("id", pa.string()), ("kind", _NAMES), ("label", _NAMES), ("model", _NAMES), ("firmware", _NAMES), ("unit", _NAMES),
@@ -189,9 +189,8 @@ def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
                                       "started_at", "host", "kernel", "blkreel", "rows", "path")},
         **{key: result["drive"][key]
            for key in ("model", "firmware", "unit", "capacity_bytes", "interface")},
-        "drive_kind": result["drive"]["kind"], "workload": result["workload"]["checksum"],
-        "workload_title": result["workload"]["title"], "workload_name": result["workload"]["name"],
-        "condition": _condition(result), "headline": result["headline"], **_headline(result),
+        "drive_kind": result["drive"]["kind"], "workload_name": result["workload"]["name"],
+        **_inputs(result), "headline": result["headline"], **_headline(result),
         "verdict": result["verdict"]["level"],
         "reasons": ",".join(dict.fromkeys(reason["code"] for reason in result["verdict"]["reasons"])),
         "partial": result["partial"]["sha256"] if result["partial"] else None,
@@ -200,9 +199,19 @@ def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
     } for result, sha256 in read])
 
 
-def _condition(result: Result) -> str:
-    """The inputs of a run beside workload, pace and state, as text; empty for a test, whose checksum covers them."""
-    return Condition.of(result["metadata"]).words() if result["metadata"] else ""
+def _inputs(result: Result) -> dict[str, str]:
+    """The workload, which may be a step of a benchmark, and the inputs beside workload and pace as text.
+
+    The checksum of a test covers its parameters and the inputs that keep tests apart.
+    """
+    workload, results = result["workload"], result["results"]
+    names = {"workload": workload["checksum"], "workload_title": workload["title"]}
+    if result["metadata"]:
+        source = (result["metadata"].get("run") or {}).get("source") or {}
+        generated = {"workload": workload_checksum(source), "workload_title": workload_words(source)}
+        names = names if workload["checksum"] else generated
+        return {**names, "condition": Condition.of(result["metadata"]).words()}
+    return {**names, "condition": "; ".join(f"{name} {text}" for name, text in said_inputs(results or {}).items())}
 
 
 def _headline(result: Result) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from blkreel.benchmarks.benchmark_file import FILE, BenchmarkDocument, read_test
 from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, BenchmarkStep
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import StorageUrl
-from blkreel.traces.format.condition import payload_words
+from blkreel.traces.format.condition import UNKNOWN, Condition, payload_words
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 
 from .document import Missing
 
 _CHECKSUM_DIGITS = 12
+# Inputs of a run that parameters of a benchmark do not fix -> the value that is not named.
+_USUAL = {"map": "identity", "prefill": "", "polling": ""}
 
 _T = TypeVar("_T")
 
@@ -99,12 +101,17 @@ class Runs:
 
     def inputs(self) -> dict[str, str]:
         """Inputs of the test beside its parameters, as texts: the traces by their checksums, the kind of data written,
-        and an erase that is not a discard. What is as usual is left out."""
+        an erase that is not a discard, and what else its replays may have by default or by chance, such as a map that
+        follows the drive's size. What is as usual is left out."""
         document = self.test.document
         traces = {(metadata.get("run") or {}).get("source", {}).get("sha256") for metadata in self.metadata.values()}
         erase = document.get("erase") or ""
         texts = {"trace": ", ".join(sorted(sha256[:_CHECKSUM_DIGITS] for sha256 in traces if sha256)),
                  "data": payload_words(document.get("payload")), "erase": "" if erase == "discard" else erase}
+        conditions = [Condition.of(metadata) for metadata in self.metadata.values()]
+        for name, usual in _USUAL.items():
+            values = dict.fromkeys(getattr(condition, name) or "as usual" for condition in conditions)
+            texts[name] = ", ".join(values) if set(values) - {usual, "as usual", UNKNOWN} else ""
         return {name: text for name, text in texts.items() if text}
 
     def missing(self) -> list[Missing]:

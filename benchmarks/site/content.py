@@ -40,7 +40,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Condition:
-    """What comparable results have in common. detail: pace and state in words. standings: the best first."""
+    """What comparable results have in common. detail: pace and state in words, and other inputs if
+    conditions differ in them alone. standings: the best first."""
 
     key: tuple[str, ...]
     title: str
@@ -139,6 +140,9 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
         else:
             left_out["of an unknown workload"] += 1
     conditions = [found for key, group in groups.items() if (found := _condition(key, group, by_result, left_out))]
+    shared = Counter(condition.key[:-1] for condition in conditions)
+    conditions = [replace(condition, detail=f"{condition.detail} · {condition.key[-1] or 'as usual'}")
+                  if shared[condition.key[:-1]] > 1 else condition for condition in conditions]
     conditions.sort(key=lambda condition: (-len(condition.standings), condition.title, condition.key))
     columns = _columns(conditions)
     by_drive: dict[str, list[Row]] = {}
@@ -157,7 +161,9 @@ def ratio_of(condition: Condition, one: Standing, other: Standing) -> tuple[floa
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    return (row["kind"], row["workload"], row["pace"], row["state"], "simulated" if row["simulated"] else "real")
+    """Equal for repetitions on one drive, and for results of several drives that the site compares."""
+    return (row["kind"], row["workload"], row["pace"], row["state"], "simulated" if row["simulated"] else "real",
+            row["condition"])
 
 
 def _is_usable(row: Row) -> bool:

@@ -143,20 +143,22 @@ class DriveState:
         return self.name is not None and not self.discarded_since_bytes and not any(
             run["discarded_bytes"] is None for run in self.since)
 
-    def _span_bytes(self) -> int | None:
-        """Of the state `data`: how much of the drive it wrote; None for others, whose name determines it."""
+    def _data_spans(self) -> list[list[int]] | None:
+        """Of the state `data`: what it wrote of the drive; None for others, whose name determines it."""
         spans: list[list[int]] | None = (self.identity or {}).get("spans")
         if mismatch(spans, list[list[int]], "spans") or not spans or any(len(span) != 2 for span in spans):
             return None  # of another state, or damaged
-        return sum(end - start for start, end in spans)
+        return spans
 
     def account(self) -> dict[str, Any]:
-        """As in the metadata of a run. span_bytes, permuted: see Condition."""
+        """As in the metadata of a run. spans, span_bytes, permuted, rest_ns: see Condition."""
+        spans = self._data_spans()
         return {"name": self.name, "prepared_at": self.prepared_at, "scale": self.scale, "payload": self.payload,
                 "written_since_bytes": self.written_since_bytes if self.name else None,
                 "discarded_since_bytes": self.discarded_since_bytes if self.name else None,
                 "since": self.since, "notes": self.notes, "usable_bytes": self.usable_bytes or None,
-                "span_bytes": self._span_bytes(), "permuted": bool((self.identity or {}).get("permuted")),
+                "spans": spans, "span_bytes": sum(end - start for start, end in spans) if spans else None,
+                "rest_ns": self.idle_ns if self.name else None, "permuted": bool((self.identity or {}).get("permuted")),
                 "erased_by": self.erased_by, "verified_blocks": self.verified_blocks, "trace": self.trace}
 
 

@@ -14,6 +14,7 @@ from blkreel.common.units import format_bytes
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.streams.rules import permutation, ranges, with_replacement
+from blkreel.traces.format.condition import USUAL_REST_NS
 
 STATES = {
     "fresh": "erased",
@@ -30,7 +31,6 @@ REFERENCE_BYTES = 256 << 30
 PREFILL_BYTES = 512 << 10
 PREFILL_DEPTH = 32
 _RANDOM_BYTES = 8 << 30
-_REST_NS = 300 * 10**9
 _FILL_BYTES = 128 << 10
 _FILL_DEPTH = 32
 _PTS_ROUNDS = 25
@@ -147,7 +147,7 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
             _fill(_from_0(filled_bytes)),
             Step("overwriting at random", random_bytes, _FILL_DEPTH, lambda _, first_row=0: permutation(
                 random_bytes, block_bytes, "write", seed, first_row), kind="random", covers=_from_0(random_bytes)),
-            Step("resting", rest_ns=int(_REST_NS * scale) if rest_ns is None else rest_ns)]
+            Step("resting", rest_ns=int(USUAL_REST_NS["client"] * scale) if rest_ns is None else rest_ns)]
     elif base == "data":
         extents = filled = _spans(spans or [], block_bytes, span_bytes)
         steps.append(_fill(extents))

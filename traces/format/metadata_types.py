@@ -164,6 +164,11 @@ class DriveState(TypedDict, total=False):
     since: list[RunWrites] | None
     notes: list[str] | None
     by_others_bytes: int | None
+    spans: list[list[int]] | None
+    span_bytes: int | None
+    rest_ns: int | None
+    permuted: bool
+    erased_by: str | None
 
 
 class Idle(TypedDict, total=False):
@@ -182,6 +187,12 @@ class Stream(TypedDict, total=False):
     number: int
     name: str
     op: str
+    access: str
+    block_bytes: int
+    start_bytes: int
+    span_bytes: int
+    volume_bytes: int | None
+    read_percent: int | None
     bursts: Bursts | None
 
 

@@ -30,7 +30,7 @@ from blkreel.common.units import parse_time_ns
 from blkreel.replay.background.plan import PlanBeside, plan_beside
 from blkreel.replay.background.spec import parse_background
 from blkreel.replay.drive import safety
-from blkreel.replay.drive.state import start_fresh
+from blkreel.replay.drive.state import file_of, start_fresh
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
@@ -157,7 +157,9 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
                 "without": without, "baseline": baseline, "background": list(backgrounds),
                 "background_lead": background_lead, "threads": threads, "label": label, "device": device, "seed": seed,
                 "compressible": compressible, "duplicates": duplicates, "polled": polled,
-                "effect_limits": str(limits), "trace_content": opened.footer.identity}
+                "effect_limits": str(limits), "trace_content": opened.footer.identity,
+                "drive": [file_of(target).stem for target in target_of.values()],
+                "background_content": [open_trace(spec.trace).footer.identity for spec in specs if spec.trace]}
     repetitions = Repetitions(output or "", repeat, until_valid, settings, force) if repeat else None
     if output:
         (repetitions or RunDirectory(output, force)).check()

@@ -1,16 +1,20 @@
 """What `replay` and `report` print about a run, and repetitions that the same command continues."""
 
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 
+import click
 import numpy as np
 import pytest
 from small_trace import new_trace
 from waiting import wait_until
 
+from blkreel.cli.command_table import find_command
+from blkreel.traces.format.condition import Condition
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
@@ -131,6 +135,48 @@ def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tm
     assert decided.returncode == 3 and "map is not the same" in decided.stderr
 
 
+BESIDE = ("--background", "writes=1MB/s")
+# Each option of `replay` -> option sets that differ from the usual one in it; without any it is no input of a result.
+# Threads and polling are none of a simulated drive (tests/unit/traces/test_condition.py).
+OPTION_SETS = {
+    "--pace": [("x2",), ("x2.0000001",), ("paced",), ("dependent",), ("asap",), ("depth=4",), ("depth=5",)],
+    "--compute": [(compute, "--pace", "dependent") for compute in ("x4", "x4.0000001", "none")],
+    "--idle": [("none",), ("cap=25ms",), ("cap=25.001ms",)],
+    "--map": [("compact",), ("scale",), ("tile=2",), ("tile=4",)], "--prefill": [()], "--without": [("writes",)],
+    "--background": [("writes=2MB/s",), ("writes=2001KB/s",), ("writes=1MB/s",)],
+    "--background-lead": [("1ms", *BESIDE), ("1001us", *BESIDE)], "--device": [("1",)],
+    "--compressible": [("50",), ("51",)], "--duplicates": [("50",)],
+    **dict.fromkeys(["--on", "--output", "--threads", "--polled", "--destroy", "--baseline", "--label", "--seed",
+                     "--power-command", "--power-log", "--power-sensor", "--sample", "--ocp-log", "--effect-limits",
+                     "--repeat", "--until-valid", "--dry-run", "--why", "--no-live", "--force", "--json", "--quiet",
+                     "--verbose"], [])}
+
+
+def test_any_two_option_sets_that_differ_in_one_input_are_two_conditions(blkreel, make_trace, tmp_path):
+    """And no repetitions of each other: --repeat does not continue one with the other."""
+    assert set(OPTION_SETS) == {max(each.opts, key=len) for each in find_command("replay").params
+                                if isinstance(each, click.Option)}
+    count = 60
+    trace = make_trace(submit_ns=np.arange(count) * MS, offset_bytes=np.arange(count) * 65536, length_bytes=4096,
+                       op=np.where(np.arange(count) % 3, OPS["read"], OPS["write"]), device=np.arange(count) % 2)
+    usual = ("replay", trace, "--on", "nil:1GiB,read_latency=200us,clock=virtual", "--device", "0")
+    named = {f"{option} {' '.join(words)}": ("--no-prefill" if option == "--prefill" else option, *words)
+             for option, sets in OPTION_SETS.items() for words in sets}
+    words_of_option = {options[0]: options[1:] for options in named.values()}  # one set of each option
+    repetitions = tmp_path / "runs"
+    blkreel(*usual, "-o", repetitions, "--repeat", "1", check=False)
+    conditions = {}
+    for number, (name, options) in enumerate([("usual", ()), *named.items()]):
+        result = blkreel(*usual, "-o", tmp_path / f"{number}", *options, check=False)
+        assert result.returncode in (0, 3), result.stderr
+        conditions[name] = Condition.of(open_trace(tmp_path / f"{number}").metadata)
+        if options and words_of_option[options[0]] == options[1:]:
+            continued = blkreel(*usual, "-o", repetitions, "--repeat", "2", *options, check=False)
+            assert continued.returncode == 1 and "another replay: " in continued.stderr, (name, continued.stderr)
+    for one, other in itertools.combinations(conditions, 2):
+        assert conditions[one] != conditions[other], (one, other)
+
+
 def test_too_little_data_for_duplicates_is_a_warning(blkreel, image, trace, tmp_path):
     """Copies repeat 256 blocks: of the 50 written and 50 prefilled ones none is a copy."""
     result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--duplicates", "90", check=False)
@@ -163,9 +209,24 @@ def test_the_same_command_continues(blkreel, image, trace, tmp_path):
         writer.close({"devices": [{"name": "sda", "size_bytes": 1 << 30}], "lost": {"total": 0}})
     changed = blkreel(*words, "--repeat", "3", check=False)
     assert changed.returncode == 1 and "another replay: trace_content differ" in changed.stderr
+    image.rename(image.with_name("first.img"))
+    image.touch()
+    os.truncate(image, 64 << 20)
+    drive = blkreel(*words, "--repeat", "3", check=False)
+    assert drive.returncode == 1 and "another replay: trace_content, drive differ" in drive.stderr
     replaced = blkreel(*words, "--repeat", "1", "--idle", "none", "--force", check=False)
     assert replaced.returncode in (0, 3) and not (runs / "2").exists()
     assert account(runs / "1")["idle"]["name"] == "none"
+
+
+def test_repetitions_beside_another_background_of_the_same_name_are_others(blkreel, trace, tmp_path):
+    beside = trace.with_name("beside.parquet")
+    words = ("replay", trace, "--on", DRIVE, "-o", tmp_path / "runs", "--background", beside, "--background-lead",
+             "1ms")
+    for number, count in enumerate((20, 30), 1):
+        new_trace(beside, drive_bytes=1 << 30, submit_ns=np.arange(count) * 10 * MS, op=OPS["write"])
+        result = blkreel(*words, "--repeat", str(number), check=False)
+    assert result.returncode == 1 and "another replay: background_content differ" in result.stderr
 
 
 def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, image, make_trace, tmp_path):

@@ -194,6 +194,21 @@ def test_a_result_that_is_named_too_counts_once(catalog, small_runs, tmp_path):
     assert compared["catalog"]["joined"] >= 3
 
 
+def test_steps_of_a_benchmark_with_other_streams_are_other_workloads(tmp_path, catalog):
+    """Their traces have no checksum, and their name is that of the benchmark."""
+    for number, (directory, op) in enumerate([("r1", "read"), ("r2", "read"), ("w", "write")]):
+        stream = {"op": op, "access": "random", "block_bytes": 4096, "span_bytes": 1 << 30, "seed": number}
+        catalog.add(run_of(tmp_path / directory, "a drive", seed=60 + number,
+                           source={"path": "qd1", "sha256": None, "streams": [stream]}))
+    rows = [row for row in catalog.result_table().to_pylist() if row["workload_name"] == "qd1"]
+    assert sorted(row["workload_title"] for row in rows) == ["qd1: random read 4 KiB"] * 2 + ["qd1: random write 4 KiB"]
+    assert len({row["workload"] for row in rows}) == 2
+    compared = valid_document("compare", compare(tmp_path / "r1", "--catalog", catalog.directory, "--json").stdout)
+    assert [[entry["n"] for entry in section["entries"]] for section in compared["sections"]] == [[2]]
+    both = valid_document("compare", compare(tmp_path / "r1", tmp_path / "w", "--json").stdout)
+    assert len(both["sections"]) == 2 and both["notes"] == []
+
+
 def test_tests_join_by_their_parameters(catalog, a_test, tmp_path):
     copied = shutil.copytree(a_test, tmp_path / "copied")
     assert join(catalog, new_tests=read_tests([copied])).tests == []

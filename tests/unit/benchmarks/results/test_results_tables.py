@@ -10,11 +10,13 @@ from synthetic_tests import MIB, MS, MadeTest, closed_loop, rows_of
 
 from blkreel.analysis.charts import over_time
 from blkreel.benchmarks import present
+from blkreel.benchmarks.catalog import collect
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results import tables
 from blkreel.cli.ui.benchmark_summary import show
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import OutputExists, UsageError
+from blkreel.traces.format.condition import Role, input_names
 
 
 def printed(document, width=200):
@@ -166,6 +168,26 @@ def test_what_sets_tests_apart_qualifies_their_comparison(tmp_path):
     assert texts[-3:] == ["quick is not the same: False [A drive (a)], True [A drive (b)]",
                           "scale is not the same: 0.5 [A drive (a)], 1.0 [A drive (b)]",
                           "depth is not the same: 1 [A drive (a)], 2 [A drive (b)]"]
+
+
+@pytest.mark.parametrize(("name", "header", "run"), [
+    ("trace", {}, {"source": {"path": "w.parquet", "sha256": "6f" * 32}}),
+    ("data", {"payload": {"compressible_percent": 50, "duplicates_percent": 0}}, {}),
+    ("erase", {"erase": "format"}, {}), ("map", {}, {"map": {"name": "compact"}}),
+    ("prefill", {}, {"unwritten_bytes": 4096}), ("polling", {}, {"polled": True})])
+def test_tests_that_differ_in_an_input_are_no_repetitions(tmp_path, name, header, run):
+    """Under one path and with the same parameters. A catalog keeps them apart, but for inputs that follow the drive."""
+    for directory, account in (("a", {}), ("b", {}), ("other", run)):
+        test = MadeTest(tmp_path / directory, "trace")
+        test.told |= header if directory == "other" else {}
+        test.step("trace", {"state": "full", "repeat": 1}, rows_of([0, MS], MS), do="replay",
+                  **{"source": {"path": "w.parquet", "sha256": "5e" * 32}, "map": {"name": "identity"}} | account)
+    compared = present.compare_tests([tmp_path / directory for directory in ("a", "b", "other")])
+    entries = [test["entry"] for test in compared["tests"]]
+    assert entries[0] == entries[1] != entries[2]
+    assert any(reason["text"].startswith(f"{name} is not the same: ") for reason in compared["verdict"]["reasons"])
+    checksums = [collect.test_checksum(results_of(tmp_path / directory)) for directory in ("a", "b", "other")]
+    assert checksums[0] == checksums[1] and (checksums[1] == checksums[2]) == (name in input_names(Role.SAID))
 
 
 def test_different_tests_are_not_compared(tmp_path):

@@ -15,6 +15,7 @@ from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill, put, result_of
 
 from blkreel.analysis.report.page import drives_file
 from blkreel.benchmarks.catalog.tables import matching
+from blkreel.benchmarks.history.selection import Selection, selected
 from blkreel.benchmarks.site import build, pages
 from blkreel.benchmarks.site.content import content_of
 from blkreel.common.errors import OutputExists, UsageError
@@ -339,6 +340,22 @@ def test_a_manifest_names_only_files_of_a_site(own, name):
     with pytest.raises(UsageError, match="damaged"):
         build(catalog, site)
     assert (catalog.directory / "catalog.json").exists()
+
+
+@pytest.mark.parametrize(("account", "words"), [
+    ({"map": {"name": "tile", "copies": 8}}, "map tile, copies 8"),
+    ({"state": {"name": "data", "spans": [[0, 40_000_000]], "span_bytes": 40_000_000}}, "data, 40 MB written")])
+def test_results_that_differ_in_an_input_are_no_repetitions(own, account, words):
+    """The map of a run follows the size of the drive, and needs no option to differ."""
+    catalog, run, _ = own
+    metadata = {**run["metadata"], "run": {**run["metadata"]["run"], **account}}
+    put(catalog, result_of(run, 902, "Slow", WORKLOADS[0], 25.0, metadata=metadata))
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    usual, other = (condition for condition in content.conditions if condition.title == WORKLOADS[0])
+    assert [len(usual.of("Slow").values), len(other.of("Slow").values)] == [2, 1]
+    assert words in other.detail and words not in usual.detail
+    with pytest.raises(UsageError, match="2 kinds of inputs: "):
+        selected([row for row in catalog.result_table().to_pylist() if row["label"] == "Slow"], Selection(WORKLOADS[0]))
 
 
 def test_results_without_a_value_are_counted(own):
