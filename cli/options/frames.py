@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from blkreel.analysis.frames.document import FrameOptions
-from blkreel.common.errors import UsageError
 
 from . import completion, types
 from .report import TRACE
@@ -32,10 +31,6 @@ def frame_options(command: CommandFunction) -> CommandFunction:
     @functools.wraps(command)
     def with_frames(*arguments: Any, frames: Path | None, **others: Any) -> Any:
         own = {name: others.pop(name) for name in ("run", "start_ns", "process")}
-        if frames is None:
-            for name, option in (("run", "run"), ("start_ns", "start"), ("process", "process")):
-                if own[name] is not None:
-                    raise UsageError(f"--frames-{option} has no effect without --frames", "add --frames FILE")
         return command(*arguments, frames=None if frames is None else FrameOptions(frames, **own), **others)
 
     return add_options(with_frames, _OPTIONS)

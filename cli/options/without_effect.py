@@ -55,6 +55,22 @@ def _state(values: Values) -> str:
     return str(values["name"]).partition("+")[0]
 
 
+def _format(values: Values) -> str:
+    """Of the report; empty if the terminal has it."""
+    from blkreel.analysis.report.export import format_of
+
+    return str(values["format_"] or (format_of(values["output"]) if values["output"] else ""))
+
+
+_REPORT = (
+    Rule("without -o", _without("output"), _of("force"), remedy="or add -o FILE"),
+    Rule("without a page or a picture", lambda values: _format(values) not in ("html", "png", "svg"), _of("theme"),
+         remedy="or add -o FILE.html"),
+    Rule("without a picture", lambda values: _format(values) not in ("png", "svg"), _of("width"),
+         remedy="or add -o FILE.svg"),
+    Rule("on a format other than png", lambda values: _format(values) != "png", _of("scale"),
+         remedy="or add -o FILE.png"),
+)
 _TELEMETRY = _of("power_command", "power_log", "power_sensor", "sample", "ocp_log")
 _PAYLOAD = _of("compressible", "duplicates")
 
@@ -98,6 +114,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("without -o", _without("output"), _of("format_name"), remedy="or add -o FILE"),
         Rule("without --make-trace", _without("make_trace"), _of("ios", "public"),
              remedy="or add --make-trace OUT.parquet"),
+    ),
+    "report": (
+        *_REPORT, Rule("without --frames", _without("frames"), _of("run", "start_ns", "process"),
+                       remedy="or add --frames FILE"),
+    ),
+    "compare": _REPORT,
+    "results history": (
+        Rule("without -o", _without("output"), _of("theme"), remedy="or add -o FILE"),
+        Rule("without -o or --junit", lambda values: not values["output"] and not values["junit"], _of("force"),
+             remedy="or add -o FILE"),
     ),
     "check": (
         Rule("without --repair", _without("repairs"), _of("force", "public"), remedy="or add --repair"),
