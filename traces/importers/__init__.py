@@ -156,11 +156,7 @@ def format_of(files: list[Path], name: str | None = None, options: ImportOptions
 def _detect(file: Path, head: bytes) -> SourceFormat | str:
     if blktrace.recognize(head):
         with SourceFile(file) as source:
-            if source.compression:
-                raise TraceError(f"{file}: files of blktrace are not read from a {source.compression} stream",
-                                 "decompress it first, and import the result: "
-                                 + (f"unzip {file}" if source.compression == "zip"
-                                    else f"{source.compression} -dk {file}"))
+            source.refuse_packed("a file of blktrace")
         return BLKTRACE
     likeness = {format_: format_.likeness(head) for format_ in FORMATS}
     best = max(likeness, key=lambda format_: likeness[format_])

@@ -94,6 +94,7 @@ class ColumnMapping(SourceFormat):
         if read_head(source.path).startswith(_PARQUET_MAGIC):
             if options.skip_lines:
                 raise UsageError(f"--skip-lines does not apply to a Parquet file: {source.path}", "leave it out")
+            source.refuse_packed("a Parquet file")
             account.unit = "row"
             yield from self._of_parquet(source, account)
         else:

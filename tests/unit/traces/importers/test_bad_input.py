@@ -131,10 +131,51 @@ def test_an_archive_of_one_file_is_read_and_one_of_several_is_refused(tmp_path, 
     (tmp_path / "in").write_bytes(data[:len(data) // 2])
     with pytest.raises(TraceError):
         import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name="msr")
-    (tmp_path / "in").write_bytes(pack(**{"a.gz": gzip.compress(RECORDINGS["msr"])}))
-    with pytest.raises(TraceError, match="a.gz, which is compressed itself"):
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet")
     assert not (tmp_path / "t.parquet").exists()
+
+
+def gzipped_again(data):
+    return gzip.compress(gzip.compress(data))
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred, lambda **files: gzip.compress(tarred(**files))])
+@pytest.mark.parametrize("inner", [*COMPRESSIONS, gzipped_again, lambda data: gzip.compress(tarred(trace=data))])
+def test_a_compressed_file_in_an_archive_is_read(tmp_path, pack, inner):
+    plain, _ = imported(tmp_path, "msr", RECORDINGS["msr"])
+    for name in ("msr", None):
+        frame, _ = imported(tmp_path, name, pack(trace=bytes(inner(RECORDINGS["msr"]))))
+        assert frame.equals(plain)
+    data = bytes(inner(RECORDINGS["msr"] * 200))
+    (tmp_path / "in").write_bytes(pack(trace=data[:len(data) * 2 // 3]))
+    with pytest.raises(TraceError, match=r"in (zip|tar|tar in gzip) stream is cut or damaged after"):
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name="msr")
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.parametrize("length", [30, -1])
+def test_a_cut_stream_is_named_with_what_was_read_of_it(tmp_path, length):
+    """Also inside of the first bytes, which show how it is packed."""
+    text = RECORDINGS["msr"][:300]
+    (tmp_path / "in").write_bytes(tarred(trace=gzip.compress(text)[:length]))
+    with pytest.raises(TraceError, match="the gzip in tar stream is cut or damaged after") as refused, \
+            SourceFile(tmp_path / "in") as source:
+        while source.read(1):
+            pass
+    assert int(re.search("after ([0-9]+) dec", str(refused.value))[1]) in (range(300) if length > 0 else [300])
+
+
+@pytest.mark.parametrize("data, options, message, remedy", [
+    (tarred(trace=zipped(trace=b"a")), {}, "holds a zip archive inside of a tar file", "tar -xf .*in,"),
+    (gzipped_again(gzipped_again(gzip.compress(b"a"))), {}, "packed more than 4 times", "gzip -dk .*in,"),
+    (zipped(trace=b"7z\xbc\xaf\x27\x1c.."), {}, "holds a 7z archive", "unzip .*in,"),
+    (tarred(trace=b"\x07\x74\x61\x65" + bytes(60)), {}, "blktrace is not read from a tar file", "tar -xf .*in,"),
+    (gzip.compress(b"PAR1" + bytes(60)), {"columns": "time=t:ns,op=o,offset=a:bytes,length=b:bytes"},
+     "a Parquet file is not read from a gzip file", "gzip -dk .*in,")])
+def test_content_that_is_not_read_as_it_is_packed_is_named_with_what_to_do(tmp_path, data, options, message, remedy):
+    (tmp_path / "in").write_bytes(data)
+    with pytest.raises(TraceError, match=message) as refused:
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(**options))
+    assert re.search(remedy, refused.value.remedy)
 
 
 @pytest.mark.parametrize("data, message, remedy", [
