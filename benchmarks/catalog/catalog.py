@@ -32,7 +32,7 @@ from blkreel.traces.format.writer import output_error
 
 from . import tables
 from .collect import Step, collected
-from .result import CatalogError, NewerVersion, Result, damaged, dump
+from .result import CatalogError, NewerVersion, Result, damaged, dump, parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +122,8 @@ class Catalog:
             raise output_error(self.directory, error) from error
 
     def _put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
+        content = dump(result)
+        parse(content, result["path"])  # a result that nobody can read would hide the others of its drive
         path, before = self.path_of(result["id"]), None
         if path.exists():
             before = self._result(path)
@@ -130,7 +132,7 @@ class Catalog:
         partial_path = self.partial_path(result)
         if partial is not None and partial_path is not None:
             write_file(partial_path, partial, force=True)
-        write_file(path, dump(result), force=True)
+        write_file(path, content, force=True)
         if before is not None and (old := self.partial_path(before)) and old != partial_path:
             self._remove_unused(old)
         return result, "replaced" if before is not None else "added"

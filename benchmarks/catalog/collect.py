@@ -149,12 +149,15 @@ def _facts(drive: Any, run: dict[str, Any]) -> DriveFacts:
 
 
 def _started_at(metadata: dict[str, Any]) -> str | None:
-    """From the clock of the run. None if it is unknown."""
+    """From the clock of the run. None if it is unknown, or in a year that has no date."""
     pairs, epoch_ns = metadata.get("clock_pairs") or [], metadata.get("epoch_ns")
     if not pairs or epoch_ns is None:
         return None
     seconds = (pairs[0]["realtime_ns"] + epoch_ns - pairs[0]["monotonic_ns"]) // 10**9
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...]) -> dict[str, MetricValue]:

@@ -10,13 +10,14 @@ from blkreel.common.files.json_file import finite
 from blkreel.common.files.safe_files import file_name
 from blkreel.common.files.typed_document import mismatch, parse_json
 from blkreel.common.verdict import Verdict
-from blkreel.traces.format.metadata_types import TraceMetadata
+from blkreel.traces.format.metadata_types import wrong_metadata
 
 FORMAT = "blkreel result"
 VERSION = 1
 _ID_DIGITS = 32
 _ID = re.compile(rf"[0-9a-f]{{{_ID_DIGITS}}}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+Kind = Literal["run", "test"]
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -79,7 +80,7 @@ class Result(TypedDict):
     format: str
     version: int
     id: str
-    kind: Literal["run", "test"]
+    kind: Kind
     measured: dict[str, Any]
     label: str
     drive: DriveFacts
@@ -135,8 +136,10 @@ def parse(content: bytes, path: object) -> Result:
         version = document.get("version")
         if isinstance(version, int) and version > VERSION:
             raise NewerVersion(f"{path} has version {version}, this blkreel reads up to {VERSION}", "update blkreel")
-        if wrong := mismatch(document, Result) or mismatch(document["metadata"], TraceMetadata | None, "metadata"):
+        if wrong := mismatch(document, Result):
             raise ValueError(wrong)
+        if document["metadata"] is not None and (wrong := wrong_metadata(document["metadata"])):
+            raise ValueError(f"metadata.{wrong}")
         file_name(document["id"], _ID)
         if document["partial"]:
             file_name(document["partial"]["sha256"], _SHA256)

@@ -12,20 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blkreel.common.errors import SafetyError
+from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.files.safe_files import NewFile, read_plain
 from blkreel.common.printable import storable
 from blkreel.common.progress import Progress
+from blkreel.common.verdict import LEVELS
 from blkreel.traces.format.condition import Condition, said_inputs, workload_checksum, workload_words
-from blkreel.traces.format.footer import local_file
+from blkreel.traces.format.footer import local_file, read_footer
+from blkreel.traces.format.pages import PageCheck, PageError
 
-from .result import CatalogError, Result, parse
+from .result import CatalogError, Kind, Result, parse
 
 RESULTS, METRICS = "results.parquet", "metrics.parquet"
 # Columns in which matching() searches.
@@ -45,6 +47,8 @@ RESULT_SCHEMA = pa.schema([
 METRIC_SCHEMA = pa.schema([
     ("id", _NAMES), ("key", _NAMES), ("value", pa.float64()), ("unit", _NAMES), ("low", pa.float64()),
     ("high", pa.float64()), ("n", pa.int32()), ("better", _NAMES)])
+_MAY_BE_MISSING = ("capacity_bytes", "headline_value", "started_at", "partial", "low", "high")
+_CHOICES = {"kind": get_args(Kind), "verdict": LEVELS}
 _FEWEST_SHOWN = 500  # that take a second; fewer need no progress
 _Read = tuple[Result, str]  # a result, SHA-256 of its file
 
@@ -125,12 +129,23 @@ def _generation(table: pa.Table) -> bytes | None:
 def _stored(path: Path, schema: pa.Schema) -> pa.Table:
     """The table of a file, empty if it is missing, damaged or of another version: the results replace it."""
     try:
+        PageCheck(read_footer(path)).check_file(path)
         with pq.ParquetFile(local_file(path)) as file:  # read_table() loads pyarrow.dataset first
             table = file.read()
-    except (OSError, pa.ArrowException):
+        table.validate(full=True)  # also that texts are UTF-8
+    except (OSError, pa.ArrowException, PageError, BlkreelError):
         return schema.empty_table()
-    is_known = (table.schema.metadata or {}).get(_FORMAT) == _VERSION and table.schema.names == schema.names
-    return table if is_known else schema.empty_table()
+    is_known = (table.schema.metadata or {}).get(_FORMAT) == _VERSION and table.schema.equals(schema)
+    return table if is_known and all(map(_has_values, schema.names, table.columns)) else schema.empty_table()
+
+
+def _has_values(name: str, column: pa.ChunkedArray) -> bool:
+    """Whether each value of a column is one that _table() writes."""
+    if column.null_count and name not in _MAY_BE_MISSING:
+        return False
+    if pa.types.is_floating(column.type):
+        return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
+    return set(column.unique().to_pylist()) <= set(_CHOICES[name]) if name in _CHOICES else True
 
 
 def _read(results: Path, names: Sequence[str],
@@ -232,6 +247,8 @@ def _table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
                   for value in (row[field.name] for row in rows)]
         if pa.types.is_dictionary(field.type):
             arrays.append(pa.array(values, pa.string()).dictionary_encode())
+        elif pa.types.is_floating(field.type):
+            arrays.append(pa.array([value if value is None else float(value) for value in values], field.type))
         else:
             arrays.append(pa.array(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import math
 import os
 import sys
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import is_fuzzing
+from damaged import outcome
 
 from blkreel.benchmarks.catalog import Catalog, collected
 from blkreel.benchmarks.catalog.comparison import join
@@ -185,6 +188,45 @@ def test_a_table_does_not_vouch_for_a_result(catalog, outside, results):
     with untouched(outside):
         joined = join(catalog)
     assert [each.reason for each in joined.left_out if each.id == result["id"]] == ["unreadable"]
+
+
+def other_values(field, count, turn):
+    """Columns in place of one of a table: without values, with others of its type, and of other types, one in turn."""
+    is_text = "string" in str(field.type)
+    values = [None, *(["../x"] if is_text else []), *([math.inf] if pa.types.is_floating(field.type) else [])]
+    for value in values:
+        made = pa.array([value] * count, pa.string() if is_text else field.type)
+        yield made.dictionary_encode() if pa.types.is_dictionary(field.type) else made
+    others = [pa.array([value] * count) for value in (b"\xff", [1], {"a": None}, True if is_text else "x")]
+    others.append(pa.array([b"\xff"] * count).view(pa.string()))  # no UTF-8
+    yield from others if is_fuzzing() else [others[turn % len(others)]]
+
+
+@pytest.mark.parametrize("name", ["results", "metrics"])
+def test_a_damaged_table_stops_no_command(catalog, outside, tmp_path, name):
+    """The results replace it, unless its values may be theirs."""
+    catalog.refresh()
+    tables = {path: path.read_bytes() for path in (catalog.directory / "tables").glob("*.parquet")}
+    path = catalog.directory / f"tables/{name}.parquet"
+    whole = accepted = pq.read_table(path)
+    read = {"results": catalog.result_table, "metrics": catalog.metric_table}[name]
+
+    def store(table):
+        for each, content in tables.items():
+            each.write_bytes(content)
+        pq.write_table(table, path)
+
+    for index, field in enumerate(whole.schema):
+        for column in other_values(field, whole.num_rows, index):
+            store(whole.set_column(index, field.name, column))
+            if not read().equals(whole):
+                assert column.type == field.type, (field, column)
+                accepted = accepted.set_column(index, field.name, column)
+    store(accepted)
+    with untouched(outside):
+        outcome("results", "history", "../x", "--catalog", catalog.directory)
+        for words in (["list"], ["list", "--json"], ["site", "-o", tmp_path / "site"]):
+            assert outcome("results", *words, "--catalog", catalog.directory) is None, words
 
 
 @pytest.mark.parametrize("folder", ["results", "partials", "tables"])
