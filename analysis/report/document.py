@@ -372,7 +372,7 @@ def _paced(pace: Document) -> str:
     if name == "depth":
         return f"As fast as possible, {pace.get('depth')} outstanding"
     if name == "scaled":
-        return f"Original timing divided by {pace.get('factor'):g}"
+        return f"Original timing divided by {pace.get('factor') or 0:g}"
     if name == "dependent":
         inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
         return f"Dependent timing{inferred}{compute_words(pace)}"
@@ -397,7 +397,8 @@ def claim(measured: Measured) -> str:
             said += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
                      "I/Os back that nothing held back.")
     elif pace == "scaled":
-        said = (f"The I/Os were issued at the times of the trace divided by {paced.get('factor'):g}, whether or not "
+        factor = paced.get("factor") or 0
+        said = (f"The I/Os were issued at the times of the trace divided by {factor:g}, whether or not "
                 "the drive kept up. This shows how the drive responds under this pattern at another intensity.")
     else:
         said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "

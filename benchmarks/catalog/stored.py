@@ -22,6 +22,7 @@ from blkreel.common.errors import SafetyError
 from blkreel.common.files.safe_files import StrPath, write_file
 from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.installation import keyed_hash
+from blkreel.traces.format.metadata_types import with_all_parts
 
 from .catalog import Catalog
 from .result import Result, canonical
@@ -40,7 +41,10 @@ class StoredRun(Measured):
     def __init__(self, catalog: Catalog, result: Result, content: str):
         """Raises CatalogError if the partial is missing, damaged or of another version."""
         catalog.partial_content(result)
-        values = {"path": Path(result["path"]), "metadata": result["metadata"] or {}, "rows": result["rows"],
+        metadata = result["metadata"] or {}
+        if "run" in metadata:
+            metadata = {**metadata, "run": with_all_parts(metadata["run"])}
+        values = {"path": Path(result["path"]), "metadata": metadata, "rows": result["rows"],
                   "records": None, "identity": result["measured"]["records"]}
         self.__dict__.update(values, catalog=catalog, result=result, content=content)
 

@@ -126,8 +126,9 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     if account and (pace := pace_words(account)) not in label:
         label += f", {pace}"
     done = format_count(total["ops"])
-    if account and account["completed_ops"] != account["planned_ops"]:
-        done += f" of {format_count(account['planned_ops'])}"
+    planned_ops = account.get("planned_ops")
+    if planned_ops is not None and account.get("completed_ops") != planned_ops:
+        done += f" of {format_count(planned_ops)}"
     size = (f"{done} I/Os, {format_bytes(total['data_bytes'])}, "
             f"{format_ns(account.get('wall_ns') or total['makespan_ns'] or 0)}, {total['error_ops']:,} errors")
     if total["unseen_ops"]:

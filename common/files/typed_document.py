@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tomllib
 import types
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from functools import cache
 from typing import (
     Any,
     Literal,
+    NewType,
     NotRequired,
     Required,
     TypeVar,
@@ -24,17 +26,36 @@ from .storage_url import Location
 
 T = TypeVar("T")
 
-_INTEGERS = range(-(1 << 63), 1 << 64)
+# An integer that may exceed int64, such as the number of an inode.
+Unsigned = NewType("Unsigned", int)
+_INTEGERS, _UNSIGNED = range(-(1 << 63), 1 << 63), range(1 << 64)
+# Where a text may have halves of characters (surrogates), which json accepts; those that no byte stands for.
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object",
           list: "a list", type(None): "null"}
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Raises ValueError for every text that is not JSON: also for too deep nesting and too long integers."""
+    """Raises ValueError for every text that is not JSON: also for too deep nesting, too long integers, and halves of
+    characters. Those that stand for a byte which is no UTF-8 (os.fsdecode()) are valid."""
     try:
-        return json.loads(text)
+        document = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    has_halves = _HALVES.search(text) if isinstance(text, str) else _HALF_BYTES.search(text)
+    if has_halves and not _is_encodable(document):
+        raise ValueError("a text has half of a character")
+    return document
+
+
+def _is_encodable(part: Any) -> bool:
+    if isinstance(part, str):
+        return not _NO_BYTE.search(part)
+    if isinstance(part, dict):
+        return all(_is_encodable(key) and _is_encodable(value) for key, value in part.items())
+    return not isinstance(part, list) or all(map(_is_encodable, part))
 
 
 def parse_typed(text: str | bytes, kind: type[T]) -> T:
@@ -76,7 +97,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
 def _too_long(value: Any, where: str = "") -> str | None:
     """The first integer of more than 64 bits."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if isinstance(value, int) and value not in _INTEGERS:
+    if isinstance(value, int) and value not in _INTEGERS and value not in _UNSIGNED:
         return where
     return next((wrong for key, part in parts if (wrong := _too_long(part, _joined(where, str(key))))), None)
 
@@ -84,9 +105,9 @@ def _too_long(value: Any, where: str = "") -> str | None:
 def mismatch(value: Any, kind: Any, where: str = "") -> str | None:
     """The first part of a document that has not the type: `devices[0].size_bytes is not an integer`; None if all match.
 
-    kind: int, float, str, bool, Any, a TypedDict, a Literal of strings, list[...], dict[str, ...] or a union. Integers
-    have up to 64 bits, an integer is also a float, and a float is finite. Unknown keys of a TypedDict are accepted: a
-    later version may have added them.
+    kind: int, Unsigned, float, str, bool, Any, a TypedDict, a Literal of strings, list[...], dict[str, ...] or a union.
+    An int is that of 64 bits with a sign, an integer is also a float, and a float is finite. Unknown keys of a
+    TypedDict are accepted: a later version may have added them.
     """
     wrong = _check_of(kind)(value)
     if wrong is None:
@@ -114,11 +135,13 @@ def _check_of(kind: Any) -> _Check:
     if is_typeddict(kind):
         return lambda value: _typed_dict_mismatch(value, kind)
     element = _check_of(arguments[-1]) if arguments else None
+    integers = _UNSIGNED if kind is Unsigned else _INTEGERS
+    origin = int if kind is Unsigned else origin
 
     def check(value: Any) -> tuple[str, str] | None:
         if not _is_instance(value, origin):
             return "", f"is not {_NAMES[origin]}"
-        if type(value) is int and value not in _INTEGERS or type(value) is float and not math.isfinite(value):
+        if type(value) is int and value not in integers or type(value) is float and not math.isfinite(value):
             return "", "is out of range"
         if element is not None:
             for key, part in value.items() if origin is dict else enumerate(value):
@@ -187,7 +210,7 @@ def _class_of(kind: Any) -> type:
     if is_typeddict(kind):
         return dict
     origin = get_origin(kind)
-    return str if origin is Literal else origin or kind
+    return str if origin is Literal else int if kind is Unsigned else origin or kind
 
 
 def _is_instance(value: Any, kind: type) -> bool:

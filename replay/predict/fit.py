@@ -47,6 +47,7 @@ _FLUSH = OPS["flush"]
 _LEAST = np.array([MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
 _MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
 _USUAL_CHANNELS = 32
+_LARGEST_DRIVE_BYTES = 1 << 53
 _IDENTITY = ("model", "firmware", "serial_hash", "size_bytes")
 
 
@@ -85,8 +86,11 @@ def read_run(path: str) -> MeasuredRun:
     if not account:
         raise UsageError(f"{path} is a capture: it tells what a program did, not what a drive can do",
                          f"replay it on the drive, then fit the run: blkreel replay {path} --on DEVICE -o RUN")
-    if len(trace.metadata.get("devices") or []) != 1:
-        raise UsageError(f"{path} is a run on several drives", "fit runs on one drive")
+    if (drives := len(trace.metadata.get("devices") or [])) != 1:
+        raise UsageError(f"{path} is a run on {drives} drives", "fit runs on one drive")
+    if not 0 < ((account.get("drive") or {}).get("size_bytes") or 0) <= _LARGEST_DRIVE_BYTES:
+        raise UsageError(f"{path} has no size of its drive: run.drive.size_bytes is not one of a drive",
+                         "replay the trace again on the drive")
     if (account.get("verdict") or {}).get("level") == "invalid":
         raise UsageError(f"{path} is invalid, so its times are not those of the drive",
                          f"see why: blkreel report {path} --why")

@@ -1,11 +1,15 @@
-"""Documents with a wrong part, and what a command says about them."""
+"""Documents and metadata with a wrong part, and what a command says about them."""
 
+import io
 import json
+from pathlib import Path
 
+import pyarrow.parquet as pq
 from cases import is_fuzzing
 
 from blkreel.cli.command_table import find_command
 from blkreel.cli.failures import failure_of
+from blkreel.traces.format.schema import KEY_PREFIX
 
 WRONG = [None, "x", -1, 1 << 70, 1.5, [None], {"constructor": None}]
 NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", b"[" * 100_000,
@@ -52,3 +56,32 @@ def outcome(*words):
             raise
         return failure.message
     return None
+
+
+class StoredMetadata:
+    """The metadata of a trace or of a run's records, which is replaced without a change of a byte before the footer.
+
+    So `survey`, `integrity` and the like stay those of the rows.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        content = self.path.read_bytes()
+        self._pages = content[:-8 - int.from_bytes(content[-8:-4], "little")]
+        self._layout = pq.read_metadata(path)
+        self.whole = {key.decode().removeprefix(KEY_PREFIX): json.loads(text)
+                      for key, text in self._layout.metadata.items() if key.startswith(KEY_PREFIX.encode())}
+
+    def replace(self, metadata):
+        """metadata: values by key, or texts as bytes."""
+        with io.BytesIO() as made, io.BytesIO() as footer:
+            with pq.ParquetWriter(made, self._layout.schema.to_arrow_schema().remove_metadata(),
+                                  store_schema=False) as writer:
+                writer.add_key_value_metadata({
+                    KEY_PREFIX + key: value.decode() if isinstance(value, bytes) else json.dumps(value)
+                    for key, value in metadata.items()})
+            made.seek(0)
+            layout = pq.read_metadata(made)
+            layout.append_row_groups(self._layout)
+            layout.write_metadata_file(footer)
+            self.path.write_bytes(self._pages + footer.getvalue()[4:])

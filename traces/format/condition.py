@@ -220,10 +220,10 @@ def _arguments(entry: Mapping[str, Any]) -> str:
     """`tile, copies 8`: a name and its arguments."""
     if not entry:
         return UNKNOWN
-    numbers = {key: value for key, value in entry.items() if key != "name"}
-    return ", ".join([str(entry.get("name")), *(
-        f"{key.removesuffix('_bytes').replace('_', ' ')} {_exact(_SIZES, value) if key.endswith('_bytes') else value}"
-        for key, value in numbers.items())])
+    numbers = ((key.removesuffix("_bytes").replace("_", " "), _exact(_SIZES, value)
+                if key.endswith("_bytes") and isinstance(value, int) else value)
+               for key, value in entry.items() if key != "name")
+    return ", ".join([str(entry.get("name")), *(f"{key} {value}" for key, value in numbers)])
 
 
 def _state(state: Mapping[str, Any]) -> str:

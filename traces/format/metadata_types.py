@@ -4,13 +4,15 @@ At the end: what the source of a trace did not record (docs/import.md), and so w
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
-from blkreel.common.files.typed_document import mismatch
+from blkreel.common.files.typed_document import Unsigned, mismatch
 from blkreel.common.verdict import Level
 
+# The times of a trace have 63 bits with those of its clock.
+_LATEST_NS = (1 << 62) - 1
 # From this step of the source's clock on, times are not repeated: gaps between I/Os are far shorter.
 COARSE_CLOCK_NS = 100_000_000
 
@@ -71,7 +73,7 @@ class ClockPair(TypedDict):
 
 class File(TypedDict):
     filesystem: NotRequired[str | None]
-    inode: int
+    inode: Unsigned
     path: str
 
 
@@ -83,6 +85,10 @@ class Reason(TypedDict, total=False):
     code: str
     level: Required[Level]
     text: Required[str]
+    metric: str | None
+    value: float | None
+    limit: float | None
+    steps: list[str]
 
 
 class Note(TypedDict, total=False):
@@ -106,7 +112,7 @@ ComputeSpeed = float | Literal["none"] | None
 
 
 class Pace(TypedDict, total=False):
-    name: Required[str]
+    name: Required[Literal["original", "scaled", "paced", "dependent", "depth", "asap"]]
     depth: int | None
     factor: float | None
     compute: ComputeSpeed
@@ -158,6 +164,7 @@ class DriveState(TypedDict, total=False):
     name: Required[str | None]
     prepared_at: str | None
     scale: float
+    span_bytes: int | None
     payload: dict[str, int] | None
     written_since_bytes: int | None
     discarded_since_bytes: int | None
@@ -165,7 +172,6 @@ class DriveState(TypedDict, total=False):
     notes: list[str] | None
     by_others_bytes: int | None
     spans: list[list[int]] | None
-    span_bytes: int | None
     rest_ns: int | None
     permuted: bool
     erased_by: str | None
@@ -411,6 +417,9 @@ class CutDependencies(TypedDict):
     inherited: list[int]
 
 
+CUT_COLUMNS: tuple[Literal["row", "waited_on", "inherited"], ...] = ("row", "waited_on", "inherited")
+
+
 class PartOf(TypedDict):
     sha256: str
     source_rows: int
@@ -473,9 +482,37 @@ _NUMBERED = {"flag_names": "a bit", "op_names": "an operation", "threads": "a th
 
 def wrong_metadata(metadata: Any) -> str | None:
     """The first part of the metadata of a trace that has not its type; None if all match."""
-    return mismatch(metadata, TraceMetadata) or next(
-        (f"{table}.{key} is not the number of {of}" for table, of in _NUMBERED.items()
-         for key in metadata.get(table) or {} if not re.fullmatch(r"-?[0-9]{1,10}", key)), None)
+    if wrong := mismatch(metadata, TraceMetadata):
+        return wrong
+    for where, value_ns in _moments(metadata):
+        if abs(value_ns) > _LATEST_NS:
+            return f"{where} is out of range"
+    if "part_of" in metadata and len({len(metadata["part_of"]["cut"][name]) for name in CUT_COLUMNS}) > 1:
+        return "part_of.cut has columns of different lengths"
+    return next((f"{table}.{key} is not the number of {of}" for table, of in _NUMBERED.items()
+                 for key in metadata.get(table) or {} if not re.fullmatch(r"-?[0-9]{1,10}", key)), None)
+
+
+def _moments(metadata: TraceMetadata) -> Iterator[tuple[str, int]]:
+    """The times of clocks in the metadata, and where they are."""
+    if (epoch_ns := metadata.get("epoch_ns")) is not None:
+        yield "epoch_ns", epoch_ns
+    for number, pair in enumerate(metadata.get("clock_pairs") or []):
+        yield f"clock_pairs[{number}].monotonic_ns", pair["monotonic_ns"]
+        yield f"clock_pairs[{number}].realtime_ns", pair["realtime_ns"]
+
+
+# What readers find where a writer left a part of `run` out.
+_PARTS_OF_RUN: Run = {
+    "source": {"path": None}, "pace": {"name": "original"}, "idle": {"name": "unknown", "cap_ns": None},
+    "verdict": {"level": "invalid", "reasons": [{"level": "invalid", "text": "no verdict recorded"}]}}
+
+
+def with_all_parts(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata key `run` with the parts that readers need."""
+    parts = {**_PARTS_OF_RUN, **run}
+    return {**parts, "source": {**_PARTS_OF_RUN["source"], **parts["source"]}}
+
 
 def lacks(metadata: Mapping[str, Any], what: str) -> bool:
     """Whether the source did not record `what`: latency, thread, process, dependencies and so on."""

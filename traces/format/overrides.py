@@ -12,7 +12,7 @@ from blkreel.common.files.json_file import write_json
 from blkreel.common.files.storage_url import Location
 from blkreel.common.files.typed_document import parse_typed
 
-from .metadata_types import Run
+from .metadata_types import Run, with_all_parts
 from .schema import Metadata
 from .trace import Trace
 
@@ -39,9 +39,11 @@ def amend(trace: Trace, changes: Metadata, why: str) -> None:
 
 
 def amended(records: Location, metadata: Metadata) -> Metadata:
-    """The metadata of a run with later values. Those of another run change nothing. Raises TraceError."""
-    changes = _changes(records.with_name(FILE), metadata) if "run" in metadata else {}
-    return {**metadata, "run": {**metadata["run"], **changes}} if changes else metadata
+    """The metadata of a run with later values and all parts. Those of another run change nothing. Raises TraceError."""
+    if "run" not in metadata:
+        return metadata
+    changes = _changes(records.with_name(FILE), metadata)
+    return {**metadata, "run": with_all_parts({**metadata["run"], **changes})}
 
 
 def _changes(path: Location, metadata: Metadata) -> Metadata:

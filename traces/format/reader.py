@@ -1,5 +1,7 @@
 """Opens traces and runs."""
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -51,7 +53,7 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
         with pq.ParquetFile(whole) as file:
             schema, layout = file.schema_arrow, file.metadata
         check_columns(row_groups, [layout.schema.column(column).physical_type for column in range(layout.num_columns)])
-        metadata = {key.decode().removeprefix(KEY_PREFIX): parse_json(value)
+        metadata = {(name := key.decode().removeprefix(KEY_PREFIX)): _decoded(name, value)
                     for key, value in (layout.metadata or {}).items() if key.startswith(KEY_PREFIX.encode())}
     except (OSError, pa.ArrowException, ValueError) as error:
         raise damaged(path, error) from error
@@ -62,6 +64,13 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
     if verify and (why := disagreement(trace)):
         raise TraceError(f"{path} was changed after it was written: {why}", how_to_repair(trace))
     return trace
+
+
+def _decoded(key: str, text: bytes) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"metadata: {key} is not JSON: {error}") from None
 
 
 def how_to_repair(trace: Trace) -> str:

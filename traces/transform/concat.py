@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.common.errors import TraceError
 from blkreel.traces.format.check import check_order
+from blkreel.traces.format.metadata_types import CUT_COLUMNS
 from blkreel.traces.format.schema import FLAGS, Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -17,6 +19,7 @@ from .output import Transformed, TransformOutput
 from .rows import filled, trace_schema
 from .tables import Tables
 
+_LONGEST_NS = 1 << 62
 
 def concat(traces: Sequence[Trace], output: Path, *, pause_ns: int = 0, onto_one: bool = False, force: bool = False,
            public: bool = False) -> Transformed:
@@ -68,15 +71,16 @@ class _Links:
     begins in the new trace."""
 
     def __init__(self, trace: Trace, chain: Sequence[Trace], bases: Sequence[int]):
-        part: Any = trace.metadata.get("part_of") or {"cut": {"row": [], "waited_on": [], "inherited": []}}
-        self._cut = {name: np.array(values, np.int64) for name, values in part["cut"].items()}
+        part: Any = trace.metadata.get("part_of") or {"cut": dict.fromkeys(CUT_COLUMNS, ())}
+        self._cut = {name: np.array(part["cut"][name], np.int64) for name in CUT_COLUMNS}
         target = np.full(len(self._cut["row"]), -1, np.int64)
         for each, base in zip(chain, bases, strict=True):
             source = each.metadata.get("part_of")
             if source:
                 inside = self._cut["waited_on"] - source["first_row"]
-                target = np.where((inside >= 0) & (inside < source["rows"]), inside + base, target)
-        self._target = target
+                target = np.where((inside >= 0) & (inside < min(source["rows"], each.rows)), inside + base, target)
+        # A part that was changed may name later rows.
+        self._target = np.where(target < bases[-1] + self._cut["row"], target, -1)
 
     def parts_have_cuts(self, traces: Sequence[Trace]) -> bool:
         """Whether completion times are needed at all."""
@@ -118,7 +122,12 @@ def _chains(traces: Sequence[Trace]) -> list[list[int]]:
 def _shift_ns(traces: Sequence[Trace], chain: list[int], shifts_ns: list[int], out: TransformOutput,
               columns: dict[str, np.ndarray], pause_ns: int) -> int:
     if len(chain) > 1:
-        return shifts_ns[-1] + _rebased_ns(*(traces[number].metadata for number in chain[-2:]))
+        shift_ns = shifts_ns[-1] + _rebased_ns(*(traces[number].metadata for number in chain[-2:]))
+        if abs(shift_ns) > _LONGEST_NS:
+            path = traces[chain[-1]].path
+            raise TraceError(f"{path} is damaged (metadata: it begins more than 146 years from the part before it)",
+                             "slice the trace again")
+        return shift_ns
     return out.last_ns + pause_ns - int(columns["submit_ns"][0]) if out.rows else 0
 
 
@@ -149,6 +158,6 @@ def _part_of(traces: Sequence[Trace], chains: list[list[int]], remaining: list[l
     first: Any = traces[0].metadata.get("part_of")
     if not first or len(chains[-1]) < len(traces) or rows == first["source_rows"]:
         return {}
-    cut = dict(zip(("row", "waited_on", "inherited"), map(list, zip(*remaining, strict=True)), strict=True)) \
-        if remaining else {"row": [], "waited_on": [], "inherited": []}
+    cut = dict(zip(CUT_COLUMNS, map(list, zip(*remaining, strict=True)), strict=True)) \
+        if remaining else {name: [] for name in CUT_COLUMNS}
     return {"part_of": {**first, "rows": rows, "cut": cut}}

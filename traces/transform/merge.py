@@ -22,6 +22,7 @@ from .tables import Renumbering, Tables, boot_offset_ns, same_boot
 
 ALIGNMENTS = ("clock", "start")
 _ROWS, _LEAST_BATCH_ROWS = 131_072, 4096  # read of all traces, and of each, at a time
+_FARTHEST_NS = (1 << 62) - 1  # of two traces
 Columns = dict[str, np.ndarray]
 
 
@@ -48,6 +49,10 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
     shifts_ns, notes, uncertainty_ns = _by_start(traces) if align == "start" else _by_clock(traces)
     begin_ns = shifts_ns[0]
     shifts_ns = [shift_ns + offsets_ns.get(number, 0) for number, shift_ns in enumerate(shifts_ns)]
+    if far := next((trace for trace, shift_ns in zip(traces, shifts_ns, strict=True) if abs(shift_ns) > _FARTHEST_NS),
+                   None):
+        raise UsageError(f"{far.name} is more than 146 years from {traces[0].name}",
+                         "place the first I/Os at one time: --align start")
     roles = [_Role(stream, number in backgrounds) for number, stream in enumerate(_first_streams(traces))]
     with (TransformOutput(output, schema, tables.names(), force=force, public=public) as out, ExitStack() as stack):
         numbers = [stack.enter_context(closing(RowNumbers(output.parent, trace.rows))) for trace in traces]

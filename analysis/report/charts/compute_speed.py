@@ -104,7 +104,8 @@ def _curve(entry: Datum, sections: Sequence[Datum]) -> _Curve | None:
         return None
     bound_ns = (run.get("zero_latency") or {}).get("load_time_ns")
     if simulated := run.get("compute_curve"):
-        return _Curve(entry, {_of(point["compute"]): point["load_time_ns"] for point in simulated}, bound_ns, True)
+        points: dict[float, float] = {_of(point["compute"]): point["load_time_ns"] for point in simulated}
+        return _Curve(entry, points, bound_ns, True) if points.get(1, 0) > 0 else None
     load_ns: dict[float, float] = {}
     for other in [entry, *(each for section in sections for each in section["entries"])]:
         own = other["runs"][0].get("run") or {}

@@ -168,7 +168,9 @@ def _counts(run: Document | None, host: Document | None) -> _Rows:
     yield "Forced off the processor", "", f"{host['preemptions']:,} times"
     if host.get("waited_ns") is not None:
         yield "Waited for a processor", "", units.duration(host["waited_ns"])
-    yield "Drift at the end", "", units.duration(run["drift_ns"])
-    yield "Plan too late, records not taken away", "", f"{run['underruns']:,}, {run['record_stalls']:,} times"
+    yield "Drift at the end", "", units.duration(run.get("drift_ns"))
+    late, stalls = (units.MISSING if run.get(name) is None else f"{run[name]:,}"
+                    for name in ("underruns", "record_stalls"))
+    yield "Plan too late, records not taken away", "", f"{late}, {stalls} times"
     for name, words in (("altered", "altered"), ("dropped", "not issued")):
         yield f"I/Os {words}", "", f"{sum((run.get(name) or {}).values()):,}"

@@ -5,7 +5,7 @@ from typing import Any, Literal, Required, TypedDict
 
 import pytest
 
-from blkreel.common.files.typed_document import field_mismatch, mismatch, parse_json
+from blkreel.common.files.typed_document import Unsigned, field_mismatch, mismatch, parse_json
 
 
 class Part(TypedDict):
@@ -20,6 +20,7 @@ class Whole(TypedDict, total=False):
     part: Part | None
     color: Literal["red", "blue"] | None
     anything: Any
+    inode: Unsigned
 
 
 @pytest.mark.parametrize("document, expected", [
@@ -29,7 +30,11 @@ class Whole(TypedDict, total=False):
     ([], "the document is not an object"),
     ({"version": True}, "version is not an integer"),
     ({"version": "1"}, "version is not an integer"),
-    ({"version": 1 << 70}, "version is out of range"),
+    ({"version": 1 << 63}, "version is out of range"),
+    ({"version": -1 << 63, "inode": (1 << 64) - 1}, None),
+    ({"version": 1, "inode": 1 << 64}, "inode is out of range"),
+    ({"version": 1, "inode": -1}, "inode is out of range"),
+    ({"version": 1, "inode": True}, "inode is not an integer"),
     ({"version": 1, "parts": {}}, "parts is not a list"),
     ({"version": 1, "parts": [{"name": "a", "size": 1}, {"name": None, "size": 1}]}, "parts[1].name is not a string"),
     ({"version": 1, "parts": [{"name": "a"}]}, "parts[0].size is missing"),
@@ -67,7 +72,13 @@ def test_fields_of_a_dataclass():
     assert field_mismatch({"name": 3}, Record) == "name is not a string"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "9" * 5000, b"\xff\xfe"])
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "9" * 5000, b"\xff\xfe", '["\\ud800"]', '{"\\uDFFF": 1}',
+                                  b'["\xed\xa0\x80"]', '["\udc00"]'])
 def test_what_is_not_json_is_a_value_error(text):
     with pytest.raises(ValueError):
         parse_json(text)
+
+
+@pytest.mark.parametrize("text", ['"\\ud83d\\ude00"', '"\\udcff"', b'"\xed\xb3\xbf"', b'"\\\\ud800"'])
+def test_whole_characters_and_names_that_are_no_utf_8_are_valid(text):
+    assert parse_json(text).encode("utf-8", "surrogateescape")
