@@ -160,10 +160,13 @@ class Records:
     def metadata(self) -> Metadata:
         """The trace's metadata; call it after the last column."""
         format_, account = self.format, self.account
-        if (stated_ns := self.options.clock_resolution_ns) and stated_ns < self._coarser_ns():
+        # Of a format with a coarse clock, also fewer times are multiples of its step.
+        step_ns = max(self._coarser_ns(), format_.resolution_ns if format_.resolution_ns >= COARSE_CLOCK_NS else 1)
+        stated_ns = self.options.clock_resolution_ns or step_ns
+        if stated_ns < step_ns:
             account.warn(f"the clock resolution is {format_ns(stated_ns)} as stated, but all times are multiples of "
-                         f"{format_ns(self._coarser_ns())}: gaps between I/Os may be wrong by as much")
-        is_overridden = bool(stated_ns) and self._coarser_ns() >= COARSE_CLOCK_NS
+                         f"{format_ns(step_ns)}: gaps between I/Os may be wrong by as much")
+        is_overridden = stated_ns < step_ns and step_ns >= COARSE_CLOCK_NS
         real = format_.clock == "realtime"
         lacks = [name for name in ("latency", "thread", "process") if name not in self.has]
         return {
@@ -175,7 +178,7 @@ class Records:
             "duration_ns": self.last_ns - self.first_ns, "ledger": account.ledger(),
             "source_lacks": [*lacks, "dependencies", *(name for name in format_.lacks if name not in lacks)],
             "import_warnings": [*self.missing(), *account.warnings],
-            **({"times_step_ns": self._coarser_ns()} if is_overridden else {}),
+            **({"times_step_ns": step_ns} if is_overridden else {}),
             **({"threads": self.threads} if self.threads else {}),
             **({"lost": {"unit": "events", "total": account.lost_events, "per_cpu": {}, "intervals": []}}
                if account.lost_events else {}),

@@ -146,6 +146,20 @@ def test_the_resolution_of_the_clock_can_be_stated(run):
     assert "times_step_ns" not in result.metadata
 
 
+@pytest.mark.parametrize("name, options", [
+    ("tencent", {}), ("columns", {"columns": "time=1:s,op=2,offset=3:bytes,length=4:bytes"})])
+def test_a_clock_that_the_format_states_as_coarse_can_be_overridden_with_its_limit(tmp_path, name, options):
+    """Also of fewer records than show a step, and of times of their own."""
+    (tmp_path / "in").write_text("1538323200,8,8,0,1283\n1538323207,16,8,1,1283\n" if name == "tencent"
+                                 else "5,R,4096,4096\n12,W,8192,4096\n")
+    for stated_ns, step_ns in ((None, None), (1000, 10**9), (10**9, None)):
+        result = import_recording([tmp_path / "in"], tmp_path / "t.parquet", force=True,
+                                  options=ImportOptions(clock_resolution_ns=stated_ns, **options))
+        assert result.metadata["clock_resolution_ns"] == (stated_ns or 10**9)
+        assert result.metadata.get("times_step_ns") == step_ns
+        assert any("all times are multiples of 1.00 s" in line for line in result.warnings) == bool(step_ns)
+
+
 def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(tmp_path):
     options = ImportOptions(columns="time=1:ms,op=2,offset=3:bytes,length=4:bytes")
     for text, resolution_ns in (("1", 1_000_000), ("1.5", 1)):
