@@ -177,6 +177,10 @@ class ExposureScan:
         return {KEY: {"version": VERSION, "row_groups_at": row_groups_at, "sums": asdict(self.result())}}
 
 
+# The columns that a scan of one drive reads.
+_OF_A_DRIVE = ("submit_ns", "latency_ns", "length_bytes")
+
+
 class _Drives:
     """Exposure of some reads to some writes of the same drive."""
 
@@ -191,7 +195,7 @@ class _Drives:
         for device in devices:
             on_drive = columns["device"] == device
             self._scans.setdefault(device, _Scan()).add(
-                {name: column[on_drive] for name, column in columns.items()}, reads[on_drive], writes[on_drive])
+                {name: columns[name][on_drive] for name in _OF_A_DRIVE}, reads[on_drive], writes[on_drive])
 
     def without_writes(self) -> "_Drives":
         """The same reads to no writes."""
@@ -297,6 +301,16 @@ class _Scan:
         # A write of latency 0 is never outstanding: it counts as submitted and as complete.
         met = (np.searchsorted(self._submit_ns, read_ns, "right") - np.searchsorted(complete_ns, read_ns, "right")) > 0
         beside = met | (around * 10**9 >= GOING_ON_BYTES_S * WINDOW_NS)
-        weighted = sum(a * b for a, b in zip(around[beside].tolist(), length[beside].tolist(), strict=True))
+        weighted = _sum_of_products(around[beside], length[beside])
         return Exposure(sums.read_bytes + int(length.sum()), sums.met_bytes + int(length[met].sum()),
                         sums.beside_bytes + int(length[beside].sum()), sums.weighted + weighted)
+
+
+def _sum_of_products(left: np.ndarray, right: np.ndarray) -> int:
+    """Exact, also where a product or the sum exceeds int64."""
+    if not len(left):
+        return 0
+    left_most, right_most = (max(abs(int(values.min())), abs(int(values.max()))) for values in (left, right))
+    if left_most * right_most * len(left) < 1 << 63:
+        return int(left @ right)
+    return sum(a * b for a, b in zip(left.tolist(), right.tolist(), strict=True))

@@ -106,6 +106,14 @@ def test_sums_of_two_runs_add_up_and_times_are_those_of_the_longer_reads():
     assert runs[0] + runs[1] == runs[1] + runs[0] == expected and expected.write_bytes_s == 1.75e6
 
 
+@pytest.mark.parametrize("left, right", [
+    ([], []), ([5, 7], [4096, 0]), ([1 << 40, 3], [1 << 22, 1]), ([1 << 31, 1], [1 << 31, 1 << 62]),
+    ([1 << 62, 1 << 62], [1 << 62, -1]), ([-1 << 63, 1], [1, 1])])
+def test_a_sum_of_products_is_exact_beyond_int64(left, right):
+    assert exposure_module._sum_of_products(np.array(left, np.int64), np.array(right, np.int64)) \
+        == sum(a * b for a, b in zip(left, right, strict=True))
+
+
 @pytest.mark.parametrize(("sums", "why"), [
     ({}, "no reads: no slowdown by writes"),
     ({"read_bytes": 1000, "beside_bytes": 199}, "writes beside 19 % of the reads: no slowdown can be measured; "
