@@ -18,7 +18,6 @@ from blkreel.analysis.charts.drive_colors import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.analysis.report.page.drive_facts import chosen
-from blkreel.analysis.report.page.drives_file import DrivesFile
 from blkreel.analysis.report.page.markdown import of_chart, of_page
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.output_lock import new_output, write_output
@@ -26,6 +25,7 @@ from blkreel.common.files.safe_files import make_directory, remove_directory, re
 from blkreel.common.printable import printable
 from blkreel.traces.format.writer import output_error, refuse_output
 
+from .drives_file import DrivesFile
 from .html.static_chart import drawable, placed
 from .html.vega import vega
 from .verdict import Document
@@ -134,7 +134,7 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
         page = only(page, drives)
     charts = {one.id: one for section in page.sections for one in section.charts}
     if format == "html":
-        from blkreel.analysis.report.html import page as html
+        from .html import page as html
         if chart is not None:
             raise UsageError("--chart is of a picture or a table", "add --format svg, png, csv, json or markdown")
         if output is None:

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from blkreel.analysis.charts.model import Entry
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.page.drive_facts import chosen, interface
-from blkreel.analysis.report.page.drives_file import DrivesFile
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units

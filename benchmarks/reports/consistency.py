@@ -10,8 +10,8 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, extremes, time_rows
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.definitions.formulas import consistency
 from blkreel.analysis.metrics.definitions.metric import NUMBER
+from blkreel.analysis.metrics.partials.formulas import consistency
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section

@@ -15,10 +15,10 @@ from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import SECOND_NS, MetricsAccumulator, Partial
-from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.definitions.metric import NS
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import run_columns_of
+from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.analysis.metrics.partials.keep_up import KEPT_UP_SHARE
 from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.analysis.stats.intervals import geometric_mean

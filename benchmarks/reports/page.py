@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from blkreel.analysis.charts.model import MOST_OPEN, Chart, Column, Page, Row, Section, Table, folded_beyond
-from blkreel.analysis.report.page.drives_file import DrivesFile
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranks_of
 from blkreel.benchmarks.charts.drives import DriveResults, drives_of, entries_of
 from blkreel.benchmarks.results.tables import drive_line, parameter_words

@@ -11,8 +11,8 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, extremes
 from blkreel.analysis.charts.spec import Point
-from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.definitions.metric import BYTES
+from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath

@@ -12,8 +12,8 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.definitions.metric import NUMBER
+from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section

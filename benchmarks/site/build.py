@@ -13,9 +13,9 @@ from typing import Literal, TypedDict
 import blkreel
 from blkreel.analysis.charts.model import Page
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.html import rendering
 from blkreel.analysis.report.html.page import render_page
-from blkreel.analysis.report.page.drives_file import DrivesFile
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.files.output_lock import directory_locked

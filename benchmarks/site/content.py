@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blkreel.analysis.metrics.definitions.metric import Better
-from blkreel.analysis.report.page.drives_file import Drive, DrivesFile
+from blkreel.analysis.report.drives_file import Drive, DrivesFile
 from blkreel.analysis.stats.intervals import Ratio, geometric_mean, welch
 from blkreel.analysis.stats.ranking import places_by_value
 from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from blkreel.analysis.metrics.accumulator import CLASSES, SECOND_NS, classes_of
-from blkreel.analysis.metrics.definitions.formulas import mb_per_s
 from blkreel.analysis.metrics.energy import Energy, mb_per_joule
+from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 

@@ -10,8 +10,8 @@ import click
 
 from blkreel.analysis.charts.theme import NO_BRAND
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.report import export, figure
-from blkreel.analysis.report.page import brand, drives_file
+from blkreel.analysis.report import drives_file, export, figure
+from blkreel.analysis.report.page import brand
 from blkreel.analysis.scale import ReadOptions
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice

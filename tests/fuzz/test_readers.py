@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, load
-from blkreel.analysis.report.page import brand, drives_file
+from blkreel.analysis.report import drives_file
+from blkreel.analysis.report.page import brand
 from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import load_recipe
 from blkreel.common.errors import BlkreelError

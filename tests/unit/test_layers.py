@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import sysconfig
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -129,17 +130,15 @@ def test_files_import_each_other_in_no_circle():
 
 
 def test_folders_import_each_other_in_no_circle():
-    """A folder and its own subfolders count as one."""
-    def folder(path):
-        parts = path.parent.relative_to(TREE).parts
-        return parts[:2]
-
+    """At each depth. A folder and its own subfolders count as one, and both may import each other."""
     edges = {}
     for path in ALL:
-        if len(folder(path)) == 2:
-            edges.setdefault(folder(path), set()).update(
-                folder(other) for other in imported_files(path)
-                if len(folder(other)) == 2 and folder(other) != folder(path))
+        for other in imported_files(path):
+            folders, others = path.parent.relative_to(TREE).parts, other.parent.relative_to(TREE).parts
+            pairs = zip(folders, others, strict=False)
+            shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            if shared < min(len(folders), len(others)):
+                edges.setdefault(folders[:shared + 1], set()).add(others[:shared + 1])
     assert not circles(edges)
 
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from blkreel.analysis.metrics.partials import formulas
 from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Distribution
+from blkreel.analysis.metrics.partials.formulas import mb_per_s, ratio
 from blkreel.analysis.metrics.partials.partial import ClassPartial, Partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.metrics.write_amplification import LARGEST_UNCERTAINTY, write_amplification
 from blkreel.common.printable import within_sentence
 
-from . import formulas
-from .formulas import mb_per_s, ratio
 from .metric import (
     ALL_PACES,
     BYTES,

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self
 
-from blkreel.analysis.metrics.definitions.formulas import Consistency, consistency_of
-
 from .alignment import Alignment
 from .boundary_state import CLASSES, Carry
 from .bursts import BurstTable, late_starts
 from .depth import Depth
 from .distributions import Distribution, ValueCounts
+from .formulas import Consistency, consistency_of
 from .keep_up import KeepUp
 from .latency_points import LatencyPoints
 from .seconds import Seconds

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.definitions.headline import ALONE, BACKGROUND_REAC
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
 from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
-from blkreel.analysis.report.page.commands import path_of
+from blkreel.analysis.report.commands import path_of
 
 from .slowdown import EXPOSURE_COLUMNS, exposure_values
 

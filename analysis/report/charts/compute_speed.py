@@ -12,7 +12,7 @@ from blkreel.analysis.charts.spec import Datum, Point
 from blkreel.analysis.metrics.definitions.headline import ALONE, LOAD_TIME
 from blkreel.analysis.report.answer import usable
 from blkreel.analysis.report.beside import of_entry
-from blkreel.analysis.report.page.commands import path_of
+from blkreel.analysis.report.commands import path_of
 from blkreel.common import units
 from blkreel.traces.format.condition import NO_COMPUTING
 

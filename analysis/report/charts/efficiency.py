@@ -12,9 +12,9 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum, Point
 from blkreel.analysis.metrics.definitions.headline import MEDIA_WRITES_PER_DAY, READ_THROUGHPUT, WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
+from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
-from blkreel.analysis.report.page.commands import column_of, path_of
-from blkreel.analysis.report.page.drives_file import Drive, DrivesFile
+from blkreel.analysis.report.drives_file import Drive, DrivesFile
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import digits
 

@@ -11,7 +11,7 @@ from blkreel.analysis.charts.spec import Datum, Spec
 from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, leading_metrics
 from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of
-from blkreel.analysis.report.page.commands import column_of, path_of
+from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common.printable import within_sentence
 

@@ -10,7 +10,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.metrics.definitions.headline import LOAD_TIME, READ_WAIT
 from blkreel.analysis.report.answer import noun
-from blkreel.analysis.report.page.commands import path_of
+from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 

@@ -9,8 +9,8 @@ from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.definitions.headline import LATENESS_P99, READ_P50, READ_RESPONSE_P99
 from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND, PERCENTILES, Distribution
+from blkreel.analysis.report.commands import command, path_of
 from blkreel.analysis.report.document import Entry
-from blkreel.analysis.report.page.commands import command, path_of
 from blkreel.common.printable import within_sentence
 
 _Measured = tuple[Datum, Distribution, Datum]  # entry of the document, values, their figures

@@ -10,8 +10,8 @@ from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
 from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.metrics.partials.timeline import Heat
+from blkreel.analysis.report.commands import path_of, table_command
 from blkreel.analysis.report.document import Entry
-from blkreel.analysis.report.page.commands import path_of, table_command
 from blkreel.common import units
 
 _OPS = (("reads", "read"), ("writes", "write"))

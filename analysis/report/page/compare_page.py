@@ -13,16 +13,16 @@ from blkreel.analysis.report.charts.compute_speed import compute_speed
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
 from blkreel.analysis.report.charts.workload_matrix import workload_matrix
+from blkreel.analysis.report.commands import with_gap
 from blkreel.analysis.report.document import Section
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.verdict import Document
 from blkreel.analysis.report.workloads import Overview, Score, overview_of
 from blkreel.common.printable import within_sentence
 from blkreel.common.verdict import merged
 
 from . import metric_tables
-from .commands import with_gap
 from .drive_facts import chosen, entries_of, filters_of, models_of
-from .drives_file import DrivesFile
 from .method import method_of
 from .sections import section_charts
 

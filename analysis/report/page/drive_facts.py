@@ -5,14 +5,13 @@ from typing import Any
 
 from blkreel.analysis.charts.model import Entry
 from blkreel.analysis.report.columns import idle_words, state_words
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Verdict, merged_by_name
 from blkreel.traces.format.condition import payload_words
-
-from .drives_file import DrivesFile
 
 FILTERS = ("class", "interface", "flash", "model", "firmware", "state")
 _GENERATIONS = {2.5: "1.0", 5: "2.0", 8: "3.0", 16: "4.0", 32: "5.0", 64: "6.0"}

@@ -15,10 +15,9 @@ from blkreel.analysis.metrics.definitions.registry import (
     value_at,
 )
 from blkreel.analysis.report.columns import headline_of, missing, remark_of
+from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
-
-from .commands import column_of, path_of
 
 MOST_THREADS = 25
 CLASSES = (("read", "Reads"), ("write", "Writes"), ("other", "Other"))

@@ -11,13 +11,13 @@ from blkreel.analysis.report.charts.frames import frame_charts
 from blkreel.analysis.report.charts.tails import lateness_tails
 from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile
 from blkreel.analysis.report.columns import drive_words, exposure_words, idle_words, state_words
+from blkreel.analysis.report.commands import with_gap
 from blkreel.analysis.report.document import Section as DocumentSection
+from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.verdict import Document
 
 from . import metric_tables
-from .commands import with_gap
 from .drive_facts import entries_of
-from .drives_file import DrivesFile
 from .method import method_of
 from .sections import latency_charts, over_time_charts
 

@@ -10,8 +10,7 @@ from blkreel.analysis.report.charts.tails import latency_tails, lateness_tails
 from blkreel.analysis.report.charts.timeline import timeline
 from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile
 from blkreel.analysis.report.document import Section
-
-from .drives_file import DrivesFile
+from blkreel.analysis.report.drives_file import DrivesFile
 
 
 def section_charts(section: Section, prefix: str, order: list[str], drives_file: DrivesFile | None = None,

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from blkreel.analysis.charts.theme import NO_BRAND
-from blkreel.analysis.report.page import brand, drives_file
+from blkreel.analysis.report import drives_file
+from blkreel.analysis.report.page import brand
 from blkreel.benchmarks.site import build
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options import types

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.definitions.formulas import consistency, mb_per_s, percentile, too_small, writer_state
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.bursts import BurstTable, late_starts
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
+from blkreel.analysis.metrics.partials.formulas import consistency, mb_per_s, percentile, too_small, writer_state
 from blkreel.common.errors import TraceError
 
 US = 1000

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.definitions.formulas import percentile
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Histogram, ValueCounts, bins_of
+from blkreel.analysis.metrics.partials.formulas import percentile
 from blkreel.common.errors import TraceError
 
 # As durations are: over many powers of two, with their neighbors, and below 0 as lateness may be. 60 fit into 64 bits.

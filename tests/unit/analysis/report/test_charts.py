@@ -16,11 +16,11 @@ from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
 from blkreel.analysis.charts.spec import SCHEMA, inline_data, without
 from blkreel.analysis.charts.theme import THEMES
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import document, figure
+from blkreel.analysis.report import document, drives_file, figure
 from blkreel.analysis.report.charts.efficiency import endurance
 from blkreel.analysis.report.charts.timeline import rebin, steps
 from blkreel.analysis.report.html.static_chart import static_svg
-from blkreel.analysis.report.page import compare_page, drives_file, report_page
+from blkreel.analysis.report.page import compare_page, report_page
 from blkreel.common import units
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import parse_location

@@ -3,8 +3,7 @@
 import pytest
 from synthetic_runs import write_run
 
-from blkreel.analysis.report import export, present
-from blkreel.analysis.report.page import drives_file
+from blkreel.analysis.report import drives_file, export, present
 from blkreel.common.errors import UsageError
 
 COLOR = "#13579b"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.analysis.report.page import drives_file
+from blkreel.analysis.report import drives_file
 from blkreel.common.errors import UsageError
 
 PRICED = 'price = 1\ncurrency = "EUR"\nprice_date = 2026-11-01\n'

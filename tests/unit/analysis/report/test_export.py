@@ -13,8 +13,8 @@ from synthetic_runs import write_four_runs, write_run, write_trace
 from blkreel.analysis.charts import model
 from blkreel.analysis.metrics.definitions.headline import headline_metrics
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import document, export, figure, present
-from blkreel.analysis.report.page import compare_page, drives_file, report_page
+from blkreel.analysis.report import document, drives_file, export, figure, present
+from blkreel.analysis.report.page import compare_page, report_page
 from blkreel.benchmarks.present import compare_tests, report_test
 from blkreel.common.errors import BlkreelError, OutputExists, UsageError
 from blkreel.common.files.safe_files import NewFile

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from synthetic_tests import MS, SECOND, MadeTest, rows_of
 
-from blkreel.analysis.metrics.definitions.formulas import consistency
+from blkreel.analysis.metrics.partials.formulas import consistency
 from blkreel.benchmarks.reports.results import results_of
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill, put, result_of
 
-from blkreel.analysis.report.page import drives_file
+from blkreel.analysis.report import drives_file
 from blkreel.benchmarks.catalog.tables import matching
 from blkreel.benchmarks.history.selection import Selection, selected
 from blkreel.benchmarks.site import build, pages

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Distribution, ValueCounts, enough
-from blkreel.analysis.metrics.partials.keep_up import KEPT_UP_SHARE, KeepUp
+from .distributions import PERCENTILES, Distribution, ValueCounts, enough
+from .keep_up import KEPT_UP_SHARE, KeepUp
 
 
 class WriteSums(Protocol):

@@ -5,9 +5,10 @@ from dataclasses import replace
 from blkreel.analysis.charts.model import Column, Section
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
 from blkreel.common.units import parse_time_ns
+
+from .verdict import Document
 
 _REPORT = "blkreel report RUN"
 
