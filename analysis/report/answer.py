@@ -12,8 +12,8 @@ from blkreel.analysis.charts.model import Answer, KeyFigure
 from blkreel.analysis.metrics.definitions.headline import READ_WAIT, headline_metrics
 from blkreel.analysis.metrics.definitions.metric import NS, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import value_at
-from blkreel.analysis.stats.intervals import smallest_difference
-from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS, best_first
+from blkreel.analysis.stats.intervals import EFFECT, smallest_difference
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common import units
 from blkreel.common.verdict import LEVELS
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from blkreel.analysis.charts.model import Answer, KeyFigure
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import value_at
-from blkreel.analysis.stats.intervals import geometric_mean, welch
-from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS, best_first
-from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
+from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
+from blkreel.analysis.stats.relative import RelativePerformance, relative_to
 from blkreel.common import units
 from blkreel.common.errors import UsageError
 from blkreel.common.printable import within_sentence
@@ -81,15 +81,7 @@ def overview(sections: Sequence[Document], reference: str, scores: Sequence[Scor
             compared.append(ComparedWorkload(score, drives))
     if len(compared) < FEWEST_WORKLOADS:
         return None
-    everywhere = [label for label in compared[0].drives if all(label in workload.drives for workload in compared)]
-    overall = {}
-    for label in everywhere:
-        found = relative_performance([
-            Workload(workload.score.runs[label], workload.score.runs[reference], workload.score.higher_is_better)
-            for workload in compared])
-        if found:
-            overall[label] = found
-    return Overview(reference, compared, overall)
+    return Overview(reference, compared, relative_to([workload.score for workload in compared], reference))
 
 
 def overview_of(sections: Sequence[Document], under_test: str | None,
@@ -165,12 +157,6 @@ def interval_words(found: RelativePerformance) -> str:
     return f"{percent(found.low).removesuffix(' %')} to {percent(found.high)}"
 
 
-def is_supported(found: RelativePerformance) -> bool:
-    """Whether a drive differs from the reference: the interval excludes 1, and the effect is no trifle."""
-    return (found.low is not None and found.high is not None and not found.low <= 1 <= found.high
-            and max(found.value, 1 / found.value) > EFFECT)
-
-
 def _sentence(overview: Overview, ordered: Sequence[str]) -> str:
     count = f"{len(overview.workloads)} workloads"
     others = [label for label in ordered if label != overview.reference]
@@ -181,9 +167,9 @@ def _sentence(overview: Overview, ordered: Sequence[str]) -> str:
     against, sure = f"{percent(found.value)} of the performance of {overview.reference}", interval_words(found)
     if not sure:
         return f"Over {count}, {best} measured {against}; not supported by one run of a drive"
-    if is_supported(found) and found.value > 1:
+    if found.differs and found.value > 1:
         return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
-    tied = [label for label in others if not is_supported(overview.overall[label])]
+    tied = [label for label in others if not overview.overall[label].differs]
     if tied:
         return f"{overview.reference} ties with {names(tied)} for the best performance of {drives} over {count}"
     return f"{overview.reference} is the fastest of {drives} over {count}; second is {best} with {against} ({sure})"
@@ -193,7 +179,7 @@ def _differences(overview: Overview) -> str:
     others = [found for label, found in overview.overall.items() if label != overview.reference]
     if len(others) < 2 or not all(map(interval_words, others)):
         return ""
-    differing = sum(map(is_supported, others))
+    differing = sum(drive.differs for drive in others)
     return f"Geometric mean over workloads: {overview.reference} differs from {differing} of {len(others)} drives."
 
 
@@ -223,16 +209,14 @@ def _score(section: Document, metric: Metric, title: str, drives: dict[str, Rela
 
 
 def _relative_scores(score: Score, reference: str) -> dict[str, Relative]:
-    """Two drives differ if the Welch interval of their ratio excludes 1 and the effect is no trifle."""
-    values = {label: value for label, runs in score.runs.items() if (value := geometric_mean(runs))}
-    base = values.get(reference)
-    if base is None:
+    """Empty without a value of the reference drive."""
+    if reference not in score.runs:
         return {}
     drives = {}
-    for label, value in values.items():
-        runs, of_base = score.runs[label], score.runs[reference]
-        ratio = welch(runs, of_base) if min(len(runs), len(of_base)) >= ENOUGH_RUNS else None
-        differ = None if ratio is None else ratio.excludes_one and max(ratio.value, 1 / ratio.value) > EFFECT
-        drives[label] = Relative(value / base if score.higher_is_better else base / value, score.text(value),
-                                 False if label == reference else differ)
+    for label, relative in relative_to([score], reference).items():
+        runs = min(len(score.runs[label]), len(score.runs[reference]))
+        value = geometric_mean(score.runs[label])
+        assert value is not None  # it is relative to the reference drive
+        drives[label] = Relative(relative.value, score.text(value),
+                                 relative.differs if runs >= ENOUGH_RUNS or label == reference else None)
     return drives

@@ -18,6 +18,7 @@ MOST_PROJECTED = 100  # runs
 _RESAMPLES = 9_999
 _AT_ONCE = 1 << 20  # values drawn at once: 8 MiB each of indices and of logarithms
 _SEED = 20_140_301  # fixed, so that the same runs give the same digits
+EFFECT = 1.02  # a ratio up to this is no difference in practice
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,14 @@ class Ratio:
     @property
     def excludes_one(self) -> bool:
         return not self.low <= 1 <= self.high
+
+    @property
+    def matters(self) -> bool:
+        return is_effect(self.value)
+
+
+def is_effect(ratio: float) -> bool:
+    return max(ratio, 1 / ratio) > EFFECT
 
 
 def interval(values: Sequence[float | None], level: float = LEVEL) -> Interval | None:

@@ -16,10 +16,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .intervals import LEVEL, Ratio, geometric_mean, holm, welch
+from .intervals import EFFECT, LEVEL, Ratio, geometric_mean, holm, is_effect, welch
 
 ENOUGH_RUNS = 6  # from which on there is an interval and a rank
-EFFECT = 1.02  # a ratio up to this is no difference in practice
 
 Values = list[float | None]  # one a run; None if unknown
 K = TypeVar("K", bound=Hashable)
@@ -74,11 +73,10 @@ def _pair(figure: str, base: str, other: str, drives: dict[str, Values], means: 
 def _judged(pair: Pair, p: float | None, family: int) -> Pair:
     if p is None or pair.value is None or pair.ratio is None:
         return pair
-    effect = max(pair.value, 1 / pair.value)
     why = ""
     if not pair.ratio.excludes_one:
         why = "the interval of the ratio holds 1"
-    elif effect <= EFFECT:
+    elif not is_effect(pair.value):
         why = f"under {(EFFECT - 1) * 100:.0f} % apart"
     elif p >= 1 - LEVEL:
         why = f"may be chance among {family} comparisons (Holm)"

@@ -1,21 +1,23 @@
 """Relative performance of a drive over several workloads: the geometric mean of its ratios to a reference drive."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from .intervals import LEVEL, ratio_terms, t_quantile
+from .intervals import LEVEL, is_effect, ratio_terms, t_quantile
 
 Runs = Sequence[float | None]  # a metric, one value a run
 
 
-@dataclass(frozen=True)
-class Workload:
-    """The runs of a drive and of the reference drive on one workload, by its headline metric."""
+class Workload(Protocol):
+    """A workload by its headline metric. runs: by label of a drive."""
 
-    drive: Runs
-    reference: Runs
-    higher_is_better: bool = False
+    @property
+    def runs(self) -> Mapping[str, Runs]: ...
+
+    @property
+    def higher_is_better(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,27 @@ class RelativePerformance:
     high: float | None
     workloads: int
 
+    @property
+    def differs(self) -> bool:
+        """Whether the interval excludes 1, and the effect is no trifle."""
+        return (self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+                and is_effect(self.value))
 
-def relative_performance(workloads: Sequence[Workload], level: float = LEVEL) -> RelativePerformance | None:
+
+def on_every_workload(workloads: Sequence[Workload]) -> list[str]:
+    """Labels of the drives that have a result on each, in the order of the first."""
+    return [label for label in (workloads[0].runs if workloads else ())
+            if all(label in workload.runs for workload in workloads)]
+
+
+def relative_to(workloads: Sequence[Workload], reference: str) -> dict[str, RelativePerformance]:
+    """The relative performance of each drive that has positive values on every workload, as the reference drive."""
+    return {label: relative for label in on_every_workload(workloads)
+            if (relative := relative_performance(workloads, label, reference))}
+
+
+def relative_performance(workloads: Sequence[Workload], drive: str, reference: str,
+                         level: float = LEVEL) -> RelativePerformance | None:
     """Geometric mean over workloads of reference / drive, or of drive / reference where higher is better.
 
     exp(d ± t(1 − α/2, df) √Σu / W), d the mean over the W workloads of the differences of the mean logarithms, u = s²/n
@@ -40,7 +61,7 @@ def relative_performance(workloads: Sequence[Workload], level: float = LEVEL) ->
     logs, variance, freedom = [], 0.0, 0.0
     has_interval = True
     for workload in workloads:
-        base, own = ratio_terms(workload.reference), ratio_terms(workload.drive)
+        base, own = ratio_terms(workload.runs[reference]), ratio_terms(workload.runs[drive])
         if base is None or own is None:
             return None
         sign = 1 if workload.higher_is_better else -1

@@ -14,7 +14,7 @@ from blkreel.analysis.metrics.definitions.metric import COUNT, NS, NUMBER, Bette
 from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
-from blkreel.analysis.stats.ranking import EFFECT, ENOUGH_RUNS
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.units import digits
 
 from .selection import Row
@@ -107,7 +107,7 @@ class Change:
 
     @property
     def matters(self) -> bool:
-        return max(self.point.ratio.value, 1 / self.point.ratio.value) > EFFECT
+        return self.point.ratio.matters
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What a site shows of a catalog: its results by conditions and drives."""
 
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +13,10 @@ import pyarrow.compute as pc
 
 from blkreel.analysis.metrics.definitions.metric import Better
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
-from blkreel.analysis.stats.intervals import Ratio, geometric_mean, welch
+from blkreel.analysis.report.workloads import Score
+from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.analysis.stats.ranking import places_by_value
-from blkreel.analysis.stats.relative import RelativePerformance, Workload, relative_performance
+from blkreel.analysis.stats.relative import RelativePerformance, on_every_workload, relative_to
 from blkreel.benchmarks.history.series import MetricText
 
 MOST_COLUMNS = 10  # conditions of the overview
@@ -27,24 +27,27 @@ Row = Mapping[str, Any]  # of the table of results
 
 @dataclass(frozen=True)
 class Standing:
-    """A drive under one condition. values: of its results that are not invalid, by time. value: their geometric mean.
-    place: from 1, by value. share: performance, the best drive's is 1. rows: all its results, the newest last."""
+    """A drive under one condition. value: geometric mean of its results that are not invalid. rows: of these, the
+    newest last. place: from 1, by value. relative: to the best drive."""
 
     label: str
     value: float
-    values: tuple[float, ...]
     rows: tuple[Row, ...]
-    share: float = math.nan
-    place: int = 0
+    place: int
+    relative: RelativePerformance
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(float(row["headline_value"]) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What comparable results have in common. detail: pace and state in words, and other inputs if
-    conditions differ in them alone. standings: the best first."""
+    """What comparable results have in common. score: their values, as a comparison has them. detail: pace and state in
+    words, and other inputs if conditions differ in them alone. standings: the best first."""
 
     key: tuple[str, ...]
-    title: str
+    score: Score
     detail: str
     simulated: bool
     metric: MetricText
@@ -55,8 +58,8 @@ class Condition:
         return slug(self.title, self.key)
 
     @property
-    def higher_is_better(self) -> bool:
-        return self.metric.better == "higher"
+    def title(self) -> str:
+        return self.score.title
 
     @cached_property
     def by_drive(self) -> dict[str, Standing]:
@@ -153,13 +156,6 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
                    +left_out)
 
 
-def ratio_of(condition: Condition, one: Standing, other: Standing) -> tuple[float, Ratio | None]:
-    """(performance of `other` relative to `one`, the same by Welch's interval; None with a single run of one)."""
-    a, b = (one.values, other.values) if not condition.higher_is_better else (other.values, one.values)
-    share = one.value / other.value if not condition.higher_is_better else other.value / one.value
-    return share, welch(a, b) if min(len(a), len(b)) > 1 else None
-
-
 def _key(row: Row) -> tuple[str, ...]:
     """Equal for repetitions on one drive, and for results of several drives that the site compares."""
     return (row["kind"], row["workload"], row["pace"], row["state"], "simulated" if row["simulated"] else "real",
@@ -199,26 +195,19 @@ def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, 
     for row in usable:
         if row["headline"] == headline:
             by_drive.setdefault(row["label"], []).append(row)
-    standings = []
-    for label, own in by_drive.items():
-        values = tuple(float(row["headline_value"]) for row in own)
-        mean = geometric_mean(values)
-        assert mean is not None  # positive values
-        standings.append(Standing(label, mean, values, tuple(own)))
     newest = rows[-1]
     detail = " · ".join(filter(None, (newest["pace"], newest["state"], "simulated" if newest["simulated"] else "")))
-    title = newest["workload_title"] or newest["workload_name"]
-    return Condition(key, title, detail, bool(newest["simulated"]), metric,
-                     _placed(standings, metric.better == "higher"))
+    score = Score(newest["workload_title"] or newest["workload_name"], metric.title, better == "higher", metric.text,
+                  {label: [float(row["headline_value"]) for row in by_drive[label]] for label in sorted(by_drive)})
+    return Condition(key, score, detail, bool(newest["simulated"]), metric, _standings(score, by_drive))
 
 
-def _placed(standings: list[Standing], higher_is_better: bool) -> tuple[Standing, ...]:
-    by_label = {standing.label: standing for standing in sorted(standings, key=lambda standing: standing.label)}
-    places = places_by_value({label: standing.value for label, standing in by_label.items()}, higher_is_better)
-    best = by_label[next(iter(places))].value
-    return tuple(replace(by_label[label], place=place, share=(
-        by_label[label].value / best if higher_is_better else best / by_label[label].value))
-        for label, place in places.items())
+def _standings(score: Score, by_drive: Mapping[str, Sequence[Row]]) -> tuple[Standing, ...]:
+    values = {label: geometric_mean(runs) for label, runs in score.runs.items()}
+    places = places_by_value(values, score.higher_is_better)
+    relative = relative_to([score], next(iter(places)))
+    return tuple(Standing(label, value, tuple(by_drive[label]), place, relative[label])
+                 for label, place in places.items() if (value := values[label]) is not None)
 
 
 def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
@@ -246,20 +235,12 @@ def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteD
 
 def _ordered(drives: Sequence[SiteDrive], columns: Sequence[Condition]) -> tuple[SiteDrive, ...]:
     """With overall performance relative to the best drive."""
-    runs = {drive.label: [own.values for column in columns if (own := column.of(drive.label))] for drive in drives}
-    whole = [label for label, values in runs.items() if columns and len(values) == len(columns)]
-    if not whole:
-        return tuple(sorted(drives, key=lambda drive: drive.label))
-
-    def relative(label: str, reference: str) -> RelativePerformance:
-        found = relative_performance([Workload(own, base, column.higher_is_better) for own, base, column in
-                                      zip(runs[label], runs[reference], columns, strict=True)])
-        assert found is not None  # positive values
-        return found
-
-    best = max(whole, key=lambda label: (relative(label, whole[0]).value, label))
-    overall = {label: relative(label, best) for label in whole}
+    scores = [column.score for column in columns]
+    overall: dict[str, RelativePerformance] = {}
+    if whole := on_every_workload(scores):
+        relative = relative_to(scores, whole[0])
+        overall = relative_to(scores, max(relative, key=lambda label: (relative[label].value, label)))
     ordered = sorted(drives, key=lambda drive: (-overall[drive.label].value if drive.label in overall else 1,
                                                 drive.label))
-    return tuple(SiteDrive(drive.label, drive.rows, drive.from_file, drive.facts, overall.get(drive.label),
-                           place + 1 if drive.label in overall else None) for place, drive in enumerate(ordered))
+    return tuple(replace(drive, overall=overall.get(drive.label), place=place if drive.label in overall else None)
+                 for place, drive in enumerate(ordered, 1))

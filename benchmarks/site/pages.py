@@ -12,15 +12,16 @@ from blkreel.analysis.charts.matrix import MatrixCell, matrix
 from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, KeyFigure, Page, Row, Section, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
-from blkreel.analysis.report.workloads import interval_words, is_supported, percent
-from blkreel.analysis.stats.ranking import EFFECT
+from blkreel.analysis.report.workloads import interval_words, percent
+from blkreel.analysis.stats.intervals import EFFECT
+from blkreel.analysis.stats.relative import relative_performance
 from blkreel.benchmarks.history.document import counted
 from blkreel.benchmarks.history.series import MetricText
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import size
 from blkreel.common.verdict import Level, judged
 
-from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing, ratio_of
+from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing
 from .content import Row as Result
 from .embed import forms_of
 
@@ -190,12 +191,13 @@ class Maker:
                    Column("interval", "95 % interval"), Column("differ", "Differ"))
         rows = []
         for condition, own, its in shared:
-            share, ratio = ratio_of(condition, own, its)
-            words = f"{percent(ratio.low).removesuffix(' %')} to {percent(ratio.high)}" if ratio else None
-            differ = None if ratio is None else "yes" if _differs(condition, own, its) else "no"
+            relative = relative_performance([condition.score], other.label, one.label)
+            assert relative  # positive values
+            sure = interval_words(relative)
             rows.append(Row({"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
                              "one": condition.metric.text(own.value), "other": condition.metric.text(its.value),
-                             "performance": share, "interval": words, "differ": differ},
+                             "performance": relative.value, "interval": sure or None,
+                             "differ": ("yes" if relative.differs else "no") if sure else None},
                             why={"interval": "one run", "differ": "one run"},
                             links={"workload": f"../{condition_path(condition)}"}))
         mean = math.exp(math.fsum(math.log(row.values["performance"]) for row in rows) / len(rows))
@@ -229,7 +231,7 @@ class Maker:
         rows = tuple(Row(
             {"place": standing.place, "entry": standing.label, value.key: standing.value,
              smallest.key: min(standing.values), largest.key: max(standing.values),
-             "results": len(standing.values), "performance": standing.share, "verdict": _level(standing.rows),
+             "results": len(standing.values), "performance": standing.relative.value, "verdict": _level(standing.rows),
              "newest": _date(standing.rows[-1])}, standing.label, path=tuple(row["path"] for row in standing.rows),
             links={"entry": up + self.links[standing.label],
                    "newest": f"{up}{result_path(standing.rows[-1]['id'])}"}) for standing in condition.standings)
@@ -262,7 +264,7 @@ class Maker:
             values: dict[str, Any] = {
                 "place": drive.place, "entry": drive.label, "overall": drive.overall.value if drive.overall else None,
                 "interval": interval_words(drive.overall) if drive.overall and not is_best else None,
-                **{key: own.share for key, own in standings.items() if own},
+                **{key: own.relative.value for key, own in standings.items() if own},
                 "price": drive.price, "price_per_tb": _per_tb(drive),
                 "performance_per_price": 1e4 * drive.overall.value / drive.price
                 if drive.overall and drive.price else None}
@@ -273,11 +275,11 @@ class Maker:
                             {key: column.metric.text(own.value) for column in columns
                              for key, own in ((column.slug, standings[column.slug]),) if own},
                             links={"entry": drive_path(drive)}))
-        cells = [MatrixCell(drive.label, title, number, own.share, not _differs(column, column.standings[0], own),
-                            percent(own.share), column.metric.text(own.value))
+        cells = [MatrixCell(drive.label, title, number, own.relative.value, not own.relative.differs,
+                            percent(own.relative.value), column.metric.text(own.value))
                  for number, drive in enumerate(ranked[:_CHARTED])
                  for column, title in zip(columns, titles, strict=True) if (own := column.of(drive.label))]
-        cells += [MatrixCell(drive.label, "Overall", number, drive.overall.value, not is_supported(drive.overall),
+        cells += [MatrixCell(drive.label, "Overall", number, drive.overall.value, not drive.overall.differs,
                              percent(drive.overall.value), interval_words(drive.overall) if number else "")
                   for number, drive in enumerate(ranked[:_CHARTED]) if drive.overall and len(columns) > 1]
         style = SeriesStyle(tuple(drive.label for drive in ranked[:_CHARTED]), {})
@@ -328,8 +330,8 @@ class Maker:
                           formula="largest / smallest value of the results, − 1"))
         return Table(f"{drive.label} by workload", columns, tuple(Row(
             {"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
-             "value": condition.metric.text(own.value), "performance": own.share, "place": _place(condition, own),
-             "results": len(own.values),
+             "value": condition.metric.text(own.value), "performance": own.relative.value,
+             "place": _place(condition, own), "results": len(own.values),
              "spread": max(own.values) / min(own.values) - 1 if len(own.values) > 1 else None},
             why={"spread": "one result"}, path=tuple(row["path"] for row in own.rows),
             links={"workload": f"../{condition_path(condition)}"})
@@ -413,12 +415,6 @@ def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:
                  for title, column in zip(longer, columns, strict=True))
 
 
-def _differs(condition: Condition, one: Standing, other: Standing) -> bool:
-    """Whether the results show a difference that is no trifle."""
-    share, ratio = ratio_of(condition, one, other)
-    return ratio is not None and ratio.excludes_one and max(share, 1 / share) > EFFECT
-
-
 def _best(condition: Condition) -> str:
     best, *others = condition.standings
     metric = condition.metric
@@ -428,7 +424,7 @@ def _best(condition: Condition) -> str:
     value = condition.metric.text(others[0].value)
     if min(len(best.values), len(others[0].values)) < 2:
         return f"{text}, then {others[0].label} with {value}; one result does not show a difference"
-    if _differs(condition, best, others[0]):
+    if others[0].relative.differs:
         count = counted(len(condition.standings), "drive")
         return f"{text}, the best of {count}; second is {others[0].label} with {value}"
     return f"{text}; no difference to {others[0].label} with {value} is shown"
@@ -439,7 +435,7 @@ def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:
         return ""
     best, second = ranked[0], ranked[1].overall
     over = f"over {counted(len(columns), 'workload')}"
-    if is_supported(second):
+    if second.differs:
         return f"{best.label} is the fastest of {len(ranked)} drives {over}; second is {ranked[1].label} with " \
                f"{percent(second.value)} of its performance"
     tied = "no difference is shown" if second.low is not None else "one result each does not show a difference"

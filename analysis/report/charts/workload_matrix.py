@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from blkreel.analysis.charts.matrix import MatrixCell, matrix
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.report.workloads import Overview, interval_words, is_supported, percent
+from blkreel.analysis.report.workloads import Overview, interval_words, percent
 
 _ALL = "all workloads"
 _GREY = "Grey: no difference shown to the drive that is 100 %, or too few runs for an interval."
@@ -24,7 +24,7 @@ def workload_matrix(overview: Overview, order: Sequence[str]) -> Chart | None:
                                         f"{workload.what} {own.text}"))
         if found := overview.overall.get(label):
             sure = interval_words(found)
-            cells.append(MatrixCell(label, _ALL, place, found.value, not is_supported(found), percent(found.value),
+            cells.append(MatrixCell(label, _ALL, place, found.value, not found.differs, percent(found.value),
                                     f"95 % interval {sure}" if sure else "no interval"))
     spec = matrix(f"Performance of each drive on each workload in percent of {overview.reference}", cells, columns,
                   SeriesStyle(tuple(order), {}))

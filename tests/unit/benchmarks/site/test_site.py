@@ -170,7 +170,7 @@ def test_values_are_those_of_the_tables(built):
         lambda values: math.exp(sum(map(math.log, values)) / len(values)))
     assert len(content.conditions) == len(WORKLOADS)
     for condition in content.conditions:
-        assert condition.higher_is_better
+        assert condition.score.higher_is_better
         assert [each.label for each in condition.standings] == list(DRIVES)
         for each in condition.standings:
             assert math.isclose(each.value, means[condition.title, each.label], rel_tol=1e-12)
