@@ -22,7 +22,7 @@ _WHISKER: Spec = {"type": "rule", "yOffset": _OFFSET, "y2Offset": _OFFSET, "stro
 class Dot:
     """entry: key of the drive. part: which dot of the drive. low, high: of the whisker, a thick one for an interval.
     order: place of the drive, from 0. rank: drives that share one tie. text: at the right of the drive, from its first
-    dot. spread: the whisker as text. group: a property of the drive that color and shape show."""
+    dot. spread: the whisker as text."""
 
     entry: str
     value: float
@@ -34,13 +34,11 @@ class Dot:
     rank: int | None = None
     text: str = ""
     spread: str = ""
-    group: str = ""
 
 
-def dot_plot(description: str, dots: Sequence[Dot], style: SeriesStyle, axis: Axis, parts: Sequence[str] = ("",), *,
-             group_title: str = "") -> Spec | None:
-    """parts: in the order of their colors; the dots of a drive with several are joined. group_title: of the legend.
-    None without dots."""
+def dot_plot(description: str, dots: Sequence[Dot], style: SeriesStyle, axis: Axis,
+             parts: Sequence[str] = ("",)) -> Spec | None:
+    """parts: in the order of their colors; the dots of a drive with several are joined. None without dots."""
     if not dots:
         return None
     bounds = [value for dot in dots for value in (dot.value, dot.low, dot.high) if value is not None]
@@ -79,7 +77,7 @@ def dot_plot(description: str, dots: Sequence[Dot], style: SeriesStyle, axis: Ax
         {"mark": {"type": "point", "style": "highlight", "filled": False, "strokeWidth": 2, "size": 260,
                   "yOffset": _OFFSET}, "encoding": {"y": y, "x": x, "opacity": if_highlighted(1, 0)}},
         {"mark": {"type": "point", "filled": True, "opacity": 1, "yOffset": _OFFSET, "size": 95}, "encoding": {
-            "y": y, "x": x, **_color(dots, parts, group_title), "tooltip": fields}}]
+            "y": y, "x": x, **_color(parts), "tooltip": fields}}]
     # The text has a rim in the color of the page, because the reference line may pass through it.
     layers += [{"mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -2, "fontWeight": 600, **rim},
                 "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text", "type": "nominal"}}}
@@ -99,7 +97,7 @@ def _rows(dots: Sequence[Dot], axis: Axis, across: ScaledAxis) -> list[Datum]:
         value, lead = dot.value / across.divisor, dot.entry not in seen
         seen.add(dot.entry)
         rows.append({
-            "entry": dot.entry, "order": dot.order, "part": dot.part, "group": dot.group, "lead": lead, "value": value,
+            "entry": dot.entry, "order": dot.order, "part": dot.part, "lead": lead, "value": value,
             "low": value if dot.low is None else dot.low / across.divisor,
             "high": value if dot.high is None else dot.high / across.divisor,
             "thick": 4 if dot.is_interval else 1.2,
@@ -118,12 +116,9 @@ def _legend_columns(parts: Sequence[str]) -> Spec:
     return {"columns": {"expr": f"max(1, floor(width / {max(entry_pixels)}))"}}
 
 
-def _color(dots: Sequence[Dot], parts: Sequence[str], group_title: str) -> Spec:
+def _color(parts: Sequence[str]) -> Spec:
     if len(parts) > 1:
         scale = {"domain": list(parts)}
         base = {"field": "part", "type": "nominal", "legend": {**_LEGEND, **_legend_columns(parts)}}
         return {"color": {**base, "scale": scale}, "shape": {**base, "scale": {**scale, "range": SHAPES[:len(parts)]}}}
-    if len({dot.group for dot in dots}) > 1:
-        legend = {**_LEGEND, "title": group_title}
-        return {channel: {"field": "group", "type": "nominal", "legend": legend} for channel in ("color", "shape")}
     return {"color": if_highlighted({"expr": "accent"}, {"expr": "near"})}

@@ -67,7 +67,7 @@ class Chart:
     """A chart with the table behind it.
 
     id: stable over versions, unique on a page, of [a-z0-9-]: name of the file of a chart alone, part of the permalink.
-    spec: Vega-Lite without `config` (theme.THEMES) and without outside data; None where the table stands alone. Every
+    spec: Vega-Lite without `config` (Brand.config()) and without outside data; None where the table stands alone. Every
     datum that belongs to an Entry has the field `entry` (its key), so that it can be filtered out before drawing; a
     top-level param `highlight` (value: an entry's key or "") marks one; colors come from the theme's range, styles
     or `{"expr": ...}` on `highlight`. Every chart has a `description`. At most MOST_MARKS data in one spec.

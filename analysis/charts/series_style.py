@@ -85,9 +85,9 @@ class SeriesStyle:
             return {"value": {"expr": "near"}}
         return self._nominal({"domain": list(self.domain)}, legend)
 
-    def line(self, *, legend: bool = True) -> Spec:
-        """Color and dash. legend: False where another layer has it."""
-        return self._encoding("strokeDash", DASHES, self.legend(LINE_SYMBOLS) if legend else None)
+    def line(self) -> Spec:
+        """Color and dash."""
+        return self._encoding("strokeDash", DASHES, self.legend(LINE_SYMBOLS))
 
     def point(self, *, legend: bool = True) -> Spec:
         """Color and shape. legend: False where another layer has it."""
@@ -116,13 +116,13 @@ class SeriesStyle:
         longest = max(len(self.names.get(key, key)) for key in self.keys)
         return min(max(longest * _LETTER_PIXELS / _USUAL_WIDTH, _LABEL_ROOM[0]), _LABEL_ROOM[1])
 
-    def end_labels(self, rows: Sequence[Datum], y: str, line: str = "line") -> list[Spec]:
+    def end_labels(self, rows: Sequence[Datum], y: str) -> list[Spec]:
         """The layer with the names of the drives that have a color, of many drives; none of few. rows: data of the
         chart; those with `end` get the name. y: field of the position. The names, at most three, are moved apart in
         the order of their heights, so that two lines that end at one height have two names to read."""
         if not self.is_muted:
             return []
-        ends = {f"{row['entry']}|{row.get(line, '')}": row[y] for row in rows if row.get("end")}
+        ends = {f"{row['entry']}|{row.get('line', '')}": row[y] for row in rows if row.get("end")}
         highlighted = f"indexof({_json(list(self.keys))}, highlight)"
         last = len(self.keys) - 1
         places = (f"{highlighted} < 0 ? 0 : {highlighted} - 1", highlighted,
@@ -131,7 +131,7 @@ class SeriesStyle:
                            {"as": "keys", "calculate": _json(list(self.keys))},
                            {"as": "named", "calculate": f"[{', '.join(f'({place})' for place in places)}]"}]
         add += [{"as": f"end_{index}", "calculate":
-                 f"datum.ends[datum.keys[datum.named[{index}]] + '|' + datum.{line}]"} for index in range(len(places))]
+                 f"datum.ends[datum.keys[datum.named[{index}]] + '|' + datum.line]"} for index in range(len(places))]
         above = " + ".join(f"(datum.end_{index} > datum.{y} || datum.end_{index} === datum.{y} && "
                            f"datum.named[{index}] < datum.place ? 1 : 0)" for index in range(len(places)))
         count = " + ".join(f"(isValid(datum.end_{index}) ? 1 : 0)" for index in range(len(places)))

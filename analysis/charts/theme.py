@@ -100,4 +100,3 @@ class Brand:
 
 
 NO_BRAND = Brand()
-THEMES = {theme: NO_BRAND.config(theme) for theme in COLOURS}

@@ -17,6 +17,7 @@ _STAMP_NS = 10_000_000
 _ASKED_NS = 1_000_000  # of a time that the user gives
 _NAME_SLACK_NS = 200_000_000  # between the start of a log and its name, beside the rounding to seconds
 _ZONE_NS = 900 * _SECOND_NS  # time zones differ by whole quarters of an hour
+_MOST_SHIFTS = 41
 _ASK = "add --frames-start TIME: the time in the trace at which the clock of the log is 0"
 
 
@@ -122,9 +123,9 @@ def fitted(alignment: Alignment, offset_ns: int, uncertainty_ns: int, stalls: in
     return replace(alignment, offset_ns=offset_ns, uncertainty_ns=uncertainty_ns, method="fitted", words=words)
 
 
-def shifts_ns(alignment: Alignment, most: int = 41) -> list[int]:
+def shifts_ns(alignment: Alignment) -> list[int]:
     """Offsets over the range of uncertainty, the most likely first."""
-    count = min(most, 2 * max(1, -(-alignment.uncertainty_ns // 5_000_000)) + 1)
+    count = min(_MOST_SHIFTS, 2 * max(1, -(-alignment.uncertainty_ns // 5_000_000)) + 1)
     others = np.rint(np.linspace(-alignment.uncertainty_ns, alignment.uncertainty_ns, count)).astype(np.int64).tolist()
     return [0, *(shift for shift in others if shift)]
 

@@ -48,7 +48,7 @@ class FrameReport:
     waits: Waits
 
 
-def report_frames(trace: Trace, options: FrameOptions, lost_note: str = "") -> FrameReport:
+def report_frames(trace: Trace, options: FrameOptions) -> FrameReport:
     """Join a frame log with a trace. Raises UsageError, FrameLogError and TraceError."""
     if trace.is_run:
         raise UsageError(f"{trace.path} is a replay, and frames are of the captured application",

@@ -95,7 +95,6 @@ class Measured:
     stats: StepStats
     change: Change
     fast_bytes: int | None
-    fast_ns: int | None
     before_mb_s: float | None
     after_mb_s: float | None
     samples: Array
@@ -122,9 +121,9 @@ def _measure(directory: Path, trace: Trace) -> Measured:
     length_bytes, latency_ns, complete_ns = pieces.table().T
     change = find_change(latency_ns / length_bytes)
     if change.at is None:
-        return Measured(stats, change, None, None, None, None, samples, width_ns)
+        return Measured(stats, change, None, None, None, samples, width_ns)
     fast_bytes, fast_end_ns = int(length_bytes[:change.at].sum()), int(complete_ns[:change.at].max())
-    return Measured(stats, change, fast_bytes, fast_end_ns - stats.begin_ns,
+    return Measured(stats, change, fast_bytes,
                     mb_per_s(fast_bytes, fast_end_ns - stats.begin_ns),
                     mb_per_s(int(length_bytes[change.at:].sum()), stats.end_ns - fast_end_ns), samples, width_ns)
 

@@ -325,11 +325,6 @@ def about_to_write(target: Target, written_bytes: int | None, discarded_bytes: i
     return save_result
 
 
-def remember_writes(target: Target, written_bytes: int, discarded_bytes: int, by: str = "blkreel") -> None:
-    """Add finished writes and discards to the state of the drive."""
-    about_to_write(target, written_bytes, discarded_bytes, by)(written_bytes, discarded_bytes)
-
-
 def _save_summed(target: Target, state: DriveState, *, is_written: bool = False) -> None:
     while len(state.since) > _MAX_RUNS:
         first, second = state.since[:2]

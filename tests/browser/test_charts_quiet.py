@@ -7,7 +7,7 @@ import pytest
 from synthetic_runs import write_four_runs, write_run, write_trace
 
 from blkreel.analysis.charts.spec import without
-from blkreel.analysis.charts.theme import THEMES
+from blkreel.analysis.charts.theme import NO_BRAND
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document
 from blkreel.analysis.report.html import rendering
@@ -36,7 +36,7 @@ def drawn(browser):
                 spec = {**spec, "vconcat": [{**view, "width": 400} for view in spec["vconcat"]]}
             page.evaluate("""([spec, config]) => vegaEmbed('#place', spec, {config, renderer: 'svg',
                           actions: false, logLevel: window.vega?.Warn ?? 2}).then(() => null)""",
-                          [spec, {**THEMES["light"], "aria": False}])
+                          [spec, {**NO_BRAND.config("light"), "aria": False}])
             # As wide as its place and as high as its rows: Vega-Lite remarks on that of each ranking.
             heard = [line for line in said if 'Dropping "fit-y"' not in line]
             if heard:

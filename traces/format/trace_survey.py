@@ -71,20 +71,16 @@ class DeviceSurvey:
 class SurveyScan:
     """Takes the rows of a trace in order; by_device is the result."""
 
-    def __init__(self, only: set[int] | None = None, *, max_memory_bytes: int = 0):
-        """only: the devices to count; None for all. max_memory_bytes: of one block set, and of half of all; 0: no
-        limit."""
+    def __init__(self, *, max_memory_bytes: int = 0):
+        """max_memory_bytes: of one block set, and of half of all; 0: no limit."""
         self.by_device: dict[int, DeviceSurvey] = {}
         self.memory_bytes = 0
-        self._only = only
         self._max_memory_bytes = max_memory_bytes
         self._touch: dict[int, FirstTouch] = {}
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
         """The next rows, with at least COLUMNS. Raises BlkreelError beyond the limit of memory."""
         for device, rows in _by_device(columns):
-            if self._only is not None and device not in self._only:
-                continue
             io, _, left_out = select(rows, device, 0)
             if device not in self.by_device:
                 self._touch[device] = touch = FirstTouch(self._max_memory_bytes)

@@ -74,7 +74,7 @@ class Spool:
     """Takes rows in any order; finish() sorts them and gives the trace its final name.
 
     The spool is the directory `.NAME.spool` beside the output; recover() finishes one that was left behind.
-    rows_file: the block stream, written by a helper or by append() and write_note(). begin_bytes: start of the rows
+    rows_file: the block stream, written by a helper or by append(). begin_bytes: start of the rows
     that were not dropped. reserve_file: reserves disk space for the trace. A child inherits both files.
     owner: (user, group) of the trace. public: whether other users may read it, as far as the umask lets them; a
     recording has names of programs and files. Raises OutputExists, OutputInUse while another command writes the output,
@@ -132,10 +132,6 @@ class Spool:
         self._keep_reserve(self.rows_file.tell() + table.nbytes)
         self._write(lambda writer: writer.rows({name: table[name].to_numpy() for name in table.column_names}))
         self.rows += table.num_rows
-
-    def write_note(self, fields: dict[str, Any]) -> None:
-        """Write a note: {"note": "threads" or "files", ...}, see notes.py."""
-        self._write(lambda writer: writer.note(fields))
 
     def note(self, metadata: Metadata) -> None:
         """Merge into the metadata that a recovered trace would have."""

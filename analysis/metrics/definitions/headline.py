@@ -42,7 +42,7 @@ _HEADLINES = {
 HEADLINE = tuple(METRICS[key] for key in dict.fromkeys(
     key for keys in ([lead.leading for lead in _HEADLINES.values()], [lead.others for lead in _HEADLINES.values()])
     for metric_key in keys for key in metric_key))
-LOAD_TIME, ADDED_BY_DRIVE = METRICS["load_time"], METRICS["added_by_drive"]
+LOAD_TIME = METRICS["load_time"]
 SLOWDOWN_BY_WRITES, BACKGROUND_REACHED = METRICS["slowdown_by_writes"], METRICS["background_reached"]
 READ_BYTES = METRICS["read_bytes"]
 # The same of the baseline run.
@@ -50,7 +50,7 @@ ALONE = {"load_time": METRICS["load_time_alone"], "read_wait": METRICS["read_wai
 READ_WAIT, READ_THROUGHPUT, WRITE_WAIT = METRICS["read_wait"], METRICS["read_throughput"], METRICS["write_wait"]
 WRITE_AMPLIFICATION, MEDIA_WRITES_PER_DAY = METRICS["write_amplification"], METRICS["media_writes_per_day"]
 READ_P50, READ_P99, READ_RESPONSE_P99 = METRICS["read_p50"], METRICS["read_p99"], METRICS["read_response_p99"]
-THROUGHPUT, WRITE_THROUGHPUT, LATENESS_P99 = METRICS["throughput"], METRICS["write_throughput"], METRICS["lateness_p99"]
+THROUGHPUT, LATENESS_P99 = METRICS["throughput"], METRICS["lateness_p99"]
 # Of a comparison of several workloads, not of a run: stats/relative.py. A key of --figure and --fail-if all the same.
 RELATIVE_PERFORMANCE = "relative_performance"
 # What a page explains: of the classes the reads, for the others the formulas are the same.

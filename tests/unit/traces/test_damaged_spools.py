@@ -38,7 +38,7 @@ def left_in(directory, schema=TRACE_SCHEMA):
     spool = Spool(output, schema, {"command": ["game"]})
     for number in range(BLOCKS):
         if number == BLOCKS // 2:
-            spool.write_note({"note": "threads", "threads": [[7, 5, "game", "game"]]})
+            spool._write(lambda writer: writer.note({"note": "threads", "threads": [[7, 5, "game", "game"]]}))
         spool.append(columns(number * ROWS))
         spool.flush()
     spool._close()

@@ -82,7 +82,7 @@ def test_a_metric_without_meaning_at_the_pace_has_no_value_and_a_reason(four_ios
     assert "pace" in headline.why_missing(tree, response, ("depth",))
     assert headline.headline(tree, ("depth",))[headline.READ_WAIT.key] == 30_000
     assert headline.why_missing(tree, response, ("original",)) == "no due times"
-    assert headline.why_missing(tree, headline.WRITE_THROUGHPUT) == "no writes"
+    assert headline.why_missing(tree, METRICS["write_throughput"]) == "no writes"
     assert headline.why_missing(tree, headline.READ_P50) == "n too small (n=4)"
 
 
@@ -136,7 +136,7 @@ def test_metrics_of_the_run_need_its_account(four_ios):
     assert registry.figures(four_ios, RunTimes.of({"run": phases}))["run"]["slowdown_by_writes"] == 2
     none = registry.figures(four_ios, RunTimes.of({"run": {**run, "zero_latency": None}}))
     assert none["run"]["added_by_drive_ns"] is None
-    assert "without latency" in headline.why_missing(none, headline.ADDED_BY_DRIVE, ("dependent",))
+    assert "without latency" in headline.why_missing(none, METRICS["added_by_drive"], ("dependent",))
 
 
 def test_iops_by_hand(four_ios):

@@ -14,7 +14,7 @@ from synthetic_runs import SECOND, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
 from blkreel.analysis.charts.spec import SCHEMA, inline_data, without
-from blkreel.analysis.charts.theme import THEMES
+from blkreel.analysis.charts.theme import NO_BRAND
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document, drives_file, figure
 from blkreel.analysis.report.charts.efficiency import endurance
@@ -106,7 +106,7 @@ def svg(spec, capfd, highlight=""):
         if param["name"] == "highlight":
             param["value"] = highlight
     capfd.readouterr()
-    picture = vl_convert.vegalite_to_svg({**spec, "config": THEMES["dark"]})
+    picture = vl_convert.vegalite_to_svg({**spec, "config": NO_BRAND.config("dark")})
     told = "".join(capfd.readouterr())
     return picture, [line for line in told.splitlines() if re.search("WARN|Infinite|error", line, re.I)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.analysis.charts.theme import COLOURS, INKS, THEMES
+from blkreel.analysis.charts.theme import COLOURS, INKS, NO_BRAND
 
 TEXTS = [("text", "page"), ("muted", "page"), ("link", "page"), ("text", "soft"), ("muted", "soft"), ("link", "soft"),
          ("text", "marked"), ("muted", "marked"), ("link", "marked"), ("good", "good_back"), ("mild", "mild_back"),
@@ -44,4 +44,4 @@ def test_the_highlight_stands_out_from_what_stands_back(theme):
     # Told by brightness too, for those who see no hues.
     assert contrast(colors["accent"], colors["other"]) >= 1.8
     categories = {f"category_{index}" for index in range(len(colors["category"]))}
-    assert {param["name"] for param in THEMES[theme]["params"]} == {*INKS, *categories}
+    assert {param["name"] for param in NO_BRAND.config(theme)["params"]} == {*INKS, *categories}

@@ -12,7 +12,7 @@ from synthetic_fleet import KINDS, another, fleet, single, small_test
 from synthetic_tests import MadeTest, closed_loop
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
-from blkreel.analysis.charts.theme import THEMES
+from blkreel.analysis.charts.theme import NO_BRAND
 from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.reports.page import page_of
 from blkreel.benchmarks.reports.results import results_of
@@ -135,7 +135,7 @@ def without_domain(node):
 def drawn(spec, highlight="", theme="light"):
     spec = fitted(spec)
     spec["params"] = [{**each, "value": highlight} if each["name"] == "highlight" else each for each in spec["params"]]
-    return vl_convert.vegalite_to_svg(spec, config=THEMES[theme], vl_version="6.1")
+    return vl_convert.vegalite_to_svg(spec, config=NO_BRAND.config(theme), vl_version="6.1")
 
 
 @pytest.mark.parametrize("count", COUNTS)

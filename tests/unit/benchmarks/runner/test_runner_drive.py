@@ -37,7 +37,7 @@ def test_a_drive_that_was_used_since_gets_its_state_again(a_test, target, what):
         prepare_fresh(target)
     else:
         amounts = (MIB, 0) if what == "written" else (0, MIB)
-        drive_state.remember_writes(target, *amounts, by="somebody's replay")
+        drive_state.about_to_write(target, *amounts, by="somebody's replay")(*amounts)
     test = a_test()
     test.run()
     assert test.done == STEPS
@@ -106,7 +106,7 @@ def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, targ
     for step in test.record.steps[-4:]:
         step.status = "skipped"
     test.record.save()
-    drive_state.remember_writes(target, MIB, 0, by="somebody")
+    drive_state.about_to_write(target, MIB, 0, by="somebody")(MIB, 0)
     test = a_test(text=text)
     test.run()
     assert test.done[0] == "state full"

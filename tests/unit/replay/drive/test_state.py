@@ -14,7 +14,7 @@ from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive import evidence as drive_evidence
 from blkreel.replay.drive import state as drive_state
-from blkreel.replay.drive.state import DriveState, about_to_write, load, remember_writes, save, words
+from blkreel.replay.drive.state import DriveState, about_to_write, load, save, words
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.plan.mapped_blocks import MappedBlocks
@@ -122,7 +122,7 @@ def test_a_drive_never_prepared_has_nothing_to_spoil(target):
 def test_only_the_last_runs_are_told_one_by_one(target):
     save(target, DriveState(name="full"))
     for number in range(100):
-        remember_writes(target, number, 1, by=f"run {number}")
+        about_to_write(target, number, 1, by=f"run {number}")(number, 1)
     state = load(target)
     assert state.written_since_bytes == sum(range(100))
     assert state.discarded_since_bytes == 100
@@ -178,7 +178,7 @@ def test_the_record_of_an_earlier_version_is_understood(target):
            "filled_bytes": 8, "written_since_bytes": 500, "discarded_since_bytes": 0, "notes": [], "payload": None}
     file.write_text(json.dumps({"version": 1, "state": old}))
     assert words(load(target), NOW) == "client, prepared 2 h ago, 500 B written since"
-    remember_writes(target, 100, 0, by="new")
+    about_to_write(target, 100, 0, by="new")(100, 0)
     assert load(target).written_since_bytes == 600
     assert [run["by"] for run in load(target).since] == ["earlier runs", "new"]
 
@@ -308,14 +308,14 @@ def test_a_drive_that_another_program_discarded_covers_no_read(sysfs_drive):
     """fstrim is enough: the drive answers such reads without its flash."""
     drive = sysfs_drive(7, discarded_sectors=100)
     save(drive, DriveState(name="trace", filled_bytes=64 * MIB, counted=drive_state.count_now(drive), identity={}))
-    remember_writes(drive, 0, 2048 * 512, by="a run")
+    about_to_write(drive, 0, 2048 * 512, by="a run")(0, 2048 * 512)
     own_only = load(sysfs_drive(7, discarded_sectors=2148))
     assert own_only.discarded_since_bytes == MIB and len(own_only.since) == 1
     state = load(sysfs_drive(7, discarded_sectors=2149))
     assert state.since[-1]["by"] == "other programs" and state.discarded_since_bytes == MIB + 512
     assert not state.covers(4096) and not state.is_as_prepared({}, None)
     # The entry is saved with the next run, and counted once.
-    remember_writes(sysfs_drive(7, discarded_sectors=2149), MIB, 0, by="another run")
+    about_to_write(sysfs_drive(7, discarded_sectors=2149), MIB, 0, by="another run")(MIB, 0)
     assert load(sysfs_drive(7, discarded_sectors=2149)).discarded_since_bytes == MIB + 512
 
 

@@ -225,7 +225,7 @@ def test_a_filled_drive_has_no_unwritten_blocks(plan, tmp_path, target):
     assert account["verdict"]["level"] == "invalid"
     drive_state.save(target, DriveState(name="full", filled_bytes=target.size_bytes))
     assert replay(bare, tmp_path / "run2", FakeEngine())["unwritten_bytes"] == 0
-    drive_state.remember_writes(target, 0, 4096)
+    drive_state.about_to_write(target, 0, 4096)(0, 4096)
     assert replay(bare, tmp_path / "run3", FakeEngine())["unwritten_bytes"] > 0
 
 
