@@ -51,11 +51,11 @@ class _Header(TypedDict):
 
 
 class Catalog:
-    """An opened catalog. progress: shows that many new results are read. damaged: file -> error of the results that the
-    last query could not read."""
+    """An opened catalog. progress: shows what takes long. damaged: file -> error of the results that the last query
+    could not read."""
 
     def __init__(self, directory: Path, progress: Progress = unseen):
-        self.directory, self._progress = directory, progress
+        self.directory, self.progress = directory, progress
         self.damaged: dict[Path, CatalogError] = {}
 
     @classmethod
@@ -218,7 +218,7 @@ class Catalog:
 
     def _refreshed(self, *, with_metrics: bool = False) -> tables.Tables:
         try:
-            read = tables.refreshed(self.results, self.directory / "tables", self._progress,
+            read = tables.refreshed(self.results, self.directory / "tables", self.progress,
                                     with_metrics=with_metrics)
         except FileNotFoundError:  # git keeps no empty directory
             read = tables.Tables(tables.RESULT_SCHEMA.empty_table(), tables.METRIC_SCHEMA.empty_table(), {})

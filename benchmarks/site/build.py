@@ -21,6 +21,7 @@ from blkreel.common.errors import OutputExists, UsageError
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import directory_at, file_name, read_plain, unlink, write_file
 from blkreel.common.files.typed_document import parse_typed
+from blkreel.common.progress import Progress
 from blkreel.traces.format.writer import output_error
 
 from . import embed, pages
@@ -71,13 +72,12 @@ class _Job:
 
 
 def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str = "", brand: Brand = NO_BRAND,
-          drives_file: DrivesFile | None = None,
-          on_step: Callable[[int, int], None] = lambda done, total: None) -> Built:
+          drives_file: DrivesFile | None = None) -> Built:
     """Write the site of a catalog to a directory: a new one, an empty one, or an earlier site.
 
-    url: where it will stand, for the feed. on_step: called with (files made, of how many). Raises OutputExists for a
-    directory with other content, OutputInUse while another command builds it, UsageError for an empty catalog,
-    BlkreelError if it cannot be written. After a kill the next build completes the site.
+    url: where it will stand, for the feed. Raises OutputExists for a directory with other content, OutputInUse while
+    another command builds it, UsageError for an empty catalog, BlkreelError if it cannot be written. After a kill the
+    next build completes the site.
     """
     content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(), drives_file)
     if not content.results:
@@ -86,14 +86,14 @@ def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str 
         with directory_at(directory, create=True):
             pass
         with directory_locked(directory):
-            return _build(content, directory, _jobs(catalog, content, title, url, brand), on_step)
+            return _build(content, directory, _jobs(catalog, content, title, url, brand), catalog.progress)
     except NotADirectoryError:
         raise OutputExists(directory) from None
     except OSError as error:
         raise output_error(directory, error) from error
 
 
-def _build(content: Content, directory: Path, jobs: list[_Job], on_step: Callable[[int, int], None]) -> Built:
+def _build(content: Content, directory: Path, jobs: list[_Job], progress: Progress) -> Built:
     before = _manifest(directory)
     planned = {name: job.inputs for job in jobs for name in job.names}
     done: dict[str, _File] = {
@@ -107,14 +107,15 @@ def _build(content: Content, directory: Path, jobs: list[_Job], on_step: Callabl
         unknown: dict[str, _File] = {name: {"inputs": "", "sha256": "", "bytes": 0}
                                      for name in planned if name not in done}
         _write_manifest(directory, {**before, **unknown})
-    for number, job in enumerate(missing):
-        on_step(number, len(missing))
-        for name, file_content in job.make().items():
-            checksum = hashlib.sha256(file_content).hexdigest()
-            if name not in before or before[name]["sha256"] != checksum or _size(directory / name) != len(file_content):
-                write_file(directory / name, file_content, force=True, sync=False)
-                written += 1
-            done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file_content)}
+    with progress("making pages", len(missing)) as task:
+        for number, job in enumerate(missing, 1):
+            for name, file in job.make().items():
+                checksum = hashlib.sha256(file).hexdigest()
+                if name not in before or before[name]["sha256"] != checksum or _size(directory / name) != len(file):
+                    write_file(directory / name, file, force=True, sync=False)
+                    written += 1
+                done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file)}
+            task.update(number)
     for name in sorted(set(before) - set(planned)):
         if before[name]["sha256"] and _checksum(directory / name) not in ("", before[name]["sha256"]):
             edited.append(name)

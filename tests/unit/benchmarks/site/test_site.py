@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from blkreel.benchmarks.history.selection import Selection, selected
 from blkreel.benchmarks.site import build, pages
 from blkreel.benchmarks.site.content import content_of
 from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.progress import ProgressTask
 
 FILES = """
 [[drive]]
@@ -97,6 +99,22 @@ def test_all_links_lead_to_files_of_the_site(built):
             path, _, fragment = link.partition("#")
             assert not path or (page.parent / unquote(path)).is_file(), f"{page}: {link}"
             assert path or f'id="{fragment}"' in page.read_text(), f"{page}: {link}"
+
+
+def watched(catalog, on_update):
+    """The catalog. on_update(step, done, total): called with the progress of what is done with it."""
+    def progress(step, total=None):
+        task = ProgressTask()
+        task.update = lambda done, detail="": on_update(step, done, total)
+        return nullcontext(task)
+
+    return type(catalog).open(catalog.directory, progress=progress)
+
+
+def test_a_build_shows_how_much_of_it_is_done(built, tmp_path):
+    shown = []
+    build(watched(built[0], lambda *update: shown.append(update)), tmp_path / "site")
+    assert shown == [("making pages", number, len(shown)) for number in range(1, len(shown) + 1)]
 
 
 def test_names_are_text(built):
@@ -291,13 +309,13 @@ def test_an_ended_build_is_completed(own, monkeypatch, tmp_path):
     catalog, _, _ = own
     done = []
 
-    def step(number, total):
+    def step(_, number, total):
         done.append(number)
         if number == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(catalog, tmp_path / "other", on_step=step)
+        build(watched(catalog, step), tmp_path / "other")
     assert not (tmp_path / "other" / "feed.xml").exists()
     build(catalog, tmp_path / "other")
     assert names_of(tmp_path / "other") == names_of(tmp_path / "site")
@@ -309,12 +327,12 @@ def test_a_killed_build_does_not_hide_what_it_wrote(own, monkeypatch):
     build(catalog, site, title="Lab A")
     before = {name: (site / name).read_bytes() for name in names_of(site)}
 
-    def step(number, total):
+    def step(_, number, total):
         if number == total - 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(catalog, site, title="Lab B", on_step=step)
+        build(watched(catalog, step), site, title="Lab B")
     assert "Lab B" in (site / "index.html").read_text()
     build(catalog, site, title="Lab A")
     assert {name: (site / name).read_bytes() for name in names_of(site)} == before
