@@ -13,6 +13,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first, pairs, places_by_value, ranked
 from blkreel.benchmarks import metric
+from blkreel.benchmarks.metric import BenchmarkMetric
 
 from .drives import DriveResults, FigurePath, Value
 from .tables import MetricRow, metric_table, plain
@@ -46,9 +47,15 @@ class ChartContext:
     def titled(self, title: str, state: str) -> str:
         return f"{title}, state {state}" if state and len(self.states()) > 1 else title
 
-    def metric_rows(self, *base: str) -> list[MetricRow]:
-        """A row for each drive that has figures below `base`."""
-        return [MetricRow(drive, base) for drive in self.drives if drive.holds(*base)]
+    def table(self, caption: str, metrics: Sequence[BenchmarkMetric], pattern: FigurePath,
+              names: Sequence[str | int] = (), label: Column | None = None) -> Table:
+        """A row for each drive that has figures at `pattern`, or for each of `names` in place of its {KEY}. label: the
+        column of the names, which is called KEY."""
+        key = next((part[1:-1] for part in pattern if part.startswith("{")), "")
+        paths = {name: tuple(part.replace(f"{{{key}}}", str(name)) for part in pattern) for name in names or ("",)}
+        rows = [MetricRow(drive, path, {key: name} if key else {}) for drive in self.drives
+                for name, path in paths.items() if drive.holds(*path)]
+        return metric_table(caption, rows, metrics, pattern, (label or Column(key, key.capitalize()),) if key else ())
 
     def slopes(self, *paths: FigurePath) -> list[Point]:
         """Points of a slope chart, from one figure to the next: of the drives that have all of them."""

@@ -15,7 +15,7 @@ from blkreel.analysis.metrics.partials.formulas import consistency
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
-from blkreel.benchmarks.charts.tables import metric_table, plain
+from blkreel.benchmarks.charts.tables import plain
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -209,7 +209,7 @@ METHOD = [
 def sections(context: ChartContext) -> Iterator[Section]:
     for state in context.states():
         base = ("states", state)
-        whole = metric_table(context.titled("The whole run", state), context.metric_rows(*base), WHOLE, base)
+        whole = context.table(context.titled("The whole run", state), WHOLE, base)
         charts = [
             _over_time(context, state, "whole", "iops-temperature", "IOPS and temperature"),
             _over_time(context, state, "last", "last-part", "IOPS and temperature, the last part"),
@@ -225,7 +225,7 @@ def sections(context: ChartContext) -> Iterator[Section]:
 
 def _scores(context: ChartContext, state: str, id_: str, key: str, title: str, text: str = "") -> Chart | None:
     base = ("states", state)
-    table = metric_table(context.titled("The last part", state), context.metric_rows(*base), [
+    table = context.table(context.titled("The last part", state), [
         *sorted(SCORES, key=lambda score: score.key != key), LAST, metric.REPEATS], base)
     return ranking(context, context.named(id_, state), context.titled(title, state),
                    Axis(title.lower() if key == "score" else "IOPS" if key == "mean_iops" else "median / dips",

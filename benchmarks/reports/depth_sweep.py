@@ -11,7 +11,6 @@ from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import FigurePath
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -160,12 +159,10 @@ def sweep_charts(context: ChartContext, state: str, base: FigurePath, prefix: st
         return context.titled(words, state)
 
     depths = sorted({int(depth) for drive in context.drives for depth in drive.keys(*base, "depths")})
-    metric_rows = [MetricRow(drive, (*base, "depths", str(depth)), {"depth": depth}) for drive in context.drives
-              for depth in depths if drive.holds(*base, "depths", str(depth))]
-    if not metric_rows:
+    table = context.table(title("By queue depth"), _METRICS, (*base, "depths", "{depth}"), depths,
+                          Column("depth", "Depth", "count"))
+    if not table.rows:
         return
-    table = metric_table(title("By queue depth"), metric_rows, _METRICS, (*base, "depths", "{depth}"),
-                         (Column("depth", "Depth", "count"),))
     for key, id_, words, axis, better in (
             ("mb_s", "depth-sweep", "Throughput by queue depth", MB_S, "higher"),
             ("mean_ns", "depth-latency", "Mean latency by queue depth", Axis("mean latency", "ns", "auto"), "lower"),
@@ -184,7 +181,7 @@ def sweep_charts(context: ChartContext, state: str, base: FigurePath, prefix: st
                     "Each is a single I/O, and not a statistic of the depth." if key == "max_ns" else "")
     yield from _at_depths(context, state, base, prefix, title, depths)
     id_ = context.named(f"{prefix}lowest-depth", state)
-    of_sweep = metric_table(title("Of the sweep"), context.metric_rows(*base), SWEEP_METRICS, base)
+    of_sweep = context.table(title("Of the sweep"), SWEEP_METRICS, base)
     if context.several:
         yield ranking(context, id_, title("Lowest depth with 95 % of the best"), Axis("queue depth", "", "log2"),
                       [("", (*base, "lowest_depth_with_95_percent"))], of_sweep, better="lower", form="count")
@@ -201,7 +198,7 @@ def _at_depths(context: ChartContext, state: str, base: FigurePath, prefix: str,
     if not context.several:
         return
     words = " and ".join(map(str, compared))
-    table = metric_table(title(f"Depth {words}"), context.metric_rows(*base, "depths"), [
+    table = context.table(title(f"Depth {words}"), [
         replace(figure, key=f"{figure.key}_at_{depth}", title=f"{figure.title} at {depth}",
                 path=(str(depth), figure.key))
         for figure in (metric.THROUGHPUT, metric.IOPS, metric.MEAN_LATENCY) for depth in compared],

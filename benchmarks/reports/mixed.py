@@ -170,11 +170,9 @@ def sections(context: ChartContext) -> Iterator[Section]:
 
 def _means(context: ChartContext) -> Chart | None:
     states = context.states()
-    metric_rows = [MetricRow(drive, ("states", state, "mean"), {"state": state}) for drive in context.drives
-              for state in states if drive.holds("states", state, "mean")]
-    table = metric_table("Mean of the mixes", metric_rows, [
+    table = context.table("Mean of the mixes", [
         metric.rate("mb_s", "Throughput", "arithmetic mean of the throughputs of all mixes"), *metric.POWER,
-        metric.REPEATS], ("states", "{state}", "mean"), (Column("state", "State"),))
+        metric.REPEATS], ("states", "{state}", "mean"), states)
     return ranking(context, "mean", "Mean of the mixes", MB_S,
                    [(state or "all", ("states", state, "mean", "mb_s")) for state in states], table, better="higher",
                    form="rate", order_part=len(states) - 1)
@@ -187,7 +185,7 @@ def _full_empty(context: ChartContext) -> Iterator[Chart]:
         ends = [("states", empty, "mean", "mb_s"), ("states", full, "mean", "mb_s")]
         points = context.slopes(*ends)
         base = ("full_over_empty", full)
-        table = metric_table(f"Throughput, {full} / {empty}", context.metric_rows(*base), [
+        table = context.table(f"Throughput, {full} / {empty}", [
             metric.number("mean", "Full / empty", "", "mean of the mixes, full / nearly empty", "higher"),
             metric.number("geometric_mean", "by mix", "", "geometric mean over mixes of full / nearly empty",
                           "higher")], base)
@@ -197,7 +195,7 @@ def _full_empty(context: ChartContext) -> Iterator[Chart]:
                           MB_S), "higher", "Throughput that remains once the drive is full.")
         points = [Point(drive.key, "", int(mix), ratio) for drive in context.drives for mix in mixes
                   if (ratio := drive.value(*base, "mixes", mix).value) is not None]
-        table = metric_table(f"{full} / {empty}, by mix", context.metric_rows(*base, "mixes"), [
+        table = context.table(f"{full} / {empty}, by mix", [
             metric.number(f"of_{mix}", f"{mix} % reads", "", "throughput full / nearly empty", "higher", (mix,))
             for mix in mixes], (*base, "mixes"))
         yield Chart(_id("full-empty-mix", full, pairs), f"{full} / {empty}, by share of reads", table,

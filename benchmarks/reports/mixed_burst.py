@@ -361,7 +361,7 @@ def _slowdown_chart(context: ChartContext, state: str) -> Chart | None:
         (WAIT, "read_wait_ns", "Wait beside the writer", MIXED), (WAIT, "alone_ns", "Wait alone", BASELINE),
         (SERVICE_TIME, "service_ns", "Service time beside the writer", MIXED),
         (SERVICE_TIME, "service_alone_ns", "Service time alone", BASELINE)))]
-    table = metric_table(context.titled("Wait time and slowdown", state), context.metric_rows(*base), columns, base)
+    table = context.table(context.titled("Wait time and slowdown", state), columns, base)
 
     def text_of(drive: DriveResults) -> str:
         wait, slower = drive.value(*base, MIXED, "read_wait_ns"), drive.value(*base, "slowdown")
@@ -378,8 +378,8 @@ def _slowdown_chart(context: ChartContext, state: str) -> Chart | None:
 
 def _throughput(context: ChartContext, state: str) -> Chart | None:
     base = ("states", state, MIXED)
-    table = metric_table(context.titled("Throughput of bursts", state), context.metric_rows(*base),
-                         [*THROUGHPUTS, metric.REPEATS, *metric.POWER], base)
+    table = context.table(context.titled("Throughput of bursts", state),
+                          [*THROUGHPUTS, metric.REPEATS, *metric.POWER], base)
     keep = [_kept_up(drive, state) for drive in context.drives]
     writer_words = {drive.key: words for drive, words in zip(context.drives, keep, strict=True)}
     parts = [(words, lambda drive, words=words: (*base, "read_burst_mb_s") if writer_words[drive.key] == words else (
@@ -526,13 +526,8 @@ def _bursts(context: ChartContext, state: str) -> Chart | None:
 
 
 def _waiting(context: ChartContext, state: str) -> Chart | None:
-    metric_rows = [MetricRow(drive, ("states", state, role, "read_waiting"), {"of": role})
-              for drive in context.drives for role in ROLES
-              if drive.holds("states", state, role, "read_waiting")]
-    if not metric_rows:
-        return None
-    table = metric_table(context.titled("Distribution of the waiting over reads", state), metric_rows, WAITING,
-                         ("states", state, "{of}", "read_waiting"), (Column("of", "Run"),))
+    table = context.table(context.titled("Distribution of the waiting over reads", state), WAITING,
+                          ("states", state, "{of}", "read_waiting"), list(ROLES), Column("of", "Run"))
     if not any(row.values.get("p50_ns") for row in table.rows):
         return None
     return Chart(context.named("waiting", state), context.titled("Distribution of the waiting over reads", state),

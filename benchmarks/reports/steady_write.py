@@ -10,7 +10,6 @@ from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, ranking, section
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_series, figure_table, without
 from blkreel.benchmarks.step import BenchmarkStep
@@ -92,9 +91,7 @@ def sections(context: ChartContext) -> Iterator[Section]:
 
 
 def _steady(context: ChartContext, of: list[str]) -> Chart | None:
-    metric_rows = [MetricRow(drive, ("of", name), {"of": name}) for drive in context.drives for name in of
-              if drive.holds("of", name)]
-    table = metric_table("Steady state", metric_rows, METRICS, ("of", "{of}"), (Column("of", "Of"),))
+    table = context.table("Steady state", METRICS, ("of", "{of}"), of)
     parts = [(f"{words}{f', {name}' if len(of) > 1 else ''}", ("of", name, key)) for name in of
              for key, words in (("steady_mb_s", "steady"), ("first_mb_s", "first round"))]
     unsteady = [row.values["drive"] for row in table.rows if row.values.get("steady") is False]

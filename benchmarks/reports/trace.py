@@ -181,10 +181,7 @@ _KINDS = {"all": "all I/Os", "reads": "reads", "writes": "writes"}
 
 def sections(context: ChartContext) -> Iterator[Section]:
     states = context.states()
-    metric_rows = [MetricRow(drive, ("states", state), {"state": state}) for drive in context.drives
-                   for state in states if drive.holds("states", state)]
-    table = metric_table("Data rate and energy", metric_rows, [*RATES, metric.REPEATS], ("states", "{state}"),
-                         (Column("state", "State"),))
+    table = context.table("Data rate and energy", [*RATES, metric.REPEATS], ("states", "{state}"), states)
     parts = [(state or "all", state) for state in states]
     rates = [
         ranking(context, "trace-rate", "Average data rate", MB_S,
@@ -218,7 +215,7 @@ def _latency_chart(context: ChartContext, kind: str, key: str, title: str) -> Ch
 
 def _full_empty(context: ChartContext) -> Chart | None:
     base = ("full_over_empty",)
-    metric_rows = [metric_row for metric_row in context.metric_rows(*base) if metric_row.drive.value(*base, "of").value]
+    metric_rows = [MetricRow(drive, base) for drive in context.drives if drive.value(*base, "of").value]
     if not metric_rows:
         return None
     full, empty = metric_rows[0].drive.value(*base, "of").value.split(" / ")

@@ -217,7 +217,7 @@ def _charts(context: ChartContext, state: str) -> Iterator[Chart | None]:
 def _score(context: ChartContext, state: str, phases: list[str]) -> Chart | None:
     base = ("states", state)
     parts: list[tuple[str, FigurePath]] = [(phase, (*base, "phases", phase)) for phase in phases] or [("", base)]
-    table = metric_table(context.titled("Score", state), context.metric_rows(*base), [*METRICS, metric.REPEATS], base)
+    table = context.table(context.titled("Score", state), [*METRICS, metric.REPEATS], base)
     return ranking(context, context.named("score", state), context.titled("Score", state), Axis("score", "", "auto"),
                    [(phase, (*path, "score")) for phase, path in parts], table, better="higher", form="number",
                    order_path=lambda drive: (*base, "score"), text=_SCORE_TEXT)
@@ -227,9 +227,8 @@ def _by_part(context: ChartContext, state: str, what: str,
              parts: list[tuple[str, FigurePath]]) -> Iterator[Chart | None]:
     """By phase or by trace: what is "phase" or "trace", the name of the groups below the state is its plural."""
     title = f"By {what}"
-    table = metric_table(context.titled(title, state), [
-        MetricRow(drive, path, {what: name}) for drive in context.drives for name, path in parts if drive.holds(*path)],
-        METRICS, ("states", state, f"{what}s", f"{{{what}}}"), (Column(what, what.capitalize()),))
+    table = context.table(context.titled(title, state), METRICS, ("states", state, f"{what}s", f"{{{what}}}"),
+                          [name for name, _ in parts])
     for key, id_, words, axis, form in _CHARTS:
         metric_ = next(metric for metric in METRICS if metric.key == key)
         yield ranking(context, context.named(f"{id_}-by-{what}", state), context.titled(f"{words} by {what}", state),

@@ -307,10 +307,8 @@ def _whole(context: ChartContext) -> Chart | None:
     states = list(dict.fromkeys(state for drive in context.drives for state in drive.keys("whole")))
     if not states:
         return None
-    metric_rows = [MetricRow(drive, ("whole", state), {"state": state}) for drive in context.drives for state in states
-              if drive.holds("whole", state)]
-    table = metric_table("Discard of the whole drive", metric_rows, [*WHOLE_DRIVE, DISCARDED, metric.REPEATS],
-                         ("whole", "{state}"), (Column("state", "State"),))
+    table = context.table("Discard of the whole drive", [*WHOLE_DRIVE, DISCARDED, metric.REPEATS],
+                          ("whole", "{state}"), states)
     return ranking(context, "trim-whole", "Discard of the whole drive", Axis("s/GB", "", "auto"),
                    [(state or "all", ("whole", state, "s_per_gb")) for state in states], table, better="lower",
                    form="number", unit="s/GB")
