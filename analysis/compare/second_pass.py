@@ -6,15 +6,14 @@ interference of a run beside it, the comparison of a pair beside the first run o
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.scale import ReadOptions
 from blkreel.analysis.scale.partial_cache import PartialCache
+from blkreel.analysis.scale.runner import mapping
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import StorageUrl
 from blkreel.common.files.typed_document import parse_typed
@@ -29,10 +28,7 @@ from .slowdown import slowdown_by_writes
 
 MOST_ROWS = 20_000_000  # read for a page; about a minute
 MOST_ENTRIES = 40  # of a section: a larger one is a fleet, which is compared by its partials
-_LOOKUPS = 16
 
-T = TypeVar("T")
-U = TypeVar("U")
 Pair = dict[str, Any]  # the document of a pair
 
 
@@ -131,15 +127,6 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
                                    for other in section.entries if other is not base]
 
 
-@contextmanager
-def _mapping(is_remote: bool) -> Iterator[Callable[[Callable[[T], U], Iterable[T]], Iterable[U]]]:
-    if not is_remote:
-        yield map
-        return
-    with ThreadPoolExecutor(_LOOKUPS) as threads:
-        yield threads.map
-
-
 def _look_up(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]],
              cache: PartialCache) -> tuple[dict[int, Interference], dict[int, Pair]]:
     """Cached results, and pairs that need no rows."""
@@ -154,7 +141,7 @@ def _look_up(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]],
         key = _pair_key_of(base, other)
         return cache.get(other[0].records, other[0].rows, key) if key and other[0].records else None
 
-    with _mapping(any(isinstance(run.records, StorageUrl) for run in runs)) as mapped:
+    with mapping(any(isinstance(run.records, StorageUrl) for run in runs)) as mapped:
         known = zip(runs, mapped(interference_of, runs), strict=True)
         compared = zip(pairs, mapped(pair_of, pairs), strict=True)
         return ({id(run): value for run, value in known if value is not None},

@@ -1,12 +1,10 @@
 """From paths to the metrics of each trace: cached ones, or measured in this process, a pool or a cluster."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from blkreel.analysis.metrics.accumulator import EXACT_ROWS
 from blkreel.analysis.metrics.measure import Measured
@@ -24,11 +22,9 @@ from .cluster import Cluster
 from .dataset import Dataset, expand
 from .partial_cache import CacheReport, PartialCache, PartialKey
 from .pool import Pool
-from .runner import THREADS, Runner, SerialRunner, ThreadRunner, cores
+from .runner import THREADS, Runner, SerialRunner, ThreadRunner, cores, mapping
 from .work import Part, carry_of
 
-T = TypeVar("T")
-U = TypeVar("U")
 RowProgress = Callable[[str, int, int], None]
 Failures = dict[int, BlkreelError]  # by index of the trace
 
@@ -36,7 +32,6 @@ Failures = dict[int, BlkreelError]  # by index of the trace
 POOL_ROWS = 8_000_000
 # A file is cut into parts of at least this many rows.
 PART_ROWS = 4_000_000
-_LOOKUPS = 16
 # Metadata that only a replay needs. It is as long as the trace: that of a fleet would not fit into memory.
 _NOT_HELD = ("boundary", "survey")
 
@@ -131,20 +126,10 @@ class _Plan:
         return PartialKey(trace.identity, self.gap_ns, self.exact, trace.rows, trace.op_bytes)
 
 
-@contextmanager
-def _mapping(is_remote: bool) -> Iterator[Callable[[Callable[[T], U], Iterable[T]], Iterable[U]]]:
-    """map(), for remote files with many calls at once: each is a round trip or three."""
-    if not is_remote:
-        yield map
-        return
-    with ThreadPoolExecutor(_LOOKUPS) as threads:
-        yield threads.map
-
-
 def _open_all(locations: list[Location], read_options: ReadOptions) -> list[_Trace]:
     """The footers."""
     traces = []
-    with _mapping(sum(isinstance(location, StorageUrl) for location in locations) > 1) as mapped:
+    with mapping(sum(isinstance(location, StorageUrl) for location in locations) > 1) as mapped:
         for location, trace in zip(locations, mapped(_open, enumerate(locations)), strict=True):
             if isinstance(trace, TraceError):
                 _leave_out(location, trace, len(locations), read_options)
@@ -178,7 +163,7 @@ def _look_up(traces: list[_Trace], plan: _Plan, cache: PartialCache) -> None:
     def look_up(trace: _Trace) -> None:
         trace.partial = cache.get(trace.records, trace.rows, plan.key(trace))
 
-    with _mapping(any(isinstance(trace.records, StorageUrl) for trace in traces)) as mapped:
+    with mapping(any(isinstance(trace.records, StorageUrl) for trace in traces)) as mapped:
         list(mapped(look_up, traces))
     cache.hits = sum(trace.partial is not None for trace in traces)
 

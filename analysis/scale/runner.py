@@ -2,9 +2,10 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol, Self
+from contextlib import contextmanager
+from typing import Any, Protocol, Self, TypeVar
 
 from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.common.errors import BlkreelError
@@ -13,7 +14,10 @@ from .work import Part, partial_of
 
 # Each thread holds the ranges of a row group in memory.
 THREADS = 8
+_LOOKUPS = 16  # at once, of remote files
 
+T = TypeVar("T")
+U = TypeVar("U")
 Task = Callable[..., Any]  # of a Part, and in this process of a callback that takes rows done
 RowsOfPart = Callable[[int, int], None]  # index of the part, rows of it that are done
 Results = Iterator[tuple[int, Any]]
@@ -38,6 +42,16 @@ class Runner(Protocol):
         on_rows is called when a part ends, and while it is read if the runner can see it.
         """
         ...
+
+
+@contextmanager
+def mapping(is_remote: bool) -> Iterator[Callable[[Callable[[T], U], Iterable[T]], Iterable[U]]]:
+    """map(), for remote files with many calls at once: each is a round trip or three."""
+    if not is_remote:
+        yield map
+        return
+    with ThreadPoolExecutor(_LOOKUPS) as threads:
+        yield threads.map
 
 
 def cores() -> int:
