@@ -20,6 +20,11 @@ _TIME_UNITS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (10**9, "s"))
 MISSING = "–"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def parse_size_bytes(text: str) -> int:
     """`64K`, `8GiB`, `1.5 MB`, `4096` to bytes. Raises UsageError for an unknown unit."""
     return _parse(text, _SIZE_UNITS, str.upper, "size", "4096, 64K, 8GiB or 1.5GB")

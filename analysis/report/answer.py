@@ -222,7 +222,7 @@ def differences(section: Document, under_test: str | None = None) -> str:
 def more_runs(entries: Sequence[Document], metric: Metric) -> str:
     """What ENOUGH_RUNS runs of each drive would give, from the spread of the runs there are."""
     fewest = min(entry["n"] for entry in entries)
-    text = (f"The order is not supported: {fewest} run{'s' if fewest > 1 else ''} of "
+    text = (f"The order is not supported: {units.counted(fewest, 'run')} of "
             f"{'a drive' if fewest < max(entry['n'] for entry in entries) else 'each drive'}. {ENOUGH_RUNS} runs of "
             "each give ranks and 95 % intervals")
     sets = [[value_at(run["figures"], metric.path) for run in entry["runs"]] for entry in entries]
@@ -241,7 +241,7 @@ def workload(section: Document) -> str:
     """Title of the workload, pace, drives, runs and verdicts: `Game load · 12 drives · 6 runs each · 12 valid`."""
     entries = section["entries"]
     counts = sorted({entry["n"] for entry in entries})
-    runs = f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} run{'s' if counts[0] > 1 else ''}"
+    runs = f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else units.counted(counts[0], "run")
     parts = [workload_title(section), section["title"].partition(" (")[0]]
     if len(entries) > 1:
         parts += [f"{len(entries)} drives", f"{runs} each"]
@@ -300,7 +300,7 @@ def _of_two(section: Document, base: Document, other: Document, metric: Metric) 
         parts = [words_of(change) for change in compared[:_MOST_CHANGES]]
         if metric not in [change.metric for change in compared[:_MOST_CHANGES]]:
             parts = parts[:1] + [words_of(change) for change in compared if change.metric is metric]
-        return (f"{label}: {', '.join(parts)}; not supported by {few} run{'s' if few > 1 else ''} each, "
+        return (f"{label}: {', '.join(parts)}; not supported by {units.counted(few, 'run')} each, "
                 f"{ENOUGH_RUNS} are needed")
     differing = [change for change in compared if change.differ]
     if not differing:
@@ -337,7 +337,7 @@ def _of_many(entries: Sequence[Document], metric: Metric, under_test: str | None
         return f"{best['label']}: {what} {metric.unit.text(value)}{why}"
     if min(entry["n"] for entry in ordered) < ENOUGH_RUNS:
         fewest = min(ordered, key=lambda entry: entry["n"])
-        runs = f"{fewest['n']} run{'s' if fewest['n'] > 1 else ''}"
+        runs = units.counted(fewest["n"], "run")
         runs = f"{runs} each" if len({entry["n"] for entry in ordered}) == 1 else f"{fewest['label']} has {runs}"
         unsupported = f"; not ranked: {runs}, {ENOUGH_RUNS} are needed"
         if tested is None or tested is best:

@@ -53,7 +53,7 @@ def comparison_lines(document: Document, detail: Detail, width: int, more_lines:
     table = _fitted(sections, width, room)
     hints = []
     if table.dropped_columns or table.dropped_drives:
-        parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in (
+        parts = [units.counted(count, name) for count, name in (
             (table.dropped_drives, "drive"), (table.dropped_columns, "column")) if count]
         hints.append(f"not shown: {' and '.join(parts)} (--all)")
     if not detail.why and any(_reasons(sections)):

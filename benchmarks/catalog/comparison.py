@@ -17,6 +17,7 @@ from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
 from blkreel.benchmarks.results.document import Results
 from blkreel.common.errors import UsageError
+from blkreel.common.units import counted
 from blkreel.traces.format.condition import Condition, Role, workload_checksum
 
 from .catalog import Catalog
@@ -67,8 +68,7 @@ class Joined:
         """For the terminal. why: name each result that was left out."""
         counts = Counter(omission.reason for omission in self.left_out)
         words = ", ".join(f"{counts[reason]:,} {text}" for reason, text in REASONS.items() if counts[reason])
-        count = len(self.runs) + len(self.tests)
-        lines = [f"{self.catalog.directory}: {count:,} result{'' if count == 1 else 's'} joined"
+        lines = [f"{self.catalog.directory}: {counted(len(self.runs) + len(self.tests), 'result')} joined"
                  + (f"; left out: {words}" + ("" if why else " (--why)") if words else "")]
         if why:
             lines += [f"  {omission.id[:12]}  {omission.label}: {REASONS[omission.reason]} ({omission.text})"

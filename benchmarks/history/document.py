@@ -10,7 +10,7 @@ from rich.markup import escape
 from blkreel import __version__
 from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
-from blkreel.common.units import digits
+from blkreel.common.units import counted, digits
 
 from .selection import Selected
 from .series import FEWEST_VALUES, Change, History, Level, as_percent
@@ -90,10 +90,6 @@ def direction(change: Change) -> str:
 def dated_words(history: History, change: Change) -> str:
     first, last = history.points[change.first].name, history.points[change.last].name
     return first if first == last else f"{first} to {last}"
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def sentence(history: History) -> str:

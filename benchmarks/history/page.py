@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from blkreel.analysis.charts.history import Dot, LevelLine, Step, history_chart
 from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, Page, Row, Section, Table
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
-from blkreel.common.units import size
+from blkreel.common.units import counted, size
 from blkreel.common.verdict import judged
 
-from .document import NOUNS, change_words, counted, direction, interval_words, runs_of, sentence, spread_words
+from .document import NOUNS, change_words, direction, interval_words, runs_of, sentence, spread_words
 from .selection import Selected
 from .series import History, as_percent
 

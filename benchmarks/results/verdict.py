@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.common.units import counted
 from blkreel.common.verdict import Note, Reason, Verdict, judged, step_reason
 
 from .directory import Runs, Test
-from .document import Content, Missing
+from .document import Content
 
 _NUMBER = re.compile(r"\d[\d,.]*(?: (?:ns|us|µs|ms|s|min|h|B|[KMGTP]B)\b| ?%)?")
 _MAX_NAMES = 3
@@ -26,13 +27,13 @@ def _of_test(test: Test, runs: Runs) -> Iterator[Reason]:
     failed = [step for step in missing if step["status"] != "waiting"]
     if failed:
         yield step_reason("steps_failed", "invalid",
-                          f"{_count(failed)} failed: {_names([step['title'] for step in failed])}")
+                          f"{counted(len(failed), 'step')} failed: {_names([step['title'] for step in failed])}")
     if not any(step.role in runs.roles for step in test.steps):
         yield step_reason("no_measured_step", "invalid",
                           f"no step has the role {' or '.join(sorted(runs.roles))} of this report")
     waiting = [step for step in missing if step["status"] == "waiting"]
     if waiting:
-        yield step_reason("not_finished", "invalid", f"the test is not finished: {_count(waiting)} to go")
+        yield step_reason("not_finished", "invalid", f"the test is not finished: {counted(len(waiting), 'step')} to go")
     if test.document.get("quick"):
         yield step_reason("quick", "qualified", "quick: shortened, not the method's durations")
     scale = test.document.get("scale", 1)
@@ -72,10 +73,6 @@ def _of_runs(runs: Runs, known: set[str]) -> tuple[list[Reason], list[Note]]:
             text += f" ({count}{_names([titles[step_id] for step_id in steps])})"
         reasons.append({**first, "text": text, "steps": steps})
     return reasons, list(notes.values())
-
-
-def _count(steps: Sequence[Missing]) -> str:
-    return f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
 
 
 def _names(titles: Sequence[str]) -> str:

@@ -15,10 +15,9 @@ from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.analysis.report.workloads import interval_words, percent
 from blkreel.analysis.stats.intervals import EFFECT
 from blkreel.analysis.stats.relative import relative_performance
-from blkreel.benchmarks.history.document import counted
 from blkreel.benchmarks.history.series import MetricText
 from blkreel.common.printable import within_sentence
-from blkreel.common.units import size
+from blkreel.common.units import counted, size
 from blkreel.common.verdict import Level, judged
 
 from .content import MOST_COLUMNS, Condition, Content, SiteDrive, Standing

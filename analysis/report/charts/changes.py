@@ -8,6 +8,7 @@ from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
 from blkreel.analysis.report.answer import Change, apart, changes, noun, one_a_question, span, two_drives
 from blkreel.analysis.report.columns import headline_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.common.units import counted
 
 _ROW_STEP = 30  # pixels
 _TEXT_ROOM = 210  # pixels at the right for the change in words
@@ -27,7 +28,7 @@ def change_rows(section: Datum, id_: str, under_test: str | None) -> Chart | Non
     labels = base["label"], other["label"]
     few = min(base["n"], other["n"])
     notes = () if few >= ENOUGH_RUNS else (
-        f"{few} run{'s' if few > 1 else ''} of a drive: no interval, so no change is supported. {ENOUGH_RUNS} runs of "
+        f"{counted(few, 'run')} of a drive: no interval, so no change is supported. {ENOUGH_RUNS} runs of "
         "each are needed.",)
     return Chart(id_, f"{labels[1]} against {labels[0]}", _table(compared, base, other), _spec(compared, labels),
                  text=f"Each metric on {labels[1]} divided by the same on {labels[0]}, the largest effect first.",

@@ -19,6 +19,7 @@ from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.verdict import Document
 from blkreel.analysis.report.workloads import Overview, Score, overview_of
 from blkreel.common.printable import within_sentence
+from blkreel.common.units import counted
 from blkreel.common.verdict import merged
 
 from . import metric_tables
@@ -187,8 +188,7 @@ def _summary(sections: list[Document]) -> str:
     if len(sections) > MOST_DRAWN:
         drives = {entry["label"] for section in sections for entry in section["entries"]}
         return f"{len(sections)} traces and paces of {len(drives)} drives."
-    lines = [f"{section['title']}: {len(section['entries'])} drive{'' if len(section['entries']) == 1 else 's'}"
-            for section in sections]
+    lines = [f"{section['title']}: {counted(len(section['entries']), 'drive')}" for section in sections]
     programs = sections[0]["source"]["programs"]
     words = f"{'; '.join(lines)}."
     if programs:
