@@ -29,13 +29,12 @@ class BenchmarkMetric:
         return self.unit if self.format == "number" and self.unit not in _TITLE_UNITS else ""
 
 
-def rate(key: str, title: str, formula: str = "", path: tuple[str, ...] = ()) -> BenchmarkMetric:
-    return BenchmarkMetric(key, title, "MB/s", "rate", formula, "higher", path)
+def rate(key: str, title: str, formula: str = "") -> BenchmarkMetric:
+    return BenchmarkMetric(key, title, "MB/s", "rate", formula, "higher")
 
 
-def duration(key: str, title: str, formula: str = "", better: str = "lower",
-             path: tuple[str, ...] = ()) -> BenchmarkMetric:
-    return BenchmarkMetric(key, title, "ns", "time", formula, better, path)
+def duration(key: str, title: str, formula: str = "", better: str = "lower") -> BenchmarkMetric:
+    return BenchmarkMetric(key, title, "ns", "time", formula, better)
 
 
 def size(key: str, title: str, formula: str = "", better: str = "") -> BenchmarkMetric:

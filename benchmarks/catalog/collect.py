@@ -19,7 +19,7 @@ from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
 from blkreel.analysis.report.page import drive_facts
 from blkreel.analysis.report.verdict import verdict
-from blkreel.analysis.scale import ReadOptions, measure_fleet
+from blkreel.analysis.scale import measure_fleet
 from blkreel.analysis.stats.intervals import interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.benchmark_file import read_test
@@ -39,7 +39,7 @@ _METADATA = ("devices", "lost", "run", "kernel", "writer", "source_format", "sou
 Step = Callable[[int, int], None]
 
 
-def collected(path: str | Path, *, host: str | None = None, read_options: ReadOptions | None = None,
+def collected(path: str | Path, *, host: str | None = None,
               on_step: Step = lambda done, total: None) -> tuple[Result, bytes | None]:
     """(the result of a run's or a test's directory, the bytes of its partial; None of a test).
 
@@ -49,8 +49,7 @@ def collected(path: str | Path, *, host: str | None = None, read_options: ReadOp
     path = Path(path)
     if is_test(path):
         return _of_test(path, host or platform.node(), on_step), None
-    fleet = measure_fleet([path], read_options=read_options or ReadOptions(),
-                          on_rows=lambda _, done, total: on_step(done, total))
+    fleet = measure_fleet([path], on_rows=lambda _, done, total: on_step(done, total))
     if len(fleet.measured) != 1:
         raise UsageError(f"{path} holds {len(fleet.measured)} runs", f"name each: blkreel results add {path}/*")
     return of_measured(fleet.measured[0], host or platform.node())

@@ -15,7 +15,7 @@ from blkreel.replay.plan.mapping import Part, end_of
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.plan.survey import OnRows, choose_device
+from blkreel.replay.plan.survey import choose_device
 from blkreel.replay.prepare.states import overwritten_bytes
 from blkreel.replay.streams.generate import check
 from blkreel.replay.streams.spec import Bursts, StreamSpec
@@ -109,14 +109,14 @@ class PlanBeside(Plan):
 
 
 def plan_beside(plan_foreground: PlanForeground, target: Target, specs: Sequence[BackgroundSpec], *, lead_ns: int,
-                map_name: str | None, prefill: bool, seed: int, on_rows: OnRows = lambda rows: None) -> PlanBeside:
+                map_name: str | None, prefill: bool, seed: int) -> PlanBeside:
     """Decide where the foreground and each background go, and plan them; opens no drive.
 
     plan_foreground(part, map_name): the plan of the foreground on a part of the target, None for all of it. On a drive
     in the state `client` the backgrounds get the region that the state overwrote at random, if they fit; otherwise the
     bytes behind the foreground. Raises UsageError or BlkreelError for a background that is empty or does not fit.
     """
-    sources = [_Source.of(spec, target, on_rows) for spec in specs]
+    sources = [_Source.of(spec, target) for spec in specs]
     needed_bytes = sum(source.room_bytes for source in sources)
     state = drive_state.load(target)
     overwritten = overwritten_bytes(state.name or "", target.size_bytes, target.block_bytes)
@@ -139,7 +139,7 @@ def plan_beside(plan_foreground: PlanForeground, target: Target, specs: Sequence
     if not foreground.survey.bytes.get("read"):
         raise UsageError(f"{foreground.trace.name} reads nothing: there is nothing to measure beside a background",
                          "name a trace with reads, or omit --background")
-    backgrounds = _placed(sources, free, foreground, target, prefill, seed, on_rows)
+    backgrounds = _placed(sources, free, foreground, target, prefill, seed)
     drive = replace(foreground.drives[0], background_prefill=tuple(each.prefill for each in backgrounds),
                     background_writes=any(each.writes for each in backgrounds))
     return PlanBeside(foreground, backgrounds, lead_ns, (drive, *foreground.drives[1:]), foreground.pace,
@@ -161,7 +161,7 @@ class _Source:
         return _aligned(self.least_bytes)
 
     @classmethod
-    def of(cls, spec: BackgroundSpec, target: Target, on_rows: OnRows) -> "_Source":
+    def of(cls, spec: BackgroundSpec, target: Target) -> "_Source":
         if spec.trace is None:
             if spec.block_bytes % target.block_bytes:
                 raise UsageError(f"--background {spec.text}: blocks of {spec.block_bytes:,} bytes are not whole blocks "
@@ -170,7 +170,7 @@ class _Source:
         trace = open_trace(spec.trace)
         device = choose_device(trace, spec.device)
         # In a plan of its own, the size of its blocks packed together on this target.
-        plan = _plan_of(trace, device, target, None, on_rows)
+        plan = _plan_of(trace, device, target, None)
         moved = plan.survey.bytes
         if not moved.get("write") and not moved.get("read"):
             raise UsageError(f"--background {spec.text}: it neither reads nor writes", "name a trace with writes")
@@ -183,9 +183,8 @@ class _Source:
         return cls(spec, end_of(plan.mapping, plan.survey.touched, target), trace, device)
 
 
-def _plan_of(trace: Trace, device: int, target: Target, part: Part | None, on_rows: OnRows) -> TracePlan:
-    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=NO_IDLE_RULE, map_name="compact", on_rows=on_rows,
-                      part=part)
+def _plan_of(trace: Trace, device: int, target: Target, part: Part | None) -> TracePlan:
+    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=NO_IDLE_RULE, map_name="compact", part=part)
 
 
 def _behind(foreground: TracePlan, target: Target) -> Part:
@@ -195,8 +194,8 @@ def _behind(foreground: TracePlan, target: Target) -> Part:
     return Part(first, target.size_bytes - first)
 
 
-def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, target: Target, prefill: bool, seed: int,
-            on_rows: OnRows) -> tuple[Background, ...]:
+def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, target: Target, prefill: bool,
+            seed: int) -> tuple[Background, ...]:
     """The backgrounds side by side. Generated writes without a span share what the others leave."""
     open_ended = sum(source.trace is None and source.spec.span_bytes is None for source in sources)
     left_bytes = free.size_bytes - sum(source.room_bytes for source in sources)
@@ -214,7 +213,7 @@ def _placed(sources: Sequence[_Source], free: Part, foreground: TracePlan, targe
             check(stream)
             backgrounds.append(GeneratedWrites(spec, number, part, stream=stream))
         else:
-            plan = _plan_of(source.trace, source.device, target, part, on_rows)
+            plan = _plan_of(source.trace, source.device, target, part)
             if not prefill and len(plan.drives[0].prefill):
                 unwritten = format_bytes(plan.drives[0].prefill.bytes)
                 raise UsageError(f"--background {spec.text}: it reads {unwritten} that nothing has written",
