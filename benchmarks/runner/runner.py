@@ -23,9 +23,8 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
 from blkreel.replay.engine.termination import sigterm_as_interrupt
 from blkreel.replay.engine.untimed_io import Interrupted
-from blkreel.replay.plan.background import has_background_writes
+from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import parse_pace
 from blkreel.replay.plan.plan import Plan, TracePlan
@@ -35,7 +34,7 @@ from blkreel.replay.prepare.precondition import Preparation, rest
 from blkreel.replay.prepare.states import State, state_for
 from blkreel.replay.prepare.steady_state import is_steady
 from blkreel.replay.run.account import WITHOUT
-from blkreel.replay.run.baseline import run_with_baseline
+from blkreel.replay.run.baseline import has_background_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.streams.workload import plan_workload

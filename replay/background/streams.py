@@ -8,7 +8,7 @@ import numpy as np
 
 from blkreel.common.units import digits, format_bytes, setting
 from blkreel.replay.engine.engine import Batch, Lane
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.mapping import Part
 from blkreel.replay.plan.pace import MAX_DEPTH, InFlightLimits
 from blkreel.replay.plan.plan import LEAD_NS, TracePlan

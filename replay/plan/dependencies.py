@@ -17,10 +17,8 @@ from blkreel.traces.format.read_ahead import ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
-from .history import NONE, UNKNOWN_NS, History, last_before, last_of_all
-from .outstanding import Outstanding
-from .page_uses import NO_USE
-from .read_ahead_windows import ReadAheadWindows
+from .history import NONE, UNKNOWN_NS, History, Outstanding, last_before, last_of_all
+from .page_uses import NO_USE, ReadAheadWindows
 
 AFTER = ("after_1", "after_2", "after_3", "after_4")
 DISTANCES = (*AFTER, "behind")

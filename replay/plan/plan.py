@@ -20,10 +20,10 @@ from blkreel.traces.samples import called, workload_names
 
 from . import dependencies
 from .batch import plan_batch
+from .extents import MappedBlocks
 from .history import History
 from .idle import IdleCompressor, IdlePolicy
 from .infer import Inferred
-from .mapped_blocks import MappedBlocks
 from .mapping import Mapping
 from .pace import InFlightLimits, Pace
 from .page_uses import NO_USE, PageUses

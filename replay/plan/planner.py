@@ -16,8 +16,8 @@ from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
 from . import dependencies, survey_cache
+from .extents import MappedBlocks
 from .idle import IdlePolicy
-from .mapped_blocks import MappedBlocks
 from .mapping import Part, choose_mapping
 from .pace import Pace
 from .plan import DrivePlan, TracePlan

@@ -25,8 +25,8 @@ from blkreel.traces.format.trace_survey import (
 )
 
 from . import survey_cache
+from .extents import MappedBlocks
 from .idle import IdleCompressor, IdlePolicy
-from .mapped_blocks import MappedBlocks
 from .mapping import Mapping
 
 CHANGING = ("write", "discard", "write_zeroes")

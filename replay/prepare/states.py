@@ -11,8 +11,7 @@ import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import format_bytes
-from blkreel.replay.plan.extents import Extents
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.streams.rules import permutation, ranges, with_replacement
 from blkreel.traces.format.condition import USUAL_REST_NS
 

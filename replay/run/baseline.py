@@ -1,19 +1,27 @@
 """The baseline of a run: the same reads without the writes, or without the background, on the same drive in the same
 state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+
+import numpy as np
 
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.safe_files import remove_directory
 from blkreel.replay.engine.untimed_io import Interrupted
+from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.plan import Plan
 from blkreel.traces.format.overrides import amend
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.trace import Trace
 
 from .account import RunAccount, baseline_account, load_time_of
 from .directory import BASELINE, LAYOUT, RunDirectory
 from .run import Outcome, Replay
+
+# Fewer written bytes, compared with the bytes read, change nothing that a run could show.
+LEAST_SHARE = 0.01
 
 
 def check_writes(plan: Plan, path: object) -> None:
@@ -69,3 +77,32 @@ def _run_baseline(run: Replay, plan: Plan, inner: RunDirectory, last_use: bool) 
             raise Interrupted("interrupted during the baseline", "run the same command again")
         raise BlkreelError(f"the baseline ended early: {account['partial']}", "look at: dmesg | tail")
     return account
+
+
+def has_background_writes(trace: Trace, devices: Collection[int]) -> bool:
+    """Whether at least LEAST_SHARE as many bytes are written in the background as are read.
+
+    In the background are the writes of other programs; all writes, if the trace marks no workload I/O.
+    """
+    key = f"background:{','.join(map(str, sorted(devices)))}"
+    entry = survey_cache.load(trace, key)
+    sums = entry.facts.get("bytes") if entry else None
+    if not isinstance(sums, list) or len(sums) != 4 or not all(type(each) is int for each in sums):
+        sums = _sums(trace, devices)
+        survey_cache.store(trace, key, {"bytes": sums}, {})
+    workload_read, other_read, workload_written, other_written = sums
+    is_marked = bool(workload_read or workload_written)
+    written = other_written if is_marked else other_written + workload_written
+    read = workload_read if is_marked else workload_read + other_read
+    return bool(read) and written >= LEAST_SHARE * read
+
+
+def _sums(trace: Trace, devices: Collection[int]) -> list[int]:
+    """Bytes read by the workload and by others, then bytes written by them."""
+    sums = np.zeros(4, np.int64)
+    for batch in trace.batches(["device", "op", "flags", "length_bytes"]):
+        op, is_other = batch["op"].to_numpy(), (batch["flags"].to_numpy() & FLAGS["own"]) == 0
+        moves = np.isin(op, [OPS["read"], OPS["write"]]) & np.isin(batch["device"].to_numpy(), list(devices))
+        kind = 2 * (op == OPS["write"]) + is_other
+        sums += np.bincount(kind[moves], batch["length_bytes"].to_numpy()[moves], 4).astype(np.int64)
+    return sums.tolist()

@@ -37,7 +37,7 @@ from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_unt
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.simulated import state as simulated_state

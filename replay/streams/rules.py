@@ -13,8 +13,7 @@ from blkreel.replay.engine.engine import (
     Batch,
 )
 from blkreel.replay.plan.batch import plan_batch
-from blkreel.replay.plan.extents import Extents
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.traces.format.schema import OPS
 
 BATCH_ROWS = 65_536

@@ -9,8 +9,8 @@ import numpy as np
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import MAX_DEPTH, Batch, Lane
+from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.idle import ORIGINAL, IdlePolicy
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
 from blkreel.replay.plan.mapping import IDENTITY
 from blkreel.replay.plan.pace import Pace
 from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, PlannedCounts, due_ns

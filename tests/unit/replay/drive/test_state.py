@@ -16,8 +16,7 @@ from blkreel.replay.drive import evidence as drive_evidence
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import DriveState, about_to_write, load, save, words
 from blkreel.replay.drive.target import Target, find_target
-from blkreel.replay.plan.extents import Extents
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.replay.prepare.resume_point import state_words
 from blkreel.replay.prepare.states import state_for

@@ -12,8 +12,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
-from blkreel.replay.plan.extents import Extents
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.prepare import resume_point, verify
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for

@@ -21,14 +21,13 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan import survey_cache
-from blkreel.replay.plan.background import has_background_writes
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.plan.sharding import Sharding
 from blkreel.replay.run.account import WITHOUT, baseline_account
-from blkreel.replay.run.baseline import run_with_baseline
+from blkreel.replay.run.baseline import has_background_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.run.zero_latency import _measured, plan_key, zero_latency

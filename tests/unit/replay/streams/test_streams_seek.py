@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.replay.plan.extents import Extents
-from blkreel.replay.plan.mapped_blocks import MappedBlocks
+from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.streams import rules
 from blkreel.replay.streams.rules import permutation, ranges, with_replacement
 from blkreel.traces.blocksets.block_set import BlockSet
