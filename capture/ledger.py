@@ -1,6 +1,7 @@
 """The completeness of a capture: the helper's counts against the kernel's own counters."""
 
 import os
+import time
 from typing import Any, TypedDict
 
 from blkreel.common.device import SYS, multipath_paths
@@ -10,6 +11,8 @@ from blkreel.traces.spool.rows_child import ClockPair, DriveTotals, Lost, Totals
 
 # Counters and the capture are not switched at one instant: a share of the I/Os may fall between.
 _TOLERATED_SHARE = 0.001
+# Two clocks are not read at one instant.
+_LEAST_SUSPENDED_NS = 100_000_000
 
 # Why a completion is missing, and what helps, by the source's part of source_format.
 _UNSEEN_REASONS = {
@@ -53,8 +56,13 @@ class EndMetadata(LedgerMetadata):
     import_warnings: list[str]
 
 
-def ended(end: Totals, begun: dict[str, Any]) -> EndMetadata:
-    """The metadata keys of the end of a capture. begun: the metadata of its start."""
+def suspended_since_boot_ns() -> int:
+    """How long the machine has been suspended: the clock of all events stops then, and that since boot does not."""
+    return max(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns() for _ in range(3))
+
+
+def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0) -> EndMetadata:
+    """The metadata keys of the end of a capture. begun: the metadata of its start. suspended_ns: during the capture."""
     pair: ClockPair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
     # A recovered spool may have lost the metadata of its start.
     devices = begun.get("devices")
@@ -63,6 +71,8 @@ def ended(end: Totals, begun: dict[str, Any]) -> EndMetadata:
         devices = [{}] * len(drives)
     names = [device.get("name", drive["device"]) for device, drive in zip(devices, drives, strict=True)]
     metadata = metadata_of(end, names)
+    if suspended_ns >= _LEAST_SUSPENDED_NS:
+        metadata["ledger"]["suspended_ns"] = suspended_ns
     return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun.get("clock_pairs", []), pair],
             "import_warnings": [*_early_end_and_gone(metadata), *incomplete(metadata, begun.get("source_format", ""))]}
 
@@ -118,8 +128,11 @@ def missing(metadata: LedgerMetadata) -> list[str]:
 
 
 def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
-    """Messages about I/Os that the trace has without a latency or a use, with the reason and the remedy."""
+    """Messages about I/Os that the trace has without a latency, a use or a time, with the reason and the remedy."""
     messages = []
+    if suspended_ns := metadata["ledger"].get("suspended_ns"):
+        messages.append(f"the machine was suspended for {suspended_ns / 1e9:,.1f} s, which the times of the trace do "
+                        "not include: record it again without a suspend")
     if uses_lost := metadata["ledger"].get("uses_lost"):
         messages.append(f"{uses_lost:,} first uses of pages were lost because the ring was full, so the load time on a "
                         "slower drive is a lower bound: give a larger one with --ring-size")

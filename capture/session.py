@@ -131,6 +131,7 @@ class _Session:
         self.live_intervals: Callable[[bool], list[Interval]] = lambda last: []
         self.thread_names: dict[int, tuple[int, str, str]] = {}
         self.spool_metadata: dict[str, Any] = {}
+        self.suspended_at_start_ns = 0
 
     def run(self) -> CaptureResult:
         self.emulated = EmulatedUses(drive.backing_file for drive in self.drives)
@@ -159,6 +160,7 @@ class _Session:
             self.monitor.notice("dropped the page cache of the whole machine: other programs are slower for a while")
         source = self._start_source(self._select_workload())
         assert source.attached
+        self.suspended_at_start_ns = ledger.suspended_since_boot_ns()
         self.spool_metadata = {**_begun(self.options, self.drives), **begun_metadata(source.attached)}
         self.spool.note(self.spool_metadata)
         if self.workload and not self.interrupted:
@@ -270,7 +272,8 @@ class _Session:
     def _end_metadata(self, source: Source) -> ledger.EndMetadata | dict[str, Any]:
         """A helper that died leaves its rows without a ledger, and the trace has a warning."""
         if source.end:
-            metadata = ledger.ended(source.end, self.spool_metadata)
+            metadata = ledger.ended(source.end, self.spool_metadata,
+                                    ledger.suspended_since_boot_ns() - self.suspended_at_start_ns)
             if self.ring:
                 metadata["lost"] = self.ring.lost_since_begin(metadata["lost"])
             return metadata

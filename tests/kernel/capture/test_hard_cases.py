@@ -181,6 +181,21 @@ def test_what_completed_unseen_is_told_from_what_is_in_flight(held_drive):
     assert end["drives"][0]["diskstats"]["write"] == 1, "the kernel's counters have it"
 
 
+def test_a_suspend_during_the_capture_is_reported(blkreel, loop_drive, tmp_path):
+    """Its length is that by which the clocks with and without it move apart."""
+    drive, trace = loop_drive(), tmp_path / "t.parquet"
+    # Each end takes three readings.
+    code = ("import sys, time; from blkreel.cli.main import main; read, count = time.clock_gettime_ns, iter(range(9));"
+            "time.clock_gettime_ns = lambda clock: read(clock) + (next(count) > 2) * 90 * 10**9;"
+            f"sys.argv[1:] = ['capture', {drive!r}, '-o', {str(trace)!r}, '--for', '200ms']; main()")
+    result = subprocess.run([blkreel.command.with_name("python"), "-c", code], capture_output=True, text=True,
+                            env=blkreel.environment)
+    assert result.returncode == 0, result.stderr
+    assert "suspended for 90.0 s" in result.stderr
+    assert open_trace(trace).metadata["ledger"]["suspended_ns"] == pytest.approx(90e9, abs=1e9)
+    assert "suspended for 90.0 s" in blkreel("check", trace, check=False).stderr
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_drive_that_grows_during_the_capture(captured, blkreel, loop_drive, tracer, tmp_path, source):
     drive = loop_drive(8 * MIB)
