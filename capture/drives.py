@@ -78,6 +78,14 @@ def paths_of(drive: Drive) -> list[str]:
     return [path.name for path in multipath_paths(block_directory(drive), SYS_BLOCK)]
 
 
+def helper_arguments(drives: list[Drive]) -> list[str]:
+    """The drives in words of the capture helper, which follows bios from a volume (dm, md, bcache) on one of them."""
+    words = [word for drive in drives for word in ("--device", f"{drive.major}:{drive.minor}")]
+    on_volume = any(any(block_directory(drive).glob(holders)) for drive in drives
+                    for holders in ("holders/*", f"{drive.name}*/holders/*"))
+    return [*words, "--volumes"] if on_volume else words
+
+
 def refuse_multipath(drives: list[Drive], source: str) -> None:
     """Raises BlkreelError for a source that filters by device number: the paths of a head are hidden disks."""
     heads = [drive.path for drive in drives if paths_of(drive)]

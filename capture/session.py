@@ -31,7 +31,7 @@ from blkreel.traces.spool.spool import Spool
 from . import ledger, sources
 from .command import Workload, refuse_missing, user_of_command
 from .counters import Counters
-from .drives import drives_to_watch, fua_of, ios_per_s_since_boot, layer_of, paths_of
+from .drives import drives_to_watch, fua_of, helper_arguments, ios_per_s_since_boot, layer_of, paths_of
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
 from .namespaces import refuse_other_clock
@@ -365,9 +365,7 @@ class _Session:
             arguments.append("--without-names")
         if not self.options.io_start:
             arguments.append("--without-io-start")
-        for drive in self.drives:
-            arguments += ["--device", f"{drive.major}:{drive.minor}"]
-        return arguments
+        return [*arguments, *helper_arguments(self.drives)]
 
 
 def _has_ledger(metadata: ledger.EndMetadata | dict[str, Any]) -> TypeGuard[ledger.EndMetadata]:

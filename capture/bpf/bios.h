@@ -33,8 +33,11 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	__u32 command;
 	__s32 device = device_of_bio(bio);
 
-	if (device < 0)
+	if (device < 0) {
+		if (config.volumes && is_of_volume(bio))
+			enter_volume(bio, READ(bio, bi_iter.bi_sector));
 		return;
+	}
 	now_ns = bpf_ktime_get_ns();
 	slot = bpf_map_lookup_elem(&bios, &key);
 	if (slot) {
@@ -73,6 +76,8 @@ static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
 	__u64 key = (__u64)bio, now_ns;
 	struct slot *slot = bpf_map_lookup_elem(&bios, &key);
 
+	if (config.volumes)
+		bpf_map_delete_elem(&issuers, &key);
 	if (!slot) {
 		if (control.phase == PHASE_RUNNING && device_of_bio(bio) >= 0)
 			COUNT(in_flight_at_start);

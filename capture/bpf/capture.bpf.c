@@ -460,6 +460,30 @@ int bio_complete(__u64 *args)
 	return 0;
 }
 
+PROGRAM(block_bio_remap)
+int bio_remap(__u64 *args)
+{
+	if (control.phase != PHASE_RUNNING)
+		return 0;
+	if (config.bio_is_second)
+		on_remap((struct bio *)args[1], (__u32)args[2], args[3]);
+	else
+		on_remap((struct bio *)args[0], (__u32)args[1], args[2]);
+	return 0;
+}
+
+PROGRAM(block_split)
+int bio_split(__u64 *args)
+{
+	if (control.phase != PHASE_RUNNING)
+		return 0;
+	if (config.bio_is_second)
+		on_split((struct bio *)args[1], (__u32)args[2]);
+	else
+		on_split((struct bio *)args[0], (__u32)args[1]);
+	return 0;
+}
+
 PROGRAM(writeback_dirty_folio)
 int dirty_folio(__u64 *args)
 {

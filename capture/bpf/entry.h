@@ -29,10 +29,10 @@ static __always_inline bool is_waited_for(struct bio *bio)
 /* Records the thread, the completion that it waited for, and with files the file. The slot must have op and flags. */
 static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 {
-	const struct issuer *limited = limited_issuer(bio);
-	struct issuer issuer = limited ? *limited : current_issuer();
+	const struct issuer *earlier = earlier_issuer(bio);
+	struct issuer issuer = earlier ? *earlier : current_issuer();
 
-	if (limited && slot->start_ns)
+	if (earlier && slot->start_ns)
 		slot->start_ns = issuer.entered_ns;
 	slot->tid = issuer.tid;
 	slot->cpu = issuer.cpu;
@@ -43,10 +43,63 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	if (config.own && !config.sees_limiter && is_of_own_group(bio, slot, issuer.flags & FLAG_OWN))
 		slot->flags |= FLAG_OWN;
 	slot->waited_for = is_waited_for(bio);
-	if (config.files)
-		attribute(slot, bio, limited != NULL);
+	if (config.files && issuer.has_file) {
+		slot->inode = issuer.inode;
+		slot->cgroup = issuer.cgroup;
+	} else if (config.files) {
+		attribute(slot, bio, earlier != NULL);
+	}
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->used = 1;
+}
+
+/* A bio enters a volume, or the rest of a bio of a volume does. */
+static __always_inline void enter_volume(struct bio *bio, __u64 sector)
+{
+	struct volume_place place = { .sector = sector, .volume = number_of_disk(bio) };
+	__u32 command = READ(bio, bi_opf);
+	struct slot slot = { .op = trace_op_of(command), .start_ns = bpf_ktime_get_ns() };
+	struct issuer issuer;
+
+	slot.flags = trace_flags_of(command, slot.op, 0);
+	enter_thread(&slot, bio);
+	issuer = (struct issuer){
+		.entered_ns = slot.start_ns,
+		.waited_submit_ns = slot.waited_submit_ns,
+		.waited_complete_ns = slot.waited_complete_ns,
+		.blocked_ns = slot.blocked_ns,
+		.inode = slot.inode,
+		.cgroup = slot.cgroup,
+		.flags = slot.flags & (FLAG_OWN | FLAG_INHERITED | FLAG_DEFERRED),
+		.tid = slot.tid,
+		.cpu = slot.cpu,
+		.has_file = config.files,
+	};
+	bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
+}
+
+/* A volume splits a bio: its rest begins at a sector of which the kernel states 32 bits. */
+static __always_inline void on_split(struct bio *bio, __u32 low_sector)
+{
+	__u64 sector = READ(bio, bi_iter.bi_sector);
+
+	if (is_of_volume(bio))
+		enter_volume(bio, sector + (__u32)(low_sector - (__u32)sector));
+}
+
+/* A volume submits a bio to a device below it. */
+static __always_inline void on_remap(struct bio *bio, __u32 volume, __u64 sector)
+{
+	const struct volume_place place = { .sector = sector, .volume = volume };
+	const struct issuer *from = bpf_map_lookup_elem(&entered, &place);
+	__u64 key = (__u64)bio;
+	struct issuer issuer;
+
+	if (!from)
+		return;
+	issuer = *from;
+	issuer.group = group_of(bio);
+	bpf_map_update_elem(&issuers, &key, &issuer, BPF_ANY);
 }
 
 #endif

@@ -185,8 +185,13 @@ static __always_inline __u64 cgroup_of(struct bio *bio)
 
 static __always_inline bool in_kernel_thread(void)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *task;
 
+#ifdef TYPED
+	if (HAS_TASK_BTF)
+		return bpf_get_current_task_btf()->flags & PF_KTHREAD;
+#endif
+	task = (struct task_struct *)bpf_get_current_task();
 	return BPF_CORE_READ(task, flags) & PF_KTHREAD;
 }
 

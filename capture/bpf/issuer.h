@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The thread that gave a bio to the block layer.
+ * The thread that gave a bio to the block layer, where a kernel thread gives it to the drive.
  *
  * A bio above a limit of its cgroup waits there, and a kernel worker gives it to the drive, where the first tracepoint
  * is. The limiter is called by the issuing thread, but has no tracepoint: a program is attached to the function. Where
  * the kernel refuses that, the thread is the worker, and the workload's I/O is recognized by its group.
+ *
+ * A volume may submit bios of its own: dm-crypt does it for each write. block_bio_remap has the bio for the drive, and
+ * the volume and the sector of the bio for which it is; there the issuing thread was when it entered the volume.
  */
 #ifndef BLKREEL_ISSUER_H
 #define BLKREEL_ISSUER_H
@@ -22,19 +25,38 @@ struct issuer {
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
 	__u64 blocked_ns;
-	__u32 flags; /* FLAG_OWN, FLAG_INHERITED */
+	/* Of a bio of a volume, with files. */
+	__u64 inode;
+	__u64 cgroup;
+	__u32 flags; /* FLAG_OWN, FLAG_INHERITED, FLAG_DEFERRED */
 	__s32 tid;
 	__s32 cpu;
-	__u32 pad;
+	__u32 has_file;
 };
 
-/* Of bios that the limiter saw, by address. Another bio at the address passes the limiter too, or has another group. */
+/*
+ * Of bios that the limiter saw or that a volume submitted, by address. Another bio at the address of the first passes
+ * the limiter too, or has another group; those of volumes are deleted at their completion.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u64);
 	__type(value, struct issuer);
-} limited SEC(".maps");
+} issuers SEC(".maps");
+
+struct volume_place {
+	__u64 sector;
+	__u64 volume; /* major << 20 | minor */
+};
+
+/* Of the bios that entered a volume there last, and of the parts into which it split them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct volume_place);
+	__type(value, struct issuer);
+} entered SEC(".maps");
 
 #define GROUP_HAS_OWN 1
 #define GROUP_HAS_OTHERS 2
@@ -92,17 +114,17 @@ static __always_inline bool in_kworker(void)
 	return comm[0] == KWORKER;
 }
 
-/* If a limit delayed the bio and its issuer is known. */
-static __always_inline const struct issuer *limited_issuer(struct bio *bio)
+/* The issuer of a bio that a kernel thread submits after a limit or for a volume; NULL: unknown. */
+static __always_inline const struct issuer *earlier_issuer(struct bio *bio)
 {
 	const struct issuer *issuer;
 	__u64 key;
 
-	if (!config.sees_limiter || !bio || !in_kworker())
+	if (!(config.sees_limiter || config.volumes) || !bio || !in_kernel_thread())
 		return NULL;
 	bio = whole_bio(bio);
 	key = (__u64)bio;
-	issuer = bpf_map_lookup_elem(&limited, &key);
+	issuer = bpf_map_lookup_elem(&issuers, &key);
 	return issuer && issuer->group == group_of(bio) ? issuer : NULL;
 }
 
@@ -131,16 +153,16 @@ static __always_inline void on_limit(struct bio *bio)
 	__u64 key = (__u64)bio;
 	struct issuer issuer;
 
-	if (device_index(number, false) < 0 && device_index(number, true) < 0)
+	if (device_index(number, false) < 0 && device_index(number, true) < 0 && !(config.volumes && is_of_volume(bio)))
 		return;
 	if (in_kernel_thread()) {
-		bpf_map_delete_elem(&limited, &key);
+		bpf_map_delete_elem(&issuers, &key);
 		return;
 	}
 	issuer = current_issuer();
 	issuer.group = group_of(bio);
 	issuer.entered_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&limited, &key, &issuer, BPF_ANY);
+	bpf_map_update_elem(&issuers, &key, &issuer, BPF_ANY);
 }
 
 #endif

@@ -16,10 +16,16 @@ typedef __u64 sector_t;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct request_queue {
+	struct gendisk *disk; /* since 5.17 */
+	const void *mq_ops;   /* NULL: it has bios only */
+};
+
 struct gendisk {
 	int major;
 	int first_minor;
 	char disk_name[32];
+	struct request_queue *queue;
 };
 
 struct block_device {
@@ -116,10 +122,6 @@ struct bvec_iter {
 	unsigned int bi_size;
 	unsigned int bi_idx;
 	unsigned int bi_bvec_done;
-};
-
-struct request_queue {
-	struct gendisk *disk; /* since 5.17 */
 };
 
 struct blk_mq_hw_ctx {

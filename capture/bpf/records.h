@@ -55,6 +55,7 @@ struct capture_config {
 	__u8 sees_limiter;      /* the issuer of a throttled bio is known */
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u8 uses;              /* the first use of pages that a read brought is recorded */
+	__u8 volumes;           /* bios are followed from volumes to their drives */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */
 	/* The end functions of bios, which identify the waiting thread and the file. 0: unknown. */

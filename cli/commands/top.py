@@ -17,7 +17,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from blkreel.capture.drives import MAX_DRIVES, drives_to_watch
+from blkreel.capture.drives import MAX_DRIVES, drives_to_watch, helper_arguments
 from blkreel.capture.helper import Helper, Nowhere
 from blkreel.capture.namespaces import refuse_other_clock
 from blkreel.capture.options import CaptureOptions
@@ -237,9 +237,8 @@ class _Monitor:
     def _until_removed(self) -> list[Drive]:
         """Show intervals until the end, or until drives are removed; returns these."""
         nowhere = Nowhere()
-        words = ["--programs", "auto", "--ring-bytes", str(CaptureOptions.ring_bytes), "--without-uses"]
-        for drive in self._drives:
-            words += ["--device", f"{drive.major}:{drive.minor}"]
+        words = ["--programs", "auto", "--ring-bytes", str(CaptureOptions.ring_bytes), "--without-uses",
+                 *helper_arguments(self._drives)]
         helper = Helper(words, nowhere, self._wake_up, self._interval_ns, self._wake_up)
         try:
             self._wait_attached(helper)

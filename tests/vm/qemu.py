@@ -19,6 +19,7 @@ DRIVES_BYTES = {"GUEST001": 128 << 20, "GUEST002": 128 << 20, "GUEST003": 128 <<
 # A namespace with two paths: one controller each, which share this serial number.
 SHARED_SERIAL = "GUEST004"
 SHARED_BYTES = 64 << 20
+PMEM_BYTES = 32 << 20
 
 # Kernel messages that indicate a fault, for example in a driver or a BPF program.
 KERNEL_TROUBLE = re.compile(r"WARNING: |BUG: |Oops|general protection fault|blocked for more than|Kernel panic")
@@ -152,7 +153,8 @@ def _drives(job):
     arguments = []
     for serial, size_bytes in DRIVES_BYTES.items():
         arguments += [*_image(job, serial, size_bytes), "-device", f"nvme,drive={serial},serial={serial}"]
-    return [*arguments, *_image(job, SHARED_SERIAL, SHARED_BYTES), "-device", "nvme-subsys,id=shared",
+    return [*arguments, "-object", f"memory-backend-ram,id=pmem,size={PMEM_BYTES}", "-device", "nvdimm,memdev=pmem",
+            *_image(job, SHARED_SERIAL, SHARED_BYTES), "-device", "nvme-subsys,id=shared",
             "-device", f"nvme,id=path0,serial={SHARED_SERIAL},subsys=shared",
             "-device", f"nvme,id=path1,serial={SHARED_SERIAL},subsys=shared",
             "-device", f"nvme-ns,bus=path0,drive={SHARED_SERIAL},shared=on"]

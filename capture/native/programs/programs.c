@@ -20,7 +20,7 @@
 
 #define LOST_INTERVAL_GAP_NS 100000000ull
 #define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; more are counted as lost */
-#define LIMITED_BIOS 16384 /* that wait for a limit of their cgroup, of all drives together */
+#define EARLIER_BIOS 16384 /* that wait for a limit of their cgroup or in a volume, of all drives together */
 #define AMBIGUOUS UINT64_MAX
 
 static int print_message(enum libbpf_print_level level, const char *format, va_list args)
@@ -176,8 +176,10 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "wakeup_new", true },
 			{ "queue_work", true },
 			{ "execute_work", true },
-			{ "bio_queue", bios },
-			{ "bio_complete", bios },
+			{ "bio_queue", bios || options->volumes },
+			{ "bio_complete", bios || options->volumes },
+			{ "bio_remap", options->volumes },
+			{ "bio_split", options->volumes },
 			{ "dirty_folio", options->files && features->dirty_folio },
 			{ "dirty_page", options->files && !features->dirty_folio },
 			{ "use_read", uses },
@@ -217,6 +219,7 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.own_by_cgroup = options->own_cgroup != NULL,
 		.own_only = options->own_only,
 		.uses = options->uses && features->page_uses,
+		.volumes = options->volumes,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,
 	};
@@ -246,7 +249,9 @@ static int configure(struct programs *programs, const struct programs_options *o
 	if (!err)
 		err = set_size(object, "page_notes", config.uses ? PAGE_NOTES : 1);
 	if (!err)
-		err = set_size(object, "limited", programs->sees_limiter ? LIMITED_BIOS : 1);
+		err = set_size(object, "issuers", programs->sees_limiter || config.volumes ? EARLIER_BIOS : 1);
+	if (!err)
+		err = set_size(object, "entered", config.volumes ? EARLIER_BIOS : 1);
 	if (!err && programs->sees_limiter)
 		err = bpf_program__set_attach_target(limit, 0, features->limiter);
 	if (!err)

@@ -22,6 +22,7 @@ struct programs_options {
 	bool own; /* marks the I/O of the processes named by programs_own_pid() */
 	bool own_only; /* records no other I/O */
 	bool uses; /* the first use of pages of the page cache, where the kernel reports it */
+	bool volumes; /* a bio that a volume submits has the thread of the bio for which it is */
 	const char *own_cgroup; /* marks by this directory of the cgroup file system instead; NULL: by process */
 	uint32_t ring_bytes; /* a power of two and whole pages */
 	uint32_t slot_count;

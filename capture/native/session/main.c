@@ -18,7 +18,7 @@
 static const char usage[] =
 	"usage: blkreel-capture --device MAJOR:MINOR ... --rows-fd N [--reserve-fd N] [--programs tp_btf|raw_tp]\n"
 	"                       [--ring-bytes N] [--files] [--own-pid N ...] [--own-cgroup DIRECTORY] [--own-only]\n"
-	"                       [--without-io-start] [--without-uses] [--live MILLISECONDS] [--verbose]\n"
+	"                       [--without-io-start] [--without-uses] [--volumes] [--live MILLISECONDS] [--verbose]\n"
 	"       blkreel-capture --probe [--programs tp_btf|raw_tp] [--verbose]\n";
 
 /* These return 0, 1 after an error message, or 2 for an invalid argument. */
@@ -79,6 +79,7 @@ int main(int argc, char **argv)
 		FLAG_OPTION("own-only", options.own_only),
 		FLAG_OPTION("without-io-start", options.without_io_start),
 		FLAG_OPTION("without-uses", options.without_uses),
+		FLAG_OPTION("volumes", options.volumes),
 		NUMBER_OPTION("live", options.live_ms, 0, INT32_MAX),
 		/* Synthetic records: rate per second, and total count. For tests and measurements. */
 		NUMBER_OPTION("synthetic", options.synthetic_per_second, 0, INT64_MAX),

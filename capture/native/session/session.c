@@ -37,6 +37,7 @@ static int attach(struct session_options *options, struct programs *programs)
 		.own = options->own,
 		.own_only = options->own_only,
 		.uses = !options->without_uses,
+		.volumes = options->volumes,
 		.own_cgroup = options->own_cgroup,
 		.drives = &drives,
 		.slot_count = (uint32_t)slots,

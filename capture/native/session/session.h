@@ -20,6 +20,7 @@ struct session_options {
 	const char *kind; /* of programs; NULL: the best that loads */
 	bool without_io_start;
 	bool without_uses; /* of pages of the page cache */
+	bool volumes; /* one is on the drives */
 	uint32_t ring_bytes;
 	bool files;
 	bool without_names;

@@ -153,24 +153,25 @@ def test_what_cannot_be_meant_is_refused(blkreel, loop_drive, tmp_path, words, t
 
 @pytest.fixture
 def limited_group(require_root):
-    """limited_group(drive, reads_per_second): a control group with this limit, of either version."""
+    """limited_group(drive, ios_per_second): a control group with this limit of reads and writes, of either version."""
     groups = []
 
-    def make(drive, reads_per_second):
+    def make(drive, ios_per_second):
         device = Path(drive).stat().st_rdev
         number, name = f"{os.major(device)}:{os.minor(device)}", f"blkreel-test-{time.monotonic_ns()}"
         for line in Path("/proc/self/mounts").read_text().splitlines():
             _, root, kind, options = line.split()[:4]
             if kind == "cgroup" and "blkio" in options.split(","):
-                limit, text = "blkio.throttle.read_iops_device", f"{number} {reads_per_second}"
+                limits = {f"blkio.throttle.{op}_iops_device": f"{number} {ios_per_second}" for op in ("read", "write")}
             elif kind == "cgroup2" and "io" in Path(root, "cgroup.controllers").read_text().split():
                 Path(root, "cgroup.subtree_control").write_text("+io")
-                limit, text = "io.max", f"{number} riops={reads_per_second}"
+                limits = {"io.max": f"{number} riops={ios_per_second} wiops={ios_per_second}"}
             else:
                 continue
             groups.append(Path(root, name))
             groups[-1].mkdir()
-            (groups[-1] / limit).write_text(text)
+            for limit, text in limits.items():
+                (groups[-1] / limit).write_text(text)
             return groups[-1]
         return pytest.skip("needs the controller of block I/O")
 
