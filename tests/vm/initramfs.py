@@ -22,7 +22,7 @@ MODULES = {
     "scsi_debug": "add_host=0 lbpws=1 lbprz=1", "sd_mod": "",
     "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "raid1": "", "raid0": "", "bcache": "",
     "mq-deadline": "", "bfq": "", "kyber-iosched": "",
-    "nfit": "", "nd_pmem": "", "overlay": "",
+    "nfit": "", "nd_pmem": "", "overlay": "", "btrfs": "",
     "fuse": "", "ublk_drv": "",
 }
 

@@ -37,6 +37,8 @@ def pytest_collection_modifyitems(items):
         # The option stands for an old kernel on a new one. The old one needs no option.
         if "before block_io_start" in str(parameters) or "--without-io-start" in str(parameters):
             item.add_marker(pytest.mark.skip(reason="tested without the option by the kernel without block_io_start"))
+        if parameters and parameters.get("source", "blktrace") != "blktrace":
+            item.add_marker(pytest.mark.skip(reason="tests/kernel runs this source"))
         if item.name in OTHER_PAIRS:
             item.add_marker(pytest.mark.skip(reason="tests/kernel runs this pair"))
 

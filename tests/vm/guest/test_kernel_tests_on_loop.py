@@ -1,9 +1,26 @@
-"""Those tests of tests/kernel that look into a loop device's image: the replay, on the kernels of the guest."""
+"""Those tests of tests/kernel that need a loop device's image: the replay, and captures by blktrace.
+
+Many machines refuse the command blktrace, because they are locked down.
+"""
 
 import subprocess
 
 import pytest
 
+from tests.kernel.capture.test_ends import (  # noqa: F401
+    test_an_io_that_is_stuck_during_the_whole_capture_is_reported,
+)
+from tests.kernel.capture.test_file_systems import (  # noqa: F401
+    btrfs,
+    mount,
+    overlay,
+    test_a_capture_of_a_directory_on_btrfs,
+    test_a_capture_of_a_directory_on_overlayfs,
+)
+from tests.kernel.capture.test_hard_cases import (  # noqa: F401
+    captured,
+    test_a_drive_that_grows_during_the_capture,
+)
 from tests.kernel.replay.test_engine_drive import (  # noqa: F401
     test_a_drive_detached_in_mid_run_does_not_hang,
     test_flush_discard_and_zeroes_reach_the_drive_as_such,
