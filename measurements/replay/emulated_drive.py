@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from blkreel.common.emulated import IO_KINDS, read_account
+from blkreel.common.emulated import IO_KINDS, LINKS, RUN, read_account
+from blkreel.common.system import text_in
 from measurements.lab import machine, need
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
@@ -187,15 +188,46 @@ def rows(options):
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 
 
+def starts(count):
+    """Starts and ends drives in a row, half of them with a file system."""
+    before = left_behind()
+    times_s = []
+    for number in range(count):
+        began = time.monotonic()
+        words = ["--fs", "ext4"] if number % 2 else []
+        subprocess.run([BLKREEL, "emulate", f"nil:{SIZE},read_latency=100us,channels=4", "--accept-inexact", "--name",
+                        f"bench-{os.getpid()}", *words, "--", "true"], check=True, capture_output=True)
+        times_s.append(time.monotonic() - began)
+    left = left_behind() - before
+    print(f"{count} starts and ends: median {statistics.median(times_s):.2f} s each, left behind: "
+          f"{', '.join(sorted(left)) or 'nothing'}", flush=True)
+    return 1 if left else 0
+
+
+def left_behind():
+    """Devices, mounts and files of emulated drives, and processes of those of this program."""
+    devices = {line for line in subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+                                               capture_output=True, text=True, check=True).stdout.splitlines()
+               if "blkreel" in line}
+    mounts = {line for line in Path("/proc/self/mounts").read_text().splitlines() if "blkreel" in line}
+    files = {str(path) for folder in (RUN, LINKS) for path in folder.glob("*")}
+    own = f"/bench-{os.getpid()}/"
+    processes = {text for path in Path("/proc").glob("[0-9]*/cmdline") if own in (text := text_in(path))}
+    return devices | mounts | files | processes | {str(path) for path in Path("/dev").glob("ublk[bc]*")}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="time of a measurement")
     parser.add_argument("--only", action="append", help="a group: latency, bandwidth, iops, mixed, link, flush, trace")
+    parser.add_argument("--starts", type=int, metavar="N", help="instead, start and end N drives in a row")
     options = parser.parse_args()
     need(("fio", "fio"))
     os.nice(PRIORITY)
     print(machine())
+    if options.starts:
+        return starts(options.starts)
     for group, what, unit, asked, measure in rows(options):
         if options.only and group not in options.only:
             continue
@@ -209,7 +241,8 @@ def main():
         late, waited = map(max, zip(*(disturbances or [(0, 0)]), strict=True))
         print(f"{what:<52}{asked:>10,} {unit:<5}{median:>11,.1f}  {median / asked - 1:+7.1%}   "
               f"{values[0]:,.1f} to {values[-1]:,.1f}   late {late:.1%}, waited {waited:.1%}", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
