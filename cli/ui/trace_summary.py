@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.common.console import notice
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.traces.format.metadata_types import ShareCertificate
 from blkreel.traces.transform.output import Transformed
 
 
@@ -52,3 +54,15 @@ def show_transformed(result: Transformed, as_json: bool) -> None:
         show_trace(document)
     for note in result.notes:
         notice(note)
+
+
+def certificate_words(certificate: ShareCertificate) -> str:
+    """`replays on 8 simulated drives: load time and read latency p99 within 0.2 % of those of the original,
+    order equal`."""
+    first: Mapping[str, Any] = next(iter(certificate["drives"].values()), {})
+    titles = " and ".join(METRICS[key].title.lower() for key, value in first.items()
+                          if key in METRICS and value is not None)
+    swapped = certificate["swapped"]
+    order = f"{swapped} of {certificate['pairs']} pairs of drives in another order" if swapped else "order equal"
+    return (f"replays on {len(certificate['drives'])} simulated drives: {titles} within "
+            f"{100 * certificate['largest']:.2g} % of those of the original, {order}")

@@ -437,6 +437,25 @@ class Step(TypedDict, total=False):
     notes: list[str]
 
 
+class DriveAgreement(TypedDict):
+    """Of a shared trace over its original, - 1. load_time: None without known dependencies. read_p99: None without
+    reads."""
+
+    load_time: float | None
+    read_p99: float | None
+
+
+class ShareCertificate(TypedDict):
+    """Replays of a shared trace and of its original. drives: by the names of the typical drives. swapped: pairs of them
+    in another order, by load time if it is known, else by read p99."""
+
+    pace: str
+    drives: dict[str, DriveAgreement]
+    largest: float
+    pairs: int
+    swapped: int
+
+
 class TraceMetadata(TypedDict, total=False):
     schema_version: int
     source_format: str
@@ -473,6 +492,7 @@ class TraceMetadata(TypedDict, total=False):
     part_of: PartOf
     clock_uncertainty_ns: int | None
     emulated: list[EmulatedUse] | None
+    certificate: ShareCertificate
     run: Run
 
 

@@ -55,11 +55,12 @@ class Pseudonyms:
 
 
 def anonymize(trace: Trace, output: Path, *, key: bytes, region_bytes: int | None = None, force: bool = False,
-              public: bool = False) -> Transformed:
+              public: bool = False, certificate: Mapping[str, Any] | None = None) -> Transformed:
     """Write the rows without names. Times, lengths, dependencies and thread ids stay, and offsets unless region_bytes.
 
     key: of the hashes. region_bytes: permute regions of the devices of this size by the key. Inode numbers and cgroup
-    ids become consecutive numbers. Raises UsageError for a region that is not a multiple of 4096.
+    ids become consecutive numbers. certificate: stored under this key. Raises UsageError for a region that is not a
+    multiple of 4096.
     """
     check_order(trace)
     if region_bytes is not None and (region_bytes <= 0 or region_bytes % 4096):
@@ -77,10 +78,11 @@ def anonymize(trace: Trace, output: Path, *, key: bytes, region_bytes: int | Non
             if permutation:
                 columns["offset_bytes"] = permutation.apply(columns)
             out.write({**columns, "flags": columns["flags"] & TRACE_FLAGS})
+        certified = {"certificate": dict(certificate)} if certificate else {}
         notes = ["no offset changed: the drives have too few regions of this size, or I/Os reach across all of them"
                  ] if permutation and not permutation.moves_any else []
-        return out.finish(_metadata(trace.metadata, pseudonyms, numbers.get("inode") or _Numbering(), region_bytes,
-                                    notes), notes)
+        return out.finish({**_metadata(trace.metadata, pseudonyms, numbers.get("inode") or _Numbering(), region_bytes,
+                                       notes), **certified}, notes)
 
 
 class _Numbering:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
-from blkreel.cli.ui.trace_summary import file_size
+from blkreel.cli.ui.trace_summary import certificate_words, file_size
 from blkreel.common.console import Console, print_table
 from blkreel.common.files.json_file import print_json
 from blkreel.common.limits import check_state
@@ -185,6 +185,8 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
         options = " ".join(f"{key}={value}" for key, value in step.get("options", {}).items())
         names = ", ".join(str(source.get("name")) for source in step.get("sources") or [])
         yield "made by", f"{step['command']} {options}".rstrip() + (f", from {names}" if names else "")
+    if metadata.get("certificate"):
+        yield "certified", certificate_words(metadata["certificate"])
     ring = metadata.get("ring")
     if ring and ring["dropped_rows"]:
         yield "dropped", f"{ring['dropped_rows']:,} earlier I/Os, by the limit of the flight recorder"
