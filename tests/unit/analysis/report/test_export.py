@@ -56,7 +56,8 @@ def test_the_width_is_that_of_the_whole_picture(told, width):
 
 
 def test_a_name_that_no_picture_can_hold_is_drawn_without_what_it_cannot(tmp_path):
-    run = write_run(tmp_path / "run", label="lab\x1b[31mel\ud800", seconds=3)
+    """Control characters, and a byte that is not UTF-8, as in a label of the command line."""
+    run = write_run(tmp_path / "run", label="lab\x1b[31mel\udcff", seconds=3)
     shown, sections = document.comparison([measure(run)])
     sections[0].document["programs"] = ["start\x1bgame"]
     export.write(compare_page.page_of(shown, sections), "png", tmp_path / "wait.png", chart="read-wait")
@@ -65,7 +66,7 @@ def test_a_name_that_no_picture_can_hold_is_drawn_without_what_it_cannot(tmp_pat
     (timeline,) = (one for section in page.sections for one in section.charts if one.id == "timeline")
     timeline.spec["description"] = "a\x1bb"
     assert export.standing_alone(timeline, page)["description"] == r"a\x1bb"
-    assert shown["sections"][0]["entries"][0]["label"] == r"lab\x1b[31mel\ud800"
+    assert shown["sections"][0]["entries"][0]["label"] == r"lab\x1b[31mel\xff"
 
 
 def test_pictures_of_all_charts_get_a_directory(told, tmp_path):
