@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tree import TREE
 
+from blkreel.traces.samples import SAMPLES
+
 BASH_COMPLETION = Path("/usr/share/bash-completion/bash_completion")
 COMPLETION = TREE / "packaging/completion"
 
@@ -85,7 +87,7 @@ def test_bash_completes_samples_beside_files(bash):
     assert {"sample:game-load", "saved.parquet"} <= set(bash("blkreel info sa"))
     assert "runs" in bash("blkreel report ")
     # readline replaces only what follows the colon.
-    assert set(bash("blkreel info sample:game")) == {"game-load", "game-download"}
+    assert set(bash("blkreel info sample:game")) == {name for name in SAMPLES if name.startswith("game")}
 
 
 def test_bash_completes_values(bash):
@@ -102,7 +104,7 @@ def test_bash_completes_values(bash):
 
 def test_fish_completes_commands_samples_and_values(fish):
     assert "replay" in fish("blkreel re")
-    assert set(fish("blkreel info sample:game")) == {"sample:game-load", "sample:game-download"}
+    assert set(fish("blkreel info sample:game")) == {f"sample:{name}" for name in SAMPLES if name.startswith("game")}
     assert {"sample:game-load", "saved.parquet"} <= set(fish("blkreel info sa"))
     assert fish("blkreel precondition /dev/x --state ent") == ["enterprise"]
     assert fish("blkreel test mixed-burst-") == ["mixed-burst-2016"]

@@ -367,8 +367,13 @@ def test_a_drive_like_the_captured_one_gives_the_times_of_a_shipped_trace_back(n
     counts = PlannedCounts()
     rows = rows_of(plan.lanes(counts)[0])
     captured = rows_of(plan_of(opened, find_target("nil:1TiB"), ORIGINAL, parse_idle(idle), device=0).lanes()[0])
-    assert issued(rows, rows["captured_latency_ns"]) == captured["due_ns"].tolist()
-    at_once = np.array(issued(rows, np.zeros(len(rows["op"]), np.int64)))
+    is_io = rows["flags"] & OMITTED == 0  # the others are uses of pages
+    due_ns, at_once = (np.array(issued(rows, latency_ns))[is_io] for latency_ns in (
+        rows["captured_latency_ns"], np.zeros(len(rows["op"]), np.int64)))
+    # A use whose read completed while its thread computed since another completion is due later by that much
+    # (docs/replay.md): exact without uses, within 0.1 % with them.
+    late_ns = due_ns - captured["due_ns"]
+    assert late_ns.min() >= 0 and late_ns.max() <= (0 if is_io.all() else 1e-3 * captured["due_ns"].max())
     assert (at_once <= captured["due_ns"]).all()
     assert at_once.max() < captured["due_ns"].max(), "on a drive that takes no time it is faster"
     account = plan.pace_account(counts)
