@@ -165,6 +165,26 @@ static void several_threads_give_one_object(void)
 	free(text);
 }
 
+/* A signal stops a thread where it leaves the kernel, and the reading itself is made of system calls. */
+static void stop_within_a_reading_is_no_running(void)
+{
+	int64_t reading_ns;
+
+	begin();
+	reading_ns = now_ns += 2 * ACCOUNT_BUSY_NS;
+	monitor.expected_ns = reading_ns;
+	monitor.start_ns = monotonic_ns() - reading_ns;
+	monitor.last.at_ns = reading_ns - 2 * ACCOUNT_BUSY_NS;
+	monitor.slept_ns = 2 * ACCOUNT_BUSY_NS;
+	sleep_ns(20 * NS_PER_MS);
+	stall_monitor_turn(&monitor, reading_ns);
+	CHECK(only_cause() == -1 && !monitor.open);
+	stall_monitor_turn(&monitor, now_ns += 20 * NS_PER_MS);
+	CHECK(monitor.open && monitor.current.parts_ns[PART_BLOCKED] == 20 * NS_PER_MS);
+	stall_monitor_end(&monitor, now_ns);
+	CHECK(only_cause() == CAUSE_BLOCKED);
+}
+
 /* After a stop the heartbeat may wait for a CPU before it handles SIGCONT. */
 static void stop_with_a_late_heartbeat_is_a_stop(void)
 {
@@ -192,5 +212,6 @@ int main(void)
 	backlog_belongs_to_its_stall();
 	longest_stalls_are_listed_and_all_are_summed();
 	several_threads_give_one_object();
+	stop_within_a_reading_is_no_running();
 	return 0;
 }

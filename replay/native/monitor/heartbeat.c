@@ -6,6 +6,7 @@
 
 #include "run/clock.h"
 #include "run/confine.h"
+#include "run/host.h"
 #include "schedstat.h"
 
 #define BEAT_NS (5 * NS_PER_MS)
@@ -50,6 +51,8 @@ static void *beat(void *argument)
 	sigaddset(&set, SIGCONT);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	heartbeat->schedstat_fd = schedstat_open(); /* of this thread */
+	if (heartbeat->realtime)
+		host_take_priority(true);
 	confine_thread(OTHER_THREAD);
 	waited_ns = schedstat_waited_ns(heartbeat->schedstat_fd, 0);
 	for (;;) {
@@ -71,13 +74,14 @@ static void *beat(void *argument)
 	return NULL;
 }
 
-int heartbeat_init(struct heartbeat *heartbeat)
+int heartbeat_init(struct heartbeat *heartbeat, bool realtime)
 {
 	struct sigaction action = { .sa_handler = on_continue, .sa_flags = SA_RESTART };
 	sigset_t set;
 	int err;
 
 	handler_heartbeat = heartbeat;
+	heartbeat->realtime = realtime;
 	sigaction(SIGCONT, &action, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCONT);

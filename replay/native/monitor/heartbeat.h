@@ -26,15 +26,16 @@ struct heartbeat {
 	struct heartbeat_gap stops[HEARTBEAT_GAPS]; /* from the last beat to the handler of SIGCONT */
 	_Atomic int64_t suspended_ns; /* of the machine, which CLOCK_MONOTONIC does not count */
 	pthread_t thread;
-	bool started;
+	bool started, realtime;
 	int schedstat_fd;
 };
 
 /*
- * Starts the thread, in a zeroed struct. It inherits the caller's blocked signals, except SIGCONT, which the caller
- * and its later threads block. Returns 0 or a negative errno.
+ * Starts the thread, in a zeroed struct. realtime: at real-time priority where that is granted, because beside busy
+ * processes it would wake up too late to tell what a stall of the issuing threads was. It inherits the caller's blocked
+ * signals, except SIGCONT, which the caller and its later threads block. Returns 0 or a negative errno.
  */
-int heartbeat_init(struct heartbeat *heartbeat);
+int heartbeat_init(struct heartbeat *heartbeat, bool realtime);
 void heartbeat_deinit(struct heartbeat *heartbeat);
 
 /* How much of a span lies in gaps. */

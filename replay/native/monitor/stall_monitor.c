@@ -106,7 +106,13 @@ static void attribute(struct stall_monitor *monitor, int64_t delay_ns, int64_t a
 		current->resting |= resting;
 		current->stolen |= blocked_ns > 0 && now.voluntary_switches == monitor->last.voluntary_switches;
 		current->until_ns = now.at_ns;
+		monitor->kept = false;
+	} else {
+		/* What stopped the thread within this reading makes it late only now: the next reading is to see it too. */
+		monitor->kept = !monitor->kept && blocked_ns > STALL_REPORT_NS;
 	}
+	if (monitor->kept)
+		return;
 	monitor->last = now;
 	monitor->slept_ns = 0;
 }

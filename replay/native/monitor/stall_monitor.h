@@ -81,6 +81,7 @@ struct stall_monitor {
 	struct stall current;
 	struct thread_account first, last;
 	int64_t slept_ns; /* as planned, since the last reading */
+	bool kept; /* `last` is older than the last reading */
 	int64_t start_ns; /* on CLOCK_MONOTONIC */
 	struct heartbeat *heartbeat;
 	struct stall_sum sums[CAUSE_COUNT];

@@ -248,7 +248,7 @@ static int make_payloads(struct run *run)
 static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
-	int err = options->virtual_clock ? 0 : heartbeat_init(&run->heartbeat);
+	int err = options->virtual_clock ? 0 : heartbeat_init(&run->heartbeat, options->realtime);
 
 	for (unsigned t = 0; t < run->thread_count && !err; t++)
 		err = records_init(&run->records[t], options->target_count);

@@ -189,9 +189,10 @@ def assert_withheld(account, cause):
 
 
 def test_a_stopped_helper(replayed):
+    """For a fifth of the run, which its throughput shows however long other work makes the I/Os."""
     def stop(pid):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.05)
+        time.sleep(0.4)
         os.kill(pid, signal.SIGCONT)
 
     account = replayed(15_000, 100_000, meanwhile=lambda: stop)
@@ -199,8 +200,8 @@ def test_a_stopped_helper(replayed):
     host = account["certificate"]["host"]
     assert host["stops"] == 1
     longest = max(host["stalls"], key=lambda one: one["duration_ns"] if one["cause"] == "stopped" else 0)
-    assert longest["duration_ns"] > 40_000_000
-    assert longest["late_ops"] > 100
+    assert longest["duration_ns"] > 200_000_000
+    assert longest["late_ops"] > 1000
     assert longest["max_late_ns"] <= account["lateness"]["host_max_ns"]
 
 
