@@ -16,8 +16,8 @@ _LEAST_SUSPENDED_NS = 100_000_000
 
 # Why a completion is missing, and what helps, by the source's part of source_format.
 _UNSEEN_REASONS = {
-    "bpf": ("the kernel skips a BPF program that interrupts another one", "--source ftrace records them"),
-    "bpftrace": ("the kernel skips a BPF program that interrupts another one", "--source ftrace records them"),
+    "bpf": ("the kernel runs no BPF program in some interrupts", "--source ftrace records them"),
+    "bpftrace": ("the kernel runs no BPF program in some interrupts", "--source ftrace records them"),
     "ftrace": ("their completion event was lost", "a larger --ring-size helps"),
     "blktrace": ("their completion event was lost", "--source ftrace with a larger --ring-size helps"),
 }

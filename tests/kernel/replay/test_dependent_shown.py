@@ -140,7 +140,7 @@ def traced(require_root, program, request):
         for _ in range(5):
             with slow_drive(directory / "contents", SLOW_NS) as drive:
                 capture(chosen, drive, directory / "slow.parquet")
-            # The kernel skips a BPF program that interrupts another one: a rare I/O has no completion.
+            # The kernel runs no BPF program in some interrupts: a rare I/O has no completion.
             if not open_trace(directory / "slow.parquet").metadata["ledger"]["reused"]:
                 break
         yield directory / "slow.parquet", directory

@@ -99,7 +99,7 @@ def test_what_the_counters_count_and_the_trace_does_not_is_explained(words, reas
 def test_an_io_without_latency_is_incomplete_and_not_missing(words):
     metadata = metadata_of(end_block(seen=998, reused=2), ["loop0"])
     assert incomplete(metadata, "bpf:tp_btf") == [
-        "2 I/Os (0.2 %) have no latency, because the kernel skips a BPF program that interrupts another one; "
+        "2 I/Os (0.2 %) have no latency, because the kernel runs no BPF program in some interrupts; "
         "--source ftrace records them"]
     assert unseen_share(metadata) == 0.002
 
