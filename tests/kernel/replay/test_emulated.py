@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,8 +58,8 @@ def emulate(name, tmp_path):
 def running(name, tmp_path):
     """A context with a running drive: its process and its device."""
     @contextmanager
-    def run(*words, code=0):
-        process = subprocess.Popen([BLKREEL, "emulate", DRIVE, "--name", name, ANY_MACHINE, *words], cwd=tmp_path,
+    def run(*words, drive=DRIVE, code=0):
+        process = subprocess.Popen([BLKREEL, "emulate", drive, "--name", name, ANY_MACHINE, *words], cwd=tmp_path,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             wait_until(lambda: (LINKS / name).exists() or process.poll() is not None, seconds=60)
@@ -221,6 +222,69 @@ def test_it_mounts_nothing_but_its_file(name):
     assert result.returncode == 0, result.stderr
     assert str(RUN / name / "drive") in result.stdout
     assert "fusectl" not in result.stdout
+
+
+# Adds rows 0, 1, ... to a table, each in a transaction of its own, and names each that is committed.
+SQLITE = """
+import itertools, os, sqlite3
+database = sqlite3.connect(os.environ["BLKREEL_MOUNT"] + "/database", isolation_level=None)
+database.execute("pragma journal_mode=wal"), database.execute("pragma synchronous=full")
+database.execute("create table t (n int)")
+for n in itertools.count():
+    database.execute("insert into t values (?)", (n,))
+    print(n, flush=True)
+"""
+SQLITE_AFTER = """
+import os, sqlite3
+database = sqlite3.connect(os.environ["BLKREEL_MOUNT"] + "/database")
+assert database.execute("pragma integrity_check").fetchall() == [("ok",)]
+print(*(n for (n,) in database.execute("select n from t order by n")))
+"""
+POSTGRESQL = """
+cd "$BLKREEL_MOUNT" && chown postgres .
+exec unshare --pid --fork --kill-child setpriv --reuid postgres --regid postgres --clear-groups sh -ec '
+PATH=$(echo /usr/lib/postgresql/*/bin | cut -d" " -f1):$PATH
+initdb --no-sync --wal-segsize=1 --data-checksums -A trust -D db >/dev/null && sync -f .
+pg_ctl -D db -w -o "-k $PWD -c listen_addresses= -c shared_buffers=4MB -c max_wal_size=4MB" start >/dev/null
+{ echo "create table t (n int);"; n=0; while echo "insert into t values ($n) returning n;"; do n=$((n + 1)); done; } |
+psql -qAt -v ON_ERROR_STOP=1 -h "$PWD" postgres'
+"""
+POSTGRESQL_AFTER = """
+cd "$BLKREEL_MOUNT" && exec setpriv --reuid postgres --regid postgres --clear-groups sh -ec '
+PATH=$(echo /usr/lib/postgresql/*/bin | cut -d" " -f1):$PATH
+rm -f db/postmaster.pid .s.PGSQL*
+pg_ctl -D db -w -o "-k $PWD -c listen_addresses=" start >/dev/null
+psql -qAt -h "$PWD" postgres -c "select n from t order by n" | tr "\\n" " "
+pg_ctl -D db -w stop >/dev/null; pg_checksums --check -D db >/dev/null'
+"""
+DATABASES = {"sqlite": ([sys.executable, "-c", SQLITE], [sys.executable, "-c", SQLITE_AFTER]),
+             "postgresql": (["sh", "-c", POSTGRESQL], ["sh", "-c", POSTGRESQL_AFTER])}
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_path, database):
+    """As on a drive with a write cache that loses its power."""
+    if database == "postgresql" and not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    writes, reads = DATABASES[database]
+    drive = DRIVE.replace("64MiB", "256MiB")
+    # PostgreSQL does not run as root, and others have no access to the directory of this test.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as mount:
+        Path(mount).chmod(0o755)
+        with running("--image", "drive.img", "--mount", mount, "--force", drive=drive, code=1) as (process, _):
+            wait_until(lambda: os.path.ismount(mount), seconds=30)
+            writer = subprocess.Popen(writes, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                      env={**os.environ, "BLKREEL_MOUNT": mount})
+            committed = [int(writer.stdout.readline()) for _ in range(40)]
+            os.kill(server_of(process), signal.SIGKILL)
+            committed += [int(line) for line in writer.stdout if line.endswith("\n")]
+            assert writer.wait(60)
+        emulate("--image", "drive.img", "--", "sh", "-c", "e2fsck -fp $BLKREEL_DEVICE; test $? -le 1", drive=drive)
+        found = emulate("--image", "drive.img", "--mount", mount, "--", *reads, drive=drive).stdout
+        kept = [int(word) for word in found.splitlines()[-1].split()]
+    assert committed == list(range(len(committed)))
+    # The last one may have been committed without its answer.
+    assert kept[:len(committed)] == committed and len(kept) <= len(committed) + 1
 
 
 def test_a_stop_of_a_moment_is_only_slow(running):
