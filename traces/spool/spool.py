@@ -263,7 +263,9 @@ def recover(output: str | Path, *, force: bool = False,
     if directory.is_symlink() or not directory.is_dir():
         raise TraceError(f"nothing to recover for {output}: there is no {directory}",
                          "name the output that the capture or replay was given")
-    if output.exists() and not os.path.lexists(directory / ROWS_FILE):
+    if not os.path.lexists(directory / ROWS_FILE):
+        if not output.exists():
+            raise _no_rows(directory)
         remove_directory(directory, LAYOUT)  # its writer died while it did so
         return output
     metadata, schema = _spool_metadata(directory)
@@ -275,8 +277,7 @@ def recover(output: str | Path, *, force: bool = False,
         refuse_existing(output, force)
         contents = SpoolContents(directory, schema, metadata)
         if not contents.has_layout:
-            raise TraceError(f"{directory} holds no rows: its writer died before the first one, or their layout is "
-                             "damaged", "record it again, with --force")
+            raise _no_rows(directory)
         metadata = {**contents.metadata(), **metadata, "recovered": True}
         warnings = metadata.get("import_warnings", [])
         if contents.end is not None and ended is not None:
@@ -290,6 +291,11 @@ def recover(output: str | Path, *, force: bool = False,
         if warnings:
             metadata["import_warnings"] = warnings
         return _finish(directory, output, metadata, schema, force)
+
+
+def _no_rows(directory: Path) -> TraceError:
+    return TraceError(f"{directory} holds no rows: its writer died before the first one, or their layout is damaged",
+                      "record it again, with --force")
 
 
 def _finish(directory: Path, output: Path, metadata: Metadata, schema: pa.Schema, force: bool,

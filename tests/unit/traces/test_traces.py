@@ -329,6 +329,12 @@ def test_a_spool_is_not_taken_for_the_trace_of_somebody_else(tmp_path):
     assert spool_of(output).exists() and output.read_text() == "precious"
 
 
+def test_a_spool_whose_writer_died_before_its_first_row_is_no_trace(tmp_path):
+    spool_of(tmp_path / "t.parquet").mkdir()
+    with pytest.raises(TraceError, match="its writer died before the first one.*record it again"):
+        recover(tmp_path / "t.parquet")
+
+
 @pytest.mark.kernel
 def test_a_full_disk_leaves_the_rows_recoverable(tiny_filesystem, tmp_path):
     output = tiny_filesystem / "t.parquet"
