@@ -1,14 +1,20 @@
-"""The whole way once: from a real program to the answer in one sentence, and what each step left behind."""
+"""The whole way once: from a real program to the answer in one sentence, and what each step left behind. Then the same,
+interrupted: it ends soon, says so, and leaves nothing.
+
+One file, because the emulated drive of a demo has one name on the machine: two workers would wait for each other.
+"""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from blkreel.common.emulated import RUN
+from blkreel.cli.demo import workspace as demo_workspace
+from blkreel.common.emulated import LINKS, RUN
 from blkreel.traces.format.reader import open_trace
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
@@ -101,3 +107,35 @@ def test_it_fits_80_columns_but_for_the_answer(demo):
     _, result = demo
     lines = result.stdout.splitlines()
     assert max(map(len, lines[:-2])) <= 80, "\n".join(lines)
+
+
+# Step 3: beside the program runs a writer. Step 5: on the emulated drive.
+@pytest.mark.usefixtures("require_root")
+@pytest.mark.parametrize(("number", "code", "step"), [(signal.SIGTERM, 143, 3), (signal.SIGINT, 130, 5)])
+def test_an_interrupted_demo_gives_its_drives_back(blkreel, tmp_path, number, code, step):
+    work = tmp_path / "work"
+    work.mkdir()
+    demo = subprocess.Popen([blkreel.command, "demo", "--quick", "--work", work, "-o", tmp_path / "out"],
+                            stderr=subprocess.PIPE, text=True, env=blkreel.environment)
+    try:
+        for line in demo.stderr:
+            if line.startswith(f"{step}/"):
+                break
+        below = f"{work}/{demo_workspace.WORKSPACE_NAME}/"
+        assert below in losetup_list()
+        demo.send_signal(number)
+        rest = demo.stderr.read()
+        assert demo.wait(timeout=60) == code, rest
+    finally:
+        demo.kill()
+    assert "Traceback" not in rest
+    assert below not in losetup_list()
+    assert not list(work.iterdir())
+    assert not (RUN / "demo-sata-qlc").exists() and not (LINKS / "demo-sata-qlc").is_symlink()
+    # What a next demo may replace is known as a demo's.
+    assert (tmp_path / "out" / demo_workspace.MARK).exists()
+
+
+def losetup_list():
+    return subprocess.run(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], capture_output=True,
+                          text=True, check=True).stdout
