@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "host.h"
+#include "memory.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -65,6 +66,8 @@ void host_limit_stacks(void)
 		pthread_setattr_default_np(&attributes);
 	pthread_attr_destroy(&attributes);
 }
+
+bool memory_touches = true;
 
 bool host_lock_memory(void)
 {

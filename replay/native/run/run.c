@@ -15,6 +15,7 @@
 #include "error.h"
 #include "exit_code.h"
 #include "issue/engine.h"
+#include "memory.h"
 #include "simulated/simulated.h"
 
 /* From setting the start time to the first deadline, so that all loops run by then. */
@@ -129,7 +130,7 @@ static void *issue(void *argument)
 	thread->engine.monitor.off = run->options->virtual_clock;
 	pthread_barrier_wait(&run->ready);
 	if (!thread->index) {
-		run->memory_locked = host_lock_memory();
+		run->memory_locked = memory_touches && host_lock_memory();
 		mask_signals(SIG_UNBLOCK);
 	}
 	place_thread(thread);
@@ -248,8 +249,10 @@ static int make_payloads(struct run *run)
 static int set_up(struct run *run)
 {
 	const struct run_options *options = run->options;
-	int err = options->virtual_clock ? 0 : heartbeat_init(&run->heartbeat, options->realtime);
+	int err;
 
+	memory_touches = !options->virtual_clock;
+	err = options->virtual_clock ? 0 : heartbeat_init(&run->heartbeat, options->realtime);
 	for (unsigned t = 0; t < run->thread_count && !err; t++)
 		err = records_init(&run->records[t], options->target_count);
 	if (!err)
