@@ -22,7 +22,8 @@ NATIVE = sorted(path.name for path in CORPUS.iterdir() if (TREE / f"tests/fuzz/n
 PYTHON = {"python": ["tests/fuzz"], "properties": ["-m", "hypothesis", "tests/unit"],
           # Each wrong value in each place, of which `make test` has one for each place or kind.
           "documents": ["tests/unit/cli", "tests/unit/benchmarks/catalog/test_hostile_catalog.py",
-                        "-k", "damaged or hostile"]}
+                        "-k", "damaged or hostile"],
+          "lengths": ["tests/unit/benchmarks/recipe/test_recipes_full_length.py"]}
 TARGETS = [*NATIVE, *PYTHON]
 MAX_MEMORY_MIB, MAX_INPUT_SECONDS = 2048, 60
 

@@ -1,6 +1,7 @@
 """The published tests at the method's own sizes and lengths, hours of them, on a drive whose clock is its own.
 
-The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel.
+The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel. The longest
+run in `make fuzz`.
 """
 
 import json
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from cases import is_fuzzing
 
 pytestmark = pytest.mark.timeout(300)
+millions_of_ios = pytest.mark.skipif(not is_fuzzing(), reason="millions of I/Os: make fuzz FUZZ_ARGS=lengths")
 
 KIB, MIB, GIB, GB = 1 << 10, 1 << 20, 1 << 30, 10**9
 S, MS = 10**9, 10**6
@@ -89,6 +92,7 @@ def test_mixed_burst(carried_out):
     assert phases.tolist() == [n * S // 5 for n in range(10)]
 
 
+@millions_of_ios
 @pytest.mark.parametrize(("name", "block", "depth"), [("mixed-random", 4 * KIB, 4), ("mixed-sequential", 128 * KIB, 1)])
 def test_mixes_by_time(carried_out, name, block, depth):
     """Eleven mixes of 60 s, and after each a rest of 60 s: 22 minutes in each state."""
@@ -119,6 +123,7 @@ def test_mixes_by_volume(carried_out):
     assert steps[-1].result["rest_ns"] == step.result["wall_ns"]
 
 
+@millions_of_ios
 def test_consistency(carried_out):
     """An hour at depth 32 over the whole of a full drive."""
     prepare, step = carried_out("consistency", "write_latency=500ms", size="32GiB")
@@ -130,6 +135,7 @@ def test_consistency(carried_out):
     assert len(parts) == 16 and parts.min() > 0.95 * parts.mean()
 
 
+@millions_of_ios
 def test_depth_sweep(carried_out):
     """Three minutes at each depth, on a drive of 16 GiB in the state enterprise."""
     prepare, *sweep = carried_out("depth-sweep-read", "read_latency=250ms", "--fit", size="16GiB")
@@ -141,6 +147,7 @@ def test_depth_sweep(carried_out):
         assert (step.rows.op == 0).all() and set(step.rows.length_bytes) == {4 * KIB}
 
 
+@millions_of_ios
 def test_qd1(carried_out):
     """Four kinds for a minute; twelve block sizes of each, and eight depths, for half a minute: 32 minutes."""
     prepare, *steps = carried_out("qd1", SLOW, size="256GiB")
