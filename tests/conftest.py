@@ -1,6 +1,7 @@
 """Fixtures that all tests share: scratch drives, the installed command, and traces to read."""
 
 import fcntl
+import gc
 import os
 import re
 import shutil
@@ -35,6 +36,15 @@ hypothesis.settings.load_profile("repeatable")
 
 # A shell starts its background jobs with Ctrl-C ignored, and every program started from here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish(session):
+    """The objects of five thousand tests stay: collections need not look at them."""
+    gc.freeze()
+
+
+def pytest_unconfigure(config):
+    gc.unfreeze()  # libraries look for leaks at the end
 
 
 @pytest.fixture(scope="session", autouse=True)

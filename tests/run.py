@@ -5,7 +5,7 @@
     python tests/run.py --all                  # also the guest
     python tests/run.py --lanes 1              # one part after the other
 
-Two lanes run side by side: lint and unit; native, kernel and the guest. The kernel tests mostly wait for drives, and
+Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives, and
 the guest emulates on one processor. Each line of output then begins with the name of its part. The output ends with the
 failed tests of all parts.
 """
@@ -52,7 +52,7 @@ PARTS = (
          lane=0),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
-    Part("vm", [*MAKE, "test-vm"], lane=1, by_default=False),
+    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False),
 )
 
 
@@ -78,7 +78,9 @@ def run_part(part: Part, prefixed: bool) -> Result:
     """Run a part; its output goes to stdout, line by line after the part's name if `prefixed`."""
     begin = time.monotonic()
     print(f"{part.name}: {shlex.join(part.argv)}", flush=True)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+    # Beside other workers a second thread of the linear algebra only spins.
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ,
+                   "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
     if sys.stdout.isatty():
         environment["PY_COLORS"] = "1"
     pieces: list[str] = []
@@ -117,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the parts of the tests and print a summary.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in PARTS))
     parser.add_argument("--all", action="store_true", help="also the parts that are not run by default")
-    parser.add_argument("--lanes", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--lanes", type=int, choices=(1, 3), default=3)
     options = parser.parse_args(argv)
     unknown = set(options.parts) - {part.name for part in PARTS}
     if unknown:

@@ -1,7 +1,7 @@
 """The published tests at the method's own sizes and lengths, hours of them, on a drive whose clock is its own.
 
-The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel. The longest
-run in `make fuzz`.
+The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel. The
+longest run in `make fuzz`.
 """
 
 import json
