@@ -19,11 +19,11 @@ NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", 
 def damaged(document, wrong=WRONG):
     """The texts of documents with another type in each key, without it, and of no document.
 
-    In `make test` each key has one of the wrong values in turn.
+    In `make test` each key has one of WRONG in turn.
     """
     yield from NO_DOCUMENT
     for number, path in enumerate(places(document)):
-        for value in wrong if is_fuzzing() else [wrong[number % len(wrong)]]:
+        for value in [WRONG[number % len(WRONG)]] if wrong is WRONG and not is_fuzzing() else wrong:
             yield json.dumps(changed(document, path, lambda parent, key, value=value: parent.__setitem__(key, value))
                              ).encode()
         yield json.dumps(changed(document, path, lambda parent, key: parent.__delitem__(key))).encode()

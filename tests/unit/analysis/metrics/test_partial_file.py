@@ -60,7 +60,7 @@ def test_a_field_of_another_type_or_shape_is_refused():
     plain = zlib.decompress(data[head:])
     text_end = 4 + int.from_bytes(plain[:4], "little")
     refused = accepted = 0
-    for text in damaged(json.loads(plain[4:text_end]), ["x", -1, [None]]):
+    for text in damaged(json.loads(plain[4:text_end])):
         changed = struct.pack("<I", len(text)) + text + plain[text_end:]
         try:
             assert figures(load(data[:head] + zlib.compress(changed, 1)))
