@@ -5,9 +5,11 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import (
+    Annotated,
     Any,
     Literal,
     NewType,
@@ -16,6 +18,7 @@ from typing import (
     TypeVar,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
@@ -25,6 +28,7 @@ from typing import (
 from .storage_url import Location
 
 T = TypeVar("T")
+OrEmpty = Annotated[T, None]  # of a field of a dataclass: null is accepted, and gives the default
 
 # An integer that may exceed int64, such as the number of an inode.
 Unsigned = NewType("Unsigned", int)
@@ -105,9 +109,9 @@ def _too_long(value: Any, where: str = "") -> str | None:
 def mismatch(value: Any, kind: Any, where: str = "") -> str | None:
     """The first part of a document that has not the type: `devices[0].size_bytes is not an integer`; None if all match.
 
-    kind: int, Unsigned, float, str, bool, Any, a TypedDict, a Literal of strings, list[...], dict[str, ...] or a union.
-    An int is that of 64 bits with a sign, an integer is also a float, and a float is finite. Unknown keys of a
-    TypedDict are accepted: a later version may have added them.
+    kind: int, Unsigned, float, str, bool, Any, a TypedDict, a dataclass, a Literal of strings, list[...], dict[str,
+    ...] or a union. An int is that of 64 bits with a sign, an integer is also a float, and a float is finite. Unknown
+    keys are accepted: a later version may have added them. A field of a dataclass that has a default may be missing.
     """
     wrong = _check_of(kind)(value)
     if wrong is None:
@@ -132,8 +136,10 @@ def _check_of(kind: Any) -> _Check:
         return lambda value: None if value in arguments else ("", f"is not one of {choices}")
     if origin in (Union, types.UnionType):
         return _check_of_union(arguments)
-    if is_typeddict(kind):
-        return lambda value: _typed_dict_mismatch(value, kind)
+    if origin is Annotated:
+        return _check_of_union((arguments[0], type(None)))
+    if is_typeddict(kind) or is_dataclass(kind):
+        return lambda value: _object_mismatch(value, kind)
     element = _check_of(arguments[-1]) if arguments else None
     integers = _UNSIGNED if kind is Unsigned else _INTEGERS
     origin = int if kind is Unsigned else origin
@@ -169,7 +175,7 @@ def _check_of_union(choices: tuple[Any, ...]) -> _Check:
     return check
 
 
-def _typed_dict_mismatch(value: Any, kind: Any) -> tuple[str, str] | None:
+def _object_mismatch(value: Any, kind: Any) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return "", "is not an object"
     required = _required_keys(kind)
@@ -184,12 +190,15 @@ def _typed_dict_mismatch(value: Any, kind: Any) -> tuple[str, str] | None:
 
 @cache
 def _checks_of(kind: Any) -> dict[str, _Check]:
-    return {key: _check_of(key_kind) for key, key_kind in _types_of(kind).items()}
+    kinds = get_type_hints(kind, include_extras=True) if is_dataclass(kind) else _types_of(kind)
+    return {key: _check_of(key_kind) for key, key_kind in kinds.items()}
 
 
 @cache
 def _required_keys(kind: Any) -> set[str]:
     """__required_keys__ does not know Required and NotRequired where annotations are texts (PEP 563)."""
+    if is_dataclass(kind):
+        return {field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING}
     marks = {key: get_origin(hint) for key, hint in get_type_hints(kind, include_extras=True).items()}
     return {key for key, mark in marks.items()
             if mark is Required or mark is not NotRequired and key in kind.__required_keys__}
@@ -206,8 +215,43 @@ def field_mismatch(values: dict[str, Any], dataclass: Any) -> str | None:
                  if key in values and (text := mismatch(values[key], kind, key))), None)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def record_type(kind: type[T]) -> type[T]:
+    """A dataclass that is made from a JSON object and not changed. Types are checked as frozen ones; at run time that
+    would double the time to import them."""
+    return dataclass(kw_only=True, repr=False, unsafe_hash=True)(kind)
+
+
+def record(kind: type[T], document: Mapping[str, Any] | None) -> T:
+    """A dataclass of an object that mismatch() accepts. A key that is missing or null has the default of its field, if
+    it has one; unknown keys are left out."""
+    return cast(T, _record_of(cast(Any, kind))(document or {}))
+
+
+@cache
+def _record_of(kind: Any) -> Callable[[Any], Any]:
+    converters = {name: _converter_of(field_kind) for name, field_kind in _types_of(kind).items()}
+    required = _required_keys(kind)
+    return lambda document: kind(**{
+        name: None if value is None else convert(value) for name, convert in converters.items()
+        if (value := document.get(name)) is not None or name in required})
+
+
+def _converter_of(kind: Any) -> Callable[[Any], Any]:
+    """From JSON to the type of a field. Dataclasses are looked up late: a type may hold itself."""
+    part: Any = next(filter(is_dataclass, (kind, *get_args(kind))), None)
+    if part is None:
+        return lambda value: value
+    origin = get_origin(kind)
+    if origin is list:
+        return lambda values: [_record_of(part)(value) for value in values]
+    if origin is dict:
+        return lambda values: {key: _record_of(part)(value) for key, value in values.items()}
+    return lambda value: _record_of(part)(value)
+
+
 def _class_of(kind: Any) -> type:
-    if is_typeddict(kind):
+    if is_typeddict(kind) or is_dataclass(kind):
         return dict
     origin = get_origin(kind)
     return str if origin is Literal else int if kind is Unsigned else origin or kind

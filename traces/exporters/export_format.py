@@ -105,8 +105,7 @@ def device_names(trace: Trace, highest: int) -> list[str]:
 
 def thread_names(trace: Trace) -> dict[int, str]:
     """The names of the threads that the metadata lists."""
-    threads = trace.metadata.get("threads") or {}
-    return {int(tid): str(thread.get("comm") or "") for tid, thread in threads.items()}
+    return {int(tid): str(thread.get("comm") or "") for tid, thread in trace.threads.items()}
 
 
 def is_op(columns: Columns, *names: str) -> np.ndarray:

@@ -51,7 +51,7 @@ class Tracks:
     def of_rows(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         """(group, number) of the lanes on the device's and the thread's tracks: two arrays (rows, 2)."""
         devices = device_names(self.trace, int(columns["device"].max()))
-        threads = self.trace.metadata.get("threads") or {}
+        threads = self.trace.threads
         start_ns = columns["submit_ns"].tolist()
         # A slice without duration ends after its start, or the next one would be inside it.
         end_ns = (columns["submit_ns"] + np.maximum(columns["latency_ns"], 1)).tolist()

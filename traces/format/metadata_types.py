@@ -1,14 +1,17 @@
 """Types of the metadata of traces and runs that readers rely on. A key may be missing; unknown keys are accepted.
 
+The account of a run (Run) is read once, with defaults for what is missing.
+
 At the end: what the source of a trace did not record (docs/import.md), and so what cannot be done with the trace.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from dataclasses import field
+from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
-from blkreel.common.files.typed_document import Unsigned, mismatch
+from blkreel.common.files.typed_document import OrEmpty, Unsigned, mismatch, record, record_type
 from blkreel.common.verdict import Level
 
 # The times of a trace have 63 bits with those of its clock.
@@ -103,53 +106,60 @@ class Verdict(TypedDict, total=False):
     withheld: list[str]
 
 
-class ReadAhead(TypedDict, total=False):
-    ios: int | None
-    read_ahead_ios: int | None
+@record_type
+class ReadAhead:
+    ios: int | None = None
+    read_ahead_ios: int | None = None
 
 
 ComputeSpeed = float | Literal["none"] | None
 
 
-class Pace(TypedDict, total=False):
-    name: Required[Literal["original", "scaled", "paced", "dependent", "depth", "asap"]]
-    depth: int | None
-    factor: float | None
-    compute: ComputeSpeed
-    dependencies: str | None
-    read_ahead: ReadAhead | None
-    streams: dict[str, "Pace"] | None
+@record_type
+class Pace:
+    name: Literal["original", "scaled", "paced", "dependent", "depth", "asap"]
+    depth: int | None = None
+    factor: float | None = None
+    compute: ComputeSpeed = None
+    dependencies: str | None = None
+    read_ahead: OrEmpty[ReadAhead] = ReadAhead()
+    streams: OrEmpty[dict[str, "Pace"]] = field(default_factory=dict)
 
 
-class ComputePoint(TypedDict):
+@record_type
+class ComputePoint:
     compute: float | Literal["none"]
     load_time_ns: int
 
 
-class ZeroLatency(TypedDict, total=False):
-    load_time_ns: int | None
+@record_type
+class ZeroLatency:
+    load_time_ns: int | None = None
 
 
-class ReadTimes(TypedDict, total=False):
-    load_time_ns: int | None
-    wait_ns: int | None
+@record_type
+class ReadTimes:
+    load_time_ns: int | None = None
+    wait_ns: int | None = None
 
 
-class SlowdownRatios(TypedDict):
+@record_type
+class SlowdownRatios:
     load_time: float | None
     read_wait: float | None
 
 
-class Baseline(TypedDict, total=False):
-    path: Required[str]
-    without: list[str]
-    load_time_ns: int | None
-    read_wait_ns: int | None
-    verdict: str
-    reason: str | None
-    withheld: list[str]
-    slowdown: Required[SlowdownRatios]
-    phases: list[float] | None
+@record_type
+class Baseline:
+    path: str
+    without: list[str] = field(default_factory=list)
+    load_time_ns: int | None = None
+    read_wait_ns: int | None = None
+    verdict: str = ""
+    reason: str | None = None
+    withheld: list[str] = field(default_factory=list)
+    slowdown: SlowdownRatios
+    phases: OrEmpty[list[float]] = field(default_factory=list)
 
 
 class RunWrites(TypedDict, total=False):
@@ -177,10 +187,11 @@ class DriveState(TypedDict, total=False):
     erased_by: str | None
 
 
-class Idle(TypedDict, total=False):
-    name: Required[str]
-    cap_ns: Required[int | None]
-    removed_ns: int
+@record_type
+class Idle:
+    name: str
+    cap_ns: int | None
+    removed_ns: int = 0
 
 
 class Bursts(TypedDict, total=False):
@@ -202,47 +213,55 @@ class Stream(TypedDict, total=False):
     bursts: Bursts | None
 
 
-class Source(TypedDict, total=False):
-    path: str | None
-    sha256: str | None
-    rows: int | None
-    device: int | None
-    duration_ns: int | None
-    streams: list[Stream] | None
-    programs: list[str] | None
-    title: str | None
-    description: str | None
-    command: list[str] | None
-    devices: list[Device] | None
-    lost: Lost | None
-    source_lacks: list[str] | None
-    times_step_ns: int | None
+@record_type
+class Source:
+    path: str | None = None
+    sha256: str | None = None
+    rows: int | None = None
+    device: int | None = None
+    duration_ns: int | None = None
+    streams: OrEmpty[list[Stream]] = field(default_factory=list)
+    programs: OrEmpty[list[str]] = field(default_factory=list)
+    title: str | None = None
+    description: str | None = None
+    command: list[str] | None = None
+    devices: list[Device] | None = None
+    lost: Lost | None = None
+    source_lacks: list[str] | None = None
+    times_step_ns: int | None = None
 
 
 class Lateness(TypedDict, total=False):
+    """host_*: of the I/Os that no full queue delayed."""
+
     p50_ns: Required[int]
     p99_ns: Required[int]
     max_ns: Required[int]
+    host_p99_ns: int
+    host_max_ns: int
     queue_full_ops: Required[int]
     host_late_ops: int
 
 
-class Power(TypedDict, total=False):
-    meter: Required[str]
-    rail: str | None
-    average_w: Required[float]
-    energy_j: Required[float]
-    gaps: Required[int]
-    covered_ns: Required[int]
+@record_type
+class Power:
+    meter: str
+    rail: str | None = None
+    average_w: float
+    energy_j: float
+    gaps: int
+    covered_ns: int
 
 
-class Temperature(TypedDict):
+@record_type
+class Temperature:
     start: float
     max: float
     end: float
 
 
-class WriteCounters(TypedDict):
+@record_type
+class WriteCounters:
     unit: str
     host: int
     media: int
@@ -250,46 +269,59 @@ class WriteCounters(TypedDict):
     media_step: int
 
 
-class Smart(TypedDict, total=False):
-    changed: dict[str, float]
-    critical_warning: int
-    writes: WriteCounters | None
+@record_type
+class Smart:
+    changed: dict[str, float] = field(default_factory=dict)
+    critical_warning: int = 0
+    writes: WriteCounters | None = None
 
 
-class DriveTelemetry(TypedDict, total=False):
-    temperature_c: Temperature | None
-    throttled: int | None
-    link: dict[str, float | None] | None
-    smart: Smart | None
+@record_type
+class DriveTelemetry:
+    temperature_c: Temperature | None = None
+    throttled: int | None = None
+    link: dict[str, float | None] | None = None
+    smart: OrEmpty[Smart] = Smart()
 
 
-class Telemetry(DriveTelemetry, total=False):
-    power: Power | None
-    drives: dict[str, DriveTelemetry] | None
-    missing: dict[str, str] | None
-    notes: dict[str, Any] | None
+@record_type
+class Telemetry(DriveTelemetry):
+    power: Power | None = None
+    drives: OrEmpty[dict[str, DriveTelemetry]] = field(default_factory=dict)
+    missing: OrEmpty[dict[str, str]] = field(default_factory=dict)
+    notes: OrEmpty[dict[str, Any]] = field(default_factory=dict)
+    meter_given: bool = False
 
 
-class Background(TypedDict, total=False):
-    words: Required[str]
-    spec: str
-    asked_bytes_s: Required[float]
-    reached_bytes_s: Required[float | None]
-    reached_share: Required[float | None]
-    outstanding_share: Required[float | None]
-    latency_p50_ns: int | None
-    latency_p99_ns: Required[int | None]
+@record_type
+class Background:
+    words: str
+    spec: str = ""
+    lead_ns: int = 0
+    phase: float = 0
+    asked_bytes_s: float
+    reached_bytes_s: float | None
+    reached_share: float | None
+    outstanding_share: float | None
+    latency_p50_ns: int | None = None
+    latency_p99_ns: int | None
 
 
 class MetricEffect(TypedDict, total=False):
+    """As shares of the metric without the host's delays; above 0: they increased it. level: accepted, qualified or
+    withheld."""
+
     effect: Required[float]
+    schedule: float
+    best_case: float
     level: str
 
 
-class HostEffect(TypedDict, total=False):
-    limits: dict[str, float]
-    metrics: dict[str, MetricEffect]
-    headline: list[str]
+@record_type
+class HostEffect:
+    limits: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, MetricEffect] = field(default_factory=dict)
+    headline: list[str] = field(default_factory=list)
 
 
 class Gaps(TypedDict):
@@ -305,9 +337,14 @@ class ChangedGaps(TypedDict):
 
 
 class Arrivals(TypedDict):
+    """gaps: their number. ks: the Kolmogorov-Smirnov statistic of both distributions, mean_shift_ns: the area between
+    them. changed: how much each gap differs from the planned."""
+
+    gaps: NotRequired[int]
     planned: Gaps
     issued: Gaps
     ks: float
+    mean_shift_ns: NotRequired[int]
     changed: ChangedGaps
 
 
@@ -316,93 +353,121 @@ class InFlight(TypedDict):
     p50: int
     p99: int
     max: int
+    busy_ns: NotRequired[int]
 
 
 class InFlightComparison(TypedDict):
+    """ks: the distance of both distributions; None if one of them is unknown."""
+
     captured: InFlight | None
     replayed: InFlight | None
     ks: float | None
 
 
 class StallCause(TypedDict, total=False):
+    """Stalls of the issuing threads by one cause. late_ops: I/Os issued more than 100 us late because of it."""
+
     count: Required[int]
     total_ns: Required[int]
     longest_ns: Required[int]
     late_ops: Required[int]
+    max_late_ns: int
     words: str | None
 
 
-class HostAccount(TypedDict, total=False):
-    preemptions: Required[int]
-    waited_ns: int | None
-    steal_ns: int | None
-    suspended_ns: int | None
-    throttled: int | None
-    causes: dict[str, StallCause]
+@record_type
+class HostAccount:
+    preemptions: int
+    waited_ns: int | None = None
+    steal_ns: int | None = None
+    suspended_ns: int | None = None
+    throttled: int | None = None
+    counted_ns: int | None = None
+    causes: dict[str, StallCause] = field(default_factory=dict)
 
 
-class Certificate(TypedDict, total=False):
-    arrivals: Arrivals | None
-    in_flight: InFlightComparison | None
-    host: HostAccount | None
+@record_type
+class Certificate:
+    arrivals: Arrivals | None = None
+    in_flight: InFlightComparison | None = None
+    host: HostAccount | None = None
 
 
-class Link(TypedDict, total=False):
-    speed_gts: float | None
-    width: float | None
+@record_type
+class Link:
+    speed_gts: float | None = None
+    width: float | None = None
 
 
-class Environment(TypedDict, total=False):
-    blkreel: str
-    kernel: str
-    cpu_model: str | None
-    link: Link | None
+@record_type
+class Environment:
+    blkreel: str = ""
+    kernel: str = ""
+    cpu_model: str | None = None
+    link: OrEmpty[Link] = Link()
 
 
-class Run(TypedDict, total=False):
-    label: str
-    simulated: bool
-    drive: Device
-    drives: list[RunDrive] | None
-    source: Source
-    pace: Pace
-    idle: Idle
-    map: dict[str, Any]
-    without: list[str] | None
-    state: DriveState | None
-    reads: ReadTimes | None
-    baseline: Baseline | None
-    zero_latency: ZeroLatency | None
-    compute_curve: list[ComputePoint] | None
-    payload: dict[str, int] | None
-    polled: bool
-    planned_ops: int
-    issued_ops: int
-    completed_ops: int
-    moved_bytes: int
-    written_bytes: int
-    error_ops: int
-    errors: dict[str, int]
-    altered: dict[str, int]
-    dropped: dict[str, int]
-    hazards: int
-    plan_ns: int | None
-    wall_ns: int
-    own_wall_ns: int | None
-    lateness: Lateness | None
-    background: list[Background] | None
-    drift_ns: int
-    underruns: int
-    record_stalls: int
-    certificate: Certificate | None
-    host_effect: HostEffect | None
-    emulated: list[EmulatedUse] | None
-    telemetry: Telemetry | None
-    latency_log: str | None
-    partial: str | None
-    started_at: str
-    environment: Environment
-    verdict: Verdict
+@record_type
+class Run:
+    """The account of a run: the metadata key `run` of its records."""
+
+    label: str = ""
+    simulated: bool = False
+    drive: Device = field(default_factory=Device)
+    drives: OrEmpty[list[RunDrive]] = field(default_factory=list)
+    source: Source = Source()
+    pace: Pace = Pace(name="original")
+    idle: Idle = Idle(name="unknown", cap_ns=None)
+    map: dict[str, Any] = field(default_factory=dict)
+    without: OrEmpty[list[str]] = field(default_factory=list)
+    state: DriveState | None = None
+    reads: OrEmpty[ReadTimes] = ReadTimes()
+    baseline: Baseline | None = None
+    zero_latency: OrEmpty[ZeroLatency] = ZeroLatency()
+    compute_curve: OrEmpty[list[ComputePoint]] = field(default_factory=list)
+    payload: OrEmpty[dict[str, int]] = field(default_factory=dict)
+    polled: bool = False
+    planned_ops: int | None = None
+    issued_ops: int | None = None
+    completed_ops: int | None = None
+    moved_bytes: int | None = None
+    written_bytes: int | None = None
+    error_ops: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    altered: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    hazards: int = 0
+    plan_ns: int | None = None
+    wall_ns: int | None = None
+    own_wall_ns: int | None = None
+    lateness: Lateness | None = None
+    background: OrEmpty[list[Background]] = field(default_factory=list)
+    drift_ns: int | None = None
+    underruns: int | None = None
+    record_stalls: int | None = None
+    certificate: OrEmpty[Certificate] = Certificate()
+    host_effect: OrEmpty[HostEffect] = HostEffect()
+    emulated: OrEmpty[list[EmulatedUse]] = field(default_factory=list)
+    telemetry: OrEmpty[Telemetry] = Telemetry()
+    latency_log: str | None = None
+    partial: str | None = None
+    started_at: str = ""
+    environment: Environment = Environment()
+    verdict: Verdict = field(default_factory=lambda: Verdict(
+        level="invalid", reasons=[{"level": "invalid", "text": "no verdict recorded"}]))
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> Self:
+        """metadata: of a run; of a captured trace, which has no account, all values are empty, and nothing is wrong."""
+        run = metadata.get("run")
+        if run is None:
+            return cls(verdict=Verdict(level="valid", reasons=[], withheld=[]))
+        return record(cls, run)
+
+    @property
+    def load_time_ns(self) -> int | None:
+        """From the first submit of workload I/O, of all I/O if none is marked, to the last completion."""
+        return self.wall_ns if self.own_wall_ns is None else self.own_wall_ns
 
 
 class Integrity(TypedDict):
@@ -522,16 +587,12 @@ def _moments(metadata: TraceMetadata) -> Iterator[tuple[str, int]]:
         yield f"clock_pairs[{number}].realtime_ns", pair["realtime_ns"]
 
 
-# What readers find where a writer left a part of `run` out.
-_PARTS_OF_RUN: Run = {
-    "source": {"path": None}, "pace": {"name": "original"}, "idle": {"name": "unknown", "cap_ns": None},
-    "verdict": {"level": "invalid", "reasons": [{"level": "invalid", "text": "no verdict recorded"}]}}
-
-
 def with_all_parts(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata key `run` with the parts that readers need."""
-    parts = {**_PARTS_OF_RUN, **run}
-    return {**parts, "source": {**_PARTS_OF_RUN["source"], **parts["source"]}}
+    """The metadata key `run` with the parts that documents of reports show, as Run has them by default."""
+    usual = Run()
+    parts = {"source": {}, "pace": {"name": usual.pace.name},
+             "idle": {"name": usual.idle.name, "cap_ns": usual.idle.cap_ns}, "verdict": usual.verdict, **run}
+    return {**parts, "source": {"path": usual.source.path, **parts["source"]}}
 
 
 def lacks(metadata: Mapping[str, Any], what: str) -> bool:

@@ -5,7 +5,7 @@ Its keys replace those of the metadata key `run`. The records themselves do not 
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.json_file import write_json
@@ -57,4 +57,4 @@ def _changes(path: Location, metadata: Metadata) -> Metadata:
     if document["version"] > VERSION:
         raise TraceError(f"{path} has version {document['version']}, this blkreel reads up to {VERSION}",
                          "update blkreel")
-    return dict(document["run"]) if document["epoch_ns"] == metadata.get("epoch_ns") else {}
+    return cast(Metadata, document["run"]) if document["epoch_ns"] == metadata.get("epoch_ns") else {}

@@ -13,6 +13,7 @@ from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.samples import called
 
 from .footer import Footer, FooterFirst, local_file
+from .metadata_types import Run, Thread
 from .pages import (
     PageCheck,
     PageError,
@@ -82,6 +83,16 @@ class Trace:
     def is_run(self) -> bool:
         """Whether these are the records of a replay."""
         return "run" in self.metadata
+
+    @cached_property
+    def account(self) -> Run:
+        return Run.of(self.metadata)
+
+    @property
+    def threads(self) -> dict[str, Thread]:
+        """By their numbers as texts; empty if the source does not name them."""
+        threads: dict[str, Thread] | None = self.metadata.get("threads")
+        return threads or {}
 
     @cached_property
     def row_groups_at(self) -> list[int]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.traces.format.check import check_order
-from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -139,8 +138,7 @@ def _tids(trace: Trace, selection: Selection) -> set[int] | None:
     """The selected threads; None for all."""
     if not selection.processes and not selection.tids:
         return None
-    threads: dict[str, Thread] = trace.metadata.get("threads") or {}
-    names = {int(tid): {thread.get("comm"), thread.get("process")} for tid, thread in threads.items()}
+    names = {int(tid): {thread.get("comm"), thread.get("process")} for tid, thread in trace.threads.items()}
     known = {name for each in names.values() for name in each if name}
     for process in selection.processes:
         if process not in known:

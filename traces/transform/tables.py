@@ -80,7 +80,7 @@ class Tables:
             else:
                 numbers.append(len(self.devices))
                 self.devices.append(device)
-        for tid, thread in (trace.metadata.get("threads") or {}).items():
+        for tid, thread in trace.threads.items():
             pid = {"pid": thread["pid"] + add["tid"]} if thread.get("pid") else {}
             self.threads.setdefault(str(int(tid) + add["tid"] if int(tid) > 0 else int(tid)), {**thread, **pid})
         known = {(file["inode"], file["path"]) for file in self.files}

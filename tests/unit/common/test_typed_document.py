@@ -1,11 +1,11 @@
 """Types of JSON documents, and texts that are not JSON."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Required, TypedDict
 
 import pytest
 
-from blkreel.common.files.typed_document import Unsigned, field_mismatch, mismatch, parse_json
+from blkreel.common.files.typed_document import OrEmpty, Unsigned, field_mismatch, mismatch, parse_json, record
 
 
 class Part(TypedDict):
@@ -65,6 +65,35 @@ def test_required_keys_of_postponed_annotations():
 class Record:
     name: str | None
     parts: list[Part]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    name: str | None
+    size: int = 1
+    next: OrEmpty["Node | None"] = None
+    nodes: OrEmpty[list["Node"]] = field(default_factory=list)
+    named: dict[str, "Node"] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("document, expected", [
+    ({"name": "a", "later": 1}, None),
+    ({"name": "a", "nodes": None, "next": None}, None),
+    ({"name": "a", "nodes": [{"name": "b", "named": {"c": {"name": "c"}}}]}, None),
+    ({}, "name is missing"),
+    ({"name": "a", "size": None}, "size is not an integer"),
+    ({"name": "a", "named": None}, "named is not an object"),
+    ({"name": "a", "nodes": [{"name": 5}]}, "nodes[0].name is not a string"),
+    ({"name": "a", "next": 5}, "next is not an object")])
+def test_a_dataclass_is_a_type_whose_defaults_may_be_missing(document, expected):
+    assert mismatch(document, Node) == expected
+
+
+def test_a_record_has_defaults_for_what_is_missing_or_null():
+    leaf = {"name": "c"}
+    read = record(Node, {"name": "a", "next": leaf, "nodes": [leaf], "named": {"x": leaf}, "later": 1})
+    assert read == Node(name="a", next=Node(name="c"), nodes=[Node(name="c")], named={"x": Node(name="c")})
+    assert record(Node, {"name": None, "nodes": None, "size": None}) == Node(name=None)
 
 
 def test_fields_of_a_dataclass():
