@@ -144,7 +144,7 @@ class Study:
         what cannot be given.
         """
         lines = {label: headline(figures(measured.partial, RunTimes.of(measured.metadata)),
-                                 pace_names((measured.run.get("pace") or {}) if measured.run else None))
+                                 pace_names(measured.stored_account.get("pace")))
                  for label, measured in self._measured.items()}
         frame: pd.DataFrame = self._pandas.DataFrame.from_dict(lines, orient="index")
         return frame.rename_axis("label").astype(float)
@@ -368,9 +368,8 @@ class Study:
 
 def _name(path: str, trace: Trace) -> str:
     """The label of a run; of a trace, the name of the file without its suffix."""
-    run = trace.metadata.get("run") or {}
     name = str(path).rstrip("/").rpartition("/")[2].removeprefix("sample:")
-    label: str = run.get("label") or (name.removesuffix(".parquet") if name != RUN_RECORDS else str(path))
+    label: str = trace.account.label or (name.removesuffix(".parquet") if name != RUN_RECORDS else str(path))
     return label
 
 

@@ -67,7 +67,7 @@ def paired(base: Measured | list[Measured], other: Measured | list[Measured],
 
 def of_one_trace(base: Sequence[Measured], other: Sequence[Measured]) -> bool:
     """Whether all are runs that replayed the same trace, as their metadata says. No row is read."""
-    sources = {((run.run or {}).get("source") or {}).get("sha256") for run in [*base, *other]}
+    sources = {run.account.source.sha256 for run in [*base, *other]}
     return None not in sources and len(sources) == 1
 
 

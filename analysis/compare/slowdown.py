@@ -52,16 +52,16 @@ def slowdown_by_writes(runs: Sequence[Measured],
     compare: joins the baseline of the first run with the run, read by read, as paired() does; None to leave that out.
     Raises TraceError for a damaged file of a run.
     """
-    baselines = [baseline for run in runs if (baseline := (run.run or {}).get("baseline"))]
+    baselines = [baseline for run in runs if (baseline := run.account.baseline)]
     if not baselines or len(baselines) < len(runs):
         return SlowdownByWrites(why="no baseline without the writes: replay with --baseline")
     if why := next((why for run in runs if (why := why_no_slowdown(run.metadata))), ""):
         return SlowdownByWrites(why=why)
-    read_wait = _over_runs([baseline["slowdown"]["read_wait"] for baseline in baselines])
+    read_wait = _over_runs([baseline.slowdown.read_wait for baseline in baselines])
     if read_wait is None:
         return SlowdownByWrites(why="a run or its baseline completed no read")
-    reads = _read_by_read(runs[0], str(baselines[0]["path"]), compare) if compare else {"why": "left out"}
-    load_time = _over_runs([baseline["slowdown"]["load_time"] for baseline in baselines])
+    reads = _read_by_read(runs[0], baselines[0].path, compare) if compare else {"why": "left out"}
+    load_time = _over_runs([baseline.slowdown.load_time for baseline in baselines])
     return SlowdownByWrites(PairedSlowdown(load_time, read_wait, reads))
 
 

@@ -12,6 +12,7 @@ from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import Location
 from blkreel.common.printable import printable, printable_document
 from blkreel.common.units import duration
+from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OP_NAMES
 from blkreel.traces.format.trace import Trace
@@ -112,7 +113,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if elsewhere := document["log"]["frames_elsewhere"]:
         found.append(f"{elsewhere:,} frames of other processes or swap chains are left out.")
     if other := document["other_drive"]:
-        found.append(f"On {other['label']} (verdict of the replay: {other['verdict'].get('level', 'unknown')}): each "
+        found.append(f"On {other['label']} (verdict of the replay: {other['verdict']['level']}): each "
                      "wait changes by the difference of the latencies; what the program computes stays.")
     return found
 
@@ -125,7 +126,7 @@ def _totals(joined: Joined, other: OtherDrive | None) -> dict[str, Any]:
 
 
 def _stutter(stutter: Stutter, rows: "_Rows", other: OtherDrive | None) -> dict[str, Any]:
-    usable = other if other is not None and other.verdict.get("level") != "invalid" else None
+    usable = other if other is not None and other.verdict["level"] != "invalid" else None
     time_ns = usable.time_ns(stutter) if usable else None
     longest = sorted(stutter.waits, key=lambda wait: -wait.waited_ns)
     return {"frame": stutter.number, "start_ns": stutter.start_ns, "time_ns": stutter.time_ns,
@@ -139,7 +140,7 @@ class _Rows:
     """The I/Os that stutters waited for, as in the document."""
 
     def __init__(self, trace: Trace, stutters: Sequence[Stutter]) -> None:
-        self._threads: Mapping[str, Any] = trace.metadata.get("threads") or {}
+        self._threads = trace.threads
         self._files = {file.get("inode"): file.get("path") for file in trace.metadata.get("files") or ()}
         rows = sorted({wait.row for stutter in stutters for wait in stutter.waits})
         self._at = {row: index for index, row in enumerate(rows)}
@@ -149,7 +150,7 @@ class _Rows:
     def wait(self, wait: FrameWait) -> dict[str, Any]:
         at = self._at[wait.row]
         column = self._columns
-        thread = self._threads.get(str(wait.tid)) or {}
+        thread = self._threads.get(str(wait.tid), Thread())
         inode = column["inode"][at] if "inode" in column else -1
         return {"row": wait.row, "tid": wait.tid, "thread": thread.get("comm"), "process": thread.get("process"),
                 "path": self._files.get(inode) if inode > 0 else None, "op": OP_NAMES.get(column["op"][at]),

@@ -4,12 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import UsageError
+from blkreel.traces.format.metadata_types import Verdict
 from blkreel.traces.format.trace import Trace
 
 from .stutters import CAUSE_NAMES, IO, FrameWait, Stutter, with_waits
@@ -20,7 +20,7 @@ class OtherDrive:
     """The latency of each I/O of the trace in a run; -1: not replayed. verdict: of the run."""
 
     label: str
-    verdict: dict[str, Any]
+    verdict: Verdict
     latency_ns: npt.NDArray[np.int64]
     trace_latency_ns: npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class OtherDrive:
 
     def gone(self, stutters: Sequence[Stutter]) -> int | None:
         """How many of the stutters by I/O would be none; None of an invalid run."""
-        if self.verdict.get("level") == "invalid":
+        if self.verdict["level"] == "invalid":
             return None
         times = [(self.time_ns(stutter), stutter.limit_ns) for stutter in stutters if stutter.cause == CAUSE_NAMES[IO]]
         return sum(time_ns is not None and time_ns <= limit_ns for time_ns, limit_ns in times)
@@ -48,16 +48,14 @@ class OtherDrive:
 
 def other_drive(trace: Trace, run: Trace) -> OtherDrive:
     """Raises UsageError unless `run` is a replay of `trace` at dependent pace."""
-    account = run.metadata.get("run")
+    account, pace = run.account, run.account.pace.name
     again = f"blkreel replay {trace.name} DRIVE --pace dependent -o RUN"
-    if not account:
+    if not run.is_run:
         raise UsageError(f"{run.path} is a trace, not a replay", f"replay the trace of the frames: {again}")
-    pace = (account.get("pace") or {}).get("name")
     if pace != "dependent":
         raise UsageError(f"{run.path}: replayed at {pace} pace, which does not show how long the application waits",
                          f"replay at dependent pace: {again}")
-    sha256 = (account.get("source") or {}).get("sha256")
-    if not isinstance(trace.path, Path) or sha256 != _sha256(trace.path):
+    if not isinstance(trace.path, Path) or account.source.sha256 != _sha256(trace.path):
         raise UsageError(f"{run.path}: a replay of another trace", f"replay the trace of the frames: {again}")
     latency_ns = np.full(trace.rows, -1, np.int64)
     for batch in run.batches(["source_row", "latency_ns"]):
@@ -65,8 +63,8 @@ def other_drive(trace: Trace, run: Trace) -> OtherDrive:
         of_trace = (row >= 0) & (row < trace.rows)
         latency_ns[row[of_trace]] = latency[of_trace]
     before = trace.table(["latency_ns"])["latency_ns"].to_numpy()
-    label = account.get("label") or (account.get("drive") or {}).get("name") or Path(str(run.path)).stem
-    return OtherDrive(str(label), account.get("verdict") or {}, latency_ns, before)
+    label = account.label or account.drive.get("name") or Path(str(run.path)).stem
+    return OtherDrive(label, account.verdict, latency_ns, before)
 
 
 def _sha256(path: Path) -> str:

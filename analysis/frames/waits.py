@@ -81,7 +81,7 @@ def waits_of(trace: Trace, process: str | None, program: str | None, pid: int | 
 def _tids_of(trace: Trace, columns: Mapping[str, Any], process: str | None, program: str | None,
              pid: int | None) -> tuple[set[int], str]:
     """(threads of the program, its name in words)."""
-    known: dict[str, dict[str, Any]] = trace.metadata.get("threads") or {}
+    known = trace.threads
     present = set(np.unique(columns["tid"]).tolist()) - {-1}
 
     def named(wanted: str) -> set[int]:

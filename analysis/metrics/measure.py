@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.common.printable import printable_document
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
@@ -58,9 +60,19 @@ class Measured:
         return self.records is None and self.identity is not None
 
     @property
-    def run(self) -> dict[str, Any] | None:
-        """The metadata of a replay; None of a captured trace."""
-        return self.metadata.get("run")
+    def is_run(self) -> bool:
+        """Whether it is a replay, and not a captured trace."""
+        return "run" in self.metadata
+
+    @cached_property
+    def account(self) -> Run:
+        return Run.of(self.metadata)
+
+    @property
+    def stored_account(self) -> dict[str, Any]:
+        """As the file has it, with the keys that Run does not have; empty of a captured trace."""
+        account: dict[str, Any] = self.metadata.get("run", {})
+        return account
 
 
 def measure(path: str | Path | StorageUrl, gap_ns: int = DEFAULT_GAP_NS,

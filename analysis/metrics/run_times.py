@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from blkreel.traces.format.exposure import Exposure
+from blkreel.traces.format.metadata_types import Run
 
 from .write_amplification import WriteCounts
 
@@ -40,31 +41,24 @@ class RunTimes:
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Self:
         """metadata: of a run, or of a captured trace, which has no `run`."""
-        run = metadata.get("run")
-        if not run:
+        if not metadata.get("run"):
             return cls()
-        zero_latency, baseline = run.get("zero_latency") or {}, run.get("baseline") or {}
-        if why_no_slowdown(metadata):
-            baseline = {}
-        read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
-        is_dependent = (run.get("pace") or {}).get("name") == "dependent"
-        own_wall_ns = run.get("own_wall_ns")
-        load_ns = run.get("wall_ns") if own_wall_ns is None else own_wall_ns
+        run = Run.of(metadata)
+        baseline = None if _why_no_slowdown(run, metadata) else run.baseline
+        is_dependent = run.pace.name == "dependent"
         # Without the writes of the trace only the reads are the same; without a background all of the workload's I/O.
-        compared_ns = load_ns if run.get("background") else (run.get("reads") or {}).get("load_time_ns")
-        shares = [background["reached_share"] for background in run.get("background") or ()
-                  if background["reached_share"] is not None]
+        compared_ns = run.load_time_ns if run.background else run.reads.load_time_ns
+        shares = [background.reached_share for background in run.background if background.reached_share is not None]
         compared_wait_ns = None
-        if baseline.get("phases"):
-            slowdown = baseline["slowdown"]
-            compared_ns = round((slowdown["load_time"] or 0) * baseline["load_time_ns"])
-            compared_wait_ns = round((slowdown["read_wait"] or 0) * baseline["read_wait_ns"])
-        return cls(load_ns if is_dependent else None, zero_latency.get("load_time_ns"),
+        if baseline and baseline.phases:
+            compared_ns = round((baseline.slowdown.load_time or 0) * (baseline.load_time_ns or 0))
+            compared_wait_ns = round((baseline.slowdown.read_wait or 0) * (baseline.read_wait_ns or 0))
+        return cls(run.load_time_ns if is_dependent else None, run.zero_latency.load_time_ns,
                    compared_ns if is_dependent else None, compared_wait_ns,
-                   baseline.get("load_time_ns") if is_dependent else None, baseline.get("read_wait_ns"),
-                   read_ahead.get("ios"), read_ahead.get("read_ahead_ios"),
-                   (run.get("source") or {}).get("duration_ns"), WriteCounts.of(run),
-                   10**6 if shares else None, round(min(shares) * 10**6) if shares else None)
+                   baseline.load_time_ns if baseline and is_dependent else None,
+                   baseline.read_wait_ns if baseline else None,
+                   run.pace.read_ahead.ios, run.pace.read_ahead.read_ahead_ios, run.source.duration_ns,
+                   WriteCounts.of(run), 10**6 if shares else None, round(min(shares) * 10**6) if shares else None)
 
     def __add__(self, other: Self) -> Self:
         def total(a: Any, b: Any) -> Any:
@@ -78,21 +72,24 @@ def why_no_slowdown(metadata: Mapping[str, Any]) -> str:
 
     Because one of the times that it is computed from is withheld, or because of the exposure, if that was recorded.
     """
-    run = metadata.get("run") or {}
+    return _why_no_slowdown(Run.of(metadata), metadata)
+
+
+def _why_no_slowdown(run: Run, metadata: Mapping[str, Any]) -> str:
     exposure = Exposure.of_metadata(metadata)
-    return _why_withheld(run) or (exposure.why_withheld(bool(run.get("background"))) if exposure else "")
+    return _why_withheld(run) or (exposure.why_withheld(bool(run.background)) if exposure else "")
 
 
-def _why_withheld(run: Mapping[str, Any]) -> str:
-    baseline = run.get("baseline")
+def _why_withheld(run: Run) -> str:
+    baseline = run.baseline
     if not baseline:
         return ""
-    if baseline.get("verdict") == "invalid":
+    if baseline.verdict == "invalid":
         # Earlier versions did not store the reason.
-        reason = baseline.get("reason") or "see why with --why on its directory, RUN/baseline"
+        reason = baseline.reason or "see why with --why on its directory, RUN/baseline"
         return f"the baseline without the writes is invalid: {reason}"
-    keys = ["read_wait", *(["load_time"] if (run.get("pace") or {}).get("name") == "dependent" else [])]
-    for name, verdict in (("run", run.get("verdict") or {}), ("baseline without the writes", baseline)):
-        if withheld := [key.replace("_", " ") for key in keys if key in (verdict.get("withheld") or ())]:
+    keys = ["read_wait", *(["load_time"] if run.pace.name == "dependent" else [])]
+    for name, own in (("run", run.verdict.get("withheld", [])), ("baseline without the writes", baseline.withheld)):
+        if withheld := [key.replace("_", " ") for key in keys if key in own]:
             return f"{' and '.join(withheld)} of the {name} withheld: effect of the host"
     return ""

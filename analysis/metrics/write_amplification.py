@@ -1,10 +1,10 @@
 """Write amplification, from a drive's own counters of what it was written and what it wrote to its media."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from blkreel.common.units import digits, size
+from blkreel.traces.format.metadata_types import Run
 
 LARGEST_UNCERTAINTY = 0.1  # of a factor that is shown: half the width of its interval / the factor
 LARGEST_DIFFERENCE = 0.1  # of the host counter from the bytes that the runs wrote / the counter
@@ -25,16 +25,15 @@ class WriteCounts:
     written_bytes: int | None = None
 
     @classmethod
-    def of(cls, run: Mapping[str, Any] | None) -> Self | None:
-        """From the account of a run, of all its drives; None if one of them does not have these counters."""
-        telemetry = (run or {}).get("telemetry") or {}
-        drives = [telemetry, *(telemetry.get("drives") or {}).values()]
-        counts = [writes for drive in drives if (writes := ((drive or {}).get("smart") or {}).get("writes"))]
-        if len(counts) < len(drives) or len({count["unit"] for count in counts}) > 1:
+    def of(cls, run: Run) -> Self | None:
+        """Of all drives of a run; None if one of them does not have these counters."""
+        drives = [run.telemetry, *run.telemetry.drives.values()]
+        counts = [writes for drive in drives if (writes := drive.smart.writes)]
+        if len(counts) < len(drives) or len({count.unit for count in counts}) > 1:
             return None
-        host, media, host_step, media_step = (sum(count[name] for count in counts)
+        host, media, host_step, media_step = (sum(getattr(count, name) for count in counts)
                                               for name in ("host", "media", "host_step", "media_step"))
-        return cls(counts[0]["unit"], host, media, host_step, media_step, (run or {}).get("written_bytes"))
+        return cls(counts[0].unit, host, media, host_step, media_step, run.written_bytes)
 
     def __add__(self, other: Self) -> Self:
         """Both have one unit."""

@@ -16,6 +16,7 @@ from blkreel.analysis.stats.intervals import EFFECT, smallest_difference
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common import units
 from blkreel.common.verdict import LEVELS
+from blkreel.traces.format.metadata_types import Run
 
 from .beside import beside_sentence, of_entry
 from .columns import state_words
@@ -254,9 +255,9 @@ def workload(section: Document) -> str:
 
 def source_line(section: Document) -> str:
     """Where the data of a section's pictures comes from: workload, pace, drives, runs, state and date."""
-    runs = [run["run"] or {} for entry in section["entries"] for run in entry["runs"]]
     states = dict.fromkeys(state_words(entry["state"]) for entry in section["entries"] if entry["state"])
-    days = sorted({str(run["started_at"])[:10] for run in runs if run.get("started_at")})
+    days = sorted({started_at[:10] for entry in section["entries"] for run in entry["runs"]
+                   if (started_at := Run.of(run).started_at)})
     dated = " to ".join(dict.fromkeys(days[:1] + days[-1:]))
     return " · ".join(filter(None, (workload(section), f"state {', '.join(states)}" if states else "", dated)))
 

@@ -1,6 +1,6 @@
 """The answer of runs beside a background: how long the workload takes alone, beside it, and the ratio of both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from blkreel.analysis.metrics.definitions.headline import (
     ALONE,
@@ -16,21 +16,21 @@ from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common import units
 from blkreel.common.verdict import BACKGROUND_LIMIT
+from blkreel.traces.format.metadata_types import Run
 
 from .verdict import Document
 
 _TIMES_FROM = 3.0  # ratios below are given in percent
 
 
-def beside_words(run: Mapping[str, object] | None) -> str:
+def beside_words(run: Run) -> str:
     """The backgrounds of a run: `writes of 110 MB/s`; empty without one."""
-    backgrounds = (run or {}).get("background")
-    return " and ".join(background["words"] for background in backgrounds) if isinstance(backgrounds, list) else ""
+    return " and ".join(background.words for background in run.background)
 
 
 def of_entry(entry: Document) -> str:
     """beside_words() of the runs of an entry."""
-    return beside_words(entry["runs"][0].get("run"))
+    return beside_words(Run.of(entry["runs"][0]))
 
 
 def measure_of(entry: Document) -> Metric:
@@ -52,8 +52,8 @@ def beside_sentence(entry: Document) -> str:
     words = of_entry(entry)
     if not words or measure_of(entry).key in entry["verdict"].get("withheld", ()):
         return ""
-    source = (entry["runs"][0]["run"] or {}).get("source") or {}
-    title = source.get("title") or (source.get("path") or "").rpartition("/")[2] or "the workload"
+    source = Run.of(entry["runs"][0]).source
+    title = source.title or (source.path or "").rpartition("/")[2] or "the workload"
     measure = measure_of(entry)
     beside, alone = _mean(entry, measure), _mean(entry, ALONE[measure.key])
     if beside is None:
@@ -105,7 +105,8 @@ def _phases(entry: Document) -> list[float]:
     """Slowdowns at the phases of the background that were simulated."""
     ratios: list[float] = []
     for run in entry["runs"]:
-        ratios += ((run["run"] or {}).get("baseline") or {}).get("phases") or []
+        if baseline := Run.of(run).baseline:
+            ratios += baseline.phases
     return ratios if len(ratios) > len(entry["runs"]) else []
 
 

@@ -12,6 +12,7 @@ from blkreel.analysis.metrics.definitions.headline import (
 )
 from blkreel.analysis.metrics.definitions.metric import NS, SHARE, Metric, pace_names
 from blkreel.common import units
+from blkreel.traces.format.metadata_types import Run
 
 from .verdict import Document
 
@@ -135,10 +136,11 @@ def idle_words(idle: Document | None) -> str:
 def exposure_words(entry: Document) -> str:
     """The exposure of a run with a baseline or a background, or of a trace with background writes, or why it has no
     slowdown; empty for others."""
-    exposure, account = entry.get("exposure"), entry["runs"][0]["run"] or {}
+    exposure, run = entry.get("exposure"), entry["runs"][0]
     if not exposure or exposure["written_until_ns"] is None or not exposure["read_bytes"]:
         return ""
-    if account and not account.get("baseline") and not account.get("background"):
+    account = Run.of(run)
+    if run["run"] and not account.baseline and not account.background:
         return ""
     words: str = exposure["why"] or exposure["words"]
     return words

@@ -20,7 +20,6 @@ import shlex
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from blkreel import __version__
 from blkreel.analysis.metrics.definitions.headline import HEADLINE, headline, ranked_families
@@ -33,10 +32,12 @@ from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
 from blkreel.traces.format.exposure import Exposure
+from blkreel.traces.format.metadata_types import Pace, Source
 from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
 
@@ -93,13 +94,14 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     for groups in sections.values():
         entries = _distinct([(entry_of or entry)(runs) for runs in groups.values()])
         first = next(iter(groups.values()))[0]
-        shown = {"title": pace_title(first), "claim": claim(first), "source": source(first),
-                 "pace": _account(first, "pace"), "idle": _account(first, "idle"),
-                 "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
+        shown: Document = {
+            "title": pace_title(first), "claim": claim(first), "source": source(first),
+            "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
+            "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
         if several_devices and (device := condition_of(first).device):
             shown["title"] += f", device {device} of the trace"
         if several_sources:
-            shown["title"] += f" ({workload_words(_account(first, 'source') or {}) or first.path})"
+            shown["title"] += f" ({workload_words(first.stored_account.get('source', {})) or first.path})"
         built.append(Section(shown, entries))
         notes += differences({entry.document["label"]: condition_of(entry.measured[0]) for entry in entries})
     notes += [f"{entry['label']}: {entry['provider_limit']}" for section in built
@@ -132,7 +134,7 @@ def report(measured: Measured) -> tuple[Document, Section]:
     one = entry([measured])
     threads = measured.threads.named(measured.metadata.get("threads") or {})
     section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
-                       "pace": _account(measured, "pace"), "idle": _account(measured, "idle"), "ratios": [],
+                       "pace": one.document["pace"], "idle": one.document["idle"], "ratios": [],
                        "paired": None, "entries": [one.document]}, [one])
     content = {"entry": one.document, "source": source(measured), "threads": threads}
     return _document("report", [measured], content), section
@@ -140,27 +142,25 @@ def report(measured: Measured) -> tuple[Document, Section]:
 
 def entry(runs: list[Measured]) -> Entry:
     """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
-    partial, times = pooled_partial(runs), RunTimes.of(runs[0].metadata)
-    for run in runs[1:]:
-        times = times + RunTimes.of(run.metadata)
-    per_run = [figures(run.partial, RunTimes.of(run.metadata)) for run in runs]
-    pooled = figures(partial, times) if len(runs) > 1 else per_run[0]
+    partial, times = pooled_partial(runs), [RunTimes.of(run.metadata) for run in runs]
+    per_run = [figures(run.partial, own_times) for run, own_times in zip(runs, times, strict=True)]
+    pooled = figures(partial, sum(times[1:], times[0])) if len(runs) > 1 else per_run[0]
     limits = [_limit_words(run) for run in runs]
     judged = [verdicts.verdict(run.metadata, numbers, limit)
               for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
     first = runs[0]
-    paces = pace_names(_account(first, "pace"))
-    verdict = verdicts.of_runs(judged, [_start_c(run) for run in runs]) if first.run else judged[0]
+    paces = pace_names(first.stored_account.get("pace"))
+    verdict = verdicts.of_runs(judged, [_start_c(run) for run in runs]) if first.is_run else judged[0]
     withheld = verdict["withheld"]
     content = {
         "label": label(first),
         "drive": drive(first),
-        "state": _account(first, "state"),
-        "payload": _account(first, "payload"),
-        "pace": _account(first, "pace"),
-        "idle": _account(first, "idle"),
+        "state": first.stored_account.get("state"),
+        "payload": first.stored_account.get("payload"),
+        "pace": first.stored_account.get("pace"),
+        "idle": first.stored_account.get("idle"),
         "n": len(runs),
-        "simulated": any((run.run or {}).get("simulated") for run in runs),
+        "simulated": any(run.account.simulated for run in runs),
         "verdict": verdict,
         "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
         "headline": _headlines(_usable(headline(pooled, paces), withheld),
@@ -169,7 +169,8 @@ def entry(runs: list[Measured]) -> Entry:
         "exposure": exposure_document(runs),
         "provider_limit": next(filter(None, limits), None),
         "figures": pooled,
-        "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.run, "figures": numbers}
+        "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.metadata.get("run"),
+                  "figures": numbers}
                  for run, one, numbers in zip(runs, judged, per_run, strict=True)],
     }
     return Entry(content, runs, partial)
@@ -177,7 +178,7 @@ def entry(runs: list[Measured]) -> Entry:
 
 def _limit_words(measured: Measured) -> str:
     """The limit of a provider that shows in a run or trace; "" if none does."""
-    if ((measured.run or {}).get("telemetry") or {}).get("throttled"):
+    if measured.account.telemetry.throttled:
         return ""
     limit = provider_limit(measured.partial)
     return limit.words if limit else ""
@@ -258,7 +259,8 @@ def _compared(entries: list[Entry]) -> list[Document]:
 
 def _start_c(measured: Measured) -> float | None:
     """The drive's temperature as a run began."""
-    return (((measured.run or {}).get("telemetry") or {}).get("temperature_c") or {}).get("start")
+    temperature = measured.account.telemetry.temperature_c
+    return temperature.start if temperature else None
 
 
 def _worst_writer(states: list[str]) -> str:
@@ -314,113 +316,104 @@ def refuse_repeated(paths: Iterable[str | Path]) -> None:
 
 def label(measured: Measured) -> str:
     """The label of the run, or else the name of its directory or file."""
-    return printable((measured.run or {}).get("label") or "").strip() or printable(measured.path.stem)
+    return printable(measured.account.label).strip() or printable(measured.path.stem)
 
 
 def drive(measured: Measured) -> Document:
     """The drive of a run or a trace; several drives of one run as one that names them all."""
-    several = (measured.run or {}).get("drives")
-    if several:
+    if several := measured.account.drives:
         return {"name": " and ".join(one["name"] for one in several),
-                "model": " and ".join(drive_words(one) for one in several),
+                "model": " and ".join(drive_words(dict(one)) for one in several),
                 "serial_hash": "+".join(one.get("serial_hash") or "" for one in several)}
     devices = measured.metadata.get("devices") or []
     if isinstance(devices, dict):
         devices = list(devices.values())
-    return (measured.run or {}).get("drive") or (devices[0] if devices else {})
+    return dict(measured.account.drive) or (devices[0] if devices else {})
 
 
 def source(measured: Measured) -> Document:
     """The trace that was replayed, or the captured trace itself."""
-    if measured.run:
-        origin = measured.run.get("source") or {}
+    if measured.is_run:
+        origin = measured.account.source
     else:
         names = {thread.get("comm") for thread in (measured.metadata.get("threads") or {}).values()}
-        origin = {"path": str(measured.path), "rows": measured.rows, "duration_ns": measured.partial.makespan_ns,
-                **workload_names(measured.path, measured.metadata),
-                "command": measured.metadata.get("command"), "programs": sorted(names - {None})}
-    command = origin.get("command")
-    return {**{key: origin.get(key) for key in ("path", "sha256", "rows", "duration_ns", "title", "description")},
-            "command": shlex.join(command) if isinstance(command, list) else command,
-            "programs": origin.get("programs") or [], "lost_events": verdicts.lost_events(measured.metadata)}
+        origin = record(Source, {
+            "path": str(measured.path), "rows": measured.rows, "duration_ns": measured.partial.makespan_ns,
+            **workload_names(measured.path, measured.metadata),
+            "command": measured.metadata.get("command"), "programs": sorted(names - {None})})
+    return {"path": origin.path, "sha256": origin.sha256, "rows": origin.rows, "duration_ns": origin.duration_ns,
+            "title": origin.title, "description": origin.description,
+            "command": shlex.join(origin.command) if origin.command is not None else None,
+            "programs": origin.programs, "lost_events": verdicts.lost_events(measured.metadata)}
 
 
 def pace_title(measured: Measured) -> str:
     """How the I/Os were timed, in words."""
-    if not measured.run:
+    if not measured.is_run:
         return "As captured"
-    pace, idle = _account(measured, "pace") or {}, _account(measured, "idle") or {}
-    title = _paced(pace)
-    if _account(measured, "without"):
-        title += f", without {' and '.join(_account(measured, 'without'))}"
-    if beside := beside_words(measured.run):
+    run = measured.account
+    title = _paced(run.pace)
+    if run.without:
+        title += f", without {' and '.join(run.without)}"
+    if beside := beside_words(run):
         title += f", beside {beside}"
-    for stream, own in (pace.get("streams") or {}).items():
+    for stream, own in run.pace.streams.items():
         words = _paced(own)
         title += f"; stream {stream}: {within_sentence(words)}"
-    if pace.get("name") in ("asap", "depth") and not pace.get("streams"):
+    if run.pace.name in ("asap", "depth") and not run.pace.streams:
         return title
-    if idle.get("name") == "cap":
-        return f"{title}, idle capped at {setting(idle.get('cap_ns') or 0)}"
-    if idle.get("name") == "none":
+    if run.idle.name == "cap":
+        return f"{title}, idle capped at {setting(run.idle.cap_ns or 0)}"
+    if run.idle.name == "none":
         return f"{title}, idle removed"
     return title
 
 
-def _paced(pace: Document) -> str:
-    name = pace.get("name", "original")
-    if name == "depth":
-        return f"As fast as possible, {pace.get('depth')} outstanding"
-    if name == "scaled":
-        return f"Original timing divided by {pace.get('factor') or 0:g}"
-    if name == "dependent":
-        inferred = " (inferred)" if pace.get("dependencies") == "inferred" else ""
-        return f"Dependent timing{inferred}{compute_words(pace)}"
+def _paced(pace: Pace) -> str:
+    if pace.name == "depth":
+        return f"As fast as possible, {pace.depth} outstanding"
+    if pace.name == "scaled":
+        return f"Original timing divided by {pace.factor or 0:g}"
+    if pace.name == "dependent":
+        inferred = " (inferred)" if pace.dependencies == "inferred" else ""
+        return f"Dependent timing{inferred}{compute_words(pace.compute)}"
     return {"asap": "As fast as possible", "original": "Original timing",
-            "paced": "Paced as captured"}.get(name, f"Pace {name}")
+            "paced": "Paced as captured"}.get(pace.name, f"Pace {pace.name}")
 
 
 def claim(measured: Measured) -> str:
     """What a run of this pace may claim (docs/method.md, "Paces")."""
-    if not measured.run:
+    if not measured.is_run:
         return "These are the times of the captured drive itself, as its application used it."
-    paced, idle = _account(measured, "pace") or {}, (_account(measured, "idle") or {}).get("name")
-    pace = paced.get("name")
-    if paced.get("streams"):
+    pace, idle = measured.account.pace, measured.account.idle
+    if pace.streams:
         return "Some streams of the trace had paces of their own, as the title says: each may claim what its pace may."
-    if pace in ("asap", "depth"):
+    if pace.name in ("asap", "depth"):
         return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
-    if pace == "dependent":
+    if pace.name == "dependent":
         said = ("Each I/O was issued when what it had waited for was done, and as long after that as its program had "
                 "thought. This shows how long the application would take on this drive.")
-        if paced.get("dependencies") == "inferred":
+        if pace.dependencies == "inferred":
             said += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
                      "I/Os back that nothing held back.")
-    elif pace == "scaled":
-        factor = paced.get("factor") or 0
-        said = (f"The I/Os were issued at the times of the trace divided by {factor:g}, whether or not "
+    elif pace.name == "scaled":
+        said = (f"The I/Os were issued at the times of the trace divided by {pace.factor or 0:g}, whether or not "
                 "the drive kept up. This shows how the drive responds under this pattern at another intensity.")
     else:
         said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
                 "drive responds under this pattern; it does not show how long the application would take to load, "
                 "since a faster drive merely idles more.")
-    if idle not in (None, "original"):
+    if idle.name != "original":
         said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
     return said
 
 
-def _account(measured: Measured, key: str) -> Any:
-    return (measured.run or {}).get(key)
-
-
 def _pace_order(measured: Measured) -> list[int]:
     """Captured, original timing, then what changes it more and more; runs of one pace keep their order."""
-    pace, idle = (_account(measured, "pace") or {}).get("name"), (_account(measured, "idle") or {}).get("name")
-    rank = {None: 0, "original": 0, "dependent": 1, "scaled": 2, "depth": 4}.get(pace, 3)
-    order = [bool(measured.run), rank, idle not in (None, "original"), idle == "none",
-             (_account(measured, "idle") or {}).get("cap_ns") or 0]
-    order[-1] = -order[-1]
-    return [*order, bool(_account(measured, "without") or _account(measured, "background"))]
+    run = measured.account
+    rank = {"original": 0, "dependent": 1, "scaled": 2, "depth": 4}.get(run.pace.name, 3)
+    return [measured.is_run, rank, run.idle.name != "original", run.idle.name == "none", -(run.idle.cap_ns or 0),
+            bool(run.without or run.background)]
 
 
 def condition_of(measured: Measured) -> Condition:

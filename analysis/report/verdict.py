@@ -9,7 +9,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.units import duration
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
-from blkreel.traces.format.metadata_types import lacks
+from blkreel.traces.format.metadata_types import Run, lacks
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
 
@@ -22,8 +22,8 @@ def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
     Starts from the replay's verdict (docs/method.md, "Verdict on a run") and adds reasons from the records, each once.
     limit: of the provider, in words; a note, because the figures are those of the volume as it is sold.
     """
-    run = metadata.get("run")
-    replayed = recorded((run or {}).get("verdict"))
+    run = Run.of(metadata)
+    replayed = recorded(run.verdict)
     reasons = replayed["reasons"]
     notes = [*replayed["notes"], *([note("provider_limit", limit)] if limit else [])]
 
@@ -38,19 +38,19 @@ def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
     lost = lost_events(metadata)
     if lost:
         add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")
-    if run is None:
+    if "run" not in metadata:
         reasons += emulated.reasons(metadata.get("emulated") or [])
         if not numbers["all"]["ops"]:
             unseen = numbers["all"]["unseen_ops"]
             add("no_completed_ios", "invalid", _no_completions(metadata, unseen))
         return judged(reasons, notes=notes)
-    if run.get("issued_ops") == 0:
+    if run.issued_ops == 0:
         add("no_completed_ios", "invalid", "it issued no I/O: there are no figures")
-    if run.get("partial"):
-        add("partial_run", "invalid", f"partial run: {run['partial']}", "cut short", "partial", "interrupted")
+    if run.partial:
+        add("partial_run", "invalid", f"partial run: {run.partial}", "cut short", "partial", "interrupted")
     if numbers["writer"]["state"] == "fell behind":
         add("writer_fell_behind", "qualified", f"writer fell behind: {_behind_words(numbers['writer'])}")
-    if (run.get("idle") or {}).get("name", "original") != "original":
+    if run.idle.name != "original":
         add("idle_removed", "qualified", "idle time compressed", "idle")
     return judged(reasons, replayed["level"], notes, replayed["withheld"])
 
@@ -94,6 +94,5 @@ def of_runs(verdicts: Sequence[Verdict], starts_c: Sequence[float | None] = ()) 
 
 def lost_events(metadata: Document) -> int:
     """Events lost by the capture that this trace is, or that this run replays."""
-    source = (metadata.get("run") or {}).get("source") or {}
-    lost = source["lost"] if "lost" in source else metadata.get("lost")
-    return int((lost.get("total") or 0) if isinstance(lost, dict) else lost or 0)
+    lost = Run.of(metadata).source.lost or metadata.get("lost")
+    return lost["total"] or 0 if lost else 0

@@ -29,6 +29,7 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json
 from blkreel.traces.format.condition import said_inputs
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 
 from .result import FORMAT, VERSION, DriveFacts, MetricValue, Result, canonical, checksum_of, id_of
@@ -57,8 +58,7 @@ def collected(path: str | Path, *, host: str | None = None,
 
 def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
     """As collected, of a run that was read. Raises UsageError for a captured trace."""
-    run = measured.run
-    if run is None:
+    if not measured.is_run:
         raise UsageError(f"{measured.path} is a trace, not a run",
                          f"replay it, and add the run: blkreel replay {measured.path} --on DRIVE -o RUN")
     # Numbers as a reader of the file gets them.
@@ -67,19 +67,19 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
     source, drive = document.source(measured), document.drive(measured)
     name = (source["path"] or "").rpartition("/")[2]
     numbers = figures(measured.partial, RunTimes.of(measured.metadata))
-    state = run.get("state")
-    paces = pace_names(run.get("pace"))
+    run = measured.account
+    paces = pace_names(measured.stored_account.get("pace"))
     metrics = metrics_of(numbers, paces)
     return _sealed({
         "kind": "run", "measured": {"kind": "run", "records": measured.identity}, "label": document.label(measured),
         "drive": _facts(drive, run),
         "workload": {"checksum": source["sha256"] or "", "title": source["title"] or name, "name": name},
-        "pace": document.pace_title(measured), "state": state_words(state) if state else "",
-        "simulated": bool(run.get("simulated")), "rows": measured.rows,
+        "pace": document.pace_title(measured), "state": state_words(dict(run.state)) if run.state else "",
+        "simulated": run.simulated, "rows": measured.rows,
         "verdict": verdict(metadata, numbers), "metrics": metrics,
         "headline": next((metric.key for metric in leading_metrics(paces) if metric.key in metrics), ""),
-        "started_at": run.get("started_at") or _started_at(metadata), "kernel": metadata.get("kernel") or "",
-        "blkreel": str((run.get("environment") or {}).get("blkreel") or ""),
+        "started_at": run.started_at or _started_at(metadata), "kernel": metadata.get("kernel") or "",
+        "blkreel": run.environment.blkreel,
         "partial": {"sha256": hashlib.sha256(partial).hexdigest(), "bytes": len(partial), "version": PARTIAL_VERSION},
         "metadata": metadata, "results": None, "path": str(Path(str(measured.path)).absolute()), "host": host}), partial
 
@@ -106,12 +106,11 @@ def _of_test(path: Path, host: str, on_step: Step) -> Result:
     results = parse_json(canonical(results_of(path, on_step)))
     measured_steps = (step.get("directory") for step in read_test(path)[0]["steps"] if step["status"] == "done")
     first = next(open_trace(path / directory).metadata for directory in measured_steps if directory)
-    run = first.get("run") or {}
     name = str(results["test"] or results["report"])
     metrics = _test_metrics(results)
     return _sealed({
         "kind": "test", "measured": measured, "label": results["label"] or path.name,
-        "drive": _facts(results["drive"], run),
+        "drive": _facts(results["drive"], Run.of(first)),
         "workload": {"checksum": test_checksum(results), "title": results["title"] or name,
                      "name": name},
         "pace": "", "state": "", "simulated": results["simulated"], "rows": 0, "verdict": results["verdict"],
@@ -140,7 +139,7 @@ def _sealed(content: dict[str, Any]) -> Result:
     return cast(Result, {**result, "checksum": checksum_of(result)})
 
 
-def _facts(drive: Any, run: dict[str, Any]) -> DriveFacts:
+def _facts(drive: Any, run: Run) -> DriveFacts:
     return {"model": (drive.get("model") or "").strip(), "firmware": (drive.get("firmware") or "").strip(),
             "unit": drive.get("serial_hash") or "", "capacity_bytes": drive.get("size_bytes"),
             "kind": drive.get("kind") or "", "name": drive.get("name") or "",

@@ -192,14 +192,14 @@ def _stored(catalog: Catalog, row: _Row) -> StoredRun:
 
 
 def _traits(measured: Measured) -> tuple[str, str, str, bool]:
-    run = measured.run or {}
-    return (workload_checksum(run.get("source") or {}), document.pace_title(measured),
-            state_words(run["state"]) if run.get("state") else "", bool(run.get("simulated")))
+    run = measured.account
+    return (workload_checksum(measured.stored_account.get("source", {})), document.pace_title(measured),
+            state_words(dict(run.state)) if run.state else "", run.simulated)
 
 
 def _limits(measured: Measured) -> dict[str, float]:
     """The limits of the effect of the host that the run was judged by; empty if it was not."""
-    return dict(((measured.run or {}).get("host_effect") or {}).get("limits") or {})
+    return measured.account.host_effect.limits
 
 
 def _note_renamed(joined: Joined, new_runs: Sequence[Measured]) -> None:

@@ -61,7 +61,7 @@ class StoredRun(Measured):
         result = self.result
         return hashlib.sha256(canonical([
             result["label"], result["drive"], result["workload"]["checksum"], result["pace"], result["state"],
-            (self.run or {}).get("payload")])).hexdigest()[:32]
+            self.account.payload or None])).hexdigest()[:32]
 
 
 class _StoredEntry(document.Entry):

@@ -222,7 +222,7 @@ def _inputs(result: Result) -> dict[str, str]:
     workload, results = result["workload"], result["results"]
     names = {"workload": workload["checksum"], "workload_title": workload["title"]}
     if result["metadata"]:
-        source = (result["metadata"].get("run") or {}).get("source") or {}
+        source = result["metadata"].get("run", {}).get("source", {})
         generated = {"workload": workload_checksum(source), "workload_title": workload_words(source)}
         names = names if workload["checksum"] else generated
         return {**names, "condition": Condition.of(result["metadata"]).words()}

@@ -112,7 +112,7 @@ def _partial_problems(catalog: Catalog, path: Path, result: Result) -> Iterator[
         yield Problem(str(catalog.partial_path(result)), error.message.partition(" ")[2], error.remedy or add)
         return
     metadata = result["metadata"] or {}
-    paces = pace_names((metadata.get("run") or {}).get("pace"))
+    paces = pace_names(metadata.get("run", {}).get("pace"))
     recomputed = metrics_of(figures(partial, RunTimes.of(metadata)), paces)
     if differing := _differing(result["metrics"], recomputed):
         yield Problem(str(path), f"{differing} not those of its partial: it was edited, or added by a version with "

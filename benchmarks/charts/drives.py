@@ -11,6 +11,7 @@ from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.verdict import Verdict, merged
+from blkreel.traces.format.metadata_types import Run
 
 FigurePath = tuple[str, ...]  # keys of a figure in a document
 _SUMMED = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "write_bursts")
@@ -172,7 +173,7 @@ def _facts(drive: DriveResults, drives_file: DrivesFile | None, relation: str | 
     facts = {"model": (device.get("model") or "").strip(), "firmware": (device.get("firmware") or "").strip(),
              "unit": (device.get("serial_hash") or "")[:8],
              "capacity": units.size(device["size_bytes"]) if device.get("size_bytes") else "",
-             "class": stated.get("class"), "interface": stated.get("interface") or interface(device, {}),
+             "class": stated.get("class"), "interface": stated.get("interface") or interface(device, Run()),
              "flash": stated.get("flash"),
              "tests": str(count) if count > 1 else "", "price": stated.get("price"),
              "relation": relation}

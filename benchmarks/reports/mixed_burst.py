@@ -46,6 +46,7 @@ from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
+from blkreel.traces.format.metadata_types import Stream
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
@@ -100,7 +101,7 @@ def _measure(directory: Path, trace: Trace) -> Measured:
             selected = (columns["op"] == op) & (columns["latency_ns"] >= 0)
             _add_bursts(of_op, {name: column[selected] for name, column in columns.items()})
     reads, writes = numbered(bursts[OPS["read"]]), numbered(bursts[OPS["write"]])
-    streams = ((trace.metadata.get("run") or {}).get("source") or {}).get("streams") or []
+    streams = trace.account.source.streams
     planned = next((stream.get("number", index) for index, stream in enumerate(streams) if _plans_bursts(stream)), None)
     of_plan = writes if planned is None else {number: burst for (stream, number), burst in bursts[OPS["write"]].items()
                                               if stream == planned}
@@ -119,7 +120,7 @@ def numbered(bursts: dict[_BurstKey, Burst]) -> dict[int, Burst]:
     return dict(enumerate(sorted(bursts.values(), key=lambda burst: burst.submit_ns)))
 
 
-def _plans_bursts(stream: dict[str, Any]) -> bool:
+def _plans_bursts(stream: Stream) -> bool:
     return bool(stream.get("bursts")) and stream.get("op") == "write"
 
 
@@ -138,7 +139,7 @@ def _add_bursts(bursts: dict[_BurstKey, Burst], rows: dict[str, Array]) -> None:
         burst.bytes += int(selected["length_bytes"].sum())
 
 
-def writer_keep_up(bursts: dict[int, Burst], streams: list[dict[str, Any]], end_ns: int | None) -> dict[str, Any]:
+def writer_keep_up(bursts: dict[int, Burst], streams: list[Stream], end_ns: int | None) -> dict[str, Any]:
     """Whether each write burst ended before the next was due, and 99 % of what was offered was written.
 
     Offered are the planned bursts that were due before the run ended, issued or not, without the last one if its period
@@ -153,8 +154,8 @@ def writer_keep_up(bursts: dict[int, Burst], streams: list[dict[str, Any]], end_
     first = min(bursts)
     begin_ns = bursts[first].due_ns - first * every_ns
     over = max(0, (end_ns - begin_ns) // every_ns)
-    if planned.get("count") is not None:
-        over = min(over, planned["count"])
+    if (count := planned.get("count")) is not None:
+        over = min(over, count)
     late = [number for number in range(over)
             if number not in bursts or bursts[number].bytes < planned["bytes"]
             or bursts[number].complete_ns > begin_ns + (number + 1) * every_ns]

@@ -1,9 +1,8 @@
 """trace: a captured trace, on an empty and on a full drive."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import slope
@@ -35,6 +34,7 @@ from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
+from blkreel.traces.format.metadata_types import Idle, SlowdownRatios
 from blkreel.traces.format.trace import Trace
 
 from .report import Report
@@ -42,26 +42,24 @@ from .report import Report
 ROLE = "trace"
 FULL, EMPTY = "full", ("empty", "fresh")
 P99 = (99, 100)
-Slowdown = Mapping[str, float | None]  # as replay.run.baseline.Slowdown; empty without a baseline
+NO_SLOWDOWN = SlowdownRatios(load_time=None, read_wait=None)  # without a baseline
 
 
-def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Mapping[str, Any], str | None, Slowdown,
-                                                     Exposure]:
+def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Idle, str | None, SlowdownRatios, Exposure]:
     stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
     for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
         stats.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
-    run = trace.metadata.get("run") or {}
-    return (stats, metrics.finish(), run.get("idle") or {}, (run.get("source") or {}).get("sha256"),
-            {} if why_no_slowdown(trace.metadata) else (run.get("baseline") or {}).get("slowdown") or {},
-            exposure_of(trace))
+    run = trace.account
+    slowdown = run.baseline.slowdown if run.baseline and not why_no_slowdown(trace.metadata) else NO_SLOWDOWN
+    return stats, metrics.finish(), run.idle, run.source.sha256, slowdown, exposure_of(trace)
 
 
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
     groups: dict[str, list[tuple[StepStats, Partial]]] = {}
-    slowdowns: dict[str, list[tuple[Slowdown, Exposure]]] = {}
-    idles: dict[str, Mapping[str, Any]] = {}
+    slowdowns: dict[str, list[tuple[SlowdownRatios, Exposure]]] = {}
+    idles: dict[str, Idle] = {}
     sources: dict[object, set[str]] = {}
     everything = []
     measured = [(step, state, values) for state, own in by_state(runs.measured(ROLE, _measure)).items()
@@ -93,10 +91,10 @@ def report(test: Test, runs: Runs) -> Content:
     return content
 
 
-def _idle_words(idle: Mapping[str, Any]) -> str:
-    if idle.get("cap_ns"):
-        return f"capped at {idle['cap_ns'] / 1e6:g} ms, {(idle.get('removed_ns') or 0) / 1e9:.4g} s removed"
-    return "removed" if idle.get("name") == "none" else "as in the trace"
+def _idle_words(idle: Idle) -> str:
+    if idle.cap_ns:
+        return f"capped at {idle.cap_ns / 1e6:g} ms, {idle.removed_ns / 1e9:.4g} s removed"
+    return "removed" if idle.name == "none" else "as in the trace"
 
 
 def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
@@ -114,10 +112,10 @@ def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
         "writes": _latency(pooled.write.latency)}
 
 
-def _slowdown(repeats: list[tuple[Slowdown, Exposure]]) -> Figures:
+def _slowdown(repeats: list[tuple[SlowdownRatios, Exposure]]) -> Figures:
     exposure = sum((other for _, other in repeats[1:]), repeats[0][1])
-    return {**over_repeats("slowdown_of_read_wait", [slowdown.get("read_wait") for slowdown, _ in repeats]),
-            **over_repeats("slowdown_of_load_time", [slowdown.get("load_time") for slowdown, _ in repeats]),
+    return {**over_repeats("slowdown_of_read_wait", [slowdown.read_wait for slowdown, _ in repeats]),
+            **over_repeats("slowdown_of_load_time", [slowdown.load_time for slowdown, _ in repeats]),
             "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
 
 

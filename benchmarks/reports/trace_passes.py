@@ -56,8 +56,7 @@ def _measure(directory: Path, trace: Trace) -> Playback:
     for columns in arrays(trace, COLUMNS):
         stats.feed(columns)
         busy.feed(columns)
-    source = (trace.metadata.get("run") or {}).get("source") or {}
-    return Playback(stats, busy.busy_ns, source.get("sha256"))
+    return Playback(stats, busy.busy_ns, trace.account.source.sha256)
 
 
 def score(bandwidth_mb_s: float | None, access_ns: float | None) -> float | None:

@@ -10,6 +10,7 @@ from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, BenchmarkStep
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.condition import UNKNOWN, Condition, payload_words
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 
@@ -76,7 +77,7 @@ class Runs:
     @property
     def simulated(self) -> bool:
         """Whether a run was on a simulated drive."""
-        return any((metadata.get("run") or {}).get("simulated") for metadata in self.metadata.values())
+        return any(Run.of(metadata).simulated for metadata in self.metadata.values())
 
     def read_rest(self) -> None:
         """Read the metadata of all other runs, since the verdict covers them too."""
@@ -104,7 +105,7 @@ class Runs:
         an erase that is not a discard, and what else its replays may have by default or by chance, such as a map that
         follows the drive's size. What is as usual is left out."""
         document = self.test.document
-        traces = {(metadata.get("run") or {}).get("source", {}).get("sha256") for metadata in self.metadata.values()}
+        traces = {Run.of(metadata).source.sha256 for metadata in self.metadata.values()}
         erase = document.get("erase") or ""
         texts = {"trace": ", ".join(sorted(sha256[:_CHECKSUM_DIGITS] for sha256 in traces if sha256)),
                  "data": payload_words(document.get("payload")), "erase": "" if erase == "discard" else erase}

@@ -7,6 +7,7 @@ from blkreel.analysis.metrics.definitions.headline import WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
 from blkreel.benchmarks import metric
 from blkreel.common.units import digits
+from blkreel.traces.format.metadata_types import Run
 
 from .directory import Runs
 from .document import Figures, FigureTable, figure_table
@@ -21,7 +22,7 @@ _COLUMNS = [metric.text("of", ""),
 def endurance_tables(runs: Runs) -> list[FigureTable]:
     """No table of a drive without a counter of media writes."""
     counts = {step.id: found for step in runs.test.steps
-              if step.id in runs.metadata and (found := WriteCounts.of(runs.metadata[step.id].get("run")))}
+              if step.id in runs.metadata and (found := WriteCounts.of(Run.of(runs.metadata[step.id])))}
     if not counts:
         return []
     rows = [_row(step.title, counts[step.id]) for step in runs.test.steps if step.id in counts]

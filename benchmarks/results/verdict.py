@@ -7,6 +7,7 @@ from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.units import counted
 from blkreel.common.verdict import Note, Reason, Verdict, judged, step_reason
+from blkreel.traces.format.metadata_types import Run
 
 from .directory import Runs, Test
 from .document import Content
@@ -51,7 +52,7 @@ def _of_runs(runs: Runs, known: set[str]) -> tuple[list[Reason], list[Note]]:
     merged: dict[tuple[str, str, str], list[tuple[Reason, str]]] = {}  # by code, level, text without numbers
     notes: dict[str, Note] = {}
     for step_id, metadata in runs.metadata.items():
-        metrics = {"all": {"error_ops": (metadata.get("run") or {}).get("error_ops") or 0}, "writer": {"state": "none"}}
+        metrics = {"all": {"error_ops": Run.of(metadata).error_ops}, "writer": {"state": "none"}}
         judged_run = verdict(metadata, metrics)
         for reason in judged_run["reasons"]:
             key = (reason["code"], reason["level"], _NUMBER.sub("#", reason["text"]))

@@ -11,8 +11,8 @@ from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval, runs_to_exclude_one
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.units import format_ns
-from blkreel.common.verdict import Level, Reason, Verdict, judged, merged
-from blkreel.replay.run.account import BaselineAccount, RunAccount, load_time_of
+from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, recorded
+from blkreel.traces.format.metadata_types import Baseline, Run
 from blkreel.traces.format.reader import open_trace
 
 _FEWEST = 3
@@ -85,33 +85,33 @@ class Pairs:
 
 def of_runs(runs: Sequence[Path]) -> Pairs:
     """runs: directories of `blkreel replay --background ... --baseline`, each of which is a pair."""
-    valid: list[tuple[Pair, RunAccount]] = []
-    invalid: list[tuple[Pair, RunAccount]] = []
-    for run in runs:
-        metadata = open_trace(run).metadata
-        account: RunAccount = metadata["run"]
-        if account["baseline"] is None:
+    valid: list[tuple[Pair, Run]] = []
+    invalid: list[tuple[Pair, Run]] = []
+    for path in runs:
+        trace = open_trace(path)
+        run = trace.account
+        if run.baseline is None:
             continue
-        reached = [each["reached_share"] for each in account["background"] or () if each["reached_share"] is not None]
-        pair = Pair(account["baseline"]["load_time_ns"], load_time_of(account), min(reached, default=None))
-        usable = account["verdict"]["level"] != "invalid" and not why_no_slowdown(metadata)
-        (valid if usable else invalid).append((pair, account))
+        reached = [share for background in run.background if (share := background.reached_share) is not None]
+        pair = Pair(run.baseline.load_time_ns or 0, run.load_time_ns or 0, min(reached, default=None))
+        usable = run.verdict["level"] != "invalid" and not why_no_slowdown(trace.metadata)
+        (valid if usable else invalid).append((pair, run))
     chosen = valid or invalid
-    verdict = merged([account["verdict"] for _, account in chosen])
+    verdict = merged([recorded(run.verdict) for _, run in chosen])
     if not valid:
         verdict = merged([judged([], "invalid"), verdict,
-                          *(_of_baseline(account["baseline"]) for _, account in invalid if account["baseline"])])
+                          *(_of_baseline(run.baseline) for _, run in invalid if run.baseline)])
     return Pairs(tuple(pair for pair, _ in chosen), verdict, len(runs) - len(chosen),
-                 tuple(_notes([account for _, account in chosen])))
+                 tuple(_notes([run for _, run in chosen])))
 
 
-def _notes(accounts: Sequence[RunAccount]) -> Iterator[str]:
+def _notes(runs: Sequence[Run]) -> Iterator[str]:
     """The effect of this host on the load time, and how exact an emulated drive was, each at its worst."""
-    effects = [effect["metrics"][LOAD_TIME.key]["effect"] for account in accounts
-               if (effect := account["host_effect"]) and LOAD_TIME.key in effect["metrics"]]
+    effects = [metrics[LOAD_TIME.key]["effect"] for run in runs
+               if LOAD_TIME.key in (metrics := run.host_effect.metrics)]
     if effects:
         yield f"effect of this host on the load time at most {max(effects, key=abs):+.1%}"
-    yield from late_words([use for account in accounts for use in account["emulated"]])
+    yield from late_words([use for run in runs for use in run.emulated])
 
 
 def late_words(uses: Sequence[EmulatedUse]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def late_words(uses: Sequence[EmulatedUse]) -> Iterator[str]:
                f"{format_ns(sum(use['late_ns'] for use in uses))} in all")
 
 
-def _of_baseline(baseline: BaselineAccount) -> Verdict:
-    reasons = [Reason(code="baseline", level=cast(Level, baseline["verdict"]), metric=None, value=None, limit=None,
-                      text=f"alone: {baseline['reason']}")] if baseline["reason"] else []
+def _of_baseline(baseline: Baseline) -> Verdict:
+    reasons = [Reason(code="baseline", level=cast(Level, baseline.verdict), metric=None, value=None, limit=None,
+                      text=f"alone: {baseline.reason}")] if baseline.reason else []
     return judged(reasons)

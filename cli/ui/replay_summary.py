@@ -8,6 +8,7 @@ from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
 from blkreel.common.files.json_file import print_json
+from blkreel.common.files.typed_document import record
 from blkreel.common.text_table import shortened, wrapped
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import judged
@@ -18,6 +19,7 @@ from blkreel.replay.fidelity.certificate import certificate_lines
 from blkreel.replay.plan.plan import Plan, PlannedCounts
 from blkreel.replay.prepare.resume_point import state_words
 from blkreel.traces.format.condition import compute_words
+from blkreel.traces.format.metadata_types import Idle, Pace, Run, Telemetry
 
 _VERDICT_LINES = 3
 _WRAP_LOSS = 40  # of a wrapped text, at the ends of its lines
@@ -30,26 +32,24 @@ _DEPENDENCY_KINDS = {
     "used": "first uses of pages, which wait for their read"}
 
 
-def pace_words(account: Mapping[str, Any]) -> str:
-    """`dependent pace, idle capped at 25 ms`, `original pace, stream 1 at depth 4`. account: has pace and idle."""
-    pace, idle = account["pace"], account["idle"]
+def pace_words(pace: Pace, idle: Idle) -> str:
+    """`dependent pace, idle capped at 25 ms`, `original pace, stream 1 at depth 4`."""
     name, _, compute = _pace_name(pace).partition(", ")
     parts = [f"{name} pace", *([compute] if compute else [])]
-    if idle["cap_ns"] is not None:
-        parts.append(f"idle capped at {format_ns(idle['cap_ns'])}" if idle["name"] == "cap" else "idle removed")
-    parts += [f"stream {stream} at {_pace_name(own)}" for stream, own in (pace.get("streams") or {}).items()]
+    if idle.cap_ns is not None:
+        parts.append(f"idle capped at {format_ns(idle.cap_ns)}" if idle.name == "cap" else "idle removed")
+    parts += [f"stream {stream} at {_pace_name(own)}" for stream, own in pace.streams.items()]
     return ", ".join(parts)
 
 
 def plan_pace_words(plan: Plan) -> str:
     """pace_words() of a plan."""
-    return pace_words({"pace": plan.pace_account(), "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns}})
+    return pace_words(record(Pace, plan.pace_account()), Idle(name=plan.idle.name, cap_ns=plan.idle.cap_ns))
 
 
-def _pace_name(pace: Mapping[str, Any]) -> str:
-    name: str = pace["name"]
-    words = {"depth": f"depth {pace.get('depth')}", "scaled": f"x{pace.get('factor') or 0:g}"}.get(name, name)
-    return words + compute_words(pace)
+def _pace_name(pace: Pace) -> str:
+    words = {"depth": f"depth {pace.depth}", "scaled": f"x{pace.factor or 0:g}"}.get(pace.name, str(pace.name))
+    return words + compute_words(pace.compute)
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:
@@ -121,19 +121,18 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     eight lines without causes and reasons: of metrics, exposure and lateness as much as fits one line each."""
     entry = document["entry"]
     run, total = entry["runs"][0], entry["figures"]["all"]
-    account = run["run"] or {}
+    stored, account = run["run"], Run.of(run)
     label = entry["label"]
-    if account and (pace := pace_words(account)) not in label:
+    if stored and (pace := pace_words(account.pace, account.idle)) not in label:
         label += f", {pace}"
     done = format_count(total["ops"])
-    planned_ops = account.get("planned_ops")
-    if planned_ops is not None and account.get("completed_ops") != planned_ops:
-        done += f" of {format_count(planned_ops)}"
+    if account.planned_ops is not None and account.completed_ops != account.planned_ops:
+        done += f" of {format_count(account.planned_ops)}"
     size = (f"{done} I/Os, {format_bytes(total['data_bytes'])}, "
-            f"{format_ns(account.get('wall_ns') or total['makespan_ns'] or 0)}, {total['error_ops']:,} errors")
+            f"{format_ns(account.wall_ns or total['makespan_ns'] or 0)}, {total['error_ops']:,} errors")
     if total["unseen_ops"]:
         size += f", {format_count(total['unseen_ops'])} I/Os without completion"
-    if not total["ops"] and not account:
+    if not total["ops"] and not stored:
         size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
     lines = wrapped(beside_sentence(entry), width) + wrapped(f"{run['path']}: {label}, {size}", width)
     lines += _in_one_line("  ", metric_words(entry), width)
@@ -141,8 +140,8 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     lines += _in_one_line("  ", [limit] if (limit := entry.get("provider_limit")) else [], width)
     lines += [shortened(f"  {line}", width) for line in _background_lines(account)]
     lines += _in_one_line("  ", _lateness_words(account, entry), width)
-    if detail.verbose and account:
-        lines += [f"  {line}" for line in _cause_lines(account)]
+    if detail.verbose and stored:
+        lines += [f"  {line}" for line in _cause_lines(stored, account)]
     return lines + verdict_lines(_of_one_run(entry["verdict"]), detail, width)
 
 
@@ -183,25 +182,26 @@ def metric_words(entry: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _background_lines(account: Mapping[str, Any]) -> Iterator[str]:
+def _background_lines(run: Run) -> Iterator[str]:
     """What each background of a run did while the workload ran."""
-    for background in account.get("background") or ():
-        if background["reached_bytes_s"] is None:
+    for background in run.background:
+        if background.reached_bytes_s is None:
             continue
-        reached, asked = (format_count(round(background[key] / 1e6)) for key in ("reached_bytes_s", "asked_bytes_s"))
-        p99_ns, outstanding = background["latency_p99_ns"], background["outstanding_share"]
-        yield (f"{background['words']}: {reached} of {asked} MB/s"
+        reached, asked = (format_count(round(rate / 1e6)) for rate in (
+            background.reached_bytes_s, background.asked_bytes_s))
+        p99_ns, outstanding = background.latency_p99_ns, background.outstanding_share
+        yield (f"{background.words}: {reached} of {asked} MB/s"
                + (f", p99 {format_ns(p99_ns)}" if p99_ns is not None else "")
                + (f", outstanding {outstanding * 100:.0f} % of the time" if outstanding is not None else ""))
 
 
-def _lateness_words(account: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
-    late = account.get("lateness")
+def _lateness_words(run: Run, entry: Mapping[str, Any]) -> list[str]:
+    late = run.lateness
     if not late or not late["max_ns"]:
         return []
     words = [f"issue lateness p50 {format_ns(late['p50_ns'])}", f"p99 {format_ns(late['p99_ns'])}",
              f"max {format_ns(late['max_ns'])}"]
-    effects = (account.get("host_effect") or {}).get("metrics") or {}
+    effects = run.host_effect.metrics
     for metric in headline_of([dict(entry)]):
         if metric.key in effects:
             words.append(f"effect on {metric.noun} {effects[metric.key]['effect']:+.1%}")
@@ -220,10 +220,10 @@ def _in_one_line(start: str, parts: Sequence[str], width: int) -> list[str]:
     return [line] if parts else []
 
 
-def _cause_lines(account: Mapping[str, Any]) -> Iterator[str]:
+def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:
     """Plan, state, dependencies, threads, replay accuracy with the causes of stalls, and telemetry."""
-    if account["plan_ns"] is not None:
-        yield f"planned {format_ns(account['plan_ns'])} to the last issue"
+    if run.plan_ns is not None:
+        yield f"planned {format_ns(run.plan_ns)} to the last issue"
     for drive in account.get("drives") or [account]:
         yield from _state_lines(drive["state"], drive.get("path"), account.get("started_at"))
     pace = account["pace"]
@@ -231,15 +231,15 @@ def _cause_lines(account: Mapping[str, Any]) -> Iterator[str]:
         anchored = pace["anchored"]
         yield (f"dependencies {pace['dependencies']}: {anchored['waited']:,} waited, "
                f"{anchored['followed'] + anchored['caused']:,} followed, {anchored['absolute']:,} at captured times")
-        if account.get("own_wall_ns") is not None:
-            yield f"workload I/O took {format_ns(account['own_wall_ns'])} from first to last"
+        if run.own_wall_ns is not None:
+            yield f"workload I/O took {format_ns(run.own_wall_ns)} from first to last"
     threads = pace.get("threads")
     if threads and (threads["count"] > 1 or threads["note"]):
         yield f"issued by {_describe_threads(threads)}"
-    if account.get("hazards"):
-        yield f"hazards: {account['hazards']:,} I/Os in flight together to the same blocks, unlike in the trace"
-    yield from certificate_lines(dict(account))
-    if line := telemetry_line(account.get("telemetry")):
+    if run.hazards:
+        yield f"hazards: {run.hazards:,} I/Os in flight together to the same blocks, unlike in the trace"
+    yield from certificate_lines(run.certificate)
+    if line := telemetry_line(run.telemetry):
         yield line
 
 
@@ -250,16 +250,14 @@ def _state_lines(state: Mapping[str, Any], path: str | None, started_at: str | N
         yield from (f"  {note}" for note in state["notes"])
 
 
-def telemetry_line(telemetry: Mapping[str, Any] | None) -> str:
+def telemetry_line(telemetry: Telemetry) -> str:
     """Temperature and power of a run as one line; "" without a sensor."""
     parts = []
-    temperature = (telemetry or {}).get("temperature_c")
-    if temperature:
-        parts.append(f"drive temperature {temperature['start']:.0f} C at start, {temperature['end']:.0f} C at end, "
-                     f"max {temperature['max']:.0f} C")
-    power = (telemetry or {}).get("power")
-    if power:
-        gaps = f", {power['gaps']:,} gaps" if power["gaps"] else ""
-        parts.append(f"{power['average_w']:.4g} W on average, {power['energy_j']:.4g} J in "
-                     f"{format_ns(power['covered_ns'])} ({power['meter']}{gaps})")
+    if temperature := telemetry.temperature_c:
+        parts.append(f"drive temperature {temperature.start:.0f} C at start, {temperature.end:.0f} C at end, "
+                     f"max {temperature.max:.0f} C")
+    if power := telemetry.power:
+        gaps = f", {power.gaps:,} gaps" if power.gaps else ""
+        parts.append(f"{power.average_w:.4g} W on average, {power.energy_j:.4g} J in "
+                     f"{format_ns(power.covered_ns)} ({power.meter}{gaps})")
     return "; ".join(parts)

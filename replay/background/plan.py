@@ -19,6 +19,7 @@ from blkreel.replay.plan.survey import choose_device
 from blkreel.replay.prepare.states import overwritten_bytes
 from blkreel.replay.streams.generate import check
 from blkreel.replay.streams.spec import Bursts, StreamSpec
+from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 
@@ -66,7 +67,7 @@ class PlanBeside(Plan):
         return None if foreground_ns is None else self.lead_ns + foreground_ns
 
     @property
-    def source_threads(self) -> dict[str, Any]:
+    def source_threads(self) -> dict[str, Thread]:
         return self.measured.source_threads
 
     def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:

@@ -9,9 +9,11 @@ import numpy as np
 from blkreel.common.units import format_ns
 from blkreel.replay.plan.batch import issued_rows
 from blkreel.replay.telemetry.sensors.host_counters import HostCounters, read_counters
+from blkreel.traces.format import metadata_types
+from blkreel.traces.format.metadata_types import InFlightComparison, StallCause
 
-from .gaps import WINDOW_NS, Arrivals, ArrivalsAccount, InSubmitOrder, SubmitTimes
-from .in_flight import InFlight, InFlightAccount, distance
+from .gaps import WINDOW_NS, Arrivals, InSubmitOrder, SubmitTimes
+from .in_flight import InFlight, distance
 
 # The causes that the stall monitor of the issuing threads reports, in words.
 CAUSES = {
@@ -28,29 +30,10 @@ CAUSES = {
 }
 
 
-class StallCause(TypedDict):
-    """Stalls of the issuing threads by one cause. late_ops: I/Os issued more than 100 us late because of it."""
-
-    count: int
-    total_ns: int
-    longest_ns: int
-    late_ops: int
-    max_late_ns: int
-    words: str
-
-
-class InFlightComparison(TypedDict):
-    """ks: the distance of both distributions; None if one of them is unknown."""
-
-    captured: InFlightAccount | None
-    replayed: InFlightAccount | None
-    ks: float | None
-
-
 class CertificateAccount(TypedDict):
     """host: the totals of the stall monitor with `causes`, and of HostCounters; None until the end."""
 
-    arrivals: ArrivalsAccount | None
+    arrivals: metadata_types.Arrivals | None
     in_flight: InFlightComparison | None
     misplaced_ops: int
     host: dict[str, Any] | None
@@ -146,16 +129,9 @@ def certified(run: Mapping[str, Any]) -> dict[str, Any]:
             "underruns": run["underruns"], "record_stalls": run["record_stalls"]}
 
 
-def causes_of(run: Mapping[str, Any]) -> dict[str, StallCause]:
-    """By name; empty if there was no stall monitor."""
-    host = (run.get("certificate") or {}).get("host") or {}
-    causes: dict[str, StallCause] = host.get("causes") or {}
-    return causes
-
-
-def main_cause(run: Mapping[str, Any]) -> str:
+def main_cause(causes: Mapping[str, StallCause]) -> str:
     """What delayed most I/Os, or the issuing thread for the longest time: `late wake-up (12 times, 34.0 ms)`."""
-    name, cause = max(causes_of(run).items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]))
+    name, cause = max(causes.items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]))
     return f"{CAUSES.get(name, name)} ({times(cause['count'])}, {format_ns(cause['total_ns'])})"
 
 
@@ -163,20 +139,20 @@ def times(count: int) -> str:
     return "1 time" if count == 1 else f"{count:,} times"
 
 
-def certificate_lines(run: Mapping[str, Any]) -> list[str]:
+def certificate_lines(certificate: metadata_types.Certificate) -> list[str]:
     """The certificate of a run as lines for a terminal."""
-    certificate, lines = run.get("certificate") or {}, []
-    if arrivals := certificate.get("arrivals"):
+    lines = []
+    if arrivals := certificate.arrivals:
         planned, issued, changed = arrivals["planned"], arrivals["issued"], arrivals["changed"]
         lines.append(f"gaps between submissions: median {format_ns(planned['p50_ns'])} planned, "
                      f"{format_ns(issued['p50_ns'])} issued; change of a gap: median {format_ns(changed['p50_ns'])}, "
                      f"p99 {format_ns(changed['p99_ns'])}")
-    in_flight = certificate.get("in_flight") or {}
-    if in_flight.get("captured") and in_flight.get("replayed"):
-        lines.append(f"mean I/Os in flight while busy: {in_flight['captured']['mean']:.3g} captured, "
-                     f"{in_flight['replayed']['mean']:.3g} replayed")
-    if certificate.get("host"):
-        causes = sorted(causes_of(run).values(), key=lambda cause: cause["total_ns"], reverse=True)
+    in_flight = certificate.in_flight
+    if in_flight and (captured := in_flight["captured"]) and (replayed := in_flight["replayed"]):
+        lines.append(f"mean I/Os in flight while busy: {captured['mean']:.3g} captured, "
+                     f"{replayed['mean']:.3g} replayed")
+    if certificate.host:
+        causes = sorted(certificate.host.causes.values(), key=lambda cause: cause["total_ns"], reverse=True)
         texts = [f"{cause['words']} {format_ns(cause['total_ns'])} ({times(cause['count'])})" for cause in causes[:3]]
         lines.append(f"stalls of the issuing thread: {'; '.join(texts) or 'none above 100 µs'}")
     return lines

@@ -1,10 +1,11 @@
 """Gaps between submissions, compared with the plan's: added up as records pass, in bounded memory."""
 
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
 from blkreel.common.binning import LogLinearBins
+from blkreel.traces.format import metadata_types
 
 # Two rows submitted by one call have one time stamp, so gaps below 1 us are one class.
 _LEAST_NS = 1024
@@ -70,12 +71,6 @@ class InSubmitOrder:
         return SubmitTimes(submit_ns, due_ns, complete_ns, tuple(others))
 
 
-class GapsAccount(TypedDict):
-    mean_ns: int
-    p50_ns: int
-    p99_ns: int
-
-
 class Gaps:
     """Counts of gaps in classes of 1/32 relative width; gaps below 1 us are one class."""
 
@@ -95,7 +90,7 @@ class Gaps:
         rank = -(-self.total * per_mille // 1000)
         return int(_STARTS_NS[int(np.searchsorted(np.cumsum(self.counts), rank))])
 
-    def account(self) -> GapsAccount:
+    def account(self) -> metadata_types.Gaps:
         return {"mean_ns": self.sum_ns // self.total, "p50_ns": self.percentile_ns(500),
                 "p99_ns": self.percentile_ns(990)}
 
@@ -107,23 +102,6 @@ def distance(a: Gaps, b: Gaps) -> tuple[float, float]:
     """
     difference = np.abs(np.cumsum(a.counts) / a.total - np.cumsum(b.counts) / b.total)
     return float(difference.max()), float((difference[:-1] * np.diff(_STARTS_NS)).sum())
-
-
-class ChangeAccount(TypedDict):
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-
-
-class ArrivalsAccount(TypedDict):
-    """gaps: their number. ks, mean_shift_ns: see distance(). changed: how much each gap differs from the planned."""
-
-    gaps: int
-    planned: GapsAccount
-    issued: GapsAccount
-    ks: float
-    mean_shift_ns: int
-    changed: ChangeAccount
 
 
 class Arrivals:
@@ -154,7 +132,7 @@ class Arrivals:
         self._changed.add(changed_ns)
         self._max_change_ns = max(self._max_change_ns, int(changed_ns.max(initial=0)))
 
-    def account(self) -> ArrivalsAccount | None:
+    def account(self) -> metadata_types.Arrivals | None:
         """None for fewer than two rows with a deadline."""
         if not self._issued.total:
             return None

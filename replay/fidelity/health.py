@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from blkreel.common.units import format_ns
 from blkreel.common.verdict import Note, Reason, note, reason
-from blkreel.replay.telemetry.account import DriveTelemetry, TelemetryAccount
 from blkreel.replay.telemetry.sensors.smart_formats import TEMPERATURE_WARNING
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
+from blkreel.traces.format.metadata_types import DriveTelemetry, Telemetry
 
 from .certificate import times
 
@@ -24,10 +24,10 @@ _NO_POWER = "power_not_measured"
 _HOT = {"warning_temperature_time": "warning", "critical_temperature_time": "critical"}
 
 
-def invalid(telemetry: TelemetryAccount | None, links: Mapping[str, PcieLink | None]) -> Iterator[Reason]:
-    """telemetry: of a run's account, None without one. links: before the run, by drive; of the first drive by ""."""
+def invalid(telemetry: Telemetry, links: Mapping[str, PcieLink | None]) -> Iterator[Reason]:
+    """links: before the run, by drive; of the first drive by ""."""
     for name, drive in _drives(telemetry):
-        title, before, during = name or "drive", links.get(name), drive["link"]
+        title, before, during = name or "drive", links.get(name), drive.link
         if before and during:
             for start, least, unit in ((before["speed_gts"], during.get("least_speed_gts"), "GT/s"),
                                        (before["width"], during.get("least_width"), "lanes")):
@@ -36,54 +36,49 @@ def invalid(telemetry: TelemetryAccount | None, links: Mapping[str, PcieLink | N
                                  f"{title} link fell from {start:g} {unit} to {least:g} {unit} during the run", None,
                                  least, start)
         for field, words in _LOST.items():
-            if (count := _changes(drive).get(field, 0)) > 0:
+            if (count := drive.smart.changed.get(field, 0)) > 0:
                 yield reason("drive_errors", "invalid", f"{count:,.0f} new {words} of {name or 'the drive'}: a "
                              "defective unit does not represent others", None, count, 0)
 
 
-def qualified(telemetry: TelemetryAccount | None) -> Iterator[Reason]:
+def qualified(telemetry: Telemetry) -> Iterator[Reason]:
     for name, drive in _drives(telemetry):
-        title, changes = name or "the drive", _changes(drive)
+        title, changes = name or "the drive", drive.smart.changed
         for field, words in _CORRECTED.items():
             if (count := changes.get(field, 0)) > 0:
                 yield reason("drive_corrected_errors", "qualified", f"{count:,.0f} new {words} of {title}", None, count,
                              0)
         hot = {level: changes[field] for field, level in _HOT.items() if changes.get(field, 0) > 0}
-        if drive["throttled"]:
-            yield reason("drive_throttled", "qualified", f"thermal throttling of {title}: {times(drive['throttled'])}",
-                         None, drive["throttled"], 0)
+        if drive.throttled:
+            yield reason("drive_throttled", "qualified", f"thermal throttling of {title}: {times(drive.throttled)}",
+                         None, drive.throttled, 0)
         elif hot:
             for level, minutes in hot.items():
                 yield reason("drive_hot", "qualified", f"{minutes:,.0f} min of {title} above its {level} temperature",
                              None, minutes, 0)
-        elif drive["smart"] and drive["smart"]["critical_warning"] & TEMPERATURE_WARNING:
+        elif drive.smart.critical_warning & TEMPERATURE_WARNING:
             yield reason("drive_hot", "qualified", f"temperature warning of {title}")
 
 
-def power(telemetry: TelemetryAccount | None, wall_ns: int) -> tuple[list[Reason], list[Note]]:
+def power(telemetry: Telemetry, wall_ns: int) -> tuple[list[Reason], list[Note]]:
     """Missing power is a reason if a meter was given, otherwise a note."""
-    account = telemetry and telemetry["power"]
+    account = telemetry.power
     if not account:
-        if not telemetry or not telemetry.get("meter_given"):
+        if not telemetry.meter_given:
             return [], [note(_NO_POWER, "power not measured")]
-        missing = (telemetry["missing"].get("power_w") or "; ".join(telemetry["notes"].get("power_w") or [])
-                   or "; ".join(telemetry["missing"].values()))
+        missing = (telemetry.missing.get("power_w") or "; ".join(telemetry.notes.get("power_w") or [])
+                   or "; ".join(telemetry.missing.values()))
         return [reason(_NO_POWER, "qualified", f"power not measured: {missing or 'no sample'}")], []
-    missed = (wall_ns - account["covered_ns"]) / wall_ns if wall_ns else 0.0
+    missed = (wall_ns - account.covered_ns) / wall_ns if wall_ns else 0.0
     if missed <= UNMEASURED_SHARE:
         return [], []
     return [reason(_NO_POWER, "qualified",
-                   f"power not measured for {format_ns(wall_ns - account['covered_ns'])} of the run, {missed:.0%} "
-                   f"(limit {UNMEASURED_SHARE:.0%}), in {account['gaps']:,} gaps", None, missed,
+                   f"power not measured for {format_ns(wall_ns - account.covered_ns)} of the run, {missed:.0%} "
+                   f"(limit {UNMEASURED_SHARE:.0%}), in {account.gaps:,} gaps", None, missed,
                    UNMEASURED_SHARE)], []
 
 
-def _drives(telemetry: TelemetryAccount | None) -> Iterator[tuple[str, DriveTelemetry]]:
+def _drives(telemetry: Telemetry) -> Iterator[tuple[str, DriveTelemetry]]:
     """By name; the first drive by ""."""
-    if telemetry:
-        yield "", telemetry
-        yield from (telemetry["drives"] or {}).items()
-
-
-def _changes(drive: DriveTelemetry) -> Mapping[str, float]:
-    return drive["smart"]["changed"] if drive["smart"] else {}
+    yield "", telemetry
+    yield from telemetry.drives.items()

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from blkreel.common.errors import UsageError
+from blkreel.traces.format.metadata_types import MetricEffect
 from blkreel.traces.format.schema import FLAGS, OPS
 
 from .gaps import WINDOW_NS, InSubmitOrder, SubmitTimes
@@ -55,15 +56,6 @@ def parse_limits(text: str) -> EffectLimits:
     if limits is None or limits.accepted > limits.withheld:
         raise UsageError(f"invalid --effect-limits: {text!r}", "write two rising percentages like 2%:10%")
     return limits
-
-
-class MetricEffect(TypedDict):
-    """As shares of the metric without the host's delays; above 0: they increased it. level: by EffectLimits."""
-
-    effect: float
-    schedule: float
-    best_case: float
-    level: str
 
 
 class HostEffectAccount(TypedDict):

@@ -1,19 +1,12 @@
 """Number of I/Os in flight, weighted by time: added up as they pass, in bounded memory."""
 
 from collections.abc import Iterator
-from typing import TypedDict
 
 import numpy as np
 
+from blkreel.traces.format import metadata_types
+
 _DEEPEST = 1 << 16  # more count as so many
-
-
-class InFlightAccount(TypedDict):
-    mean: float
-    p50: int
-    p99: int
-    max: int
-    busy_ns: int
 
 
 class InFlight:
@@ -42,7 +35,7 @@ class InFlight:
         self._pass(start_ns, ends_ns[over], until_ns)
         self._ends_ns = ends_ns[~over]
 
-    def account(self) -> InFlightAccount | None:
+    def account(self) -> metadata_types.InFlight | None:
         """None if no I/O was in flight."""
         time_ns = self._time_ns()
         total_ns = time_ns.sum()

@@ -1,10 +1,9 @@
 """Lateness of issued I/Os: nearest-rank percentiles of any number of them in fixed memory."""
 
-from typing import TypedDict
-
 import numpy as np
 
 from blkreel.common.binning import LogLinearBins
+from blkreel.traces.format import metadata_types
 from blkreel.traces.format.schema import FLAGS
 
 # Below 1 ms each nanosecond is one class, so that the percentiles of a verdict are exact. Above, a percentile is
@@ -46,18 +45,6 @@ class Histogram:
         return index if index < _EXACT_NS else int(_BINS.starts(np.array(index - _EXACT_NS + _FIRST_BIN)))
 
 
-class LatenessAccount(TypedDict):
-    """host_*: of the I/Os that no full queue delayed."""
-
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-    host_p99_ns: int
-    host_max_ns: int
-    queue_full_ops: int
-    host_late_ops: int
-
-
 class Lateness:
     """Lateness of I/Os with a deadline.
 
@@ -84,7 +71,7 @@ class Lateness:
     def max_ns(self) -> int:
         return self._all.max_ns
 
-    def account(self) -> LatenessAccount | None:
+    def account(self) -> metadata_types.Lateness | None:
         """None if no I/O had a deadline."""
         if not self._all.total:
             return None

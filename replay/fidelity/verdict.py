@@ -20,12 +20,10 @@ from blkreel.common.verdict import (
 )
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
-from blkreel.traces.format.condition import NO_COMPUTING
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, lacks
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
 
 from . import health
-from .certificate import causes_of, main_cause, times
-from .host_effect import HostEffectAccount
+from .certificate import main_cause, times
 
 # Mean share of a CPU's time that a hypervisor took. A drive in software suffers from it too.
 STEAL_QUALIFIED_SHARE = 0.02
@@ -37,60 +35,62 @@ ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_
                "write_response_p99")
 
 
-def judge(run: Mapping[str, Any]) -> Verdict:
-    power_reasons, notes = health.power(run.get("telemetry"), run["wall_ns"])
-    effects = (run.get("host_effect") or {}).get("metrics") or {}
-    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
-                  withheld=[key for key, effect in effects.items() if effect["level"] == "withheld"])
+def judge(account: Mapping[str, Any]) -> Verdict:
+    run = Run.of({"run": account})
+    power_reasons, notes = health.power(run.telemetry, account["wall_ns"])
+    return judged([*_invalid(account, run), *_host(account, run), *_qualified(account, run), *power_reasons],
+                  notes=notes,
+                  withheld=[key for key, effect in run.host_effect.metrics.items() if effect["level"] == "withheld"])
 
 
-def _invalid(run: Mapping[str, Any]) -> Iterator[Reason]:
-    if run["partial"]:
-        yield reason("partial_run", "invalid", f"partial run: {run['partial']}")
-    if (run.get("drive") or {}).get("kind") == "nil" and not run.get("simulated"):
+def _invalid(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+    """account: what readers of runs do not need is only there."""
+    if run.partial:
+        yield reason("partial_run", "invalid", f"partial run: {run.partial}")
+    if run.drive.get("kind") == "nil" and not run.simulated:
         yield reason("no_drive", "invalid", "no drive: the figures are those of this machine and blkreel")
-    if run["error_ops"]:
-        first = f", the first: {run['first_error']}" if run.get("first_error") else ""
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in (run.get("errors") or {}).items())
-        yield reason("io_errors", "invalid", f"{run['error_ops']:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
-                     "error_ops", run["error_ops"], 0)
-    missing = run["planned_ops"] - run["completed_ops"] - sum(run["dropped"].values())
+    if run.error_ops:
+        first = f", the first: {account['first_error']}" if account.get("first_error") else ""
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in run.errors.items())
+        yield reason("io_errors", "invalid", f"{run.error_ops:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
+                     "error_ops", run.error_ops, 0)
+    missing = account["planned_ops"] - account["completed_ops"] - sum(run.dropped.values())
     if missing > 0:
-        yield reason("missing_ios", "invalid", f"{missing:,} of {run['planned_ops']:,} planned I/Os missing", None,
+        yield reason("missing_ios", "invalid", f"{missing:,} of {account['planned_ops']:,} planned I/Os missing", None,
                      missing, 0)
-    elif not run["dropped"] and not run["as_planned"]:
+    elif not run.dropped and not account["as_planned"]:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
-    for name, count in run["dropped"].items():
+    for name, count in run.dropped.items():
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
-    if run["unwritten_bytes"]:
+    if account["unwritten_bytes"]:
         yield reason("unwritten_reads", "invalid",
-                     f"{format_bytes(run['unwritten_bytes'])} read that were never written, which a drive answers "
-                     "without its flash: replay without --no-prefill", None, run["unwritten_bytes"], 0)
-    if run["foreign_ios"]:
-        yield reason("external_io", "invalid", f"{run['foreign_ios']:,} external I/Os on the drive", None,
-                     run["foreign_ios"], 0)
-    if run["page_cache"]:
+                     f"{format_bytes(account['unwritten_bytes'])} read that were never written, which a drive answers "
+                     "without its flash: replay without --no-prefill", None, account["unwritten_bytes"], 0)
+    if account["foreign_ios"]:
+        yield reason("external_io", "invalid", f"{account['foreign_ios']:,} external I/Os on the drive", None,
+                     account["foreign_ios"], 0)
+    if account["page_cache"]:
         yield reason("page_cache", "invalid",
                      "I/O through the page cache: attach the image with losetup --direct-io=on")
-    links = {"": run["environment"].get("link")}
-    links |= {drive["name"]: drive["link"] for drive in (run.get("drives") or [])[1:]}
+    links = {"": account["environment"].get("link")}
+    links |= {drive["name"]: drive["link"] for drive in (account.get("drives") or [])[1:]}
     for name, link in links.items():
         yield from _slow_link(name, link)
-    yield from health.invalid(run.get("telemetry"), links)
+    yield from health.invalid(run.telemetry, links)
 
 
-def _host(run: Mapping[str, Any]) -> Iterator[Reason]:
+def _host(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     """Delays of this machine, as far as they change a metric."""
-    host = (run.get("certificate") or {}).get("host") or {}
-    if host.get("suspended_ns"):
-        yield reason("machine_suspended", "invalid", f"machine suspended for {format_ns(host['suspended_ns'])}", None,
-                     host["suspended_ns"], 0)
+    host = run.certificate.host or HostAccount(preemptions=0)
+    if host.suspended_ns:
+        yield reason("machine_suspended", "invalid", f"machine suspended for {format_ns(host.suspended_ns)}", None,
+                     host.suspended_ns, 0)
     yield from _effects(run)
     # Accounts of earlier versions do not have the period of the counters.
-    counted_ns = host.get("counted_ns") or run["wall_ns"]
-    cpu_ns = counted_ns * (run["environment"].get("cpu_count") or 1)
-    stolen = (host.get("steal_ns") or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(run) else 0.0
+    counted_ns = host.counted_ns or account["wall_ns"]
+    cpu_ns = counted_ns * (account["environment"].get("cpu_count") or 1)
+    stolen = (host.steal_ns or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(account) else 0.0
     for level, limit in (("invalid", STEAL_INVALID_SHARE), ("qualified", STEAL_QUALIFIED_SHARE)):
         # Each CPU counts in steps: of a shorter run, one step would exceed the limit.
         if stolen > limit and counted_ns * limit >= STEP_NS:
@@ -98,19 +98,19 @@ def _host(run: Mapping[str, Any]) -> Iterator[Reason]:
                          f"CPU stolen by the hypervisor {stolen * 100:.1f} % of the run (limit {_share(limit)})", None,
                          stolen, limit)
             break
-    if host.get("throttled"):
+    if host.throttled:
         yield reason("cpu_throttled", "qualified",
-                     f"thermal throttling of the processors: {times(host['throttled'])}", None, host["throttled"], 0)
+                     f"thermal throttling of the processors: {times(host.throttled)}", None, host.throttled, 0)
 
 
-def _effects(run: Mapping[str, Any]) -> Iterator[Reason]:
-    account: HostEffectAccount | None = run.get("host_effect")
-    if account is None:
+def _effects(run: Run) -> Iterator[Reason]:
+    limits, effects = run.host_effect.limits, run.host_effect.metrics
+    if not effects:
         return
-    limits, effects = account["limits"], account["metrics"]
     accepted, withheld = _share(limits["accepted"]), _share(limits["withheld"])
-    cause = f": {main_cause(run)}" if causes_of(run) else ""
-    headline = account["headline"] or list(effects)
+    host = run.certificate.host
+    cause = f": {main_cause(host.causes)}" if host and host.causes else ""
+    headline = run.host_effect.headline or list(effects)
     if all(effects[key]["level"] == "withheld" for key in headline):
         least = min(headline, key=lambda key: abs(effects[key]["effect"]))
         yield reason("all_metrics_withheld", "invalid",
@@ -151,94 +151,97 @@ def _slow_link(name: str, link: PcieLink | None) -> Iterator[Reason]:
                          now, best)
 
 
-def _qualified(run: Mapping[str, Any]) -> Iterator[Reason]:
-    idle = run["idle"]
-    if idle["removed_ns"]:
-        limit = f" above {format_ns(idle['cap_ns'])}" if idle["cap_ns"] else ""
-        yield reason("idle_removed", "qualified", f"{format_ns(idle['removed_ns'])} of idle time{limit} removed", None,
-                     idle["removed_ns"], 0)
-    for background in run.get("background") or ():
-        share = background["reached_share"]
+def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+    idle, source = run.idle, account["source"]
+    if idle.removed_ns:
+        limit = f" above {format_ns(idle.cap_ns)}" if idle.cap_ns else ""
+        yield reason("idle_removed", "qualified", f"{format_ns(idle.removed_ns)} of idle time{limit} removed", None,
+                     idle.removed_ns, 0)
+    for background in run.background:
+        share = background.reached_share
         if share is not None and share < BACKGROUND_LIMIT:
             yield reason("background_slow", "qualified",
-                         f"background {background['spec']} reached {_share(round(share, 3))} of its rate, "
-                         f"{background['reached_bytes_s'] / 1e6:,.0f} of {background['asked_bytes_s'] / 1e6:,.0f} MB/s "
-                         f"(limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
-    yield from _pace(run.get("pace") or {})
-    yield from _read_ahead(run)
-    if run.get("hazards"):
-        yield reason("hazards", "qualified", f"{run['hazards']:,} I/Os in flight together with others on the same "
-                     "blocks, unlike in the trace", None, run["hazards"], 0)
-    lost = (run["source"].get("lost") or {}).get("total")
+                         f"background {background.spec} reached {_share(round(share, 3))} of its rate, "
+                         f"{(background.reached_bytes_s or 0) / 1e6:,.0f} of {background.asked_bytes_s / 1e6:,.0f} "
+                         f"MB/s (limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
+    yield from _pace(account.get("pace", {}), run)
+    yield from _read_ahead(account, run)
+    if run.hazards:
+        yield reason("hazards", "qualified", f"{run.hazards:,} I/Os in flight together with others on the same "
+                     "blocks, unlike in the trace", None, run.hazards, 0)
+    lost = run.source.lost["total"] if run.source.lost else None
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
-    step_ns = run["source"].get("times_step_ns")
-    if step_ns and run["pace"]["name"] not in ("depth", "asap"):
+    step_ns = run.source.times_step_ns
+    if step_ns and run.pace.name not in ("depth", "asap"):
         yield reason("coarse_times", "qualified", "all submit times of the trace are multiples of "
                      f"{format_ns(step_ns)}, but its import states a finer clock: gaps between I/Os may be wrong by as "
                      "much", None, step_ns, COARSE_CLOCK_NS)
     # `unfinished` counts I/Os of the replayed devices, `rows` those of all devices.
-    unseen, replayed = run["source"].get("unfinished") or 0, run["source"].get("ios") or run["source"].get("rows") or 0
-    if lacks(run["source"], "latency"):
+    unseen, replayed = source.get("unfinished") or 0, source.get("ios") or run.source.rows or 0
+    if lacks(source, "latency"):
         yield reason("unseen_completions", "qualified",
                      "the source of the trace records no completions: which I/Os were in flight together is unknown")
     elif unseen > UNSEEN_LIMIT * replayed:
         yield reason("unseen_completions", "qualified",
                      f"{_share(round(unseen / replayed, 4))} of the trace's I/Os have no completion (limit "
                      f"{_share(UNSEEN_LIMIT)})", None, unseen / replayed, UNSEEN_LIMIT)
-    for name, count in run["altered"].items():
+    for name, count in run.altered.items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
-    if run["foreign_ios"] is None and not run.get("simulated"):
+    if account["foreign_ios"] is None and not run.simulated:
         yield reason("external_io_unknown", "qualified",
                      "external I/O not counted: the kernel has no count for this kind of target")
-    yield from health.qualified(run.get("telemetry"))
-    yield from emulated.reasons(run.get("emulated") or [])
+    yield from health.qualified(run.telemetry)
+    yield from emulated.reasons(run.emulated)
 
 
-def _pace(pace: Mapping[str, Any]) -> Iterator[Reason]:
-    if pace.get("factor"):
-        yield reason("times_scaled", "qualified", f"times divided by {pace['factor']:g}", None, pace["factor"], 1)
-    if compute := pace.get("compute"):
-        changed = "left out" if compute == NO_COMPUTING else f"divided by {compute:g}"
+def _pace(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+    pace = run.pace
+    if pace.factor:
+        yield reason("times_scaled", "qualified", f"times divided by {pace.factor:g}", None, pace.factor, 1)
+    if compute := pace.compute:
+        factor = compute if isinstance(compute, int | float) else None
+        changed = "left out" if factor is None else f"divided by {factor:g}"
         yield reason("compute_scaled", "qualified", f"computing time {changed}; waits for timers, frames or the "
-                     "network count as computing", None, None if compute == NO_COMPUTING else compute, 1)
-    for stream, stream_pace in (pace.get("streams") or {}).items():
-        if stream_pace["factor"]:
-            yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace['factor']:g}",
-                         None, stream_pace["factor"], 1)
-    if pace.get("dependencies") == "inferred":
-        share = pace.get("dependencies_inferred")
+                     "network count as computing", None, factor, 1)
+    for stream, stream_pace in pace.streams.items():
+        if stream_pace.factor:
+            yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace.factor:g}",
+                         None, stream_pace.factor, 1)
+    if pace.dependencies == "inferred":
+        share = account.get("dependencies_inferred")
         of_ios = "" if share is None else f" for {_share(round(share, 3))} of the I/Os"
         yield reason("dependencies_inferred", "qualified",
                      f"dependencies inferred from times{of_ios}, because the trace has none", None, share)
 
 
-def _read_ahead(run: Mapping[str, Any]) -> Iterator[Reason]:
+def _read_ahead(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     """Read-ahead of another length than here, and read-ahead for which the load time is a lower bound."""
-    read_ahead = (run.get("pace") or {}).get("read_ahead") or {}
-    if not read_ahead.get("ios"):
+    ios_of_load = run.pace.read_ahead.ios
+    if not ios_of_load:
         return
-    devices, number = run["source"].get("devices") or [], run["source"].get("device") or 0
+    read_ahead = account["pace"]["read_ahead"]
+    devices, number = run.source.devices or [], run.source.device or 0
     captured_bytes = devices[number].get("read_ahead_bytes") if number < len(devices) else None
-    here_bytes = (run.get("drive") or {}).get("read_ahead_bytes")
-    share = (read_ahead.get("read_ahead_ios") or 0) / read_ahead["ios"]
+    here_bytes = run.drive.get("read_ahead_bytes")
+    share = (run.pace.read_ahead.read_ahead_ios or 0) / ios_of_load
     if captured_bytes and here_bytes and captured_bytes != here_bytes and share > READ_AHEAD_LIMIT:
         yield reason("read_ahead_differs", "qualified",
                      f"captured with {captured_bytes >> 10:,} KiB of read-ahead, and this drive has "
                      f"{here_bytes >> 10:,} KiB: a program reads other windows here; set read_ahead_kb of one drive as "
                      "of the other, and capture again", None, share, READ_AHEAD_LIMIT)
     unknown, in_time = (read_ahead.get(key) or 0 for key in ("blocked_unknown_ios", "in_time_ios"))
-    captured_ns = (run["source"].get("duration_ns") or 0) - run["idle"]["removed_ns"]
-    if unknown > READ_AHEAD_LIMIT * read_ahead["ios"]:
+    captured_ns = (run.source.duration_ns or 0) - run.idle.removed_ns
+    if unknown > READ_AHEAD_LIMIT * ios_of_load:
         ios, of = unknown, "by threads without a blocked time"
         why = "computing meanwhile is not replayed"
-    elif in_time > READ_AHEAD_LIMIT * read_ahead["ios"] and run["wall_ns"] > SLOWER_DRIVE * captured_ns > 0:
+    elif in_time > READ_AHEAD_LIMIT * ios_of_load and account["wall_ns"] > SLOWER_DRIVE * captured_ns > 0:
         ios, of = in_time, "that was complete in time on the captured drive"
         why = "on this slower drive nothing waits for it"
     else:
         return
-    share = ios / read_ahead["ios"]
+    share = ios / ios_of_load
     yield reason("load_time_lower_bound", "qualified",
                  f"load time is a lower bound: {_share(round(share, 3))} of the I/Os are read-ahead {of} (limit "
                  f"{_share(READ_AHEAD_LIMIT)}): {why}", "read_ahead_share", share, READ_AHEAD_LIMIT)

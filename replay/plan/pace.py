@@ -56,7 +56,7 @@ class Pace:
 
     def __str__(self) -> str:
         name = {"depth": f"depth {self.depth}", "scaled": f"x{self.factor:g}"}.get(self.name, self.name)
-        return name + compute_words(self.account())
+        return name + compute_words(self.account().get("compute"))
 
     def account(self) -> dict[str, Any]:
         compute = self.compute if math.isfinite(self.compute) else NO_COMPUTING

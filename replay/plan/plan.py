@@ -12,6 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
+from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import OPS, USE_COLUMNS
 from blkreel.traces.format.trace import Trace
@@ -173,7 +174,7 @@ class Plan(ABC):
         return any(drive.writes for drive in self.drives)
 
     @property
-    def source_threads(self) -> dict[str, Any]:
+    def source_threads(self) -> dict[str, Thread]:
         """Names and processes of the threads of the trace, as its metadata has them."""
         return {}
 
@@ -258,7 +259,7 @@ class TracePlan(Plan):
 
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata
-        programs = {thread.get("comm") for thread in (metadata.get("threads") or {}).values()}
+        programs = {thread.get("comm") for thread in trace.threads.values()}
         return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,
                 "duration_ns": self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns,
                 "ios": sum(drive.survey.total_ios for drive in self.drives),
@@ -267,8 +268,8 @@ class TracePlan(Plan):
                 **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}
 
     @property
-    def source_threads(self) -> dict[str, Any]:
-        return self.trace.metadata.get("threads") or {}
+    def source_threads(self) -> dict[str, Thread]:
+        return self.trace.threads
 
     def source_sha256(self) -> str | None:
         if not isinstance(self.trace.path, Path):

@@ -4,7 +4,7 @@ A drive shares its link between both directions, and a read waits for programs o
 real drive, or whether reads just take longer beside writes, a search decides (Nelder and Mead, 1965).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.records import foreground_of
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.simulated.spec import SimulatedDrive
+from blkreel.traces.format.metadata_types import Background
 from blkreel.traces.format.trace import Trace
 
 from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
@@ -71,22 +72,21 @@ def with_contention(model: FittedModel, fastest_write: float,
     return model_at(found.x, count)
 
 
-def load_time_beside(trace: Trace, account: Mapping[str, Any], drive: SimulatedDrive, device: int | None,
+def load_time_beside(trace: Trace, backgrounds: Sequence[Background], drive: SimulatedDrive, device: int | None,
                      idle: IdlePolicy, progress: Progress) -> int:
-    """Load time in ns of a trace on the drive, beside the backgrounds of the account of a run at dependent pace.
+    """Load time in ns of a trace on the drive, beside the backgrounds of a run at dependent pace.
 
     Raises BlkreelError if it cannot be simulated, such as without the trace of a background.
     """
     target = find_target(drive.spec)
-    backgrounds: Sequence[Mapping[str, Any]] = account["background"]
 
     def foreground(part: Any, map_name: str | None) -> TracePlan:
         return plan_trace(trace, target, pace=DEPENDENT, idle=idle, map_name=map_name, prefill=False, device=device,
                           part=part)
 
     plan: PlanBeside = plan_beside(
-        foreground, target, [parse_background(each["spec"]) for each in backgrounds],
-        lead_ns=backgrounds[0]["lead_ns"], map_name=None, prefill=True, seed=1).at_phase(backgrounds[0]["phase"])
+        foreground, target, [parse_background(background.spec) for background in backgrounds],
+        lead_ns=backgrounds[0].lead_ns, map_name=None, prefill=True, seed=1).at_phase(backgrounds[0].phase)
     span = RunSpan()
 
     def take(rows: Batch) -> None:

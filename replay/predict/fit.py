@@ -25,6 +25,7 @@ from blkreel.replay.plan.plan import TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES, SimulatedDrive
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
@@ -60,7 +61,7 @@ class MeasuredRun:
     """
 
     trace: Trace
-    account: Mapping[str, Any]
+    account: Run
     row: np.ndarray
     op: np.ndarray
     length_bytes: np.ndarray
@@ -70,28 +71,26 @@ class MeasuredRun:
 
     @property
     def has_background(self) -> bool:
-        return bool(self.account.get("background"))
+        return bool(self.account.background)
 
     @property
     def workload(self) -> str:
         """What the run replayed: the checksum of the trace, or its path."""
-        source = self.account.get("source") or {}
-        return str(source.get("sha256") or source.get("path"))
+        return str(self.account.source.sha256 or self.account.source.path)
 
 
 def read_run(path: str) -> MeasuredRun:
     """Raises UsageError for a trace that is not a run, and for a run that a drive cannot be fitted to."""
     trace = open_trace(path)
-    account = trace.metadata.get("run")
-    if not account:
+    if not trace.is_run:
         raise UsageError(f"{path} is a capture: it tells what a program did, not what a drive can do",
                          f"replay it on the drive, then fit the run: blkreel replay {path} --on DEVICE -o RUN")
     if (drives := len(trace.metadata.get("devices") or [])) != 1:
         raise UsageError(f"{path} is a run on {drives} drives", "fit runs on one drive")
-    if not 0 < ((account.get("drive") or {}).get("size_bytes") or 0) <= _LARGEST_DRIVE_BYTES:
+    if not 0 < trace.account.drive.get("size_bytes", 0) <= _LARGEST_DRIVE_BYTES:
         raise UsageError(f"{path} has no size of its drive: run.drive.size_bytes is not one of a drive",
                          "replay the trace again on the drive")
-    if (account.get("verdict") or {}).get("level") == "invalid":
+    if trace.account.verdict["level"] == "invalid":
         raise UsageError(f"{path} is invalid, so its times are not those of the drive",
                          f"see why: blkreel report {path} --why")
     table = trace.table(["submit_ns", "latency_ns", "length_bytes", "op", "status"])
@@ -100,7 +99,7 @@ def read_run(path: str) -> MeasuredRun:
     columns = {name: column[row] for name, column in columns.items()}
     if (columns["op"] == READ).sum() < MIN_READS:
         raise UsageError(f"{path} has fewer than {MIN_READS} completed reads", "fit runs of a longer trace")
-    return MeasuredRun(trace, account, row, columns["op"], columns["length_bytes"], columns["submit_ns"],
+    return MeasuredRun(trace, trace.account, row, columns["op"], columns["length_bytes"], columns["submit_ns"],
                        columns["latency_ns"],
                        beside_write(columns["op"], columns["submit_ns"], columns["latency_ns"]))
 
@@ -115,7 +114,7 @@ def beside_write(op: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray) 
 
 def same_drive(runs: Sequence[MeasuredRun]) -> Mapping[str, Any]:
     """The drive of the runs. Raises UsageError if they are of several."""
-    drives = [run.account.get("drive") or {} for run in runs]
+    drives: list[Mapping[str, Any]] = [run.account.drive for run in runs]
     for run, drive in zip(runs, drives, strict=True):
         for key in _IDENTITY:
             if drive.get(key) != drives[0].get(key):

@@ -24,7 +24,7 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, Source, clock_step_ns
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
@@ -137,24 +137,23 @@ def error_of(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> Pre
     p99_ns = [float(np.quantile(latency_ns[is_read], 0.99)) for latency_ns in (
         simulated_latencies(run, drive, progress), run.latency_ns)]
     measured_ns, predicted_ns, slowdown = _measured_load_time_ns(run.account), None, None
-    if measured_ns and (source := _source(run.account)) is not None:
-        device = (run.account.get("source") or {}).get("device")
-        idle = run.account.get("idle") or {}
-        policy = IdlePolicy(str(idle.get("name") or ORIGINAL_IDLE.name), idle.get("cap_ns"))
+    if measured_ns and (source := _source(run.account.source)) is not None:
+        device, idle = run.account.source.device, run.account.idle
+        policy = IdlePolicy(idle.name, idle.cap_ns)
         predicted_ns = predict(source, drive, device, progress, policy).load_time_ns
         if run.has_background:
             alone_ns, predicted_ns = predicted_ns, None
             with suppress(BlkreelError):  # the trace of a background may be gone
-                predicted_ns = load_time_beside(source, run.account, drive, device, policy, progress)
+                predicted_ns = load_time_beside(source, run.account.background, drive, device, policy, progress)
                 slowdown = _slowdown(run.account, predicted_ns, alone_ns)
     return PredictionError(str(run.trace.path.parent),
                            predicted_ns / measured_ns - 1 if predicted_ns and measured_ns else None,
                            p99_ns[0] / p99_ns[1] - 1, slowdown)
 
 
-def _slowdown(account: Mapping[str, Any], beside_ns: int, alone_ns: int | None) -> tuple[float, float] | None:
+def _slowdown(account: Run, beside_ns: int, alone_ns: int | None) -> tuple[float, float] | None:
     """Predicted and measured; None without a baseline."""
-    measured = ((account.get("baseline") or {}).get("slowdown") or {}).get("load_time")
+    measured = account.baseline.slowdown.load_time if account.baseline else None
     return (beside_ns / alone_ns, measured) if measured and alone_ns else None
 
 
@@ -164,29 +163,27 @@ def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
     for path in paths:
         run = read_run(path)
         runs.append(run)
-        baseline = run.account.get("baseline") or {}
-        if run.has_background and baseline and baseline["verdict"] != "invalid":
-            runs.append(read_run(str(run.trace.path.parent / baseline["path"])))
+        baseline = run.account.baseline
+        if run.has_background and baseline and baseline.verdict != "invalid":
+            runs.append(read_run(str(run.trace.path.parent / baseline.path)))
     return runs
 
 
-def _measured_load_time_ns(account: Mapping[str, Any]) -> int | None:
+def _measured_load_time_ns(account: Run) -> int | None:
     """Of a run that predict() can repeat: of one whole device at dependent pace, each I/O once."""
-    pace, copies = account.get("pace") or {}, (account.get("map") or {}).get("copies") or 1
-    is_whole = not account.get("without") and not account.get("partial")
-    is_usual = pace.get("name") == DEPENDENT.name and not pace.get("compute") and not pace.get("streams")
-    if not is_usual or account.get("drives") or copies > 1 or not is_whole:
+    pace, copies = account.pace, account.map.get("copies") or 1
+    is_usual = pace.name == DEPENDENT.name and not pace.compute and not pace.streams
+    if not is_usual or account.drives or copies > 1 or account.without or account.partial:
         return None
-    return account.get("own_wall_ns") or account.get("wall_ns")
+    return account.own_wall_ns or account.wall_ns
 
 
-def _source(account: Mapping[str, Any]) -> Trace | None:
+def _source(source: Source) -> Trace | None:
     """The trace that was replayed, if it is still there and the same."""
-    source = account.get("source") or {}
     try:
-        trace = open_trace(source.get("path") or "")
+        trace = open_trace(source.path or "")
         with open(Path(str(trace.path)), "rb") as file:
-            return trace if hashlib.file_digest(file, "sha256").hexdigest() == source.get("sha256") else None
+            return trace if hashlib.file_digest(file, "sha256").hexdigest() == source.sha256 else None
     except (BlkreelError, OSError):
         return None
 

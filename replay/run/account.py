@@ -10,8 +10,8 @@ from blkreel.replay.background.account import BackgroundAccount
 from blkreel.replay.background.phases import PhaseTimes
 from blkreel.replay.engine.spans import ReadTimesAccount
 from blkreel.replay.fidelity.host_effect import HostEffectAccount
-from blkreel.replay.fidelity.lateness import LatenessAccount
 from blkreel.replay.telemetry.account import TelemetryAccount
+from blkreel.traces.format.metadata_types import Lateness
 
 from .compute_curve import ComputePoint
 from .directory import BASELINE
@@ -95,7 +95,7 @@ class RunFacts(TypedDict):
     zero_latency: ZeroLatency | None  # of a complete run with a dependent pace
     compute_curve: list[ComputePoint] | None  # alone, on one simulated drive at dependent pace
     drift_ns: int
-    lateness: LatenessAccount | None
+    lateness: Lateness | None
     underruns: int
     record_stalls: int
     certificate: Mapping[str, Any]

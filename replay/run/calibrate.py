@@ -17,16 +17,17 @@ from blkreel.common.files.json_file import write_json
 from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
-from blkreel.replay.fidelity.certificate import CAUSES, StallCause
+from blkreel.replay.fidelity.certificate import CAUSES
 from blkreel.replay.fidelity.lateness import (
     DRIFT_LIMIT_NS,
     HOST_MAX_LIMIT_NS,
     HOST_P99_LIMIT_NS,
     Lateness,
-    LatenessAccount,
 )
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.telemetry.sensors.host_counters import OtherWork, read_other_work
+from blkreel.traces.format import metadata_types
+from blkreel.traces.format.metadata_types import StallCause
 
 from .environment import cpu_model
 
@@ -86,7 +87,7 @@ def plan_of(pattern: str, iops: int, seconds: float, seed: int) -> dict[str, np.
     return plan_batch(np.zeros(len(due_ns), np.int64), 4096, 0, due_ns=due_ns, source_row=np.arange(len(due_ns)))
 
 
-def level_of(lateness: LatenessAccount, drift_ns: int) -> str:
+def level_of(lateness: metadata_types.Lateness, drift_ns: int) -> str:
     """`faithful` by the limits of lateness, `excellent` by stricter ones."""
     if (lateness["host_p99_ns"] > HOST_P99_LIMIT_NS or lateness["host_max_ns"] > HOST_MAX_LIMIT_NS
             or drift_ns > DRIFT_LIMIT_NS):

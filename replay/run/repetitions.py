@@ -144,11 +144,12 @@ class Repetitions:
         number = 1
         while (self.path / str(number) / RUN_RECORDS).is_file():
             path = self.path / str(number)
-            account = open_trace(path).metadata.get("run")
-            has_baseline = not self._settings.get("baseline") or (account or {}).get("baseline")
-            if not account or account["partial"] or not has_baseline or spool_of(path / RUN_RECORDS).is_dir():
+            trace = open_trace(path)
+            has_baseline = not self._settings.get("baseline") or trace.account.baseline
+            if (not trace.is_run or trace.account.partial or not has_baseline
+                    or spool_of(path / RUN_RECORDS).is_dir()):
                 return
-            yield Repetition(number, path, account)
+            yield Repetition(number, path, trace.metadata["run"])
             number += 1
 
     def _read(self) -> _Document:

@@ -13,6 +13,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Self
 
+from .metadata_types import ComputeSpeed
+
 UNKNOWN = "unknown"  # of a run of an earlier version
 _TIMES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
@@ -193,12 +195,11 @@ def _exact(units: Mapping[str, int], value: float) -> str:
     return min((f"{Decimal(value) / scale:f} {unit}" for unit, scale in units.items()), key=len)
 
 
-def compute_words(pace: Mapping[str, Any]) -> str:
+def compute_words(compute: ComputeSpeed) -> str:
     """`, compute x4` or `, no computing` behind the name of a pace; empty at the captured computing times."""
-    compute = pace.get("compute")
     if not compute:
         return ""
-    return ", no computing" if compute == NO_COMPUTING else f", compute x{compute:g}"
+    return f", compute x{compute:g}" if isinstance(compute, int | float) else ", no computing"
 
 
 def _idle(run: Mapping[str, Any]) -> str:

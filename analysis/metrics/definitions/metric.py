@@ -7,7 +7,9 @@ from typing import Any, Literal
 from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.common import units
+from blkreel.common.files.typed_document import record
 from blkreel.common.printable import within_sentence
+from blkreel.traces.format.metadata_types import Pace
 
 Value = int | float | str | None
 Better = Literal["higher", "lower", ""]
@@ -100,5 +102,5 @@ def pace_names(pace: Mapping[str, Any] | None) -> tuple[str, ...]:
     """The paces of a run, from `pace` of its metadata: its own and those of its streams."""
     if pace is None:
         return ("captured",)
-    streams = (pace.get("streams") or {}).values()
-    return tuple(dict.fromkeys(part.get("name", "original") for part in (pace, *streams)))
+    own = record(Pace, pace)
+    return tuple(dict.fromkeys(part.name or "original" for part in (own, *own.streams.values())))

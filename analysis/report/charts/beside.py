@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
 from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
 from blkreel.analysis.report.commands import path_of
+from blkreel.traces.format.metadata_types import Run
 
 from .slowdown import EXPOSURE_COLUMNS, exposure_values
 
@@ -79,6 +80,6 @@ def _table(known: Sequence[Datum], measure: Metric, alone: Metric, title: str) -
 
 def _worst(entry: Datum, key: str, which: Any, divisor: float = 1) -> float | None:
     """Of all backgrounds of all runs."""
-    values = [background[key] for run in entry["runs"] for background in (run["run"] or {}).get("background") or ()
-              if background[key] is not None]
+    values = [value for run in entry["runs"] for background in Run.of(run).background
+              if (value := getattr(background, key)) is not None]
     return which(values) / divisor if values else None

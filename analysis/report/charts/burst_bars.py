@@ -56,7 +56,7 @@ def burst_bars(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Char
     notes: tuple[str, ...] = () if drawn.of == count else (f"The {count} longest of {drawn.of:,} bursts.",)
     if any(entry.document["n"] > 1 for entry in entries):
         notes += ("With several runs of a drive, the first run is drawn.",)
-    is_run = entries[0].measured[0].run is not None
+    is_run = entries[0].measured[0].is_run
     text = (f"Each burst of {op}s is a bar from {'its due time' if is_run else 'its first submit'} to its last "
             "completion; its height is bytes / duration, so a faster drive has a taller and shorter bar.")
     return Chart(id_, f"Bursts of {op}s", _table(entries, drawn, op), _spec(entries, drawn, op, order), "", text, notes,
@@ -67,7 +67,7 @@ def _bursts_of(entry: Entry, op: str) -> BurstTable:
     """The planned bursts of a run, which are the same on each drive; the bursts of a captured trace."""
     measured = entry.measured[0]
     part = measured.partial.classes()[op]
-    return part.planned if measured.run is not None else part.bursts
+    return part.planned if measured.is_run else part.bursts
 
 
 def _same_bursts(tables: Sequence[BurstTable], first: Entry) -> _Drawn | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
@@ -15,6 +14,7 @@ from blkreel.analysis.report.beside import of_entry
 from blkreel.analysis.report.commands import path_of
 from blkreel.common import units
 from blkreel.traces.format.condition import NO_COMPUTING
+from blkreel.traces.format.metadata_types import Run
 
 _WITHOUT = "no computing"  # on the axis
 # A change of the load time below this share helps nobody.
@@ -44,7 +44,8 @@ def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Se
     Curves are those that were simulated with a run on a simulated drive, else the load times of the same drive in
     sections: runs of the same trace with `--compute`.
     """
-    known = [curve for entry in section["entries"] if (curve := _curve(entry, sections))]
+    others = [(entry, Run.of(entry["runs"][0])) for other in sections for entry in other["entries"]]
+    known = [curve for entry in section["entries"] if (curve := _curve(entry, others))]
     if not known:
         return None
     speeds = sorted({speed for curve in known for speed in curve.load_ns})
@@ -98,28 +99,25 @@ def _name(speed: float) -> str:
     return _WITHOUT if speed == float("inf") else f"x{speed:g}"
 
 
-def _curve(entry: Datum, sections: Sequence[Datum]) -> _Curve | None:
-    run = entry["runs"][0].get("run") or {}
-    if _pace(run).get("name") != "dependent" or _speed(run) != 1:
+def _curve(entry: Datum, others: Sequence[tuple[Datum, Run]]) -> _Curve | None:
+    run = Run.of(entry["runs"][0])
+    if run.pace.name != "dependent" or _speed(run) != 1:
         return None
-    bound_ns = (run.get("zero_latency") or {}).get("load_time_ns")
-    if simulated := run.get("compute_curve"):
-        points: dict[float, float] = {_of(point["compute"]): point["load_time_ns"] for point in simulated}
-        return _Curve(entry, points, bound_ns, True) if points.get(1, 0) > 0 else None
-    load_ns: dict[float, float] = {}
-    for other in [entry, *(each for section in sections for each in section["entries"])]:
-        own = other["runs"][0].get("run") or {}
+    bound_ns = run.zero_latency.load_time_ns
+    load_ns: dict[float, float] = {_of(point.compute): point.load_time_ns for point in run.compute_curve}
+    if load_ns:
+        return _Curve(entry, load_ns, bound_ns, True) if load_ns.get(1, 0) > 0 else None
+    for other, own in [(entry, run), *others]:
         if _identity(other, own) == _identity(entry, run) and (value := _load_ns(other)) is not None:
             load_ns.setdefault(_speed(own), value)
     return _Curve(entry, load_ns, bound_ns, False) if 1 in load_ns and len(load_ns) > 1 else None
 
 
-def _identity(entry: Datum, run: Mapping[str, Any]) -> tuple[object, ...]:
+def _identity(entry: Datum, run: Run) -> tuple[object, ...]:
     """Equal for runs that differ in nothing but the compute speed."""
-    source, drive = run.get("source") or {}, entry["drive"]
-    backgrounds = [each.get("spec") for each in run.get("background") or ()]
-    return (source.get("sha256") or source.get("path"), _pace(run).get("name"), _pace(run).get("streams"),
-            run.get("idle"), run.get("without"), backgrounds,
+    drive = entry["drive"]
+    return (run.source.sha256 or run.source.path, run.pace.name, run.pace.streams, run.idle, run.without,
+            [background.spec for background in run.background],
             *(drive.get(key) for key in ("model", "name", "firmware", "serial_hash", "size_bytes")))
 
 
@@ -127,12 +125,8 @@ def _load_ns(entry: Datum) -> float | None:
     return usable(entry, ALONE[LOAD_TIME.key] if of_entry(entry) else LOAD_TIME)
 
 
-def _pace(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    return run.get("pace") or {}
-
-
-def _speed(run: Mapping[str, Any]) -> float:
-    return _of(_pace(run).get("compute") or 1)
+def _speed(run: Run) -> float:
+    return _of(run.pace.compute or 1)
 
 
 def _of(compute: float | str) -> float:

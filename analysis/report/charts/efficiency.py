@@ -17,6 +17,7 @@ from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import digits
+from blkreel.traces.format.metadata_types import Run
 
 _MB_PER_J = "(bytes read + written) / energy from the run's first I/O to its end, idle time included: MB/J is MB/s/W"
 _DIRECTION = "Up and to the left is better."
@@ -102,17 +103,18 @@ def _missing(what: str, entries: Sequence[Entry], drawn: Sequence[Datum]) -> lis
 
 def _energy(entry: Datum) -> _Energy | None:
     """Of all runs of an entry together."""
-    joules = watts_ns = covered_ns = data_bytes = 0
+    joules = watts_ns = 0.0
+    covered_ns = data_bytes = 0
     meters = []
     for run in entry["runs"]:
-        power = ((run["run"] or {}).get("telemetry") or {}).get("power")
-        if not power or not power.get("energy_j") or not power.get("covered_ns"):
+        power = Run.of(run).telemetry.power
+        if not power or not power.energy_j or not power.covered_ns:
             continue
-        joules += power["energy_j"]
-        covered_ns += power["covered_ns"]
-        watts_ns += power["average_w"] * power["covered_ns"]
+        joules += power.energy_j
+        covered_ns += power.covered_ns
+        watts_ns += power.average_w * power.covered_ns
         data_bytes += run["figures"]["all"]["data_bytes"]
-        meters.append(", ".join(str(power[key]) for key in ("meter", "rail") if power.get(key)))
+        meters.append(", ".join(filter(None, (power.meter, power.rail))))
     if not joules or not data_bytes:
         return None
     return _Energy(entry, joules, watts_ns / covered_ns, data_bytes, "; ".join(dict.fromkeys(meters)))
@@ -144,7 +146,7 @@ def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None
 
 def _counts(entry: Entry) -> WriteCounts | None:
     """Of all runs of an entry together; None if one of them has none."""
-    found = [WriteCounts.of(run["run"]) for run in entry.document["runs"]]
+    found = [WriteCounts.of(Run.of(run)) for run in entry.document["runs"]]
     known = [counts for counts in found if counts]
     return reduce(add, known) if known and len(known) == len(found) else None
 
@@ -152,7 +154,7 @@ def _counts(entry: Entry) -> WriteCounts | None:
 def _row(entry: Entry, counts: WriteCounts, drives_file: DrivesFile | None) -> Row:
     document = entry.document
     factor, in_bytes = write_amplification(counts), counts.unit == "B"
-    captured_ns = sum(((run["run"] or {}).get("source") or {}).get("duration_ns") or 0 for run in document["runs"])
+    captured_ns = sum(Run.of(run).source.duration_ns or 0 for run in document["runs"])
     written = sum(run["figures"]["write"]["bytes"] for run in document["runs"])
     per_day = written * _DAY_S * 10**9 / captured_ns if captured_ns else None
     drive = drives_file.find(document["label"], document["drive"].get("model") or "") if drives_file else None

@@ -130,7 +130,7 @@ def iops(entry: Entry, id_: str) -> Chart | None:
         Row({"from_ns": int(row["t"] * 1e9), "read_iops": row["read"], "write_iops": row["write"],
              "temperature_c": next((value for t, value in reversed(degrees) if t <= row["t"] + 1), None)},
             document["label"]) for row in rows))
-    notes = ("No temperature was recorded with this run.",) if entry.measured[0].run and not degrees else ()
+    notes = ("No temperature was recorded with this run.",) if entry.measured[0].is_run and not degrees else ()
     spec = time_rows("Completions per second of reads and writes", [panel], "IOPS")
     return Chart(id_, "Completions per second", table, spec,
                  text="Reads (orange, outlined) in front of writes (blue)" + (
@@ -149,7 +149,7 @@ def iops_rows(entry: Entry) -> list[Datum]:
 def temperature(measured: Measured) -> list[tuple[float, float]]:
     """(s, degrees Celsius) during a run, at most _MOST; empty without samples, with damaged telemetry, and for a run
     in remote storage, whose telemetry is not fetched."""
-    if not measured.run or not isinstance(measured.path, Path):
+    if not measured.is_run or not isinstance(measured.path, Path):
         return []
     try:
         telemetry = read_telemetry(measured.path if measured.path.is_dir() else measured.path.parent)

@@ -12,6 +12,7 @@ from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Verdict, merged_by_name
 from blkreel.traces.format.condition import payload_words
+from blkreel.traces.format.metadata_types import Run
 
 FILTERS = ("class", "interface", "flash", "model", "firmware", "state")
 _GENERATIONS = {2.5: "1.0", 5: "2.0", 8: "3.0", 16: "4.0", 32: "5.0", 64: "6.0"}
@@ -70,7 +71,7 @@ def chosen(highlight: str | None, models: dict[str, str]) -> str | None:
 
 def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str, Any]:
     """Facts about an entry's drive by name, in display order; "" where unknown. drives_file takes precedence."""
-    drive, first = entry["drive"], entry["runs"][0].get("run") or {}
+    drive, first = entry["drive"], Run.of(entry["runs"][0])
     stated = drives_file.facts(entry["label"], drive.get("model") or "") if drives_file else {}
     size_bytes = drive.get("size_bytes")
     return {
@@ -80,7 +81,7 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
         "capacity": units.size(size_bytes) if size_bytes else "",
         "class": stated.get("class", ""),
         "interface": stated.get("interface") or interface(drive, first),
-        "timing": "; ".join(map(exactness, first.get("emulated") or [])),
+        "timing": "; ".join(map(exactness, first.emulated)),
         "flash": stated.get("flash", ""),
         "state": state_words(entry["state"]) if entry["state"] is not None else "",
         "data written": payload_words(entry["payload"]),
@@ -93,10 +94,9 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
     }
 
 
-def interface(drive: Document, run: Document) -> str:
+def interface(drive: Document, run: Run) -> str:
     """How the drive was attached, as recorded in the run; "" if not recorded."""
-    link = (run.get("environment") or {}).get("link") or {}
-    speed, width = link.get("speed_gts"), link.get("width")
+    speed, width = run.environment.link.speed_gts, run.environment.link.width
     if speed and width:
         return f"PCIe {_GENERATIONS[speed]} x{width:g}" if speed in _GENERATIONS else f"PCIe, {speed:g} GT/s x{width:g}"
     if (drive.get("model") or "").startswith(MODEL):

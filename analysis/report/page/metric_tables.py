@@ -1,6 +1,6 @@
 """Tables without a chart: headline figures, figures of one run by class, replay accuracy, threads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from blkreel.analysis.report.columns import headline_of, missing, remark_of
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
+from blkreel.traces.format.metadata_types import HostAccount, Run
 
 MOST_THREADS = 25
 CLASSES = (("read", "Reads"), ("write", "Writes"), ("other", "Other"))
@@ -86,7 +87,7 @@ def by_class(entry: Document) -> list[Chart]:
     ]
 
 
-def certificate(run: Document | None, label: str) -> list[Chart]:
+def certificate(run: Run, label: str) -> list[Chart]:
     """Replay accuracy, and the causes of late issue."""
     charts = []
     rows = [Row({"figure": what, "trace": planned, "replay": replayed}, label)
@@ -125,21 +126,20 @@ def threads(programs: list[Document], label: str) -> Chart | None:
 _Rows = Iterator[tuple[str, str, str]]
 
 
-def certificate_rows(run: Document | None) -> list[tuple[str, str, str]]:
+def certificate_rows(run: Run) -> list[tuple[str, str, str]]:
     """(what, as planned or captured, as replayed); empty for a run without a certificate."""
-    measured = (run or {}).get("certificate") or {}
-    return [*_arrivals(measured.get("arrivals")), *_in_flight(measured.get("in_flight")),
-            *_counts(run, measured.get("host"))]
+    certificate = run.certificate
+    return [*_arrivals(certificate.arrivals), *_in_flight(certificate.in_flight), *_counts(run, certificate.host)]
 
 
-def held_up_rows(run: Document | None) -> list[Document]:
+def held_up_rows(run: Run) -> list[Document]:
     """Causes of late issue, most late I/Os first: words, count, total_ns, longest_ns, late_ops."""
-    causes = (((run or {}).get("certificate") or {}).get("host") or {}).get("causes") or {}
-    rows = [{**sum_of, "words": sum_of.get("words") or name} for name, sum_of in causes.items()]
+    causes = run.certificate.host.causes if run.certificate.host else {}
+    rows: list[Document] = [{**sum_of, "words": sum_of.get("words") or name} for name, sum_of in causes.items()]
     return sorted(rows, key=lambda row: (row["late_ops"], row["total_ns"]), reverse=True)
 
 
-def _arrivals(arrivals: Document | None) -> _Rows:
+def _arrivals(arrivals: Mapping[str, Any] | None) -> _Rows:
     if not arrivals:
         return
     planned, issued = arrivals["planned"], arrivals["issued"]
@@ -150,10 +150,10 @@ def _arrivals(arrivals: Document | None) -> _Rows:
            ", ".join(units.duration(arrivals["changed"][name]) for name in ("p50_ns", "p99_ns", "max_ns")))
 
 
-def _in_flight(in_flight: Document | None) -> _Rows:
+def _in_flight(in_flight: Mapping[str, Any] | None) -> _Rows:
     if not in_flight:
         return
-    captured, replayed = in_flight["captured"] or {}, in_flight["replayed"] or {}
+    captured, replayed = in_flight["captured"], in_flight["replayed"]
     for name, words in (("mean", "mean"), ("p50", "median"), ("p99", "p99"), ("max", "most")):
         before, after = (units.digits(side[name]) if side else units.MISSING for side in (captured, replayed))
         yield f"In flight while busy, {words}", before, after
@@ -161,15 +161,14 @@ def _in_flight(in_flight: Document | None) -> _Rows:
         yield "Greatest difference of the two distributions in flight", "", f"{in_flight['ks']:.2%}"
 
 
-def _counts(run: Document | None, host: Document | None) -> _Rows:
-    if not run or not host:
+def _counts(run: Run, host: HostAccount | None) -> _Rows:
+    if not host:
         return
-    yield "Forced off the processor", "", f"{host['preemptions']:,} times"
-    if host.get("waited_ns") is not None:
-        yield "Waited for a processor", "", units.duration(host["waited_ns"])
-    yield "Drift at the end", "", units.duration(run.get("drift_ns"))
-    late, stalls = (units.MISSING if run.get(name) is None else f"{run[name]:,}"
-                    for name in ("underruns", "record_stalls"))
+    yield "Forced off the processor", "", f"{host.preemptions:,} times"
+    if host.waited_ns is not None:
+        yield "Waited for a processor", "", units.duration(host.waited_ns)
+    yield "Drift at the end", "", units.duration(run.drift_ns)
+    late, stalls = (units.MISSING if count is None else f"{count:,}" for count in (run.underruns, run.record_stalls))
     yield "Plan too late, records not taken away", "", f"{late}, {stalls} times"
-    for name, words in (("altered", "altered"), ("dropped", "not issued")):
-        yield f"I/Os {words}", "", f"{sum((run.get(name) or {}).values()):,}"
+    for counts, words in ((run.altered, "altered"), (run.dropped, "not issued")):
+        yield f"I/Os {words}", "", f"{sum(counts.values()):,}"

@@ -26,7 +26,7 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
             frames: FrameReport | None = None) -> Page:
     """document, section: of document.report. frames: joined with the trace; they stand first."""
     entry, content = section.entries[0].document, section.document
-    run, order = entry["runs"][0]["run"], [entry["label"]]
+    measured, order = section.entries[0].measured[0], [entry["label"]]
     both, curve = beside([entry], "beside"), compute_speed(content, [content], "compute-speed", order)
     parts = [
         *([Section("frames", "Stutter", tuple(frame_charts(frames, entry["label"])),
@@ -38,7 +38,8 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
         Section("latency", "Latency", tuple(latency_charts(section, "", order)),
                 ("A curve is faint where fewer than 10 I/Os lie beyond: too few for a percentile.",)),
         Section("honesty", "Replay fidelity", tuple([
-            *lateness_tails(section.entries, "", order), *metric_tables.certificate(run, entry["label"])])),
+            *lateness_tails(section.entries, "", order),
+            *metric_tables.certificate(measured.account, entry["label"])])),
         Section("what", "Workload", tuple(one for one in [
             *workload_profile(section.entries, ""),
             alignment(section.entries, "alignment"),
@@ -46,7 +47,7 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     ]
     title = f"{drive_words(entry['drive'])}. " if drive_words(entry["drive"]) else ""
     lead = title + content["title"]
-    if run:
+    if measured.is_run:
         lead += f"; state: {state_words(entry['state'])}; idle: {idle_words(entry['idle'])}"
     if entry["provider_limit"]:
         lead += f"; {entry['provider_limit']}"

@@ -19,7 +19,7 @@ from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.exposure import exposure_of
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns, lacks
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, clock_step_ns, lacks
 from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
@@ -46,7 +46,7 @@ def command(trace: str, as_json: bool) -> None:
     check_order(opened)
     totals = _Totals(opened)
     exposure = exposure_of(opened)
-    is_looped = bool((opened.metadata.get("run") or {}).get("background"))
+    is_looped = bool(opened.account.background)
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
                 "exposure": {**exposure.document(), "words": exposure.words(), "why": exposure.why_withheld(is_looped)},
@@ -194,10 +194,10 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     if lost:
         yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
     if is_run:
-        run = metadata["run"]
-        pace = f"x{run['pace']['factor']:g}" if run["pace"].get("factor") else run["pace"]["name"]
-        yield "replay", f"of {run['source']['path']} at {pace} pace, idle {run['idle']['name']}"
-        yield "verdict", run["verdict"]["level"]
+        run = Run.of(metadata)
+        pace = f"x{run.pace.factor:g}" if run.pace.factor else run.pace.name
+        yield "replay", f"of {run.source.path} at {pace} pace, idle {run.idle.name}"
+        yield "verdict", run.verdict["level"]
     workload = document["own"]
     if workload["ios"]:
         yield "workload", f"{format_count(workload['ios'])} I/Os, {format_bytes(workload['bytes'])}"

@@ -11,6 +11,8 @@ from blkreel.analysis.report import present
 from blkreel.analysis.report.verdict import of_runs
 from blkreel.cli.requirements.sensors import sensors
 from blkreel.cli.ui.replay_summary import telemetry_line
+from blkreel.common.files.typed_document import record
+from blkreel.traces.format.metadata_types import Telemetry
 
 S = 10**9
 POWER = {"meter": "command: meter", "rail": "drive", "rate_hz": 2, "average_w": 4.2, "energy_j": 42, "gaps": 0,
@@ -53,12 +55,13 @@ def test_doctor_tells_whose_temperature_is_known(tmp_path, installed):
 
 
 def test_a_run_has_one_line_of_what_was_measured():
-    assert telemetry_line(None) == telemetry_line({"temperature_c": None, "power": None}) == ""
+    assert telemetry_line(Telemetry()) == ""
     heat = {"start": 34.2, "max": 61.9, "end": 58}
-    line = telemetry_line({"temperature_c": heat, "power": POWER})
+    line = telemetry_line(record(Telemetry, {"temperature_c": heat, "power": POWER}))
     assert line == ("drive temperature 34 C at start, 58 C at end, max 62 C; "
                     "4.2 W on average, 42 J in 10.0 s (command: meter)")
-    assert "(log: a.csv, 3 gaps)" in telemetry_line({"power": {**POWER, "gaps": 3, "meter": "log: a.csv"}})
+    assert "(log: a.csv, 3 gaps)" in telemetry_line(
+        record(Telemetry, {"power": {**POWER, "gaps": 3, "meter": "log: a.csv"}}))
 
 
 @pytest.mark.parametrize(("starts_c", "words"), [

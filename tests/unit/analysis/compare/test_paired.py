@@ -1,7 +1,5 @@
 """I/O by I/O through source_row, against plain pandas, whatever order the rows came in."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +8,7 @@ from synthetic_runs import write_run
 from blkreel.analysis.compare import paired as pairing
 from blkreel.analysis.compare import second_pass
 from blkreel.analysis.compare.paired import paired
-from blkreel.analysis.metrics.measure import measure
+from blkreel.analysis.metrics.measure import Measured, measure
 from blkreel.analysis.report import document as documents
 from blkreel.traces.format.schema import RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
@@ -36,7 +34,7 @@ def run(path, t, slower=1.0, seed=2, apart=40, sha256="5e" * 32):
     with TraceWriter(path, RUN_SCHEMA) as writer:
         writer.write({name: t[name].to_numpy() for name in t})
         writer.close({"run": told, "devices": []})
-    return SimpleNamespace(path=path, run=told), t.set_index("source_row")
+    return Measured(path, {"run": told}, len(t), partial=None), t.set_index("source_row")
 
 
 def in_small_batches(monkeypatch):
@@ -116,7 +114,7 @@ def test_what_cannot_be_paired_says_why(tmp_path):
     strange, _ = run(tmp_path / "b", t, sha256="00" * 32)
     tiled, _ = run(tmp_path / "c", pd.concat([t, t]))
     made, _ = run(tmp_path / "d", t.assign(source_row=-1))
-    captured = SimpleNamespace(path=tmp_path / "e", run=None)
+    captured = Measured(tmp_path / "e", {}, 0, partial=None)
     assert paired(a, strange) == {"why": "not runs of one trace"} == paired(a, captured)
     assert "several times" in paired(a, tiled)["why"]
     assert "no I/O of the trace" in paired(a, made)["why"]

@@ -1,5 +1,7 @@
 """The slowdown by writes, of runs whose latencies are chosen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,7 +84,7 @@ def test_a_baseline_is_only_read_from_a_folder_of_the_run(tmp_path, path):
 def test_without_a_baseline_there_is_no_slowdown(tmp_path):
     """Reads of one run that met a write are not compared with its other reads: they differ in more than the writes."""
     runs = [with_baseline(tmp_path / "a", 2.0), with_baseline(tmp_path / "b", 2.0)]
-    del runs[1].run["baseline"]
+    del runs[1].metadata["run"]["baseline"]
     assert "replay with --baseline" in slowdown_of(runs).why and "--baseline" in slowdown_of([]).why
 
 
@@ -93,13 +95,17 @@ def test_without_a_baseline_there_is_no_slowdown(tmp_path):
      "read wait of the baseline without the writes withheld: effect of the host"),
     ({"verdict": "valid"}, {"withheld": ["read_wait"]}, "read wait of the run withheld: effect of the host")])
 def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseline, verdict, why):
-    run = with_baseline(tmp_path / "a", 2.0)
-    run.run["baseline"] |= baseline
-    run.run["verdict"] = {"level": "valid", "reasons": [], "notes": [], "withheld": [], **verdict}
+    measured = with_baseline(tmp_path / "a", 2.0)
+
+    def judged(baseline, withheld):
+        run = {**measured.metadata["run"], "verdict": {"level": "valid", "reasons": [], "withheld": withheld}}
+        run["baseline"] = {**run["baseline"], **baseline}
+        return replace(measured, metadata={**measured.metadata, "run": run})
+
+    run = judged(baseline, verdict.get("withheld", []))
     assert slowdown_of([run]) == SlowdownByWrites(why=why)
     assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None
-    run.run["baseline"] |= {"verdict": "qualified", "withheld": ["write_p99"]}
-    run.run["verdict"]["withheld"] = []
+    run = judged({"verdict": "qualified", "withheld": ["write_p99"]}, [])
     assert slowdown_of([run]).paired.read_wait.value == 2.0
 
 

@@ -117,7 +117,8 @@ def test_a_metric_that_the_plan_sets_is_refused_with_the_right_one(key, pace, wo
 def test_metrics_of_the_run_need_its_account(four_ios):
     run = {"pace": {"name": "dependent", "read_ahead": {"ios": 4, "read_ahead_ios": 1}}, "own_wall_ns": 50_000,
            "zero_latency": {"load_time_ns": 10_000}, "reads": {"load_time_ns": 50_000},
-           "baseline": {"load_time_ns": 40_000, "read_wait_ns": 15_000}, "source": {"duration_ns": 86_400 * 10**9},
+           "baseline": {"path": "baseline", "load_time_ns": 40_000, "read_wait_ns": 15_000,
+                        "slowdown": {"load_time": 1.25, "read_wait": 2}}, "source": {"duration_ns": 86_400 * 10**9},
            "telemetry": {"smart": {"writes": {"unit": "B", "host": 1000, "media": 2500, "host_step": 1,
                                               "media_step": 1}}}}
     tree = registry.figures(four_ios, RunTimes.of({"run": run}))["run"]
@@ -131,7 +132,8 @@ def test_metrics_of_the_run_need_its_account(four_ios):
                       "load_time_alone_ns": 80_000, "read_wait_alone_ns": 30_000}
     open_loop = registry.figures(four_ios, RunTimes.of({"run": {**run, "pace": {"name": "original"}}}))["run"]
     assert open_loop["slowdown_by_writes"] == 2 and open_loop["load_time_ns"] is None
-    beside = {**run, "background": [{"reached_share": 0.9}, {"reached_share": 0.5}, {"reached_share": None}]}
+    background = dict.fromkeys(("asked_bytes_s", "reached_bytes_s", "outstanding_share", "latency_p99_ns"), 1)
+    beside = {**run, "background": [{"words": "", **background, "reached_share": share} for share in (0.9, 0.5, None)]}
     assert registry.figures(four_ios, RunTimes.of({"run": beside}))["run"]["background_reached"] == 0.5
     phases = {**run, "baseline": {**run["baseline"], "phases": [1, 4], "slowdown": {"load_time": 2, "read_wait": 3}}}
     assert registry.figures(four_ios, RunTimes.of({"run": phases}))["run"]["slowdown_by_writes"] == 2

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
+from blkreel.traces.format.metadata_types import Run
 
 GB = 10**9
 UNIT = 512_000  # of data_units_written
@@ -15,6 +16,10 @@ UNIT = 512_000  # of data_units_written
 def run_of(host, media, written_bytes=None, **more):
     writes = {"unit": "B", "host": host, "media": media, "host_step": UNIT, "media_step": 4096, **more}
     return {"telemetry": {"smart": {"writes": writes}, "drives": None}, "written_bytes": written_bytes}
+
+
+def counts_of(run):
+    return WriteCounts.of(Run.of({"run": run}))
 
 
 def test_ten_units_by_hand():
@@ -27,20 +32,20 @@ def test_ten_units_by_hand():
 def test_two_drives_and_two_runs_add_up():
     run = run_of(2 * GB, 3 * GB, 4 * GB)
     run["telemetry"]["drives"] = {"nvme1n1": {"smart": run_of(2 * GB, 5 * GB)["telemetry"]["smart"]}}
-    counts = WriteCounts.of(run)
+    counts = counts_of(run)
     assert (counts.host, counts.media, counts.host_step, counts.written_bytes) == (4 * GB, 8 * GB, 2 * UNIT, 4 * GB)
     assert write_amplification(counts + counts).value == 2 and (counts + counts).written_bytes == 8 * GB
     # One of them does not count: then no factor is of both.
     run["telemetry"]["drives"]["nvme1n1"]["smart"] = None
-    assert WriteCounts.of(run) is None
+    assert counts_of(run) is None
 
 
 @pytest.mark.parametrize("run", [
     None, {}, {"telemetry": None}, {"telemetry": {"smart": None}}, {"telemetry": {"smart": {"changed": {}}}},
     {"telemetry": {"smart": {"writes": None}}}])
 def test_a_run_without_counters_has_no_factor(run):
-    assert WriteCounts.of(run) is None and write_amplification(None) is None
-    assert why_unknown(WriteCounts.of(run)) == "the drive has no counter of media writes"
+    assert counts_of(run) is None and write_amplification(None) is None
+    assert why_unknown(counts_of(run)) == "the drive has no counter of media writes"
 
 
 @pytest.mark.parametrize(("run", "reason"), [
@@ -52,7 +57,7 @@ def test_a_run_without_counters_has_no_factor(run):
     (run_of(GB, 3 * GB, 2 * GB), "the drive counted 1.00 GB of writes, the run wrote 2.00 GB"),
     (run_of(2 * GB, 3 * GB, 2 * GB - 2 * UNIT), ""), (run_of(2 * GB, 3 * GB), "")])
 def test_why_a_factor_is_refused(run, reason):
-    counts = WriteCounts.of(run)
+    counts = counts_of(run)
     assert why_unknown(counts).startswith(reason) and bool(why_unknown(counts)) == bool(reason)
     assert (write_amplification(counts) is None) == bool(reason)
 

@@ -84,7 +84,8 @@ def fleet(tmp_path_factory):
     many = []
     for number in range(20):
         one = ones[number % 3]
-        run = {**one.run, "label": f"Drive number {number}", "drive": {**one.run["drive"], "serial_hash": str(number)}}
+        run = one.metadata["run"]
+        run = {**run, "label": f"Drive number {number}", "drive": {**run["drive"], "serial_hash": str(number)}}
         many.append(replace(one, metadata={**one.metadata, "run": run}))
     return compare_page.page_of(*document.comparison(many), highlight="Drive number 7")
 

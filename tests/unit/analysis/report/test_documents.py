@@ -2,7 +2,7 @@
 
 import json
 import re
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,15 @@ from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
 from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
+from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
+
+
+def measured(account):
+    return Measured(Path("run"), {"run": account}, 0, partial=None)
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +72,19 @@ def test_paces_stand_apart_in_a_fixed_order(runs, compared):
      "Original timing; stream 1: as fast as possible, 4 outstanding", "paces of their own"),
 ])
 def test_a_pace_says_what_it_may_claim(pace, idle, title, claims):
-    each = SimpleNamespace(run={"pace": pace, "idle": {"name": idle}})
-    assert document.pace_title(each) == title
-    assert claims in document.claim(each)
+    run = measured({"pace": pace, "idle": {"name": idle, "cap_ns": None}})
+    assert document.pace_title(run) == title
+    assert claims in document.claim(run)
 
 
 def test_a_run_on_several_drives_names_them_all():
     drives = [{"name": "nvme0n1", "model": "Fast 1", "kind": "disk", "size_bytes": 10**12, "serial_hash": "aa"},
               {"name": "loop3", "model": "", "kind": "loop", "size_bytes": 1 << 30}]
-    shown = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": drives}, metadata={}))
+    shown = document.drive(measured({"drive": drives[0], "drives": drives}))
     assert shown["name"] == "nvme0n1 and loop3"
     assert columns.drive_words(shown).startswith("Fast 1, 1")
     assert "and loop device, 1" in columns.drive_words(shown)
-    alone = document.drive(SimpleNamespace(run={"drive": drives[0], "drives": None}, metadata={}))
+    alone = document.drive(measured({"drive": drives[0], "drives": None}))
     assert alone == drives[0]
 
 

@@ -31,8 +31,11 @@ def measured(tmp_path_factory):
             by_pace[pace] = measure(write_trace(root / "captured.parquet", 6))
             continue
         each = measure(write_run(root / pace, seconds=6))
-        each.run.update(pace={"name": pace, "depth": 8, "factor": 2}, zero_latency={"load_time_ns": 10**9},
-                        reads={"load_time_ns": 3 * 10**9}, baseline={"load_time_ns": 10**9, "read_wait_ns": 10**8})
+        each.metadata["run"] |= {
+            "pace": {"name": pace, "depth": 8, "factor": 2}, "zero_latency": {"load_time_ns": 10**9},
+            "reads": {"load_time_ns": 3 * 10**9},
+            "baseline": {"path": "baseline", "load_time_ns": 10**9, "read_wait_ns": 10**8,
+                         "slowdown": {"load_time": 3, "read_wait": 2}}}
         by_pace[pace] = each
     return by_pace
 

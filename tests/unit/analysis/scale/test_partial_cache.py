@@ -141,7 +141,7 @@ def test_what_became_known_of_a_run_later_is_shown_though_its_figures_were_kept(
     look(fleet / "run-0")
     (fleet / "run-0/amended.json").write_text(json.dumps({"version": 1, "epoch_ns": 0, "run": {"label": "renamed"}}))
     del decoded[:]
-    assert look(fleet / "run-0").measured[0].run["label"] == "renamed" and decoded == []
+    assert look(fleet / "run-0").measured[0].account.label == "renamed" and decoded == []
 
 
 @pytest.mark.parametrize("harm", [lambda content: content[:-1], lambda content: content[:20], lambda content: b"",

@@ -265,7 +265,7 @@ def test_exit_codes(blkreel, runs, tmp_path):
 def test_another_firmware_is_another_entry(tmp_path):
     one, other = (measure(write_run(tmp_path / name, seed=seed, seconds=3)) for name, seed in
                   (("a", 1), ("b", 2)))
-    other.run["drive"]["firmware"] = "2C01"
+    other.metadata["run"]["drive"]["firmware"] = "2C01"
     shown, _ = document.comparison([one, other])
     assert [entry["label"] for entry in shown["sections"][0]["entries"]] == ["fast drive, firmware 1B4Q",
                                                                             "fast drive, firmware 2C01"]

@@ -1,8 +1,9 @@
 """Who shares a rank: sound whatever the runs, and right about drives of which the truth is known."""
 
 import math
+from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.definitions.headline import leading_metrics
+from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import document, terminal
 from blkreel.analysis.report.page import method
 from blkreel.analysis.stats.ranking import pairs, ranked
@@ -115,9 +117,9 @@ def one_run(random, slower, label, spread=.03):
              "burst": np.full(count, -1, np.int32)}
     metrics = MetricsAccumulator()
     metrics.feed(rows)
-    run = {"label": label, "source": {"sha256": "5e" * 32}, "pace": {"name": "original"}, "idle": {"name": "original"},
-           "drive": {"model": label}}
-    return SimpleNamespace(path=label, rows=count, metadata={"run": run}, run=run, partial=metrics.finish())
+    run = {"label": label, "source": {"sha256": "5e" * 32}, "pace": {"name": "original"},
+           "idle": {"name": "original", "cap_ns": None}, "drive": {"model": label}}
+    return Measured(Path(label), {"run": run}, count, metrics.finish())
 
 
 @cache
@@ -135,8 +137,8 @@ def trial(seed, slower, runs, spread=.03):
     for index, factor in enumerate(slower):
         for _ in range(runs):
             run = some_runs(factor, spread)[left[factor].pop()]
-            told = {**run.run, "label": f"drive {index}", "drive": {"model": f"drive {index}"}}
-            measured.append(SimpleNamespace(**{**vars(run), "run": told, "metadata": {"run": told}}))
+            own = {**run.metadata["run"], "label": f"drive {index}", "drive": {"model": f"drive {index}"}}
+            measured.append(replace(run, metadata={"run": own}))
     doc, _ = document.comparison(measured)
     return doc["sections"][0]
 

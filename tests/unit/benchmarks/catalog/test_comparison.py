@@ -162,7 +162,7 @@ def test_a_catalog_that_cannot_be_written_is_compared(catalog, monkeypatch):
 
 def test_only_comparable_results_join(catalog, new_run):
     joined = join(catalog, measure_fleet([new_run]).measured)
-    assert {(run.run or {})["label"] for run in joined.runs} == {"fast", "slow"} and len(joined.runs) == 4
+    assert {run.account.label for run in joined.runs} == {"fast", "slow"} and len(joined.runs) == 4
     assert {each.reason: each.label for each in joined.left_out} == {
         reason: reason for reason in ("workload", "pace", "state", "condition", "drive_kind", "fidelity_limits")}
     text = compare(new_run, "--catalog", catalog.directory).stdout.splitlines()[-1]
@@ -174,15 +174,15 @@ def test_only_comparable_results_join(catalog, new_run):
 
 def test_drive_and_workload_select(catalog, new_run):
     joined = join(catalog, measure_fleet([new_run]).measured, drives=["SLOW"])
-    assert {(run.run or {})["label"] for run in joined.runs} == {"slow"}
+    assert {run.account.label for run in joined.runs} == {"slow"}
     with pytest.raises(UsageError, match="matches --drive and --workload"):
         join(catalog, drives=["none of these"])
-    assert {(run.run or {})["label"] for run in join(catalog, workloads=["other.parquet"]).runs} == {"workload"}
+    assert {run.account.label for run in join(catalog, workloads=["other.parquet"]).runs} == {"workload"}
 
 
 def test_without_runs_the_largest_group_is_compared(catalog):
     joined = join(catalog, workloads=["game"])
-    labels = {(run.run or {})["label"] for run in joined.runs}
+    labels = {run.account.label for run in joined.runs}
     assert {"fast", "slow"} <= labels and not {"state", "drive_kind"} & labels
     assert {each.reason for each in joined.left_out} == {"state", "condition", "drive_kind"}
 

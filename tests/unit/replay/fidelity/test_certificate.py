@@ -11,6 +11,7 @@ from blkreel.replay.fidelity.certificate import Certificate, certificate_lines
 from blkreel.replay.fidelity.gaps import Arrivals, Gaps, InSubmitOrder
 from blkreel.replay.fidelity.in_flight import InFlight
 from blkreel.replay.telemetry.sensors.host_counters import read_counters
+from blkreel.traces.format.metadata_types import Run
 
 IOS = st.lists(st.tuples(st.integers(0, 1000), st.integers(-1, 300)), min_size=1, max_size=60)
 
@@ -128,7 +129,7 @@ def test_a_certificate_of_a_run():
     assert account["arrivals"]["ks"] == 0
     assert account["host"]["steal_ns"] >= 0
     assert account["host"]["causes"]["preempted"]["words"] == "preempted by another process"
-    lines = certificate_lines({"certificate": account})
+    lines = certificate_lines(Run.of({"run": {"certificate": account}}).certificate)
     assert lines[1] == "mean I/Os in flight while busy: 2 captured, 1 replayed"
     assert "preempted by another process 5 ns (1 time)" in lines[2]
 
