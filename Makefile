@@ -157,7 +157,7 @@ demo: $(STAMPS)/install $(STAMPS)/apt-demo
 # One or all sample traces: make samples SAMPLES=compile. Takes about half an hour, 15 GiB of memory, and 15 GiB on
 # disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 SAMPLES := model-load model-load-mmap model-load-direct model-download data-scan database-restart database-queries \
-    download-300m-steady download-1g-steady update-unpack update-verify \
+    download-300m-steady download-1g-steady download-300m download-1g file-copy update-unpack update-verify \
     game-small game-large game-load download game-download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
