@@ -76,8 +76,6 @@ static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
 	__u64 key = (__u64)bio, now_ns;
 	struct slot *slot = bpf_map_lookup_elem(&bios, &key);
 
-	if (config.volumes)
-		bpf_map_delete_elem(&issuers, &key);
 	if (!slot) {
 		if (control.phase == PHASE_RUNNING && device_of_bio(bio) >= 0)
 			COUNT(in_flight_at_start);

@@ -87,19 +87,75 @@ static __always_inline void on_split(struct bio *bio, __u32 low_sector)
 		enter_volume(bio, sector + (__u32)(low_sector - (__u32)sector));
 }
 
-/* A volume submits a bio to a device below it. */
-static __always_inline void on_remap(struct bio *bio, __u32 volume, __u64 sector)
+/* A volume submits a bio to a device below it, or the kernel passes the bio from a partition on to the drive. */
+static __always_inline void on_remap(struct bio *bio, __u32 number, __u64 sector)
 {
-	const struct volume_place place = { .sector = sector, .volume = volume };
+	const struct volume_place place = { .sector = sector, .volume = number };
 	const struct issuer *from = bpf_map_lookup_elem(&entered, &place);
 	__u64 key = (__u64)bio;
-	struct issuer issuer;
+	struct issuer issuer, *noted;
 
-	if (!from)
+	if (from) {
+		issuer = *from;
+		note_issuer(bio, &issuer);
 		return;
-	issuer = *from;
-	issuer.group = group_of(bio);
-	bpf_map_update_elem(&issuers, &key, &issuer, BPF_ANY);
+	}
+	noted = bpf_map_lookup_elem(&issuers, &key);
+	if (noted && noted->disk == disk_at(bio) && noted->end_sector == sector + (READ(bio, bi_iter.bi_size) >> 9)) {
+		noted->sector = READ(bio, bi_iter.bi_sector);
+		noted->end_sector = end_sector_of(bio);
+	}
+}
+
+/* The file of a bio, 0: none, NO_INODE: unknown. The address of its inode, or what its issuer had for a volume. */
+static __always_inline __u64 file_of(struct bio *bio, struct inode *inode)
+{
+	const struct issuer *issuer;
+
+	if (inode)
+		return is_regular(inode) ? (__u64)inode : 0;
+	issuer = config.volumes ? noted_issuer(bio) : NULL;
+	return issuer && issuer->has_file ? issuer->inode : NO_INODE;
+}
+
+/*
+ * Whether the bios of a merged request belong to several files. A global function, which takes numbers: the verifier
+ * goes through it once, not once for each path that leads to it.
+ */
+__noinline int has_several_files(__u64 first_bio, __u64 last_bio)
+{
+	struct bio *bio = (struct bio *)first_bio, *last = (struct bio *)last_bio;
+	struct inode *inode, *compared = NULL;
+	__u64 file, first = NO_INODE;
+
+	for (int i = 0; i < MAX_COMPARED_BIOS; i++) {
+		/* Of more bios than are compared, the last one is the last to be compared. */
+		if (!bio || i == MAX_COMPARED_BIOS - 1)
+			bio = last;
+		inode = inode_of(bio);
+		if (!inode || inode != compared) {
+			compared = inode;
+			file = file_of(bio, inode);
+			if (first == NO_INODE)
+				first = file;
+			if (file != NO_INODE && file != first)
+				return true;
+		}
+		if (bio == last)
+			break;
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	return false;
+}
+
+/* The slot has the file of the bio that the request began with. */
+static __always_inline void compare_files(struct slot *slot, struct request *rq)
+{
+	if (READ(rq, bio) == READ(rq, biotail) || slot->inode == NO_INODE)
+		return;
+	/* What READ returns may be no number. */
+	if (has_several_files((__u64)BPF_CORE_READ(rq, bio), (__u64)BPF_CORE_READ(rq, biotail)))
+		slot->flags |= FLAG_SEVERAL_FILES;
 }
 
 #endif

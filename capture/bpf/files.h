@@ -235,32 +235,6 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 		emit_thread(thread, &entry->dirtier, entry->dirtier_is_own);
 }
 
-/* Marks a merged request whose bios belong to several files: its slot has the file of the bio that it began with. */
-static __always_inline void compare_files(struct slot *slot, struct request *rq)
-{
-	struct inode *inode, *compared = NULL;
-	struct bio *bio = READ(rq, bio), *last = READ(rq, biotail);
-
-	if (bio == last || slot->inode == NO_INODE)
-		return;
-	for (int i = 0; i < MAX_COMPARED_BIOS; i++) {
-		/* Of more bios than are compared, the last one is the last to be compared. */
-		if (!bio || i == MAX_COMPARED_BIOS - 1)
-			bio = last;
-		inode = inode_of(bio);
-		if (inode && inode != compared) {
-			compared = inode;
-			if (slot->inode != (is_regular(inode) ? BPF_CORE_READ(inode, i_ino) : 0)) {
-				slot->flags |= FLAG_SEVERAL_FILES;
-				break;
-			}
-		}
-		if (bio == last)
-			break;
-		bio = BPF_CORE_READ(bio, bi_next);
-	}
-}
-
 /* A page of a file became dirty: this thread is the cause of the later writeback. */
 static __always_inline void on_dirty(struct address_space *mapping)
 {

@@ -20,7 +20,11 @@
 #define KWORKER 0x2f72656b726f776bull
 
 struct issuer {
+	/* Of the bio: another one at its address differs in one of them. */
 	__u64 group;
+	__u64 disk;
+	__u64 sector;
+	__u64 end_sector;
 	__u64 entered_ns;
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
@@ -34,10 +38,7 @@ struct issuer {
 	__u32 has_file;
 };
 
-/*
- * Of bios that the limiter saw or that a volume submitted, by address. Another bio at the address of the first passes
- * the limiter too, or has another group; those of volumes are deleted at their completion.
- */
+/* Of bios that the limiter saw or that a volume submitted, by address. No event says that the bio has ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -82,6 +83,42 @@ static __always_inline __u64 group_of(struct bio *bio)
 	return group && BPF_CORE_READ(group, parent) ? (__u64)group : 0;
 }
 
+/* Its end stays where it is if parts are split off its front. */
+static __always_inline __u64 end_sector_of(struct bio *bio)
+{
+	return BPF_CORE_READ(bio, bi_iter.bi_sector) + (BPF_CORE_READ(bio, bi_iter.bi_size) >> 9);
+}
+
+static __always_inline __u64 disk_at(struct bio *bio)
+{
+	return bpf_core_field_exists(bio->bi_bdev) ? (__u64)BPF_CORE_READ(bio, bi_bdev, bd_disk) : 0;
+}
+
+static __always_inline void note_issuer(struct bio *bio, struct issuer *issuer)
+{
+	__u64 key = (__u64)bio;
+
+	issuer->group = group_of(bio);
+	issuer->disk = disk_at(bio);
+	issuer->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	issuer->end_sector = end_sector_of(bio);
+	bpf_map_update_elem(&issuers, &key, issuer, BPF_ANY);
+}
+
+static __always_inline const struct issuer *noted_issuer(struct bio *bio)
+{
+	const struct issuer *issuer;
+	__u64 key;
+
+	bio = whole_bio(bio);
+	key = (__u64)bio;
+	issuer = bpf_map_lookup_elem(&issuers, &key);
+	if (!issuer || issuer->disk != disk_at(bio) || issuer->end_sector != end_sector_of(bio) ||
+	    issuer->group != group_of(bio))
+		return NULL;
+	return issuer;
+}
+
 static __always_inline struct issuer current_issuer(void)
 {
 	__u64 pid_tid = bpf_get_current_pid_tgid();
@@ -114,18 +151,15 @@ static __always_inline bool in_kworker(void)
 	return comm[0] == KWORKER;
 }
 
-/* The issuer of a bio that a kernel thread submits after a limit or for a volume; NULL: unknown. */
+/*
+ * The issuer of a bio that another thread submits after a limit, or any thread for a volume, whose bio may have other
+ * pages; NULL: unknown.
+ */
 static __always_inline const struct issuer *earlier_issuer(struct bio *bio)
 {
-	const struct issuer *issuer;
-	__u64 key;
-
-	if (!(config.sees_limiter || config.volumes) || !bio || !in_kernel_thread())
+	if (!bio || !(config.volumes || (config.sees_limiter && in_kernel_thread())))
 		return NULL;
-	bio = whole_bio(bio);
-	key = (__u64)bio;
-	issuer = bpf_map_lookup_elem(&issuers, &key);
-	return issuer && issuer->group == group_of(bio) ? issuer : NULL;
+	return noted_issuer(bio);
 }
 
 /* Whether a read or a direct write of a worker is of a group with the workload alone. Notes the groups of others. */
@@ -146,23 +180,25 @@ static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *
 	return false;
 }
 
-/* The limiter is called. Before writeback, which is attributed by its files, the entry is of an earlier bio. */
+/* The limiter is called, for a bio or for the rest of one that was split. Writeback is attributed by its files. */
 static __always_inline void on_limit(struct bio *bio)
 {
 	__u32 number = number_of_disk(bio);
 	__u64 key = (__u64)bio;
+	const struct issuer *noted;
 	struct issuer issuer;
 
 	if (device_index(number, false) < 0 && device_index(number, true) < 0 && !(config.volumes && is_of_volume(bio)))
 		return;
 	if (in_kernel_thread()) {
-		bpf_map_delete_elem(&issuers, &key);
+		noted = noted_issuer(bio);
+		if (noted && noted->sector == BPF_CORE_READ(bio, bi_iter.bi_sector))
+			bpf_map_delete_elem(&issuers, &key); /* of an earlier bio */
 		return;
 	}
 	issuer = current_issuer();
-	issuer.group = group_of(bio);
 	issuer.entered_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&issuers, &key, &issuer, BPF_ANY);
+	note_issuer(bio, &issuer);
 }
 
 #endif

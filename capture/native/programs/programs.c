@@ -177,7 +177,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "queue_work", true },
 			{ "execute_work", true },
 			{ "bio_queue", bios || options->volumes },
-			{ "bio_complete", bios || options->volumes },
+			{ "bio_complete", bios },
 			{ "bio_remap", options->volumes },
 			{ "bio_split", options->volumes },
 			{ "dirty_folio", options->files && features->dirty_folio },

@@ -109,11 +109,34 @@ def test_paths_of_any_length_and_depth(blkreel, mounted, tmp_path):
     assert cut >= 8
 
 
-def extents(path):
-    """[(first byte on the drive, length in bytes)] of a file."""
-    text = subprocess.run(["filefrag", "-v", "-b1", path], check=True, capture_output=True, text=True).stdout
-    return [(int(first), int(length)) for first, length in
-            re.findall(r"^ *\d+: +\d+\.\. +\d+: +(\d+)\.\. +\d+: +(\d+):", text, re.MULTILINE)]
+def places_of_files(directory, shift_bytes=0):
+    """[(first byte on the drive, end, name)] of the extents of its files. shift_bytes: where its volume begins."""
+    text = subprocess.run(["filefrag", "-v", "-b1", *filter(Path.is_file, directory.iterdir())], check=True,
+                          capture_output=True, text=True).stdout
+    places = []
+    for of_file in text.split("File size of ")[1:]:
+        name = Path(of_file.partition(" is ")[0]).name
+        for first, length in re.findall(r"^ *\d+: +\d+\.\. +\d+: +(\d+)\.\. +\d+: +(\d+):", of_file, re.MULTILINE):
+            places.append((int(first) + shift_bytes, int(first) + shift_bytes + int(length), name))
+    return places
+
+
+def assert_files_agree(rows, places):
+    """The file of each row, and whether it has several, held against the places of the files on the drive.
+
+    Returns how many rows have several.
+    """
+    several = 0
+    for row in rows.itertuples():
+        end = row.offset_bytes + row.length_bytes
+        parts = {name: min(end, after) - max(row.offset_bytes, first) for first, after, name in places
+                 if first < end and row.offset_bytes < after}
+        # What is of no file is the file system's own.
+        files = [*parts] if sum(parts.values()) == row.length_bytes else [*parts, None]
+        assert (row.file if row.inode > 0 else None) in files, (row.offset_bytes, row.length_bytes, row.file, files)
+        assert (row.flags & FLAGS["several_files"] != 0) == (len(files) > 1), files
+        several += len(files) > 1
+    return several
 
 
 @KINDS
@@ -124,17 +147,8 @@ def test_requests_with_data_of_several_files_are_marked(blkreel, mounted, progra
     script = (f"cd {directory}; for i in $(seq 120); do head -c $((i % 7 * 3000 + 4000)) /dev/urandom > small$i; done; "
               "dd if=/dev/zero of=large bs=1M count=4 status=none; sync --file-system .")
     rows = captured(blkreel, drive, tmp_path / "t.parquet", script, "--programs", kind)
-    places = [(first, first + length, path.name) for path in directory.iterdir() if path.is_file()
-              for first, length in extents(path)]
-    data = rows[(rows.op == OPS["write"]) & (rows.inode > 0)]
-    several = 0
-    for row in data.itertuples():
-        files = {name for first, end, name in places
-                 if first < row.offset_bytes + row.length_bytes and row.offset_bytes < end}
-        assert row.path.name in files
-        assert (row.flags & FLAGS["several_files"] != 0) == (len(files) > 1), files
-        several += len(files) > 1
-    assert several > 0
+    rows["file"] = rows.path.map(lambda path: path.name, na_action="ignore")
+    assert assert_files_agree(rows[rows.op == OPS["write"]], places_of_files(directory)) > 0
 
 
 def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp_path):

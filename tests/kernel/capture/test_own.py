@@ -181,13 +181,15 @@ def limited_group(require_root):
         group.rmdir()
 
 
-@pytest.mark.parametrize("reader", ["buffered", "direct", "asynchronous"])
+@pytest.mark.parametrize("reader", ["buffered", "direct", "asynchronous", "split"])
 def test_throttled_io_is_of_its_issuer(blkreel, loop_drive, limited_group, program, tmp_path, reader):
     """A kernel worker gives it to the drive."""
     drive = loop_drive()
     group = limited_group(drive, 20 if reader == "buffered" else 400)
     words = {"buffered": f"dd if={drive} of=/dev/null bs=4k count=4000 status=none",
              "direct": dd(drive),
+             # Each part that is split off passes the limiter again.
+             "split": f"dd if={drive} of=/dev/null bs=8M count=4 iflag=direct status=none",
              "asynchronous": f"{program('fio')} --name=r --filename={drive} --rw=randread --bs=4k --direct=1 "
                              "--ioengine=libaio --iodepth=16 --number_ios=300 --output=/dev/null"}[reader]
     blkreel("capture", drive, "--workload-only", "-o", tmp_path / "t.parquet", "--",

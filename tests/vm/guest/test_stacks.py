@@ -7,6 +7,7 @@ import pytest
 from waiting import wait_until
 
 from blkreel.traces.format.schema import FLAGS, OPS
+from tests.kernel.capture.test_files import assert_files_agree, places_of_files
 from tests.kernel.capture.test_own import limited_group  # noqa: F401
 
 MIB = 1 << 20
@@ -44,24 +45,32 @@ def test_a_write_through_dm_crypt_is_of_its_issuer(rows_of, encrypted, kind):
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
 
 
-def test_files_below_dm_crypt(rows_of, encrypted, tmp_path):
-    """And those who wrote the data, long before a kernel thread writes it back and another one encrypts it."""
+@pytest.mark.parametrize("option", ["", " 1 no_write_workqueue"])
+def test_files_below_dm_crypt(rows_of, dm, nvme, tmp_path, option):
+    """And those who wrote the data, long before a kernel thread writes it back, and where no other one encrypts it."""
+    encrypted = dm("blkreel-files", f"0 65536 crypt aes-cbc-plain64 {KEY} 0 {nvme} 2048{option}\n")
     subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", encrypted], check=True)
     directory = tmp_path / "files"
     directory.mkdir()
     subprocess.run(["mount", encrypted, directory], check=True)
     try:
-        rows = rows_of(encrypted, f"cd {directory}; dd if=/dev/zero of=buffered bs=64k count=16 status=none;"
-                                  "sync --file-system .;"
-                                  "dd if=/dev/zero of=direct bs=64k count=16 oflag=direct status=none", "--files")
+        # Data and the journal's blocks in turn: their bios have the same addresses.
+        rows = rows_of([], f"cd {directory}; dd if=/dev/zero of=buffered bs=64k count=16 status=none;"
+                           "for at in $(seq 6); do dd if=/dev/zero of=small$at bs=7k count=1 status=none;"
+                           "sync --file-system .; done;"
+                           "dd if=/dev/zero of=direct bs=64k count=16 oflag=direct status=none", "--files", "--path",
+                       directory)
+        places = places_of_files(directory, MIB)
     finally:
         subprocess.run(["umount", directory], check=True)
     names = {entry["inode"]: Path(entry["path"]).name for entry in rows.attrs["metadata"]["files"]}
     rows["file"], rows["comm"] = rows.inode.map(names), threads_of(rows)
-    for name in ("buffered", "direct"):
-        data = rows[(rows.file == name) & (rows.op == OPS["write"])]
-        assert data.length_bytes.sum() == MIB, name
-        assert set(data.comm) == {"dd"} and is_own(data).all(), name
+    writes = rows[rows.op == OPS["write"]]
+    assert_files_agree(writes, places)
+    data = writes[writes.inode > 0]
+    assert set(data.file) == {name for _, _, name in places}
+    assert set(data.comm) == {"dd"} and is_own(data).all()
+    assert data[data.file == "direct"].length_bytes.sum() == MIB
 
 
 def test_a_volume_on_a_volume(rows_of, dm, nvme):
