@@ -13,6 +13,10 @@
 #include "threads.h"
 
 #define FILE_ENTRIES 16384
+#define FILES_OF_NUMBER 16 /* that are told apart */
+#define NUMBER_BITS 48
+#define BTRFS_MAGIC 0x9123683e
+#define BTRFS_ROOT_NUMBER 256 /* of the directory at the root of each subvolume */
 #define LONGEST_CHAIN 4
 #define MAX_COMPARED_BIOS 32 /* of a request */
 #define FILE_TYPE_MASK 0170000
@@ -21,7 +25,9 @@
 struct file_entry {
 	__u64 inode; /* its address, 0: none */
 	__u64 number;
+	__u64 id; /* in rows */
 	__u32 filesystem;
+	__u32 generation;
 	__u8 emitted;
 	/* The last thread that wrote to it; emitted only when that data reaches a captured drive. */
 	__u8 is_dirtied;
@@ -37,6 +43,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct file_entry);
 } files SEC(".maps");
+
+/*
+ * By id, which file has it. An inode number is not enough: another file system of the drive, another subvolume of
+ * btrfs, and after a deletion a new file have it too.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} file_ids SEC(".maps");
 
 /* Room for a path, for which the stack is too small. */
 struct {
@@ -65,22 +82,45 @@ static __always_inline struct dentry *name_of(struct inode *inode)
 	return (void *)first - __builtin_preserve_field_info(none->d_u.d_alias, BPF_FIELD_BYTE_OFFSET);
 }
 
-/* Emits the names up to the root of the file system, or as many as there is room for. */
+/*
+ * The inode number, or for another file with this number n << NUMBER_BITS more. A global function: the verifier goes
+ * through it once, not once for each path that leads to it.
+ */
+__noinline __u64 id_of(__u64 number, __u64 file)
+{
+	const __u64 *known;
+	__u64 id = number;
+
+	if (number >> NUMBER_BITS)
+		return number;
+	for (__u64 i = 0; i < FILES_OF_NUMBER; i++) {
+		id = number | i << NUMBER_BITS;
+		known = bpf_map_lookup_elem(&file_ids, &id);
+		if (!known) {
+			bpf_map_update_elem(&file_ids, &id, &file, BPF_NOEXIST);
+			known = bpf_map_lookup_elem(&file_ids, &id);
+		}
+		if (!known || *known == file)
+			break;
+	}
+	return id;
+}
+
+/* Sets the id of a file, and emits its names up to the root of the file system, or as many as there is room for. */
 static __always_inline void emit_file(struct file_entry *entry, struct inode *inode)
 {
+	struct dentry *dentry = name_of(inode), *parent; /* NULL: deleted */
+	bool btrfs = BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_MAGIC;
+	struct inode *directory, *subvolume = NULL;
 	struct file_record *record;
-	struct dentry *dentry, *parent;
 	__u32 zero = 0, used = 0;
 	int parts = 0;
 
 	record = bpf_map_lookup_elem(&file_scratch, &zero);
 	if (!record)
 		return;
-	dentry = name_of(inode);
-	if (!dentry)
-		return; /* deleted: it has a number and no name */
 	record->is_cut = 1;
-	for (int i = 0; i <= MAX_PATH_PARTS; i++) {
+	for (int i = 0; dentry && i <= MAX_PATH_PARTS; i++) {
 		const unsigned char *name;
 		long length;
 
@@ -94,33 +134,46 @@ static __always_inline void emit_file(struct file_entry *entry, struct inode *in
 		name = BPF_CORE_READ(dentry, d_name.name);
 		/* The masks change nothing; they are bounds for the verifier. */
 		length = bpf_probe_read_kernel_str(&record->names[used & (MAX_PATH_BYTES - 1)], MAX_NAME_BYTES, name);
-		if (length <= 0)
-			return;
+		if (length <= 0) {
+			parts = 0;
+			break;
+		}
 		used += length & (2 * MAX_NAME_BYTES - 1);
 		parts++;
 		dentry = parent;
+		directory = btrfs && !subvolume ? BPF_CORE_READ(dentry, d_inode) : NULL;
+		if (directory && BPF_CORE_READ(directory, i_ino) == BTRFS_ROOT_NUMBER)
+			subvolume = directory;
 	}
+	entry->id = id_of(entry->number, ((__u64)entry->generation << 32 | entry->filesystem) ^ (__u64)subvolume);
+	if (!parts)
+		return;
 	record->kind = RECORD_FILE;
 	record->parts = parts;
 	record->filesystem = entry->filesystem;
-	record->inode = entry->number;
+	record->inode = entry->id;
 	/* All of it: older verifiers accept only a constant length. A file is emitted once. */
 	if (!bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
 		entry->emitted = 1; /* else at its next I/O */
 }
 
+static __always_inline bool is_entry_of(const struct file_entry *entry, struct inode *inode, __u64 number,
+					__u32 generation)
+{
+	return entry->inode == (__u64)inode && entry->number == number && entry->generation == generation;
+}
+
 static __always_inline struct file_entry *entry_of(struct inode *inode)
 {
 	struct file_entry *entry = file_at(inode);
-	__u64 number;
+	__u64 number = BPF_CORE_READ(inode, i_ino);
+	__u32 generation = BPF_CORE_READ(inode, i_generation);
 
-	if (!entry)
-		return NULL;
-	number = BPF_CORE_READ(inode, i_ino);
-	if (entry->inode == (__u64)inode && entry->number == number)
+	if (!entry || is_entry_of(entry, inode, number, generation))
 		return entry;
 	entry->inode = (__u64)inode;
 	entry->number = number;
+	entry->generation = generation;
 	entry->filesystem = BPF_CORE_READ(inode, i_sb, s_dev);
 	entry->emitted = 0;
 	entry->is_dirtied = 0;
@@ -222,7 +275,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 		return;
 	if (!entry->emitted)
 		emit_file(entry, inode);
-	slot->inode = entry->number;
+	slot->inode = entry->id;
 	if (has_issuer || slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
 		return;
 	slot->tid = entry->dirtier.tid;
@@ -238,14 +291,17 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 /* A page of a file became dirty: this thread is the cause of the later writeback. */
 static __always_inline void on_dirty(struct address_space *mapping)
 {
-	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL;
+	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL, *typed;
 	__u64 pid_tid = bpf_get_current_pid_tgid();
 	struct file_entry *entry;
 
 	if (!inode)
 		return;
 	entry = file_at(inode);
-	if (entry && entry->inode == (__u64)inode && entry->is_dirtied && entry->dirtier.tid == (__s32)pid_tid)
+	/* At each page: the plain instructions of READ take a pointer that nothing is computed from. */
+	typed = READ(mapping, host);
+	if (entry && typed && entry->is_dirtied && entry->dirtier.tid == (__s32)pid_tid &&
+	    is_entry_of(entry, inode, READ(typed, i_ino), READ(typed, i_generation)))
 		return;
 	if (!is_regular(inode) || in_kernel_thread())
 		return;

@@ -42,12 +42,14 @@ struct hlist_head {
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 };
 
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	__u32 i_generation;
 	struct hlist_head i_dentry;
 };
 
@@ -62,6 +64,7 @@ union dentry_links {
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
+	struct inode *d_inode;
 	union dentry_links d_u;
 };
 

@@ -21,6 +21,7 @@
 #define LOST_INTERVAL_GAP_NS 100000000ull
 #define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; more are counted as lost */
 #define EARLIER_BIOS 16384 /* that wait for a limit of their cgroup or in a volume, of all drives together */
+#define FILE_IDS 65536
 #define AMBIGUOUS UINT64_MAX
 
 static int print_message(enum libbpf_print_level level, const char *format, va_list args)
@@ -250,6 +251,8 @@ static int configure(struct programs *programs, const struct programs_options *o
 		err = set_size(object, "page_notes", config.uses ? PAGE_NOTES : 1);
 	if (!err)
 		err = set_size(object, "issuers", programs->sees_limiter || config.volumes ? EARLIER_BIOS : 1);
+	if (!err)
+		err = set_size(object, "file_ids", config.files ? FILE_IDS : 1);
 	if (!err)
 		err = set_size(object, "entered", config.volumes ? EARLIER_BIOS : 1);
 	if (!err && programs->sees_limiter)

@@ -150,6 +150,52 @@ def test_files_of_each_file_system(loop_drive, program, mount, blkreel, tmp_path
         assert (rows[rows.file == "direct"].used_ns == -1).all() or kind == "btrfs"
 
 
+@pytest.fixture
+def two_files(request, loop_drive, program, mount, tmp_path):
+    """(drives, shell commands, their two files with 1 MiB each): the files have one inode number."""
+    drives = [loop_drive(128 * MIB) for _ in range(2)]
+    if request.param == "subvolumes":
+        drives.pop()
+        subprocess.run([program(MKFS["btrfs"][0], PACKAGES["btrfs"]), *MKFS["btrfs"][1:], *drives], check=True)
+        directory = mount(*drives)
+        for words in (["create", "first"], ["snapshot", "first", "second"]):
+            subprocess.run(["btrfs", "subvolume", *words], cwd=directory, check=True, capture_output=True)
+            (directory / words[-1] / "file").write_bytes(os.urandom(MIB))
+            subprocess.run(["sync", "--file-system", directory], check=True)
+        files = [directory / name / "file" for name in ("first", "second")]
+        return drives, "".join(f"cat '{file}' >/dev/null; stat -c %i '{file}'; " for file in files), files
+    for drive in drives:
+        subprocess.run([program(MKFS["ext4"][0], PACKAGES["ext4"]), *MKFS["ext4"][1:], drive], check=True)
+    if request.param == "deletion":
+        drives.pop()
+        directory = mount(*drives)
+        files = [directory / name for name in ("first", "second")]
+    else:
+        files = [mount(drive) / "file" for drive in drives]
+    write, delete = "dd if=/dev/urandom bs=64k count=16 status=none", "rm" if request.param == "deletion" else ":"
+    return drives, "".join(f"{write} of='{file}'; sync '{file}'; stat -c %i '{file}'; {delete} '{file}'; "
+                           for file in files), files
+
+
+@pytest.mark.parametrize("two_files", ["file systems", "subvolumes", "deletion"], indirect=True)
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+def test_files_with_one_inode_number_have_their_own_names(two_files, blkreel, tmp_path, kind):
+    drives, script, files = two_files
+    (tmp_path / "script").write_text(script)
+    with open(tmp_path / "numbers", "w") as numbers:
+        subprocess.run([blkreel.command, "capture", *drives, "--files", "--cold", "--programs", kind, "-o",
+                        tmp_path / "t.parquet", "--", "sh", "-e", tmp_path / "script"], check=True, stdout=numbers,
+                       env=blkreel.environment)
+    first, second = [line for line in (tmp_path / "numbers").read_text().splitlines() if line.isdigit()]
+    assert first == second, "the case is not what it is meant to be"
+    trace = open_trace(tmp_path / "t.parquet")
+    names = {entry["inode"]: entry["path"] for entry in trace.metadata["files"]}
+    rows = trace.table().to_pandas()
+    data = rows[rows.inode > 0].groupby(rows.inode.map(names)).length_bytes.sum()
+    assert data.to_dict() == {str(file): MIB for file in files}
+    assert int(first) in names
+
+
 def test_the_table_of_the_docs_has_what_is_tried():
     text = (Path(__file__).parents[3] / "docs/capture.md").read_text()
     table = text.partition("| file system | `--files` has the file of |\n|---|---|\n")[2].partition("\n\n")[0]
