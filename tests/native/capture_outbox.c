@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The outbox keeps the order, writes everything, and lets the drain end when nobody reads. */
+#include "rows/drain.h"
 #include "rows/outbox.h"
 
 #include <assert.h>
@@ -121,6 +122,29 @@ static void test_a_text_without_memory_is_an_error(void)
 	close(fd);
 }
 
+/* Recording begins a moment before time 0 is read. */
+static void test_what_was_submitted_before_time_0_has_no_row(void)
+{
+	const struct io_record early = { .submit_ns = 99 }, first = { .submit_ns = 100 };
+	struct outbox outbox;
+	struct drain drain = { .outbox = &outbox };
+	char path[] = "/tmp/blkreel-outbox-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert(fd >= 0 && !unlink(path));
+	assert(!outbox_init(&outbox, fd, -1, NULL));
+	drain.block = outbox_take(&outbox);
+	drain_add(&drain, &first, NULL);
+	drain.epoch_ns = 100;
+	drain_add(&drain, &early, NULL);
+	drain_add(&drain, &first, NULL);
+	assert(drain.before_start == 2 && drain.rows == 1 && drain.block->rows == 1 && drain.block->submit_ns[0] == 0);
+	outbox_post_rows(&outbox, drain.block);
+	assert(!outbox_finish(&outbox));
+	outbox_deinit(&outbox);
+	close(fd);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -130,5 +154,6 @@ int main(void)
 	test_a_full_disk_leaves_whole_blocks_and_room_behind_them();
 	test_a_reader_that_is_gone_is_an_error_and_no_deadlock();
 	test_a_text_without_memory_is_an_error();
+	test_what_was_submitted_before_time_0_has_no_row();
 	return 0;
 }

@@ -20,8 +20,17 @@ static void post_rows(struct drain *drain)
 	drain->block = outbox_take(drain->outbox);
 }
 
+static bool is_before_start(const struct drain *drain, uint64_t submit_ns)
+{
+	return !drain->epoch_ns || submit_ns < drain->epoch_ns;
+}
+
 void drain_add(struct drain *drain, const struct io_record *record, const struct io_file_record *file)
 {
+	if (is_before_start(drain, record->submit_ns)) {
+		drain->before_start++;
+		return;
+	}
 	row_append(drain->block, record, file, drain->epoch_ns);
 	atomic_fetch_add_explicit(&drain->rows, 1, memory_order_relaxed);
 	if (record->complete_ns && record->complete_ns <= atomic_load_explicit(&drain->stopped_ns, memory_order_relaxed) &&
@@ -33,6 +42,8 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 
 static void add_use(struct drain *drain, const struct use_record *use)
 {
+	if (is_before_start(drain, use->submit_ns))
+		return;
 	row_append_use(drain->block, use, drain->epoch_ns);
 	if (drain->block->rows == ROWS_PER_BLOCK)
 		post_rows(drain);

@@ -28,7 +28,8 @@ struct drain {
 	struct ring_buffer *ring;
 	int epoll_fd;
 	int stop_fd;
-	uint64_t epoch_ns;
+	atomic_uint_least64_t epoch_ns; /* 0: the capture begins */
+	uint64_t before_start; /* records of I/Os that were submitted before */
 	atomic_uint_least64_t stopped_ns; /* later completions are not in `recorded` */
 	atomic_uint_least64_t rows;
 	struct recorded_counts recorded[MAX_DEVICES];

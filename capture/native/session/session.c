@@ -238,12 +238,12 @@ static void switch_phase(struct session *session, enum phase phase)
 		before[i] = session->options->drives[i].at_start; /* of a drive that has gone */
 		drive_read_counts(&session->options->drives[i], &before[i]);
 	}
-	if (start) {
-		session->epoch_ns = monotonic_ns();
-		session->drain.epoch_ns = session->epoch_ns;
-	}
 	set_phase(session, phase);
-	if (!start) {
+	if (start) {
+		/* Now that I/Os are recorded: each one after time 0 has a row, even if this thread waited for a processor. */
+		session->epoch_ns = monotonic_ns();
+		atomic_store(&session->drain.epoch_ns, session->epoch_ns);
+	} else {
 		session->stopped_ns = monotonic_ns();
 		atomic_store(&session->drain.stopped_ns, session->stopped_ns);
 	}
@@ -356,6 +356,7 @@ static int record(struct session *session)
 	/* These belong to no CPU. */
 	session->ledger.cpus[0].reused += session->unseen_at_end;
 	session->ledger.cpus[0].not_own += session->not_own_at_end;
+	session->ledger.cpus[0].in_flight_at_start += session->drain.before_start;
 	status_live(session, false);
 	err = status_end(session);
 	return err ? report_error(NULL, "cannot write the totals of the capture: %s", strerror(-err)) : 0;
