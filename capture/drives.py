@@ -94,6 +94,12 @@ def refuse_multipath(drives: list[Drive], source: str) -> None:
                            "device number to filter by", "capture with --source bpf")
 
 
+def size_bytes_now(name: str) -> int:
+    """Of the drive with this name in sysfs; 0 if there is none any more."""
+    sectors = text_in(SYS_BLOCK / name / "size")
+    return int(sectors) * 512 if sectors.isdigit() else 0
+
+
 def ios_per_s_since_boot(drives: list[Drive]) -> float:
     """Of all these drives together: reads, writes, discards and flushes, by the kernel's counters; 0 if unknown."""
     ios = 0

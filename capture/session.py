@@ -7,7 +7,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from blkreel import __version__
 from blkreel.common.command_line import AS_ROOT
-from blkreel.common.device import Drive, block_directory, describe, drives_under, list_drives
+from blkreel.common.device import Drive, block_directory, describe, drives_under
 from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
@@ -31,7 +31,7 @@ from blkreel.traces.spool.spool import Spool
 from . import ledger, sources
 from .command import Workload, refuse_missing, user_of_command
 from .counters import Counters
-from .drives import drives_to_watch, fua_of, helper_arguments, ios_per_s_since_boot, layer_of, paths_of
+from .drives import drives_to_watch, fua_of, helper_arguments, ios_per_s_since_boot, layer_of, paths_of, size_bytes_now
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
 from .namespaces import refuse_other_clock
@@ -192,6 +192,7 @@ class _Session:
                 return
             self.monitor.progress(now - began, *((None, None) if source.reports_late else (source.events, source.lost)))
             self._show_live()
+            self._note_sizes()
             self._drop_old()
             if self.save_requested:
                 self._save()
@@ -200,6 +201,15 @@ class _Session:
     def _show_live(self, last: bool = False) -> None:
         for interval in self.live_intervals(last):
             self.monitor.live(interval, self.drives, self.thread_names)
+
+    def _note_sizes(self) -> None:
+        """A drive may grow: a volume that is extended, a loop device that is attached anew."""
+        devices = [{**device, "size_bytes": max(device["size_bytes"], size_bytes_now(device["name"]))}
+                   for device in self.spool_metadata["devices"]]
+        if devices != self.spool_metadata["devices"]:
+            self.spool_metadata["devices"] = devices
+            with suppress(BlkreelError):  # on a full disk the trace still has them, if the capture comes to its end
+                self.spool.note({"devices": devices})
 
     def _drop_old(self) -> None:
         try:
@@ -233,7 +243,8 @@ class _Session:
         if source.error and not source.died:
             raise source.error
         ended = self._end_metadata(source)
-        metadata = {**self.spool_metadata, **ended, "devices": _as_large_as_now(self.spool_metadata["devices"]),
+        self._note_sizes()
+        metadata = {**self.spool_metadata, **ended,
                     "threads": {str(tid): entry for tid, entry in source.threads.items()}}
         if uses := self.emulated.end():
             metadata["emulated"] = uses
@@ -370,13 +381,6 @@ class _Session:
 
 def _has_ledger(metadata: ledger.EndMetadata | dict[str, Any]) -> TypeGuard[ledger.EndMetadata]:
     return "ledger" in metadata
-
-
-def _as_large_as_now(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A drive may grow during a capture: a volume that is extended, a loop device that is attached anew."""
-    sizes_bytes = {drive.name: drive.size_bytes for drive in list_drives()}
-    return [{**device, "size_bytes": max(device["size_bytes"], sizes_bytes.get(device["name"], 0))}
-            for device in devices]
 
 
 def _drives(options: CaptureOptions, monitor: CaptureMonitor) -> list[Drive]:

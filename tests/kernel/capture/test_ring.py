@@ -94,6 +94,27 @@ def test_a_signal_saves_what_is_held_and_the_capture_goes_on(started, blkreel, l
         assert "dd" in blkreel("info", path).stdout
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
+def test_what_is_saved_before_the_end_has_the_size_of_a_drive_that_has_grown(started, blkreel, loop_drive, tmp_path,
+                                                                             number):
+    drive = loop_drive(8 << 20)
+    process = started(drive)
+    os.truncate(loop_drive.image_of(drive), 16 << 20)
+    subprocess.run(["losetup", "--set-capacity", drive], check=True)
+    read(drive, 10, 20_000)
+    wait_until(lambda: noted(tmp_path)["devices"][0]["size_bytes"] == 16 << 20, process)
+    wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) == 10, process)
+    process.send_signal(number)
+    if number == signal.SIGUSR1:
+        wait_until(lambda: list(tmp_path.glob("t-*.parquet")), process)
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    trace = next(tmp_path.glob("t-*.parquet"), tmp_path / "t.parquet")
+    if number == signal.SIGKILL:
+        blkreel("recover", trace)
+    assert check(open_trace(trace)).errors == [] and open_trace(trace).rows == 10
+
+
 def test_a_killed_ring_is_recovered_from_where_it_begins(started, blkreel, loop_drive, tmp_path):
     drive = loop_drive()
     process = started(drive, "--max-size", "128K")
