@@ -69,17 +69,18 @@ def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
 
 
 def long_paths(directory):
-    """Files with names of 1 to 255 bytes, up to 40 directories deep, and with names of nearly 2^n bytes in all."""
-    shapes = [[length] for length in (*range(1, 256, 23), 127, 128, 254, 255)]
-    shapes += [[length] * depth for depth in (2, 7, 23, 24, 25, 40) for length in (1, 9, 31)]
-    for total in (256, 512, 768, 1024):
+    """Files with names of 1 to 255 bytes, 1 to 60 names deep, and with names of nearly 2^n bytes in all."""
+    shapes = [[length] for length in range(1, 256)]
+    shapes += [[1 + depth * 7 % 31] * depth for depth in range(1, 61)]
+    for total in (1 << power for power in range(4, 12)):
         for names_bytes in range(total - 3, total + 4):  # with a zero behind each name
-            shapes.append([100] * (names_bytes // 101 - 1) + [names_bytes - names_bytes // 101 * 101 + 100])
+            whole = max(1, names_bytes // 101)
+            shapes.append([100] * (whole - 1) + [names_bytes - whole * 101 + 100])
     shapes += [[200, 255, 255, 200], [255, 255, 255, 3], [255] * 5, [1, 255, 255, 255, 255]]
     for number, lengths in enumerate(shapes):
         names = [(f"{number:x}{chr(97 + place % 26) * length}")[:length] for place, length in enumerate(lengths)]
         if len(names[0]) < 3:
-            names[0] = f"{number:03}"
+            names[0] = f"{number:03}" if len(names) > 1 else "~" * lengths[0]
         path = directory.joinpath(*names)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes(4096))
@@ -242,6 +243,20 @@ def test_files_of_other_drives_are_not_told(blkreel, mounted, tmp_path):
     device = directory.stat().st_dev
     assert {entry["filesystem"] for entry in files} == {f"{os.major(device)}:{os.minor(device)}"}
     assert "dd" not in set(rows.comm)
+
+
+def test_only_files_of_the_workload_are_named(blkreel, mounted, tmp_path):
+    drive, directory = mounted
+    read, wait = "dd of=/dev/null bs=64k count=1 iflag=direct status=none if=", "until [ -e {} ]; do sleep 0.05; done"
+    (directory / "secret").write_bytes(os.urandom(MIB))
+    subprocess.run(["sync", "--file-system", directory], check=True)
+    script = f"{wait.format(tmp_path / 'go')}; {read}{directory}/secret; touch {tmp_path}/over"
+    with subprocess.Popen(["sh", "-ec", script]):
+        captured(blkreel, drive, tmp_path / "t.parquet",
+                 f"{read}{directory}/there; touch {tmp_path}/go; {wait.format(tmp_path / 'over')}", "--workload-only")
+    metadata = open_trace(tmp_path / "t.parquet").metadata
+    assert metadata["ledger"]["not_own"] > 0
+    assert [entry["path"] for entry in metadata["files"]] == [str(directory / "there")]
 
 
 def test_without_the_option_no_names(blkreel, mounted, tmp_path):
