@@ -1,4 +1,4 @@
-"""A capture and the real blktrace, both running over the same I/O."""
+"""A capture and the real blktrace, both running over the same I/O, while a processor goes and the wall clock steps."""
 
 import json
 import subprocess
@@ -6,12 +6,17 @@ from collections import defaultdict
 
 import pandas as pd
 
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 
 # Reads and writes of many sizes at depth 8, writes with FUA, flushes, discards and zeroes.
 WORK = """
 fio --name=m --filename={drive} --direct=1 --rw=randrw --bsrange=4k-64k --bs_unaligned=0 --blockalign=4k \
-    --number_ios=1500 --ioengine=libaio --iodepth=8 --fsync=50 --output={directory}/fio.json --output-format=json
+    --number_ios=1500 --ioengine=libaio --iodepth=8 --fsync=50 --output={directory}/fio.json --output-format=json &
+fio=$!
+cpu=/sys/devices/system/cpu/cpu1/online
+sleep 0.4; [ ! -e $cpu ] || echo 0 >$cpu; date -s '+1 hour' >/dev/null
+sleep 0.4; [ ! -e $cpu ] || echo 1 >$cpu; date -s '-1 hour' >/dev/null; wait $fio
 dd if=/dev/zero of={drive} bs=8k count=20 oflag=direct,dsync status=none
 blkdiscard -f --offset 8MiB --length 4MiB {drive}
 blkdiscard -f --zeroout --offset 16MiB --length 2MiB {drive}
@@ -26,7 +31,7 @@ kill -INT $peer; wait $peer || true
 """
 
 
-def test_a_capture_and_blktrace_agree(rows_of, nvme, program, tmp_path):
+def test_a_capture_and_blktrace_agree(rows_of, blkreel, nvme, program, tmp_path):
     for name in ("fio", "blktrace", "blkparse"):
         program(name, "blktrace" if name.startswith("blk") else name)
     work = WORK.format(drive=nvme, directory=tmp_path)
@@ -41,6 +46,9 @@ def test_a_capture_and_blktrace_agree(rows_of, nvme, program, tmp_path):
     check_same_ios(rows, peer)
     check_same_times_and_threads(rows, peer)
     check_fua(rows, peer)
+    blkreel("import", *sorted(tmp_path.glob("peer.blktrace.*")), "-o", tmp_path / "peer.parquet")
+    imported = open_trace(tmp_path / "peer.parquet").table().to_pandas()
+    assert (imported.op == OPS["read"]).sum() == job["read"]["total_ios"] and len(imported) == len(peer)
 
 
 def peer_rows(text):

@@ -1,6 +1,5 @@
 """What changes under a running capture: I/O cut by its ends, drives and processors that go, a clock that steps."""
 
-import json
 import subprocess
 import time
 from pathlib import Path
@@ -146,37 +145,60 @@ def test_a_replay_whose_drive_is_pulled_ends_with_a_clear_error(blkreel, returni
     assert 20 <= run["completed_ops"] < count
 
 
-@pytest.mark.skipif(not CPU.exists(), reason="needs a second processor that can be taken away")
-def test_a_processor_that_goes_and_comes_back_costs_no_row(rows_of, nvme, program, tmp_path):
-    if not CPU.exists():
-        pytest.skip("needs a second processor: make test-vm VM_ARGS='--processors 2'")
-    fio = (f"{program('fio')} --name=h --filename={nvme} --direct=1 --rw=randread --bs=4k --ioengine=libaio"
-           f" --iodepth=8 --numjobs=2 --number_ios=3000 --size=100% --output={tmp_path}/fio.json"
-           " --output-format=json --group_reporting")
+def begun(trace):
     try:
-        rows = rows_of(nvme, f"{fio} & fio=$!; for i in 1 2; do sleep 0.4; echo 0 > {CPU}; sleep 0.4;"
-                             f" echo 1 > {CPU}; done; wait $fio")
+        return "epoch_ns" in trace.with_name(f".{trace.name}.spool").joinpath("metadata.json").read_text()
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def captures(blkreel, nvme, tmp_path):
+    """By source, a capture that has begun: (process, trace). They end when the file `end` exists."""
+    running = {}
+    for source in ("bpf", "ftrace"):
+        trace = tmp_path / f"{source}.parquet"
+        process = blkreel.start("capture", nvme, "--source", source, "-o", trace, "--", "sh", "-c",
+                                f"until [ -e {tmp_path}/end ]; do sleep 0.1; done")
+        running[source] = process, trace
+        wait_until(lambda trace=trace, process=process: begun(trace) or process.poll() is not None)
+        assert process.poll() is None, process.output()
+    yield running
+    (tmp_path / "end").touch()
+    for process, _ in running.values():
+        process.wait()
+
+
+@pytest.mark.skipif(not CPU.exists(), reason="needs a second processor that can be taken away")
+def test_a_processor_goes_and_the_wall_clock_steps(captures, nvme, program, tmp_path):
+    """No row is missing, and no time steps. With blktrace: test_against_blktrace.py."""
+    one_hour_s = 3600
+    fio = subprocess.Popen([program("fio"), "--name=h", f"--filename={nvme}", "--direct=1", "--rw=randread", "--bs=4k",
+                            "--ioengine=libaio", "--iodepth=8", "--numjobs=2", "--number_ios=1500", "--size=100%",
+                            f"--output={tmp_path}/fio"])
+    try:
+        for step in ("+1 hour", "+0 hour"):
+            time.sleep(0.4)
+            CPU.write_text("0")
+            subprocess.run(["date", "-s", step], check=True, capture_output=True)
+            time.sleep(0.4)
+            CPU.write_text("1")
+        assert fio.wait() == 0
+        (tmp_path / "end").touch()
+        codes = {source: process.wait() for source, (process, _) in captures.items()}
     finally:
         CPU.write_text("1")
-    job = json.loads((tmp_path / "fio.json").read_text())["jobs"][0]
-    assert len(rows) == job["read"]["total_ios"] == 6000
-    summary = rows.attrs["summary"]
-    assert summary["lost"] == 0 and summary["missing"] == [] and summary["diskstats"]["difference"] == 0
-    assert set(rows.cpu) == {0, 1} and rows.submit_ns.is_monotonic_increasing
-
-
-def test_a_step_of_the_wall_clock_does_not_touch_the_times(rows_of, nvme):
-    one_hour_s = 3600
-    try:
-        rows = rows_of(nvme, f"{reads(nvme, 50)}; date -s '+1 hour' >/dev/null; {reads(nvme, 50)}")
-    finally:
         subprocess.run(["date", "-s", "-1 hour"], check=True, capture_output=True)
-    summary, metadata = rows.attrs["summary"], rows.attrs["metadata"]
-    assert len(rows) == 100 and rows.submit_ns.is_monotonic_increasing
-    assert rows.submit_ns.between(0, summary["duration_ns"]).all() and summary["duration_ns"] < 600e9
-    assert rows.latency_ns.between(0, 60e9).all()
-    first, last = (pair["realtime_ns"] - pair["monotonic_ns"] for pair in metadata["clock_pairs"])
-    assert (last - first) / 1e9 == pytest.approx(one_hour_s, abs=60), "the pairs at both ends show the step"
+    for source, (process, trace) in captures.items():
+        assert codes[source] == 0, (source, process.output())
+        rows, metadata = open_trace(trace).table().to_pandas(), open_trace(trace).metadata
+        assert len(rows) == 3000, source
+        assert rows.submit_ns.is_monotonic_increasing and metadata["duration_ns"] < 600e9, source
+        assert rows.submit_ns.between(0, metadata["duration_ns"]).all() and rows.latency_ns.between(0, 60e9).all()
+        assert metadata["lost"]["total"] == 0 and metadata["diskstats"]["difference"] == 0, source
+        first, last = (pair["realtime_ns"] - pair["monotonic_ns"] for pair in metadata["clock_pairs"])
+        assert (last - first) / 1e9 == pytest.approx(one_hour_s, abs=60), "the pairs at both ends show the step"
+        assert source != "bpf" or set(rows.cpu) == {0, 1}
 
 
 def test_the_kernels_own_counts_agree(rows_of, nvme, tracing, program, tmp_path):
