@@ -127,8 +127,10 @@ def test_a_mount_whose_device_has_no_node_here_is_on_its_drive(sysfs, tmp_path):
     for name in ("blkreel7n1", "blkreel7n2"):
         (members / name).symlink_to(sysfs.root / "devices" / name)
     mountinfo = tmp_path / "mountinfo"
-    mountinfo.write_text(f"{mount_id(tmp_path)} 1 0:39 /@home /home rw - btrfs /dev/blkreel7n1 rw,subvol=/@home\n")
-    assert [drive.name for drive in drives_under(tmp_path, sysfs.root, mountinfo)] == ["blkreel7n1", "blkreel7n2"]
+    for line in ("0:39 /@home /home rw - btrfs /dev/blkreel7n1 rw,subvol=/@home",
+                 "0:40 / /home rw - bcachefs /dev/blkreel7n1:/dev/blkreel7n2 rw"):
+        mountinfo.write_text(f"{mount_id(tmp_path)} 1 {line}\n")
+        assert [drive.name for drive in drives_under(tmp_path, sysfs.root, mountinfo)] == ["blkreel7n1", "blkreel7n2"]
 
 
 def mount_id(path):
