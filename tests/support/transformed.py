@@ -29,5 +29,6 @@ def assert_valid(path):
     assert (rows["submit_ns"][linked] - rows["think_ns"][linked] == complete_ns[rows["waited_on"][linked]]).all()
     assert (rows["flags"][rows["waited_on"] < 0] & FLAGS["inherited"] == 0).all()
     assert {int(tid) for tid in trace.metadata.get("threads") or {}} <= set(rows["tid"].tolist())
+    assert {file["inode"] for file in trace.metadata.get("files") or []} <= set(rows.get("inode", np.empty(0)).tolist())
     assert survey_in(trace.metadata, trace.row_groups_at) is not None
     return rows
