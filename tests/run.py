@@ -51,7 +51,7 @@ PARTS = (
     Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
          lane=0),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
-    Part("kernel", [*PYTEST, "tests/kernel", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
+    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
     Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False),
 )
 

@@ -145,7 +145,8 @@ def test_files_of_each_file_system(loop_drive, program, mount, blkreel, tmp_path
                 if rows[(rows.file == name) & (rows.op == op)].length_bytes.sum() >= MIB]
     assert ", ".join(recorded) == FILES[kind]
     if "used_ns" in rows:
-        assert (rows[rows.file == "buffered"].used_ns >= 0).all()
+        # Of a read whose completion the kernel kept from BPF nobody knows what came after it.
+        assert (rows[(rows.file == "buffered") & (rows.latency_ns >= 0)].used_ns >= 0).all()
         # btrfs reads the file through the page cache here.
         assert (rows[rows.file == "direct"].used_ns == -1).all() or kind == "btrfs"
 
