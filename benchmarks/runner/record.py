@@ -85,10 +85,7 @@ def create(directory: Path, header: BenchmarkHeader, steps: list[BenchmarkStep],
 
 def _clear(directory: Path, force: bool) -> None:
     if not (directory / FILE).is_file():
-        if force:
-            raise BlkreelError(f"{directory} is not a test directory, so --force does not replace it",
-                               "use another output")
-        raise OutputExists(directory)
+        raise BlkreelError(f"{directory} exists and is not a test directory", "use another output")
     document, _ = read_test(directory)
     if not force:
         if any(step["status"] in (WAITING, FAILED) for step in document["steps"]):

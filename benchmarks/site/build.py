@@ -17,7 +17,7 @@ from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.html import rendering
 from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
-from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.errors import UsageError
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import directory_at, file_name, read_plain, unlink, write_file
 from blkreel.common.files.typed_document import parse_typed
@@ -75,9 +75,9 @@ def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str 
           drives_file: DrivesFile | None = None) -> Built:
     """Write the site of a catalog to a directory: a new one, an empty one, or an earlier site.
 
-    url: where it will stand, for the feed. Raises OutputExists for a directory with other content, OutputInUse while
-    another command builds it, UsageError for an empty catalog, BlkreelError if it cannot be written. After a kill the
-    next build completes the site.
+    url: where it will stand, for the feed. Raises UsageError for a directory with other content and for an empty
+    catalog, OutputInUse while another command builds it, BlkreelError if it cannot be written. After a kill the next
+    build completes the site.
     """
     content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(), drives_file)
     if not content.results:
@@ -88,7 +88,7 @@ def build(catalog: Catalog, directory: Path, *, title: str = "Drives", url: str 
         with directory_locked(directory):
             return _build(content, directory, _jobs(catalog, content, title, url, brand), catalog.progress)
     except NotADirectoryError:
-        raise OutputExists(directory) from None
+        raise _no_site(directory) from None
     except OSError as error:
         raise output_error(directory, error) from error
 
@@ -191,14 +191,18 @@ def _code() -> list[tuple[str, int, int]]:
     return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
 
 
+def _no_site(directory: Path) -> UsageError:
+    return UsageError(f"{directory} exists and is not a site", "name another output")
+
+
 def _manifest(directory: Path) -> dict[str, _File]:
-    """The files of an earlier site; empty of a new one. Raises OutputExists, UsageError for a damaged manifest."""
+    """The files of an earlier site; empty of a new one. Raises UsageError for other content and a damaged manifest."""
     path = directory / MANIFEST
     try:
         text = read_plain(path)
     except FileNotFoundError:
         if any(directory.iterdir()):
-            raise OutputExists(directory) from None
+            raise _no_site(directory) from None
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None

@@ -235,3 +235,12 @@ def test_links_planted_by_others_lead_a_capture_nowhere(blkreel, loop_drive, tmp
     status = sentinel.stat()
     assert (status.st_uid, status.st_mode & 0o777, sentinel.read_text()) == (0, 0o600, "precious")
     assert [path.name for path in private.iterdir()] == ["sentinel"]
+
+
+def test_a_pipe_is_not_replaced(blkreel, loop_drive, tmp_path):
+    """Nor does the message suggest to; of the other commands, tests/unit/traces/test_safe_files.py."""
+    os.mkfifo(tmp_path / "pipe")
+    for force in ([], ["--force"]):
+        refused = blkreel("capture", loop_drive(), "-o", tmp_path / "pipe", *force, "--", "true", check=False)
+        assert refused.returncode == 2 and "is a pipe" in refused.stderr and "--force" not in refused.stderr
+    assert (tmp_path / "pipe").is_fifo()

@@ -113,6 +113,9 @@ def test_a_directory_on_no_drive_is_refused_with_the_remedy(sysfs, tmp_path):
         mountinfo.write_text(f"{mount_id(tmp_path)} 1 0:99 / /x rw - {kind} {source} rw\n")
         with pytest.raises(UsageError, match=f"not on a drive .*{kind} of {source}.*blkreel drives"):
             drives_under(tmp_path, sysfs.root, mountinfo)
+    mountinfo.write_text(f"{mount_id(tmp_path)} 1 0:99 / /x rw - overlay overlay rw,lowerdir=/none/l,upperdir=/none\n")
+    with pytest.raises(UsageError, match="on overlayfs, whose directories are not visible here .*blkreel drives"):
+        drives_under(tmp_path, sysfs.root, mountinfo)
     mountinfo.write_text("")
     with pytest.raises(UsageError, match="only another mount namespace has.*blkreel drives"):
         drives_under(tmp_path, sysfs.root, mountinfo)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -14,6 +15,7 @@ from synthetic_runs import write_run, write_trace
 from blkreel.analysis.report import export
 from blkreel.analysis.report.html.page import write_page
 from blkreel.analysis.scale import partial_cache
+from blkreel.cli.command_table import all_commands, find_command
 from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError, UsageError
 from blkreel.common.files import safe_files
 from blkreel.common.files.json_file import write_json
@@ -348,12 +350,31 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path, name, force):
     assert stat.S_ISCHR(Path("/dev/null").lstat().st_mode)
 
 
-def test_a_command_does_not_suggest_to_replace_a_pipe(tmp_path, blkreel):
+ON_VIRTUAL = ("--on", "nil:1GiB,clock=virtual")
+# Each command that writes an output: words of a call that needs no root.
+WITH_OUTPUT = {
+    "import": ("data.csv", "--columns", "time=t:ns,op=op:R=read/W=write,offset=at:bytes,length=n:bytes"),
+    "export": ("sample:app-start", "--format", "csv"), "slice": ("sample:app-start", "--to", "1s"),
+    "concat": ("sample:app-start", "sample:compile"), "merge": ("sample:app-start", "sample:compile"),
+    "anonymize": ("sample:app-start",), "model": ("sample:app-start",), "replay": ("sample:app-start", *ON_VIRTUAL),
+    "test": ("qd1", "--quick", "--fit", *ON_VIRTUAL), "report": ("sample:app-start",), "compare": ("run", "run"),
+    "results history": ("app-start", "--catalog", "catalog"), "results site": ("--catalog", "catalog"),
+    "model-drive": ("run",), "check": ("sample:app-start", "--repair"), "demo": ("--quick",)}
+
+
+def test_no_command_replaces_a_pipe_or_suggests_to(tmp_path, blkreel):
+    """`capture` needs root: tests/kernel/capture/test_refusals.py."""
+    assert {*WITH_OUTPUT, "capture"} == {name for name in all_commands() if any(
+        "--output" in option.opts for option in find_command(name).params)}
     os.mkfifo(tmp_path / "pipe")
-    for words in (("slice", "sample:app-start", "--to", "1s"), ("report", "sample:app-start", "--format", "json"),
-                  ("export", "sample:app-start", "--format", "csv")):
-        result = blkreel(*words, "-o", tmp_path / "pipe", check=False)
-        assert result.returncode == 2 and "is a pipe" in result.stderr and "--force" not in result.stderr
+    (tmp_path / "data.csv").write_text("t,op,at,n\n0,R,0,4096\n")
+    blkreel("replay", "sample:app-start", *ON_VIRTUAL, "-o", "run", cwd=tmp_path, check=False)
+    blkreel("results", "add", "run", "--catalog", "catalog", cwd=tmp_path)
+    for name, words in WITH_OUTPUT.items():
+        result = blkreel(*name.split(), *words, "-o", "pipe", check=False, cwd=tmp_path)
+        assert result.returncode in (1, 2) and re.search("pipe (is a|exists and is not|exists, and is not)",
+                                                         result.stderr), (name, result.stderr)
+        assert "--force" not in result.stderr, name
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
 
 

@@ -170,7 +170,7 @@ def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
     refused = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "photos",
                       "--force", check=False)
     assert refused.returncode == 1
-    assert "is not a test directory, so --force does not replace it" in refused.stderr
+    assert "exists and is not a test directory; use another output" in refused.stderr
     assert (tmp_path / "photos/results.json").read_text() == "mine"
 
 

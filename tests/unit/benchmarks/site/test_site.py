@@ -19,7 +19,7 @@ from blkreel.benchmarks.catalog.tables import matching
 from blkreel.benchmarks.history.selection import Selection, selected
 from blkreel.benchmarks.site import build, pages
 from blkreel.benchmarks.site.content import content_of
-from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.errors import UsageError
 from blkreel.common.progress import ProgressTask
 
 FILES = """
@@ -343,7 +343,7 @@ def test_other_directories_are_left_alone(own, tmp_path):
     other = tmp_path / "home"
     other.mkdir()
     (other / "index.html").write_text("mine")
-    with pytest.raises(OutputExists):
+    with pytest.raises(UsageError, match="exists and is not a site; name another output"):
         build(catalog, other)
     assert names_of(other) == {"index.html"}
 
