@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from blkreel.common.files.typed_document import record
 from blkreel.replay.drive.external_io import DiskCount
 from blkreel.replay.fidelity.health import invalid, power, qualified
 from blkreel.replay.telemetry.account import account_of
@@ -14,6 +15,7 @@ from blkreel.replay.telemetry.power.rails import NO_METER
 from blkreel.replay.telemetry.recorder import simulated_telemetry
 from blkreel.replay.telemetry.sampler import Sampler
 from blkreel.replay.telemetry.source import Sensor
+from blkreel.traces.format import metadata_types
 from blkreel.traces.telemetry.file import Telemetry, sensor
 
 S = 10**9
@@ -203,8 +205,8 @@ def test_each_drive_of_a_run_is_told_of():
     other["smart"]["changed"]["media_errors"] = 1
     other["link"] = {"least_width": 2}
     before = {"": None, "nvme2n1": {"speed_gts": 8, "width": 4}}
-    assert [reason["text"].split()[0] for reason in invalid(found, before)] == ["nvme2n1", "1"]
-    assert next(qualified(found))["text"] == "thermal throttling of nvme2n1: 2 times"
+    assert [reason["text"].split()[0] for reason in invalid(read(found), before)] == ["nvme2n1", "1"]
+    assert next(qualified(read(found)))["text"] == "thermal throttling of nvme2n1: 2 times"
 
 
 def test_nothing_that_is_unknown_is_a_zero():
@@ -242,8 +244,14 @@ def test_gaps_of_a_meter_are_in_neither_figure():
     assert (power["average_w"], power["energy_j"], power["gaps"], power["covered_ns"]) == (4, 28, 1, 7 * S)
 
 
+def read(account):
+    """The account as its readers have it, None: of a run without one."""
+    return record(metadata_types.Telemetry, account)
+
+
 def reasons(account, wall_ns=10 * S, link=None):
-    found = [list(invalid(account, {"": link})), [*qualified(account), *power(account, wall_ns)[0]]]
+    telemetry = read(account)
+    found = [list(invalid(telemetry, {"": link})), [*qualified(telemetry), *power(telemetry, wall_ns)[0]]]
     assert all(reason["level"] == level for level, of in zip(("invalid", "qualified"), found, strict=True)
                for reason in of)
     return [[reason["text"] for reason in of] for of in found]
@@ -271,7 +279,7 @@ def test_power_without_a_meter_is_a_note_and_of_a_broken_meter_a_reason():
     unknown = account_of(Telemetry({}), S, None)
     no_meter = {**unknown, "missing": {"power_w": NO_METER}}
     for account in (None, unknown, no_meter):
-        assert power(account, S) == ([], [{"code": "power_not_measured", "text": "power not measured"}])
+        assert power(read(account), S) == ([], [{"code": "power_not_measured", "text": "power not measured"}])
     unknown["meter_given"] = True
     broken = {**unknown, "missing": {"power_w": "the program ended with 3"}}
     assert reasons(broken)[1] == ["power not measured: the program ended with 3"]

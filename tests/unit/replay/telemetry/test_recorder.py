@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from blkreel.common.device import Drive
+from blkreel.common.files import typed_document
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.fidelity.health import power
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.power.log import PowerLog
 from blkreel.replay.telemetry.recorder import Recorder
+from blkreel.traces.format.metadata_types import Telemetry
 from blkreel.traces.telemetry.file import FILE
 from blkreel.traces.telemetry.reader import read_telemetry
 
@@ -156,7 +158,7 @@ def test_whatever_breaks_is_a_reason_and_no_failure(nvme, sys_root, tmp_path, mo
     recorder.finish({}, S)
     account = recorder.account()
     assert any("it broke" in reason for reason in account["missing"].values())
-    assert power(account, S)[0]
+    assert power(typed_document.record(Telemetry, account), S)[0]
     recorder.discard()
 
 
