@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from blkreel.analysis.metrics.partials.timeline import Timeline
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.common.printable import printable_document
-from blkreel.traces.format.metadata_types import Run
+from blkreel.traces.format.metadata_types import HasMetadata
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
@@ -26,7 +25,7 @@ BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(HasMetadata):
     """The partial and the metadata of a trace or run. path: as named by the user.
 
     records, identity: the file that was read and its identity (footer.py); None if unknown.
@@ -58,15 +57,6 @@ class Measured:
     def is_stored(self) -> bool:
         """Whether it comes from a catalog: its partial is known, and its rows are not at hand."""
         return self.records is None and self.identity is not None
-
-    @property
-    def is_run(self) -> bool:
-        """Whether it is a replay, and not a captured trace."""
-        return "run" in self.metadata
-
-    @cached_property
-    def account(self) -> Run:
-        return Run.of(self.metadata)
 
     @property
     def stored_account(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ At the end: what the source of a trace did not record (docs/import.md), and so w
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
@@ -468,6 +469,21 @@ class Run:
     def load_time_ns(self) -> int | None:
         """From the first submit of workload I/O, of all I/O if none is marked, to the last completion."""
         return self.wall_ns if self.own_wall_ns is None else self.own_wall_ns
+
+
+class HasMetadata:
+    """A trace, or the records of a run, by its metadata."""
+
+    metadata: dict[str, Any]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether these are the records of a replay, and not a captured trace."""
+        return "run" in self.metadata
+
+    @cached_property
+    def account(self) -> Run:
+        return Run.of(self.metadata)
 
 
 class Integrity(TypedDict):

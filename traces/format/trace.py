@@ -13,7 +13,7 @@ from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.samples import called
 
 from .footer import Footer, FooterFirst, local_file
-from .metadata_types import Run, Thread
+from .metadata_types import HasMetadata, Thread
 from .pages import (
     PageCheck,
     PageError,
@@ -27,7 +27,7 @@ _READ_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(HasMetadata):
     """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix; of a run, with later values.
 
     layout: of the Parquet file. row_groups: of its footer. cache: results of passes over the trace, by name.
@@ -78,15 +78,6 @@ class Trace:
     def group_rows(self) -> list[int]:
         """Number of rows of each row group."""
         return [self.layout.row_group(group).num_rows for group in range(self.layout.num_row_groups)]
-
-    @property
-    def is_run(self) -> bool:
-        """Whether these are the records of a replay."""
-        return "run" in self.metadata
-
-    @cached_property
-    def account(self) -> Run:
-        return Run.of(self.metadata)
 
     @property
     def threads(self) -> dict[str, Thread]:
