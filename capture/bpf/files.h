@@ -13,7 +13,7 @@
 #include "threads.h"
 
 #define FILE_ENTRIES 16384
-#define FILES_OF_NUMBER 16 /* that are told apart */
+#define FILES_OF_NUMBER 16 /* more share the last id */
 #define NUMBER_BITS 48
 #define BTRFS_MAGIC 0x9123683e
 #define BTRFS_ROOT_NUMBER 256 /* of the directory at the root of each subvolume */
@@ -298,7 +298,7 @@ static __always_inline void on_dirty(struct address_space *mapping)
 	if (!inode)
 		return;
 	entry = file_at(inode);
-	/* At each page: the plain instructions of READ take a pointer that nothing is computed from. */
+	/* For each page, so by plain loads. The verifier allows them on a pointer as READ returns it, not on `inode`. */
 	typed = READ(mapping, host);
 	if (entry && typed && entry->is_dirtied && entry->dirtier.tid == (__s32)pid_tid &&
 	    is_entry_of(entry, inode, READ(typed, i_ino), READ(typed, i_generation)))
