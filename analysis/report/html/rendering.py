@@ -34,6 +34,7 @@ SHORT_NOTE = 24  # fits below the title of a column of numbers
 # Longer remarks are folded, so that the list of drives stays short.
 LONG_NOTE = 160
 _TALL = 480  # pixels
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(%|[nµm]?s|min|h|[kKMGT]?i?B(/s)?|IOPS|°C|W|J)(?![\w/]))")
 _Explanation = tuple[str, ...]  # title, unit, formula, command, better
 
 
@@ -249,12 +250,18 @@ def _tokens(brand: Brand, theme: str) -> Markup:
     return Markup(" ".join(f"--{name}: {value};" for name, value in tokens(brand.palette(theme)).items()))
 
 
+def unbroken(text: str) -> str:
+    """A line does not break between a number and its unit."""
+    return _BEFORE_UNIT.sub("\u00a0", text)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": fact_words,
                             "size": units.size, "is_tall": is_tall}
+    environment.filters["unbroken"] = unbroken
     return environment
 
 

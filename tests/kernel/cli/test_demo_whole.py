@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from blkreel.analysis.report.html.rendering import unbroken
 from blkreel.cli.demo import workspace as demo_workspace
 from blkreel.common.emulated import LINKS, RUN
 from blkreel.traces.format.reader import open_trace
@@ -89,8 +90,7 @@ def test_the_last_line_is_the_answer_and_the_title_of_the_page(demo):
     assert answer.startswith("Data scan beside writes of 110 MB/s: ") and "; the program itself: " in answer
     html = (output / "compare.html").read_text()
     assert f"<title>{answer}: blkreel compare</title>" in html
-    kept_together = answer.replace(" %", "\u00a0%")
-    assert f"<h1>{kept_together}</h1>" in html
+    assert f"<h1>{unbroken(answer)}</h1>" in html
 
 
 def test_program_and_replay_stand_side_by_side_on_both_drives_and_eight_are_simulated(demo):

@@ -13,7 +13,7 @@ from blkreel.analysis.report.charts import paired
 from blkreel.analysis.report.columns import missing
 from blkreel.analysis.report.html import cells, rendering
 from blkreel.analysis.report.html.page import render_page, write_page
-from blkreel.analysis.report.html.rendering import Explained, is_tall
+from blkreel.analysis.report.html.rendering import Explained, is_tall, unbroken
 from blkreel.common.errors import BlkreelError
 from blkreel.common.printable import printable
 
@@ -174,3 +174,9 @@ def test_a_reason_that_a_group_shares_stands_once_in_its_title():
     assert original.count(reason) == 1 and f"<small>Load time: {reason}</small>" in original
     assert original.count(short) == 2, "a short reason stays in its cell"
     assert "<small>" not in dependent and f"<span class=none>{reason}</span>" in dependent
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    kept = unbroken("loads in 2.87 s / 4.1 s at 110 MB/s (+59 %), 97 µs, 3 samples of 2 drives")
+    assert re.findall(r"\S+\u00a0\S+", kept) == ["2.87\u00a0s", "4.1\u00a0s", "110\u00a0MB/s", "(+59\u00a0%),",
+                                                  "97\u00a0µs,"]
