@@ -100,7 +100,8 @@ class HostCounts(TypedDict):
 
 
 class EmulatedAccount(TypedDict):
-    """drive: its description. image: None in memory. beyond: what the machine cannot reach of the description.
+    """drive: its description. times_of: where the time of an I/O begins: its `issue` by the kernel or, without BPF, its
+    `arrival` at the server. image: None in memory. beyond: what the machine cannot reach of the description.
 
     check: of the calibration again, at the end; None before.
     """
@@ -111,6 +112,7 @@ class EmulatedAccount(TypedDict):
     size_bytes: int
     device: str
     backend: str
+    times_of: str
     image: str | None
     pid: int
     started_at: str

@@ -246,6 +246,7 @@ def _account(options: EmulateOptions, ready: dict[str, Any]) -> EmulatedAccount:
     counts = cast(Counts, {name: kind(0) for name, kind in Counts.__annotations__.items()})
     return {"version": 1, "name": options.name, "drive": options.drive.spec, "size_bytes": options.drive.size_bytes,
             "device": ready["device"], "backend": ready["backend"],
+            "times_of": ready["times_of"],
             "image": str(options.image) if options.image else None, "pid": os.getpid(),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"), "renewed_ns": 0,
             "calibration": calibration, "check": None, "beyond": beyond(options.drive, calibration),

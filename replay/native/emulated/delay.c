@@ -239,6 +239,9 @@ static int64_t model(struct delay *delay, const struct emulated_io *io)
 {
 	int64_t now_ns = io->arrived_ns - delay->start_ns, complete_ns;
 
+	if (now_ns < delay->latest_ns)
+		now_ns = delay->latest_ns;
+	delay->latest_ns = now_ns;
 	settle(delay, now_ns);
 	complete_ns = drive_submit(delay->drive, now_ns, io->op, io->flags, io->offset_bytes, io->length_bytes);
 	due_heap_push(&delay->modeled, (struct due){ .due_ns = complete_ns, .order = delay->order, .op = (int8_t)io->op });

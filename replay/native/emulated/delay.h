@@ -33,10 +33,11 @@ struct emulated_io {
 	enum trace_op op;
 	int32_t flags;
 	int64_t offset_bytes, length_bytes;
-	int64_t arrived_ns;
+	int64_t arrived_ns; /* when the kernel issued it, or else when it reached this process */
 	int64_t send_ns;
 	bool untimed_data; /* a write of the calibration: its data is dropped */
 	char *buffer;      /* with an image in a file */
+	char *data;        /* of a write */
 	int error;         /* 0 or a negative errno */
 	bool ready;        /* its data is transferred */
 	bool overdue;      /* was due before its data was transferred */
@@ -55,6 +56,7 @@ struct delay {
 	pthread_cond_t slot_free;
 	struct drive *drive;
 	int64_t start_ns;
+	int64_t latest_ns; /* arrival of an I/O in the model, whose time does not go back */
 	int64_t constant_ns; /* of each I/O in place of the model, for a calibration; else DELAY_NONE */
 	struct overhead read, write;
 	struct emulated_io ios[DELAY_SLOTS];
@@ -93,7 +95,7 @@ void delay_stop(struct delay *delay);
 /* Sends the replies that are due. Returns when the next one is, on CLOCK_MONOTONIC; INT64_MAX: none is outstanding. */
 int64_t delay_send_due(struct delay *delay);
 
-/* A free slot; waits until there is one. One thread takes and submits. */
+/* A free slot; waits until there is one. */
 struct emulated_io *delay_take(struct delay *delay);
 void delay_give_back(struct delay *delay, const struct emulated_io *io);
 /* io->ready: whether its data is transferred already; else call delay_ready() after its transfer. */

@@ -46,8 +46,11 @@ struct fuse {
 	struct server *server;
 	struct loop_device loop;
 	atomic_int opens;
-	pthread_t reader;
-	bool has_reader;
+	struct reader {
+		struct fuse *fuse;
+		pthread_t thread;
+	} readers[SERVER_READERS];
+	unsigned reader_count;
 	int abort_fd; /* in the watchdog; -1: the kernel has no fusectl */
 };
 
@@ -268,7 +271,9 @@ static bool is_io(uint32_t opcode)
 
 static void *read_requests(void *argument)
 {
-	struct fuse *fuse = argument;
+	const struct reader *reader = argument;
+	struct fuse *fuse = reader->fuse;
+	unsigned number = (unsigned)(reader - fuse->readers);
 	struct emulated_io *io = delay_take(fuse->server->delay);
 	union {
 		struct fuse_in_header fields;
@@ -276,9 +281,10 @@ static void *read_requests(void *argument)
 	} header;
 
 	for (;;) {
+		io->data = server_buffer(fuse->server, io, number);
 		/* So that the data of a write is aligned. No other request is longer than the header of a write and its fields. */
 		struct iovec parts[2] = { { header.bytes, HEADER_BYTES },
-					  { server_buffer(fuse->server, io), IMAGE_MAX_IO_BYTES } };
+					  { io->data, IMAGE_MAX_IO_BYTES } };
 		ssize_t bytes = readv(fuse->fd, parts, 2);
 		int64_t arrived_ns = monotonic_ns();
 
@@ -317,6 +323,23 @@ static int open_fuse(struct backend *backend, const char *path, uint64_t inode_n
 	return -1;
 }
 
+static void *read_more_requests(void *argument)
+{
+	capabilities_limit(0);
+	return read_requests(argument);
+}
+
+static int start_reader(struct fuse *fuse)
+{
+	struct reader *reader = &fuse->readers[fuse->reader_count];
+	int err;
+
+	reader->fuse = fuse;
+	err = -pthread_create(&reader->thread, NULL, fuse->reader_count ? read_more_requests : read_requests, reader);
+	fuse->reader_count += !err;
+	return err;
+}
+
 static int attach_fuse(struct backend *backend, struct server *server, struct watchdog_shared *shared)
 {
 	struct fuse *fuse = fuse_of(backend);
@@ -325,12 +348,14 @@ static int attach_fuse(struct backend *backend, struct server *server, struct wa
 	fuse->server = server;
 	err = delay_start(server->delay, send_io, fuse);
 	if (!err)
-		err = -pthread_create(&fuse->reader, NULL, read_requests, fuse);
-	fuse->has_reader = !err;
+		err = start_reader(fuse);
+	if (!err && loop_attach(&fuse->loop, fuse->path, server->image->offset_alignment))
+		return -1;
+	/* The first one has answered the kernel's first request, which takes a capability that the others do not need. */
+	while (!err && fuse->reader_count < SERVER_READERS)
+		err = start_reader(fuse);
 	if (err)
 		return report_error(NULL, "cannot start the threads of the drive: %s", strerror(-err));
-	if (loop_attach(&fuse->loop, fuse->path, server->image->offset_alignment))
-		return -1;
 	snprintf(backend->node, sizeof(backend->node), "%s", fuse->loop.node);
 	atomic_store(&shared->device_number, fuse->loop.number);
 	return 0;
@@ -356,8 +381,8 @@ static void end_fuse(struct backend *backend)
 	detach_loop(backend);
 	/* Lazily, because a program that has the file open would keep it. The kernel ends the reader's read then. */
 	umount2(fuse->path, MNT_DETACH);
-	if (fuse->has_reader)
-		pthread_join(fuse->reader, NULL);
+	while (fuse->reader_count)
+		pthread_join(fuse->readers[--fuse->reader_count].thread, NULL);
 	if (fuse->server) {
 		server_stop(fuse->server);
 		delay_stop(fuse->server->delay);

@@ -33,7 +33,7 @@ static inline bool image_is_file(const struct image *image)
 	return image->fd >= 0;
 }
 
-/* In memory. One thread writes, any other may read at the same time. */
+/* In memory. One thread at a time writes, any other may read meanwhile. */
 void image_write(struct image *image, int64_t offset_bytes, const char *data, int64_t length_bytes);
 void image_zero(struct image *image, int64_t offset_bytes, int64_t length_bytes);
 

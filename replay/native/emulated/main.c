@@ -115,11 +115,12 @@ static void print_check(const struct reached *read, const struct reached *write)
 
 static void print_ready(const struct emulation *emulation, const struct calibration *calibration)
 {
-	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"block_bytes\": %u, \"calibration\": {"
+	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"times_of\": \"%s\", \"block_bytes\": %u, \"calibration\": {"
 	       "\"read_overhead_ns\": %" PRId64 ", \"read_ns_per_byte\": %.6f, \"write_overhead_ns\": %" PRId64
 	       ", \"write_ns_per_byte\": %.6f, \"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f"
 	       ", \"write_bandwidth\": %.0f, \"check\": ",
-	       emulation->backend->node, emulation->backend->name, emulation->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
+	       emulation->backend->node, emulation->backend->name, emulation->server.issue_times.slots ? "issue" : "arrival",
+	       emulation->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
 	       calibration->write.io_ns, calibration->write.ns_per_byte, calibration->read_iops, calibration->write_iops,
 	       calibration->read_bandwidth, calibration->write_bandwidth);
 	print_check(&calibration->check_read, &calibration->check_write);
@@ -324,8 +325,10 @@ static int run(struct emulation *emulation)
 		err = -pthread_create(&heart, NULL, beat, emulation);
 	if (err)
 		return report_error(NULL, "cannot start the threads of the drive: %s", strerror(-err));
+	issue_times_begin(&emulation->server.issue_times);
 	if (emulation->backend->attach(emulation->backend, &emulation->server, emulation->watchdog.shared))
 		return -1;
+	issue_times_of(&emulation->server.issue_times, emulation->backend->node);
 	if (measure(emulation))
 		return -1;
 	return serve(emulation) ? 0 : -1;

@@ -66,10 +66,16 @@ static void queue_transfer(struct server *server, struct emulated_io *io)
 /* A read takes its data when it is sent. */
 static void transfer_memory(struct server *server, const struct emulated_io *io)
 {
-	if (io->op == OP_WRITE && !io->untimed_data)
-		image_write(server->image, io->offset_bytes, server->buffer, io->length_bytes);
-	else if (io->op == OP_DISCARD || io->op == OP_WRITE_ZEROES)
+	bool zeroes = io->op == OP_DISCARD || io->op == OP_WRITE_ZEROES;
+
+	if (!zeroes && (io->op != OP_WRITE || io->untimed_data))
+		return;
+	pthread_mutex_lock(&server->image_lock);
+	if (zeroes)
 		image_zero(server->image, io->offset_bytes, io->length_bytes);
+	else
+		image_write(server->image, io->offset_bytes, io->data, io->length_bytes);
+	pthread_mutex_unlock(&server->image_lock);
 }
 
 /* ---- I/Os ---- */
@@ -87,11 +93,13 @@ bool server_accepts(const struct server *server, const struct emulated_io *io)
 static bool is_of_calibration(const struct server *server, const struct emulated_io *io)
 {
 	return io->op == OP_WRITE && atomic_load(&server->calibrating) && io->length_bytes >= CALIBRATION_MARK_BYTES &&
-	       !memcmp(server_buffer(server, io), server->mark, sizeof(server->mark));
+	       !memcmp(io->data, server->mark, sizeof(server->mark));
 }
 
 void server_take(struct server *server, struct emulated_io *io)
 {
+	if (io->op <= OP_WRITE)
+		io->arrived_ns = issue_time(&server->issue_times, io->offset_bytes, io->arrived_ns);
 	io->untimed_data = is_of_calibration(server, io);
 	io->ready = !image_is_file(server->image);
 	if (io->ready)
@@ -133,11 +141,12 @@ int server_start(struct server *server, struct delay *delay, struct image *image
 	server->delay = delay;
 	server->image = image;
 	pthread_mutex_init(&server->lock, NULL);
+	pthread_mutex_init(&server->image_lock, NULL);
 	pthread_cond_init(&server->queued, NULL);
 	if (getrandom(server->mark, sizeof(server->mark), 0) != sizeof(server->mark))
 		return -EIO;
-	server->buffer = locked_buffer(IMAGE_MAX_IO_BYTES);
-	if (!server->buffer)
+	server->buffers = locked_buffer(SERVER_READERS * IMAGE_MAX_IO_BYTES);
+	if (!server->buffers)
 		return -ENOMEM;
 	return image_is_file(image) ? start_workers(server) : 0;
 }
@@ -150,8 +159,9 @@ void server_stop(struct server *server)
 	pthread_mutex_unlock(&server->lock);
 	for (unsigned i = 0; i < server->worker_count; i++)
 		pthread_join(server->workers[i], NULL);
-	if (server->buffer)
-		munmap(server->buffer, IMAGE_MAX_IO_BYTES);
+	if (server->buffers)
+		munmap(server->buffers, SERVER_READERS * IMAGE_MAX_IO_BYTES);
 	if (server->file_buffers)
 		munmap(server->file_buffers, server->delay->slots * IMAGE_MAX_IO_BYTES);
+	issue_times_end(&server->issue_times);
 }

@@ -10,8 +10,11 @@
 
 #include "delay.h"
 #include "image.h"
+#include "issue_times.h"
 
 #define TRANSFER_THREADS 16
+/* Threads that read requests, so that a read does not wait behind the copy of a large write. */
+#define SERVER_READERS 2
 
 /* The data of writes of a calibration begins with these bytes, which are drawn at its start. */
 #define CALIBRATION_MARK_BYTES 32
@@ -19,9 +22,11 @@
 struct server {
 	struct delay *delay;
 	struct image *image;
+	struct issue_times issue_times;
 	char mark[CALIBRATION_MARK_BYTES];
 	atomic_bool calibrating;
-	char *buffer;       /* for the data of a request; aligned */
+	char *buffers;      /* for the data of a request; aligned, one for each thread that reads requests */
+	pthread_mutex_t image_lock; /* of an image in memory, for what changes it */
 	char *file_buffers; /* one for each slot, with an image in a file */
 	pthread_t workers[TRANSFER_THREADS];
 	unsigned worker_count;
@@ -38,16 +43,16 @@ struct server {
 int server_start(struct server *server, struct delay *delay, struct image *image);
 void server_stop(struct server *server);
 
-/* Where the data of the next write goes: to the slot's own buffer, or to that of the server. */
-static inline char *server_buffer(const struct server *server, const struct emulated_io *io)
+/* Where the data of the next write goes: to the slot's own buffer, or to that of the thread that reads requests. */
+static inline char *server_buffer(const struct server *server, const struct emulated_io *io, unsigned reader)
 {
-	return io->buffer ? io->buffer : server->buffer;
+	return io->buffer ? io->buffer : server->buffers + (size_t)reader * IMAGE_MAX_IO_BYTES;
 }
 
 /* Whether the I/O is within the drive, and has at most IMAGE_MAX_IO_BYTES if it has data. */
 bool server_accepts(const struct server *server, const struct emulated_io *io);
 
-/* Takes an accepted I/O with its fields and, of a write, its data in server_buffer(). */
+/* Takes an accepted I/O with its fields and, of a write, its data. */
 void server_take(struct server *server, struct emulated_io *io);
 
 #endif

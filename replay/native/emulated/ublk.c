@@ -262,7 +262,8 @@ static int parse_io(struct ublk *ublk, struct emulated_io *io, uint16_t tag)
 		return -EINVAL;
 	if (io->op != OP_WRITE)
 		return 0;
-	bytes = pread(ublk->queue_fd, server_buffer(ublk->server, io), (size_t)io->length_bytes, copy_position(tag));
+	io->data = server_buffer(ublk->server, io, 0);
+	bytes = pread(ublk->queue_fd, io->data, (size_t)io->length_bytes, copy_position(tag));
 	return bytes == io->length_bytes ? 0 : bytes < 0 ? -errno : -EIO;
 }
 

@@ -287,15 +287,19 @@ def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_p
     assert kept[:len(committed)] == committed and len(kept) <= len(committed) + 1
 
 
-def test_a_stop_of_a_moment_is_only_slow(running):
-    with running() as (process, device):
+def test_the_time_of_an_io_begins_when_it_is_issued(running, name):
+    """Not when a server that was stopped takes it."""
+    with running(drive="nil:64MiB,read_latency=4s,channels=1") as (process, device):
+        assert read_account(name)["times_of"] == "issue"
         server = server_of(process)
         os.kill(server, signal.SIGSTOP)
+        begin = time.monotonic()
         waiting = subprocess.Popen(["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
                                    stderr=subprocess.DEVNULL)
-        time.sleep(1)
+        time.sleep(3)
         os.kill(server, signal.SIGCONT)
         assert waiting.wait(30) == 0
+        assert 3.9 < time.monotonic() - begin < 6.5, "7 s from its arrival"
         process.send_signal(signal.SIGTERM)
 
 

@@ -13,7 +13,7 @@ def calibration(**changes) -> Calibration:
 def account(counts=None, **changes) -> EmulatedAccount:
     zeroes: Counts = {name: kind(0) for name, kind in Counts.__annotations__.items()}
     return {"version": 1, "name": "sata", "drive": "nil:1073741824,read_latency=90us", "size_bytes": 1 << 30,
-            "device": "/dev/loop0", "backend": "fuse", "image": None, "pid": 1,
+            "device": "/dev/loop0", "backend": "fuse", "times_of": "issue", "image": None, "pid": 1,
             "started_at": "2026-01-01T00:00:00+00:00", "renewed_ns": 0, "calibration": calibration(), "check": None,
             "beyond": [], "counts": {**zeroes, **(counts or {})},
             "host": {"waited_ns": 0, "stolen_ns": 0, "reported_kib": None},
