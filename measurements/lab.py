@@ -59,7 +59,7 @@ def zram_drive(size_bytes):
 
 # Words before the command of an emulated drive, whose answers then come before all other work. Its command inherits the
 # priority until it calls as_a_program().
-SERVER_FIRST = ("chrt", "--rr", "2")
+SERVER_FIRST = ("chrt", "--rr", "3")
 
 
 @contextmanager

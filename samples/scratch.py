@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,8 +42,9 @@ NVME = "nil:nvme-mid"
 # For reads of gigabytes and for downloads: two virtual processors do not copy 3.2 GB/s into a cold page cache in time,
 # nor answer a write within 20 us.
 SATA = "nil:sata-tlc"
-# Of the emulated drive, above all programs of a desktop.
-_SERVER_PRIORITY, _WORKER_PRIORITY = 2, 1
+# Of the emulated drive, above all programs of a desktop and above those of SAMPLES_FIRST, with 1.
+_SERVER_PRIORITY, _WORKER_PRIORITY = 3, 2
+_NEW_WORKERS_EVERY_S = 0.1
 # Of the I/Os of a sample on an emulated drive: completions that the kernel hid, which a capture accepts up to 1 %.
 MOST_UNSEEN = 0.005
 # Of a sample on an emulated drive.
@@ -255,19 +257,39 @@ def _before_others(priority: int) -> Iterator[None]:
 
 @contextmanager
 def kernel_workers_before_others() -> Iterator[None]:
-    """The loop driver submits and completes in them, so other work on this machine would make the drive slow."""
-    workers = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/comm")
-               if text_in(path).startswith("kworker/u")]
-    before = {worker: os.sched_getscheduler(worker) for worker in workers}
-    ordinary = [worker for worker, policy in before.items() if policy == os.SCHED_OTHER]
-    for worker in ordinary:
-        os.sched_setscheduler(worker, os.SCHED_RR, os.sched_param(_WORKER_PRIORITY))
+    """The loop driver submits and completes in them, so other work on this machine would make the drive slow.
+
+    The kernel adds workers at any time.
+    """
+    raised: set[int] = set()
+    ended = threading.Event()
+    _raise_workers(raised)
+    thread = threading.Thread(target=_keep_raising, args=(raised, ended))
+    thread.start()
     try:
         yield
     finally:
-        for worker in ordinary:
+        ended.set()
+        thread.join()
+        for worker in raised:
             with suppress(ProcessLookupError):
                 os.sched_setscheduler(worker, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _keep_raising(raised: set[int], ended: threading.Event) -> None:
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR, os.sched_param(_WORKER_PRIORITY))
+    while not ended.wait(_NEW_WORKERS_EVERY_S):
+        _raise_workers(raised)
+
+
+def _raise_workers(raised: set[int]) -> None:
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        worker = int(path.parent.name)
+        if worker not in raised and text_in(path).startswith("kworker/u"):
+            with suppress(ProcessLookupError):
+                if os.sched_getscheduler(worker) == os.SCHED_OTHER:
+                    os.sched_setscheduler(worker, os.SCHED_RR, os.sched_param(_WORKER_PRIORITY))
+                    raised.add(worker)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ _LEFT_BYTES = 3 << 30  # for others
 _AHEAD_BYTES = 384 << 20  # free for the recording at any time
 _PIECE_BYTES = 64 << 20
 _EVERY_S = 0.004
-_PRIORITY = 3  # of SCHED_RR: before the programs that need the memory
+_PRIORITY = 4  # of SCHED_RR: before the programs that need the memory
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14
 
 
