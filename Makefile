@@ -158,7 +158,7 @@ demo: $(STAMPS)/install $(STAMPS)/apt-demo
 # disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 SAMPLES := model-load model-load-mmap model-load-direct model-download data-scan database-restart database-queries \
     download-300m-steady download-1g-steady download-300m download-1g file-copy update-unpack update-verify \
-    game-small game-large game-load download game-download app-start package-install compile
+    game-small game-load game-download download app-start package-install compile
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
 	@for sample in $(SAMPLES); do \
 	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done

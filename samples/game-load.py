@@ -1,14 +1,11 @@
-"""A game loads from a cold cache: SuperTuxKart's menu, then a race."""
+"""A strategy game starts on a large map, and is played for some time: 0 A.D."""
 
-from game import DRIVE_BYTES, ENDS_WITH, play, put_game
-from scratch import make_sample, scratch_drive
-from screen import screen
+from scratch import make_sample
+from strategy_game import LARGE_MAP, PLAY_S, record
 
 
 def make(name: str) -> None:
-    with scratch_drive(DRIVE_BYTES) as scratch, screen(scratch.workspace) as environment:
-        put_game(scratch, environment)
-        scratch.record(name, ["chroot", scratch.mount, *play(60)], environment, ENDS_WITH)
+    record(name, LARGE_MAP, PLAY_S)
 
 
 make_sample("game-load", make)

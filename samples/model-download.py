@@ -4,11 +4,10 @@ import time
 
 from model import MODEL_BYTES, put_model
 from scratch import RECORDINGS, SATA, emulated_drive, make_sample
-from web import RATES, download_beside, limited_dirty_data, server
+from web import RATES, UNDER_WAY_S, download_beside, limited_dirty_data, server
 
 _RATE = "1g"
 _DOWNLOAD_BYTES = 22 * RATES[_RATE]
-_UNDER_WAY_S = 4
 
 
 def make(name: str) -> None:
@@ -20,7 +19,7 @@ def make(name: str) -> None:
             scratch.settle()
             # With a limit of dirty data: the page cache that the load fills raises the default limits.
             with limited_dirty_data(scratch), download_beside(scratch, url, _RATE):
-                time.sleep(_UNDER_WAY_S)
+                time.sleep(UNDER_WAY_S)
                 # The load is the captured command, and the download other work on the drive.
                 scratch.record_best(name, command)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from scratch import RECORDINGS, SATA, Scratch, emulated_drive
 
 RATES = {"300m": 37_500_000, "1g": 110_000_000}  # bytes/s: 300 Mbit/s, and what HTTP has of 1 Gbit/s
+UNDER_WAY_S = 4  # of a download, before a recording beside it
 _SECONDS = {"300m": 95, "1g": 65}
 _SPARE_BYTES = 320 << 20  # of the file system
 # Of a device. It holds what a drive writes in 0.3 s at 1 Gbit/s.

@@ -27,7 +27,7 @@ def run_blkreel(directory, *words):
 
 def make_runs(directory):
     """game.parquet, runs/fast, runs/slow."""
-    shutil.copy(located("sample:game-load"), directory / "game.parquet")
+    shutil.copy(located("sample:app-start"), directory / "game.parquet")
     (directory / "runs").mkdir()
     for name, drive in DRIVES.items():
         run_blkreel(directory, "replay", "game.parquet", "--on", drive, "-o", f"runs/{name}", "--pace", "dependent",

@@ -38,7 +38,7 @@ def test_an_environment_that_is_read_at_import_wants_a_process(command_server, b
 def test_a_command_that_takes_too_long_is_killed(command_server, blkreel, tmp_path):
     begin = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        command_server.run(["blkreel", "replay", "sample:game-load", "--on", "nil:64GiB", "-o", str(tmp_path / "run")],
+        command_server.run(["blkreel", "replay", "sample:game-small", "--on", "nil:64GiB", "-o", str(tmp_path / "run")],
                            env=blkreel.environment, timeout=0.5)
     assert time.monotonic() - begin < 60
     assert json.loads(command_server.run(["blkreel", "drives", "--json"], env=blkreel.environment, timeout=60).stdout)

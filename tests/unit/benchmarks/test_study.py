@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_runs import write_run
 from synthetic_tests import MS, closed_loop, write_step
+from tree import GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -35,7 +36,7 @@ def rows_of(path):
 def test_importing_loads_nothing_heavy():
     code = "import sys, blkreel; print([n for n in ('numpy', 'pandas', 'pyarrow', 'click') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-    code = "import sys, blkreel; blkreel.open('sample:game-load').rows; print('pandas' in sys.modules)"
+    code = "import sys, blkreel; blkreel.open('sample:game-small').rows; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
@@ -53,7 +54,7 @@ def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
         assert line.bursts_makespan_ns == shown[name]["bursts"]["makespan_ns"]
     assert study.metrics.dtypes["latency_p99_ns"] == "Int64"
     # A figure that there is none of is missing, and no less a number for that.
-    assert blkreel.open("sample:game-load").metrics.response_p99_ns.isna().all()
+    assert blkreel.open(GAME_LOAD).metrics.response_p99_ns.isna().all()
 
 
 @given(st.integers(1, 99_999), st.integers(1, 3000))
@@ -152,11 +153,11 @@ def test_what_is_called_the_same_is_told_apart(runs, tmp_path):
     assert blkreel.open([runs[0], again]).labels == [str(path / "records.parquet") for path in (runs[0], again)]
     assert len(set(blkreel.open([runs[0], runs[0]]).labels)) == 2
     assert blkreel.open({"x": runs[0], "y": runs[0]}).labels == ["x", "y"]
-    assert blkreel.open(["sample:game-load", runs[0]]).labels == ["game-load", "fast drive"]
+    assert blkreel.open([GAME_LOAD, runs[0]]).labels == ["game-load", "fast drive"]
 
 
 def test_traces_and_runs_share_the_columns_that_both_have(runs):
-    mixed = blkreel.open(["sample:game-load", runs[0]])
+    mixed = blkreel.open([GAME_LOAD, runs[0]])
     assert "due_ns" not in mixed.columns and "latency_ns" in mixed.columns
     assert mixed.frame(["latency_ns"]).groupby("label", observed=True).size().sum() == mixed.rows
     with pytest.raises(blkreel.BlkreelError, match="game-load.parquet has no column 'due_ns'; its columns are"):
@@ -175,9 +176,9 @@ def test_large_ones_have_histograms_with_a_stated_error(runs):
 
 
 def test_a_url_is_as_good_as_a_path():
-    fsspec.filesystem("memory").pipe("/traces/t.parquet", located("sample:game-load").read_bytes())
+    fsspec.filesystem("memory").pipe("/traces/t.parquet", located(GAME_LOAD).read_bytes())
     study = blkreel.open("memory://traces/t.parquet")
-    assert study.labels == ["t"] and study.figures == blkreel.open("sample:game-load").figures
+    assert study.labels == ["t"] and study.figures == blkreel.open(GAME_LOAD).figures
     assert blkreel.open(["memory://traces/t.parquet", "sample:compile"]).labels == ["t", "compile"]
     with pytest.raises(blkreel.BlkreelError, match="memory://traces/none.parquet"):
         blkreel.open("memory://traces/none.parquet")

@@ -81,8 +81,8 @@ def test_the_page_and_its_tables(run, directory):
     (["t.parquet", "--frames-start", "1s"], "--frames-start has no effect without --frames"),
     (["t.parquet", "--frames", "kart.csv", "--frames-run", "original"], "replayed at original pace"),
     (["t.parquet", "--frames", "kart.csv", "--frames-run", "t.parquet"], "is a trace, not a replay"),
-    (["sample:game-load", "--frames", "kart.csv"], "no start time"),
-    (["sample:game-load", "--frames", "kart.csv", "--frames-start", "1s", "--frames-run", "fast"],
+    (["sample:game-small", "--frames", "kart.csv"], "no start time"),
+    (["sample:game-small", "--frames", "kart.csv", "--frames-start", "1s", "--frames-run", "fast"],
      "a replay of another trace"),
     (["fast", "--frames", "kart.csv"], "is a replay, and frames are of the captured application"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")

@@ -26,7 +26,7 @@ MS = 1_000_000
 @pytest.fixture
 def replay(blkreel, tmp_path):
     """replay(*options) replays a sample on a simulated drive into `run`."""
-    def run(*options, sample="game-load", drive=DRIVE, columns=80):
+    def run(*options, sample="game-small", drive=DRIVE, columns=80):
         return blkreel("replay", f"sample:{sample}", "--on", drive, "-o", tmp_path / "run", *options, check=False,
                        env={"COLUMNS": str(columns)})
     return run

@@ -89,7 +89,7 @@ def test_every_command_is_recognized():
 def test_a_printed_remedy_works_when_pasted(tmp_path):
     """From a directory of its own, with a shell that does not find the program."""
     environment = {"PATH": "/usr/bin:/bin", "BLKREEL_STATE_DIR": str(tmp_path)}
-    failed = subprocess.run([PROGRAM, "replay", "sample:game-load", "--on", "/dev/no-such-drive", "-o", "run"],
+    failed = subprocess.run([PROGRAM, "replay", "sample:game-small", "--on", "/dev/no-such-drive", "-o", "run"],
                             capture_output=True, text=True, cwd=tmp_path, env=environment)
     remedy = failed.stderr.strip().rpartition(": ")[2]
     assert remedy.endswith("blkreel drives"), failed.stderr

@@ -32,7 +32,7 @@ def test_the_peak_of_recordings_one_after_the_other(monkeypatch, tmp_path, ios, 
 
 def test_a_replay_warns(monkeypatch, tmp_path):
     """Of the baseline and of each repetition too."""
-    words = ["sample:game-load", "--on", "nil:64GiB", "--dry-run", "-o", str(tmp_path / "run")]
+    words = ["sample:game-small", "--on", "nil:64GiB", "--dry-run", "-o", str(tmp_path / "run")]
 
     def stderr_of(free_bytes, *more):
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
@@ -40,7 +40,7 @@ def test_a_replay_warns(monkeypatch, tmp_path):
         assert result.exit_code == 0, result.stderr
         return result.stderr
 
-    rows = open_trace("sample:game-load").rows
+    rows = open_trace("sample:game-small").rows
     assert "a full disk ends the recording early" in stderr_of(rows * 100)
     enough_bytes = rows * 200
     assert "full disk" not in stderr_of(enough_bytes)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tree import GAME_DOWNLOAD
 
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.provider_limit import provider_limit
@@ -79,6 +80,6 @@ def test_no_sample_is_limited(name):
 @pytest.mark.parametrize("drive", typical_drives())
 @pytest.mark.parametrize("pace", ["original", "dependent"])
 def test_no_typical_drive_is_limited(tmp_path, drive, pace):
-    subprocess.run([BLKREEL, "replay", "sample:game-download", "--on", f"nil:{drive}", "--pace", pace, "-o", "run"],
+    subprocess.run([BLKREEL, "replay", GAME_DOWNLOAD, "--on", f"nil:{drive}", "--pace", pace, "-o", "run"],
                    cwd=tmp_path, check=False, capture_output=True, timeout=120)
     assert provider_limit(measure(tmp_path / "run").partial) is None

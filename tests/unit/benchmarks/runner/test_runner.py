@@ -4,6 +4,7 @@ import json
 
 import pytest
 from small_benchmark import RECIPE, STEPS, Engine
+from tree import GAME_LOAD
 
 from blkreel import write_trace
 from blkreel.benchmarks.benchmark_file import read_test
@@ -219,5 +220,5 @@ def test_a_test_of_a_trace_needs_one():
     with pytest.raises(BlkreelError, match="no-such"):
         check_traces(steps(trace="no-such.parquet"), target)
     with pytest.raises(BlkreelError, match="touches 319 MB"):
-        check_traces(steps(trace="sample:game-load"), find_target("nil:1MiB"))
-    check_traces(steps(trace="sample:game-load"), target)
+        check_traces(steps(trace=GAME_LOAD), find_target("nil:1MiB"))
+    check_traces(steps(trace=GAME_LOAD), target)

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from small_trace import new_trace
+from tree import GAME_DOWNLOAD
 
 from blkreel.common.errors import UsageError
 from blkreel.common.progress import ProgressTask
@@ -111,7 +112,7 @@ def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
     """Its writes and flushes wait for each other, which the queue that the fit begins with does not know."""
     monkeypatch.setattr(fit, "_SIMULATIONS", 110)
     drive = "nil:64GiB,clock=virtual,read_latency=80us,write_latency=200us,read_slowdown=3"
-    blkreel("replay", "sample:game-download", "--on", drive, "-o", tmp_path / "run", "--idle", "cap=25ms", check=False)
+    blkreel("replay", GAME_DOWNLOAD, "--on", drive, "-o", tmp_path / "run", "--idle", "cap=25ms", check=False)
     run = fit.read_run(str(tmp_path / "run"))
     model = fit.fit_drive([run], lambda step, total=None: nullcontext(ProgressTask()))
     simulated_ns = fit.simulated_latencies(run, model.drive(), lambda step, total=None: nullcontext(ProgressTask()))

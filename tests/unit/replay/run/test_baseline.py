@@ -9,6 +9,7 @@ import pytest
 from empty_image import empty_image
 from quiet import progress
 from small_trace import new_trace
+from tree import GAME_DOWNLOAD
 
 from blkreel.analysis.compare import paired
 from blkreel.analysis.metrics.measure import measure
@@ -250,7 +251,7 @@ BUSY = "nil:16GiB,clock=virtual,read_latency=100us,channels=1,write_latency=900u
 
 
 def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, tmp_path):
-    blkreel("replay", "sample:game-download", "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
+    blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
             "--json", check=False)
     run = open_trace(tmp_path / "run").metadata["run"]
     baseline = run["baseline"]
@@ -264,7 +265,7 @@ def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, tmp_path):
     assert baseline["slowdown"]["load_time"] is None, "it is the plan's at original pace"
     assert alone["baseline"] is None
     # The baseline leaves nothing behind that changes the run: each starts with a fresh drive.
-    blkreel("replay", "sample:game-download", "--on", BUSY, "-o", tmp_path / "again", "--idle", "cap=1ms", check=False)
+    blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "again", "--idle", "cap=1ms", check=False)
     again = open_trace(tmp_path / "again").metadata["run"]
     assert again["reads"] == run["reads"] and again["baseline"] is None
 
@@ -289,7 +290,7 @@ def test_the_entry_of_a_baseline_has_what_is_against_it():
 
 
 def test_a_load_beside_writes_is_compared_with_the_load_alone(blkreel, tmp_path):
-    run = json.loads(blkreel("replay", "sample:game-download", "--on", BUSY, "-o", tmp_path / "run", "--baseline",
+    run = json.loads(blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline",
                              "--pace", "dependent", "--json", check=False).stdout)["run"]
     slowdown = run["baseline"]["slowdown"]
     assert slowdown["load_time"] == run["reads"]["load_time_ns"] / run["baseline"]["load_time_ns"] > 1
@@ -396,7 +397,7 @@ def test_a_comparison_keeps_runs_without_the_writes_apart(trace, tmp_path):
 
 def test_a_page_compares_a_run_with_its_baseline_once(blkreel, tmp_path, monkeypatch):
     monkeypatch.setattr(partial_cache, "MIN_ROWS", 0)
-    blkreel("replay", "sample:game-download", "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
+    blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
             check=False)
 
     def slowdown():

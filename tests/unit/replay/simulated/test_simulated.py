@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import helpers_of
 from quiet import progress
-from tree import TREE
+from tree import GAME_DOWNLOAD, GAME_LOAD, TREE
 from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
@@ -278,7 +278,7 @@ def test_a_state_that_cannot_be_kept_stops_the_run_before_it(a_plan, monkeypatch
 
 
 def test_several_threads_are_refused(blkreel, tmp_path):
-    result = blkreel("replay", "sample:game-load", "--on", "nil:8GiB,clock=virtual", "-o", tmp_path / "run",
+    result = blkreel("replay", GAME_LOAD, "--on", "nil:8GiB,clock=virtual", "-o", tmp_path / "run",
                      "--threads", "2", check=False)
     assert result.returncode == 2
     assert "--threads 1" in result.stderr
@@ -288,7 +288,7 @@ def test_several_threads_are_refused(blkreel, tmp_path):
 @pytest.mark.parametrize("arguments", [("--pace", "original"), ("--pace", "dependent"), ("--pace", "depth=4")])
 def test_a_replay_takes_a_moment_and_tells_the_drives_time(blkreel, tmp_path, arguments):
     spec = "nil:8GiB,clock=virtual"
-    result = blkreel("replay", "sample:game-load", "--on", spec, "-o", tmp_path / "run", "--json", "--threads", "auto",
+    result = blkreel("replay", GAME_LOAD, "--on", spec, "-o", tmp_path / "run", "--json", "--threads", "auto",
                      *arguments, check=False)
     assert result.returncode == 0, result.stderr
     run = json.loads(result.stdout)["run"]
@@ -319,7 +319,7 @@ def test_it_can_be_prepared(blkreel, tmp_path):
 
 
 def replayed(blkreel, spec, output):
-    result = blkreel("replay", "sample:game-download", "--on", spec, "-o", output, "--json", "--idle", "cap=1ms",
+    result = blkreel("replay", GAME_DOWNLOAD, "--on", spec, "-o", output, "--json", "--idle", "cap=1ms",
                      check=False)
     assert result.returncode == 0, result.stderr
     return pq.read_table(output / "records.parquet", columns=["source_row", "submit_ns", "latency_ns"]).to_pandas()
@@ -346,7 +346,7 @@ def test_a_state_that_would_be_lost_is_not_prepared(blkreel, tmp_path):
 
 def test_ctrl_c_ends_it_in_order(blkreel, tmp_path):
     """An endless wait on the real clock is ended like any other run."""
-    process = subprocess.Popen([blkreel.command, "replay", "sample:game-load", "--on", "nil:8GiB,clock=real", "-o",
+    process = subprocess.Popen([blkreel.command, "replay", GAME_LOAD, "--on", "nil:8GiB,clock=real", "-o",
                                 tmp_path / "run", "--json"], env=blkreel.environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, start_new_session=True)
     rows = spool_of(tmp_path / "run/records.parquet") / "rows.blocks"

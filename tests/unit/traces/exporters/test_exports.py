@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from documents import valid_document
 from small_trace import new_trace, write_trace
+from tree import GAME_DOWNLOAD
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
@@ -119,7 +120,7 @@ def test_blktrace_events_by_hand(trace, exported):
     assert account.not_expressed | {"op write_zeroes, as a write": 1, "queue_ns of a flush": 1} == account.not_expressed
 
 
-@pytest.mark.parametrize("source", ["own", SAMPLE, "sample:game-download"])
+@pytest.mark.parametrize("source", ["own", SAMPLE, GAME_DOWNLOAD])
 def test_blkparse_prints_the_same_lines(source, trace, exported, program):
     blkparse = program("blkparse", "blktrace")
     opened = trace if source == "own" else open_trace(source)

@@ -4,6 +4,7 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 from small_trace import write_trace
+from tree import GAME_DOWNLOAD
 
 from blkreel.traces.exporters import FORMATS, export_trace
 from blkreel.traces.format.reader import open_trace
@@ -82,7 +83,7 @@ def of_rows(read):
     return full, {each[4]["row"]: each for each in read.slices if len(each[4]) == 1}
 
 
-@pytest.mark.parametrize("source", ["own", SAMPLE, "sample:game-download"])
+@pytest.mark.parametrize("source", ["own", SAMPLE, GAME_DOWNLOAD])
 def test_slices_arguments_and_flows_are_those_of_the_rows(source, trace, exported):
     opened = trace if source == "own" else open_trace(source)
     path, account = exported(opened, "perfetto")

@@ -59,7 +59,7 @@ def test_the_ios_of_a_file_of_others(tmp_path):
 def test_what_btrecord_makes_of_an_exported_trace_has_the_same_ios(tmp_path):
     if not shutil.which("btrecord"):
         pytest.skip("needs btrecord (package blktrace)")
-    trace = open_trace("sample:game-load")
+    trace = open_trace("sample:game-small")
     export_trace(trace, tmp_path / "dev.blktrace.0", FORMATS["blktrace"])
     subprocess.run(["btrecord", "dev"], cwd=tmp_path, check=True, capture_output=True)
     result = assert_same(tmp_path / "dev.replay.0", tmp_path / "t.parquet")

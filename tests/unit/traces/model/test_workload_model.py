@@ -9,6 +9,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import new_trace
+from tree import GAME_DOWNLOAD, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
@@ -151,9 +152,9 @@ def test_runs_do_not_overlap_and_long_ones_stay_long():
     assert len(small) == 4000 and len(np.unique(small // MIB)) < 500
 
 
-@pytest.mark.parametrize("sample", ["game-load", "game-download", "compile"])
-def test_places_of_a_sample_are_near(sample):
-    model, _ = modeled_trace(open_trace(f"sample:{sample}"))
+@pytest.mark.parametrize("trace", [GAME_LOAD, GAME_DOWNLOAD, "sample:compile"])
+def test_places_of_a_trace_are_near(trace):
+    model, _ = modeled_trace(open_trace(trace))
     after = properties(measured(generated(model, 1), model.capacity_bytes, model.ios))
     for key, tolerance in (("read_sequential_share", 0.01), ("write_sequential_share", 0.01),
                            ("footprint_bytes", 0.15), ("hot_share", 0.2)):

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from quiet import progress
 from transformed import assert_valid, columns_of
+from tree import GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
@@ -25,14 +26,14 @@ PLANTED = ["Walter-Secretname", "secret-host", "SECRETSERIAL01", "secret-model",
 @pytest.fixture(scope="module")
 def named(tmp_path_factory):
     """A trace with planted names in every place that has text, and ids that are as telling."""
-    rows = blkreel.open("sample:game-load").frame()
+    rows = blkreel.open(GAME_LOAD).frame()
     threads = {str(tid): {"pid": int(tid), "comm": "secret-program", "process": "Walter-Secretname",
                           "names": ["sh", "secret-program"], "cgroup": "/user/secret.slice/x"}
                for tid in rows.tid.unique()}
     threads |= {tid: {**thread, "comm": thread["comm"], "process": "secret-program"} for tid, thread in
-                open_trace("sample:game-load").metadata["threads"].items() if thread["comm"].startswith("kworker")}
+                open_trace(GAME_LOAD).metadata["threads"].items() if thread["comm"].startswith("kworker")}
     inode = int(rows.inode.max())
-    return blkreel.write_trace(tmp_path_factory.mktemp("named") / "secret-path.parquet", rows, like="sample:game-load",
+    return blkreel.write_trace(tmp_path_factory.mktemp("named") / "secret-path.parquet", rows, like=GAME_LOAD,
                                metadata={
         "host": "secret-host", "title": "secret-title", "description": "of secret-title",
         "kernel": "6.1.0-secret-kernel",
@@ -149,9 +150,9 @@ def test_regions_that_are_no_blocks(tmp_path):
 
 def test_a_replay_gives_the_same_figures(tmp_path, blkreel):
     (tmp_path / "key").write_bytes(KEY)
-    blkreel("anonymize", "sample:game-load", "-o", "share.parquet", "--key-file", "key", cwd=tmp_path)
+    blkreel("anonymize", GAME_LOAD, "-o", "share.parquet", "--key-file", "key", cwd=tmp_path)
     figures = []
-    for number, trace in enumerate(("sample:game-load", "share.parquet")):
+    for number, trace in enumerate((GAME_LOAD, "share.parquet")):
         blkreel("replay", trace, "--on", "nil:64GiB,read_latency=80us,read_bandwidth=2GB/s,clock=virtual", "-o",
                 f"run{number}", "--pace", "dependent", cwd=tmp_path)
         rows = columns_of(tmp_path / f"run{number}")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from transformed import assert_valid, columns_of, of_another_machine
+from tree import GAME_DOWNLOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -14,8 +15,8 @@ from blkreel.traces.transform.slice import Selection, slice_trace
 
 def test_two_slices_by_process_are_the_original_again(tmp_path):
     """Of one boot, so on one clock: times, devices and threads are the same as before."""
-    whole = columns_of("sample:game-download")
-    trace = open_trace("sample:game-download")
+    whole = columns_of(GAME_DOWNLOAD)
+    trace = open_trace(GAME_DOWNLOAD)
     slice_trace(trace, tmp_path / "reads.parquet", Selection(ops=("read",)), rebase=True)
     slice_trace(trace, tmp_path / "rest.parquet", Selection(ops=("write", "flush", "discard")))
     result = merge([open_trace(tmp_path / f"{name}.parquet") for name in ("reads", "rest")], tmp_path / "t.parquet")

@@ -10,6 +10,7 @@ import pytest
 from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from tree import GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import BlkreelError, TraceError
@@ -68,7 +69,7 @@ CHANGES = {"sorted by offset": lambda table: table.sort_by("offset_bytes"), "swa
 def game(tmp_path_factory):
     """A trace with checksums, of the rows of a sample."""
     path = tmp_path_factory.mktemp("game") / "game.parquet"
-    return blkreel.write_trace(path, blkreel.open("sample:game-load").frame(), like="sample:game-load")
+    return blkreel.write_trace(path, blkreel.open(GAME_LOAD).frame(), like=GAME_LOAD)
 
 
 @pytest.mark.parametrize("change", [*CUTS.values(), *CHANGES.values()], ids=[*CUTS, *CHANGES])
@@ -107,7 +108,7 @@ def test_a_copy_by_another_program_is_accepted(game, tmp_path):
 
 @pytest.mark.parametrize("words", [
     ["info"], ["check"], ["report"], ["replay", "--on", "nil:64GiB,clock=virtual", "-o", "r"],
-    ["compare", "sample:game-load"], ["report", "--json"]], ids=" ".join)
+    ["compare", GAME_LOAD], ["report", "--json"]], ids=" ".join)
 def test_each_command_refuses(game, tmp_path, blkreel, words):
     rewritten(game, CUTS["cut at the start"], tmp_path / "cut.parquet")
     result = blkreel(words[0], "cut.parquet", *words[1:], check=False, cwd=tmp_path)

@@ -8,6 +8,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from transformed import assert_valid, columns_of, of_another_machine
+from tree import GAME_DOWNLOAD, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -37,9 +38,9 @@ SELECTIONS = {
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_rows_that_match_with_their_dependencies(tmp_path, name):
     selection, expected = SELECTIONS[name]
-    trace = open_trace("sample:game-download")
+    trace = open_trace(GAME_DOWNLOAD)
     result = slice_trace(trace, tmp_path / "t.parquet", selection)
-    before, after = columns_of("sample:game-download"), assert_valid(tmp_path / "t.parquet")
+    before, after = columns_of(GAME_DOWNLOAD), assert_valid(tmp_path / "t.parquet")
     selected = np.flatnonzero(expected(before, trace.metadata["threads"]))
     assert 0 < len(selected) < trace.rows
     for column in set(before) - {"waited_on", "think_ns", "flags"}:
@@ -71,11 +72,11 @@ def test_a_time_range_reads_only_its_row_groups_and_numbers_rows_of_the_file(tmp
 
 
 def test_rebase_moves_times_and_epoch(tmp_path):
-    trace = open_trace("sample:game-load")
+    trace = open_trace(GAME_LOAD)
     slice_trace(trace, tmp_path / "t.parquet", Selection(from_ns=10**10), rebase=True)
     rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
-    first_ns = int(columns_of("sample:game-load")["submit_ns"].searchsorted(10**10))
-    first_ns = int(columns_of("sample:game-load")["submit_ns"][first_ns])
+    first_ns = int(columns_of(GAME_LOAD)["submit_ns"].searchsorted(10**10))
+    first_ns = int(columns_of(GAME_LOAD)["submit_ns"][first_ns])
     assert rows["submit_ns"][0] == 0 and metadata["epoch_ns"] == trace.metadata["epoch_ns"] + first_ns
 
 
@@ -117,7 +118,7 @@ def test_a_device_becomes_device_0(tmp_path):
     (Selection(from_ns=10**15), "no I/O matches")])
 def test_nothing_to_select(tmp_path, selection, text):
     with pytest.raises(UsageError, match=text):
-        slice_trace(open_trace("sample:game-load"), tmp_path / "t.parquet", selection)
+        slice_trace(open_trace(GAME_LOAD), tmp_path / "t.parquet", selection)
     assert not list(tmp_path.iterdir())
 
 
@@ -189,24 +190,24 @@ def test_other_traces_follow_each_other(tmp_path):
 @pytest.mark.parametrize("selection", [Selection(processes=("nobody",)), Selection(devices=(9,)),
                                        Selection(from_ns=10**15, to_ns=10**16)])
 def test_an_error_names_a_sample_as_the_user_does(tmp_path, selection):
-    with pytest.raises(UsageError, match="^sample:game-load") as error:
-        slice_trace(open_trace("sample:game-load"), tmp_path / "x.parquet", selection)
-    assert error.value.remedy.endswith("blkreel info sample:game-load")
+    with pytest.raises(UsageError, match="game-load.parquet") as error:
+        slice_trace(open_trace(GAME_LOAD), tmp_path / "x.parquet", selection)
+    assert error.value.remedy.endswith(f"blkreel info {GAME_LOAD}")
     assert not list(tmp_path.iterdir())
 
 
 def test_the_commands(tmp_path, blkreel):
     for number, words in enumerate((("--to", "20s"), ("--from", "20s"))):
-        blkreel("slice", "sample:game-load", "-o", f"{number}.parquet", *words, cwd=tmp_path)
+        blkreel("slice", GAME_LOAD, "-o", f"{number}.parquet", *words, cwd=tmp_path)
     result = blkreel("concat", "0.parquet", "1.parquet", "-o", "whole.parquet", cwd=tmp_path)
     assert "restored" in result.stderr and "2,906 I/Os" in result.stdout
-    for column, values in columns_of("sample:game-load").items():
+    for column, values in columns_of(GAME_LOAD).items():
         assert (columns_of(tmp_path / "whole.parquet")[column] == values).all()
     shown = blkreel("info", "whole.parquet", cwd=tmp_path).stdout
     assert "made by   slice to_ns=20000000000, from game-load.parquet" in shown
     assert "made by   concat, from 0.parquet, 1.parquet" in shown
     for words in (["--offset", "5"], ["--offset", "9..5"], ["--from", "2s", "--to", "1s"], ["--process", "nobody"]):
-        result = blkreel("slice", "sample:game-load", "-o", "x.parquet", *words, check=False, cwd=tmp_path)
+        result = blkreel("slice", GAME_LOAD, "-o", "x.parquet", *words, check=False, cwd=tmp_path)
         assert result.returncode == 2, words
-    result = blkreel("slice", "sample:game-load", "-o", "0.parquet", "--json", check=False, cwd=tmp_path)
+    result = blkreel("slice", GAME_LOAD, "-o", "0.parquet", "--json", check=False, cwd=tmp_path)
     assert json.loads(result.stdout)["error"]["code"] == "output_exists"

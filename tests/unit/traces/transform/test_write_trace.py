@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tree import GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import BlkreelError
@@ -37,10 +38,10 @@ def test_rows_are_sorted_and_dependencies_follow(tmp_path):
 
 def test_a_part_of_a_trace_by_its_index(tmp_path):
     """A filtered frame keeps the index, by which waited_on still names the rows."""
-    game = blkreel.open("sample:game-load")
+    game = blkreel.open(GAME_LOAD)
     frame = game.frame()
     part = frame[frame.tid != frame.tid.mode()[0]].iloc[50:]
-    path = blkreel.write_trace(tmp_path / "part.parquet", part, like="sample:game-load")
+    path = blkreel.write_trace(tmp_path / "part.parquet", part, like=GAME_LOAD)
     rows, labels = written(path), part.index.to_numpy()
     for row, parent in zip(part.waited_on, rows["waited_on"], strict=True):
         assert labels[parent] == row if parent >= 0 else row not in labels
