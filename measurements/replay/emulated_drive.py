@@ -32,7 +32,7 @@ BANDWIDTHS_MB = (40, 140, 550, 1000, 2000, 3500)
 DEEP_IOPS = (12_500, 25_000, 50_000, 62_500, 100_000)
 SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us", "channels": "8",
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
-SAMPLES = ("app-start", "game-load")
+SAMPLES = ("app-start", "game-small")
 TRACE_METRICS = ("load_time", "added_by_drive", "read_p50", "read_p99")
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
 PRIORITY = -15
