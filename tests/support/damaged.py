@@ -12,6 +12,7 @@ from blkreel.cli.failures import failure_of
 from blkreel.traces.format.schema import KEY_PREFIX
 
 WRONG = [None, "x", -1, 1 << 70, 1.5, [None], {"constructor": None}]
+ABSENT = object()
 NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", b"[" * 100_000,
                b'{"a": ' + b"9" * 5000 + b"}"]
 
@@ -19,14 +20,13 @@ NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", 
 def damaged(document, wrong=WRONG):
     """The texts of documents with another type in each key, without it, and of no document.
 
-    In `make test` each key has one of WRONG in turn.
+    In `make test` each key has one of the wrong values in turn.
     """
     yield from NO_DOCUMENT
     for number, path in enumerate(places(document)):
-        for value in [WRONG[number % len(WRONG)]] if wrong is WRONG and not is_fuzzing() else wrong:
-            yield json.dumps(changed(document, path, lambda parent, key, value=value: parent.__setitem__(key, value))
-                             ).encode()
-        yield json.dumps(changed(document, path, lambda parent, key: parent.__delitem__(key))).encode()
+        for value in wrong if is_fuzzing() else [wrong[number % len(wrong)]]:
+            yield json.dumps(placed(document, path, value)).encode()
+        yield json.dumps(placed(document, path, ABSENT)).encode()
 
 
 def places(part, path=()):
@@ -37,12 +37,16 @@ def places(part, path=()):
         yield from places(value, (*path, key))
 
 
-def changed(document, path, change):
-    copy = json.loads(json.dumps(document))
-    parent = copy
-    for key in path[:-1]:
-        parent = parent[key]
-    change(parent, path[-1])
+def placed(document, path, value):
+    """The document with the value at that place, or without the place. What lies beside it is shared."""
+    key, *rest = path
+    copy = document.copy()
+    if rest:
+        copy[key] = placed(document[key], rest, value)
+    elif value is ABSENT:
+        del copy[key]
+    else:
+        copy[key] = value
     return copy
 
 

@@ -1,16 +1,15 @@
 """Metadata of a trace and of a run in which any key is missing or has another value: no command ends in a stack."""
 
-import json
 import shutil
+from functools import reduce
 
 import pytest
 from cases import is_fuzzing
-from damaged import StoredMetadata, outcome, places
+from damaged import ABSENT, StoredMetadata, outcome, placed, places
 
 from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
 
-ABSENT = object()
 # One of each kind: missing, null, the ends of a type, an empty one, a name that is no UTF-8, another type, nested.
 VALUES = {"absent": ABSENT, "null": None, "largest": (1 << 63) - 1, "least": -1 << 63, "large": 1e308, "empty": "",
           "name": "\udcff\x1b", "list": [], "object": {}}
@@ -85,16 +84,7 @@ def kind(request, files):
 
 def with_value(metadata, paths, value):
     """The metadata with the value at all of these places."""
-    copy = json.loads(json.dumps(metadata))
-    for *parents, last in paths:
-        part = copy
-        for key in parents:
-            part = part[key]
-        if value is ABSENT:
-            del part[last]
-        else:
-            part[last] = value
-    return copy
+    return reduce(lambda changed, path: placed(changed, path, value), paths, metadata)
 
 
 def accepted(metadata, value):

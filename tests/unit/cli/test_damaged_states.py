@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from cases import is_fuzzing
 from damaged import damaged, outcome
 from emulated_accounts import account
 from synthetic_catalog import run_of
@@ -34,13 +35,18 @@ AMENDED = {"telemetry": TELEMETRY, "lateness": {"p50_ns": 1, "p99_ns": 2, "max_n
                "read_wait": {"effect": 0.1, "level": "accepted", "schedule": 0.1, "best_case": 0.1}}},
            "background": [{"words": "writes", "asked_bytes_s": 1e6, "reached_bytes_s": 1e6, "reached_share": 1.0,
                            "outstanding_share": 0.5, "latency_p50_ns": 5, "latency_p99_ns": 5}],
-           "environment": {"blkreel": "0.1.0", "link": {"speed_gts": 8.0, "width": 4.0}}}
+           "environment": {"blkreel": "0.1.0", "link": {"speed_gts": 8.0, "width": 4.0}},
+           "zero_latency": {"load_time_ns": 5}, "reads": {"load_time_ns": 5, "wait_ns": 5}, "without": ["writes"],
+           "baseline": {"path": "baseline", "without": ["writes"], "load_time_ns": 5, "read_wait_ns": 5,
+                        "verdict": "valid", "slowdown": {"read_wait": 1.5, "load_time": 2.0}},
+           "compute_curve": [{"compute": 1, "load_time_ns": 5}, {"compute": "none", "load_time_ns": 0}],
+           "pace": {"name": "dependent", "depth": None, "compute": 1, "streams": {"1": {"name": "depth", "depth": 4}}}}
 
 
 def test_amended_values_of_a_run(tmp_path):
     run = write_run(tmp_path / "run", seconds=1)
     path = run / "amended.json"
-    amend(open_trace(run), AMENDED, "a test")
+    amend(open_trace(run), open_trace(run).metadata["run"] | AMENDED, "a test")
     assert outcome("report", run) is None
     for text in damaged(json.loads(path.read_text()), FEW_WRONG):
         path.write_bytes(text)
@@ -80,7 +86,7 @@ def test_a_test_to_be_resumed(tmp_path):
             accepted += 1
         except BlkreelError as error:
             assert str(path) in str(error)
-    assert accepted == 40  # another text in place of a text
+    assert accepted == (40 if is_fuzzing() else 17)  # another text in place of a text
 
 
 def test_the_state_of_a_drive(tmp_path, monkeypatch):

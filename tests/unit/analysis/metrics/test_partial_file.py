@@ -5,9 +5,11 @@ import json
 import struct
 import zlib
 from dataclasses import fields, is_dataclass
+from itertools import islice
 
 import numpy as np
 import pytest
+from cases import is_fuzzing
 from damaged import damaged
 from tree import TREE
 
@@ -54,13 +56,16 @@ def test_damage_and_other_versions_are_told():
 
 
 def test_a_field_of_another_type_or_shape_is_refused():
-    """Each part of the text with other values and without: an error, or a partial whose figures can be computed."""
+    """Each part of the text with other values and without: an error, or a partial whose figures can be computed.
+
+    In `make test` one text in three: reads, writes and other I/Os have the same parts.
+    """
     data = (GOLDEN / f"partial-v{VERSION}.bin").read_bytes()
     head = len(MAGIC) + 1
     plain = zlib.decompress(data[head:])
     text_end = 4 + int.from_bytes(plain[:4], "little")
     refused = accepted = 0
-    for text in damaged(json.loads(plain[4:text_end])):
+    for text in islice(damaged(json.loads(plain[4:text_end])), None, None, 1 if is_fuzzing() else 3):
         changed = struct.pack("<I", len(text)) + text + plain[text_end:]
         try:
             assert figures(load(data[:head] + zlib.compress(changed, 1)))
