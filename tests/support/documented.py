@@ -4,7 +4,6 @@ import ast
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,20 +17,20 @@ DRIVES = {"fast": "nil:64GiB,read_latency=60us,read_bandwidth=7GB/s,clock=virtua
 NOT_TRUSTWORTHY = 3  # exit code of every replay on a simulated drive
 
 
-def run_blkreel(directory, *words):
-    command = Path(sys.executable).with_name("blkreel")
-    result = subprocess.run([command, *map(str, words)], cwd=directory, capture_output=True, text=True,
-                            env={**os.environ, "BLKREEL_STATE_DIR": str(directory / "state")})
+def run_blkreel(command_server, directory, *words):
+    result = command_server.run([Path(sys.executable).with_name("blkreel"), *words], cwd=directory, timeout=120,
+                                env={**os.environ, "BLKREEL_STATE_DIR": str(directory / "state")})
     assert result.returncode in (0, NOT_TRUSTWORTHY), result.stderr
+    return result
 
 
-def make_runs(directory):
+def make_runs(command_server, directory):
     """game.parquet, runs/fast, runs/slow."""
     shutil.copy(located("sample:app-start"), directory / "game.parquet")
     (directory / "runs").mkdir()
     for name, drive in DRIVES.items():
-        run_blkreel(directory, "replay", "game.parquet", "--on", drive, "-o", f"runs/{name}", "--pace", "dependent",
-                    "--label", f"{name.capitalize()} drive")
+        run_blkreel(command_server, directory, "replay", "game.parquet", "--on", drive, "-o", f"runs/{name}",
+                    "--pace", "dependent", "--label", f"{name.capitalize()} drive")
 
 
 def blocks(document: str, language: str) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ import math
 import jsonschema
 import pytest
 from blktrace_events import Recording
+from documented import run_blkreel
 from documents import SCHEMAS, valid_document
 from small_trace import new_trace
 from tree import TREE
@@ -43,13 +44,8 @@ def test_every_command_has_a_schema():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, command_server):
     """A directory with a run, a test and a meter log, and the documents of the commands that wrote them."""
-    import os
-    import subprocess
-    import sys
-    from pathlib import Path
-
     directory = tmp_path_factory.mktemp("results")
     (directory / "depths.toml").write_text(RECIPE)
     (directory / "drive.toml").write_text('size = "1GiB"\nclock = "virtual"\n')
@@ -59,11 +55,8 @@ def results(tmp_path_factory):
             ("replay", "sample:app-start", "--on", DRIVE, "-o", "repetitions", "--repeat", "1"),
             ("replay", "sample:app-start", "--on", DRIVE, "-o", "run"),
             ("test", "depths.toml", "--on", DRIVE, "-o", "test")):
-        result = subprocess.run([Path(sys.executable).with_name("blkreel"), name, *words, "--json"], cwd=directory,
-                                env={**os.environ, "BLKREEL_STATE_DIR": str(directory / "state")},
-                                capture_output=True, text=True)
-        assert result.returncode in (0, 3), result.stderr
-        texts[name if words[-1] != "1" else "repeat"] = result.stdout
+        texts[name if words[-1] != "1" else "repeat"] = run_blkreel(command_server, directory, name, *words,
+                                                                    "--json").stdout
     return directory, texts
 
 

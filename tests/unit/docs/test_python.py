@@ -1,16 +1,6 @@
 """Each example of docs/python.md gives the documented value."""
 
-import pytest
-from documented import DOCS, DRIVES, blocks, make_runs, run_blkreel, run_python
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("docs")
-    make_runs(directory)
-    (directory / "tests").mkdir()
-    run_blkreel(directory, "test", "qd1", "--quick", "--on", "nil:1GiB,clock=virtual", "-o", "tests/qd1")
-    return directory
+from documented import DOCS, DRIVES, blocks, run_python
 
 
 def test_each_example_gives_the_documented_value(examples, monkeypatch, capsys):

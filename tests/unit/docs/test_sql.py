@@ -3,7 +3,7 @@
 import duckdb
 import numpy as np
 import pytest
-from documented import blocks, make_runs
+from documented import blocks
 
 import blkreel
 
@@ -12,17 +12,10 @@ for heading, code in blocks("sql.md", "sql"):
     QUERIES.setdefault(heading, []).append(code)
 
 
-@pytest.fixture(scope="module")
-def directory_of_runs(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("sql")
-    make_runs(directory)
-    return directory
-
-
 @pytest.fixture
-def ask(directory_of_runs, monkeypatch):
+def ask(examples, monkeypatch):
     """ask(heading) returns the result of its query as a frame."""
-    monkeypatch.chdir(directory_of_runs)
+    monkeypatch.chdir(examples)
     connection = duckdb.connect()
 
     def run(heading, number=0):
@@ -33,8 +26,8 @@ def ask(directory_of_runs, monkeypatch):
 
 
 @pytest.fixture
-def game(directory_of_runs):
-    return blkreel.open(directory_of_runs / "game.parquet")
+def game(examples):
+    return blkreel.open(examples / "game.parquet")
 
 
 def test_each_query_has_a_test():
@@ -83,8 +76,8 @@ def test_ios_of_each_second(ask, game):
     assert result.tolist() == ours[:len(result)].tolist() and not ours[len(result):].any()
 
 
-def test_two_runs_by_source_row(ask, directory_of_runs):
-    both = blkreel.open({"fast": directory_of_runs / "runs/fast", "slow": directory_of_runs / "runs/slow"})
+def test_two_runs_by_source_row(ask, examples):
+    both = blkreel.open({"fast": examples / "runs/fast", "slow": examples / "runs/slow"})
     rows = both.frame(["source_row", "op", "latency_ns"])
     pairs = rows[rows.op == "read"].pivot(index="source_row", columns="label", values="latency_ns")
     result = ask("Two runs, I/O by I/O")
@@ -94,26 +87,26 @@ def test_two_runs_by_source_row(ask, directory_of_runs):
     assert result.slower[0] == (pairs.slow > pairs.fast).sum() > 0
 
 
-def test_a_run_joined_with_its_trace(ask, directory_of_runs, game):
+def test_a_run_joined_with_its_trace(ask, examples, game):
     result = ask("Two runs, I/O by I/O", 1)
-    run = blkreel.open(directory_of_runs / "runs/fast")
+    run = blkreel.open(examples / "runs/fast")
     assert result.reads.sum() == run.metrics.ops["read"]
     assert result.replayed_ns.sum() == run.metrics.service_ns["read"]
     assert result.captured_ns.sum() == game.metrics.service_ns["read"]
 
 
-def test_a_directory_of_runs(ask, directory_of_runs):
+def test_a_examples(ask, examples):
     result = ask("A directory of runs").set_index("run")
     for name in ("fast", "slow"):
-        ours = blkreel.open(directory_of_runs / "runs" / name).metrics.loc["read"]
+        ours = blkreel.open(examples / "runs" / name).metrics.loc["read"]
         assert result.loc[name, ["reads", "bytes", "p99_ns"]].tolist() == [ours.ops, ours.bytes, ours.latency_p99_ns]
     assert result.index.tolist() == ["fast", "slow"]
 
 
-def test_metadata_of_a_file(ask, directory_of_runs):
+def test_metadata_of_a_file(ask, examples):
     result = ask("Metadata of a file").set_index("run")
     for name in ("fast", "slow"):
-        run = blkreel.open(directory_of_runs / "runs" / name).run
+        run = blkreel.open(examples / "runs" / name).run
         assert result.loc[name].tolist() == [run["label"], run["verdict"]["level"], run["moved_bytes"]]
 
 

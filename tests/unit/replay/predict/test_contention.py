@@ -6,7 +6,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from documented import run_blkreel
 
+from blkreel.cli.main import cli
 from blkreel.common.progress import ProgressTask
 from blkreel.replay.predict import contention
 from blkreel.replay.predict.fit import fit_drive
@@ -35,35 +38,48 @@ def write_load(path, seed, length_bytes, think_ns):
 
 LOADS = {"large": (1, [1 << 20, 512 << 10], 100_000), "mixed": (2, [4096, 131072, 1 << 20], 50_000),
          "small": (3, [65536, 131072], 20_000)}
+CAUSES = {"link": "write_bandwidth=450MB/s,link=500MB/s", "program": "write_bandwidth=300MB/s,program=4ms"}
 
 
 def quiet(step, total=None):
     return nullcontext(ProgressTask())
 
 
-@pytest.mark.parametrize(("cause", "error"), [("write_bandwidth=450MB/s,link=500MB/s", 0.05),
-                                              ("write_bandwidth=300MB/s,program=4ms", 0.25)], ids=["link", "program"])
-def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(tmp_path, blkreel, monkeypatch, cause, error):
+@pytest.fixture(autouse=True)
+def few_simulations(monkeypatch):
     monkeypatch.setattr(contention, "_SIMULATIONS", 30)
-    runs = {}
-    for name, load in LOADS.items():
-        blkreel("replay", write_load(tmp_path / f"{name}.parquet", *load), "--on", f"{ALONE},{cause}", "-o",
-                tmp_path / name, *BACKGROUND, check=False)
-        runs[name] = with_baselines([str(tmp_path / name)])
-    beside, alone = runs["mixed"]
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory, command_server):
+    """replayed(cause, load): the directory of a replay beside the background, made once."""
+    place = tmp_path_factory.mktemp("contention")
+
+    def replay(cause, load):
+        trace, run = place / f"{load}.parquet", place / f"{load}-{cause.partition('=')[0]}"
+        if not run.exists():
+            run_blkreel(command_server, place, "replay", trace if trace.exists() else write_load(trace, *LOADS[load]),
+                        "--on", f"{ALONE},{CAUSES[cause]}", "-o", run, *BACKGROUND)
+        return run
+
+    return replay
+
+
+@pytest.mark.parametrize(("cause", "error"), [("link", 0.05), ("program", 0.25)])
+def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, cause, error):
+    beside, alone = runs = with_baselines([str(replayed(cause, "mixed"))])
     assert beside.has_background and not alone.has_background
-    drive = fit_drive(runs["mixed"], quiet).drive()
-    for name in ("large", "small"):
-        predicted, measured = error_of(runs[name][0], drive, quiet).slowdown
-        assert predicted == pytest.approx(measured, rel=error), name
+    drive = fit_drive(runs, quiet).drive()
+    for load in ("large", "small"):
+        predicted, measured = error_of(with_baselines([str(replayed(cause, load))])[0], drive, quiet).slowdown
+        assert predicted == pytest.approx(measured, rel=error), load
         assert measured > 1.15
 
 
-def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(tmp_path, blkreel):
-    trace = write_load(tmp_path / "t.parquet", *LOADS["large"])
-    drive = f"{ALONE},write_bandwidth=450MB/s,link=500MB/s"
-    blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", *BACKGROUND, check=False)
-    document = json.loads(blkreel("model-drive", tmp_path / "run", "-o", tmp_path / "drive.toml", "--json").stdout)
+def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(replayed, tmp_path):
+    told = CliRunner().invoke(cli, ["model-drive", str(replayed("link", "large")), "-o", str(tmp_path / "drive.toml"),
+                                    "--json"])
+    document = json.loads(told.stdout)
     beside, alone = document["runs"]
     slowdown = beside["slowdown_by_writes"]
     assert alone["slowdown_by_writes"] is None and slowdown["predicted"] == pytest.approx(slowdown["measured"], rel=0.1)

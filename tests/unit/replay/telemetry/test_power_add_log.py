@@ -43,14 +43,14 @@ def drive(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, command_server):
     """A directory with a run of a trace with a pause, and a test, on a file that stands in for a drive."""
     directory = tmp_path_factory.mktemp("made")
     empty_image(directory / "drive.img", 8 << 20)
-    run_blkreel(directory, "replay", "sample:app-start", "--on", "drive.img", "--map", "wrap", "--pace", "x4",
-                "-o", "run")
+    run_blkreel(command_server, directory, "replay", "sample:app-start", "--on", "drive.img", "--map", "wrap", "--pace",
+                "x4", "-o", "run")
     (directory / "two.toml").write_text(RECIPE)
-    run_blkreel(directory, "test", "two.toml", "--on", "drive.img", "-o", "test")
+    run_blkreel(command_server, directory, "test", "two.toml", "--on", "drive.img", "-o", "test")
     return directory
 
 
