@@ -40,40 +40,6 @@ def measured(columns, cuts=()):
     return accumulator.finish()
 
 
-@given(traces)
-def test_busy_time_is_bounded_and_equals_service_only_without_overlap(columns):
-    partial = measured(columns)
-    for part in partial.classes().values():
-        assert 0 <= part.busy_ns <= min(part.service_ns, part.makespan_ns)
-    seen = columns["latency_ns"] >= 0
-    start, end = columns["submit_ns"][seen], (columns["submit_ns"] + columns["latency_ns"])[seen]
-    overlap = any(min(end[i], end[j]) > max(start[i], start[j]) for i in range(len(start)) for j in range(i))
-    service = sum(part.service_ns for part in partial.classes().values())
-    assert (service == partial.busy_ns) == (not overlap)
-
-
-@given(traces)
-def test_little(columns):
-    """The depth, integrated over the time with a sweep over its steps, is the total service time."""
-    partial = measured(columns)
-    seen = columns["latency_ns"] >= 0
-    steps = sorted([(t, 1) for t in columns["submit_ns"][seen]]
-                   + [(t, -1) for t in (columns["submit_ns"] + columns["latency_ns"])[seen]])
-    area = depth = 0
-    for (time, step), (following, _) in zip(steps, steps[1:], strict=False):
-        depth += step
-        area += depth * (following - time)
-    assert area == sum(part.service_ns for part in partial.classes().values())
-
-
-@given(traces, st.data())
-def test_any_split_into_batches_gives_the_same_digits(columns, data):
-    cuts = data.draw(st.lists(st.integers(0, len(columns["submit_ns"])), max_size=5))
-    whole, split = measured(columns), measured(columns, cuts)
-    assert whole == split
-    assert figures(whole) == figures(split)
-
-
 @given(traces, traces, traces)
 def test_pooling_is_associative_and_sums(a, b, c):
     a, b, c = measured(a), measured(b), measured(c)
@@ -197,34 +163,3 @@ def test_every_figure_equals_plain_pandas_with_percentiles(seed):
               random.choice([512, 4096, 65536], count), random.integers(0, 2, count), random.integers(0, 5, count),
               random.integers(0, 2, count), random.integers(-1, 9, count), strict=True)
     check_against_pandas(columns_of(ios))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_iops_bins_and_consistency_equal_pandas(seed):
-    random = np.random.default_rng(seed)
-    submit = np.sort(random.integers(0, 30 * 10**9, 500))
-    submit = submit[(submit < 10 * 10**9) | (submit > 12 * 10**9)]
-    columns = columns_of([(s, 1000, 0, 0, 4096, 0, 0, 0, 0) for s in submit])
-    partial = measured(columns)
-    seconds = pd.Series((submit + 1000 - submit[0]) // 10**9).value_counts()
-    expected = [int(seconds.get(second, 0)) for second in range(30)]
-    bins = partial.read.seconds.runs[0]
-    assert bins.dense().tolist() == expected
-    series = pd.Series(expected[:bins.whole])
-    shown = figures(partial)["read"]["consistency"]
-    assert shown["score"] == pytest.approx(series.mean() / series.std(ddof=0))
-    quartile = series.sort_values().iloc[-(-len(series) * 3 // 4) - 1]
-    assert shown["downside_score"] == pytest.approx(quartile / ((series - quartile).clip(upper=0) ** 2).mean() ** 0.5)
-    assert shown["share_under_half_upper_quartile"] == (series < quartile / 2).mean()
-
-
-def test_timeline_and_heat_keep_every_byte_in_few_cells():
-    random = np.random.default_rng(7)
-    submit = np.sort(random.integers(0, 3600 * 10**9, 20_000))
-    columns = columns_of([(int(s), 10**6, int(s) % 3, 0, 4096, 0, 0, 0, 0) for s in submit])
-    partial = measured(columns, range(1000, 20_000, 1000))
-    timeline, (heat,) = partial.timeline, partial.heats
-    for kind in (0, 1):
-        total = columns["length_bytes"][columns["op"] == kind].sum()
-        assert timeline.bytes[kind].sum() == heat.cells[kind].sum() == total
-    assert 200 <= timeline.used <= 400

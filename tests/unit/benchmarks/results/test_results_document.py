@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import write_trace
 from synthetic_tests import MS, MadeTest, closed_loop, rows_of
@@ -46,7 +47,7 @@ def rows(draw):
 
 
 @pytest.mark.parametrize("report", REPORTS)
-@settings(max_examples=12)
+@cases(5)
 @given(rows(), st.sampled_from([5, 64]))
 def test_any_rows_give_a_document_that_json_can_hold(report, columns, batch):
     """Whatever a run holds, and however it is cut into batches: the same document, with no NaN in it."""
@@ -72,7 +73,7 @@ def busy_ns(t):
     return (t.complete_ns - t.submit_ns.where(t.submit_ns > reach, reach)).clip(lower=0).sum()
 
 
-@settings(max_examples=25)
+@cases(5)
 @given(rows())
 def test_plain_pandas_gives_the_same_figures(columns):
     with tempfile.TemporaryDirectory() as place:
