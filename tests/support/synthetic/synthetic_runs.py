@@ -56,11 +56,8 @@ def served(columns, read_us, write_us, seed):
     stalls = random.random(len(due)) < 0.002
     cost[stalls] *= 40
     submit = np.maximum.accumulate(due + np.minimum(random.exponential(700, len(due)), 60_000).astype(np.int64))
-    complete = np.empty_like(submit)
-    free = 0
-    for index in range(len(due)):
-        free = max(free, int(submit[index])) + int(cost[index])
-        complete[index] = free
+    work = np.cumsum(cost)
+    complete = work + np.maximum.accumulate(submit - (work - cost))
     flags = np.where(random.random(len(due)) < 0.01, FLAGS["queue_full"], 0)
     return {"submit_ns": submit, "latency_ns": complete - submit, "due_ns": due, "op": op, "length_bytes": length,
             "offset_bytes": columns["offset_bytes"], "flags": flags,

@@ -46,11 +46,10 @@ def test_a_second_completion_imports_nothing_heavy(complete, tmp_path):
                            ("blkreel capture --source bl", ["plain,blktrace"]),
                            ("blkreel compare x --fail-if relative", ["plain,relative_performance"])):
         assert complete(line) == (expected, "loaded:\n"), line
-    # Of another installation, or damaged: built again.
-    for text in (json.dumps({**json.loads(stored.read_text()), "key": ["0", 1], "values": {}}), "{", "[]"):
-        stored.write_text(text)
-        assert complete("blkreel report x --figure read_p9")[0] == first
-        assert json.loads(stored.read_text())["values"]["metrics"]
+    # Of another installation: built again. test_damaged_states.py damages it.
+    stored.write_text(json.dumps({**json.loads(stored.read_text()), "key": ["0", 1], "values": {}}))
+    assert complete("blkreel report x --figure read_p9")[0] == first
+    assert json.loads(stored.read_text())["values"]["metrics"]
 
 
 @pytest.fixture

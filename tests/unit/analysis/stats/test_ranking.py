@@ -143,10 +143,9 @@ def trial(seed, slower, runs, spread=.03):
     return doc["sections"][0]
 
 
-@pytest.mark.parametrize(("count", "runs", "deviation"), [(2, 6, .03), (4, 6, .02)])
-def test_a_drive_compared_with_itself_ties(count, runs, deviation):
+def test_a_drive_compared_with_itself_ties():
     """In every figure that a comparison leads with, in at least 95 % of the trials."""
-    trials = [trial(seed, [1] * count, runs, deviation)["entries"] for seed in range(40)]
+    trials = [trial(seed, [1] * 4, 6, .02)["entries"] for seed in range(40)]
     leading = leading_metrics(["original"])
     tied = [all(entry["headline"][metric.key]["rank"] == 1 for entry in entries for metric in leading)
             for entries in trials]

@@ -1,7 +1,7 @@
 """The published tests at the method's own sizes and lengths, hours of them, on a drive whose clock is its own.
 
-The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel. The
-longest run in `make fuzz`.
+The numbers are the method's, written here by hand. tests/kernel/benchmarks shows shorter ones to the kernel, and
+test_published_simulated.py finds again what was put into drives. Most run in `make fuzz`.
 """
 
 import json
@@ -112,6 +112,7 @@ def test_mixes_by_time(carried_out, name, block, depth):
         assert abs(rest.result["rest_ns"] - 60 * S) < S // 10
 
 
+@millions_of_ios
 def test_mixes_by_volume(carried_out):
     """A drive that is faster than 32 GB a minute: it ends there. In larger blocks, which need fewer I/Os."""
     steps = carried_out("mixed-random", "read_latency=20us", "--set", "mixes=100", "--set", "states=data",
@@ -160,6 +161,7 @@ def test_qd1(carried_out):
         assert set(step.rows.length_bytes) == {step.labels["block"]}
 
 
+@millions_of_ios
 def test_trim(carried_out):
     """24 extents of 64 MiB to 8 GiB, one each 8 s, beside a thousand reads a second; the whole drive twice."""
     prepare, extents, refill, full, empty = carried_out("trim", "write_bandwidth=1GB/s")
@@ -173,6 +175,7 @@ def test_trim(carried_out):
     assert [step.rows.length_bytes.tolist() for step in (full, empty)] == [[128 * GIB]] * 2
 
 
+@millions_of_ios
 def test_slc_cache(carried_out):
     """40 % of an erased drive, then 20 % after each of 30 s, 5 min and 30 min, in 1 MiB writes, one outstanding."""
     steps = carried_out("slc-cache", "cache=8GiB")
