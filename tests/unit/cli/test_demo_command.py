@@ -17,8 +17,10 @@ from blkreel.common.errors import BlkreelError, SafetyError
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run `sudo make test`")
 
 
-def test_its_document_names_what_it_wrote(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("words", "asked"), [((), demo_run.FULL), (("--quick",), demo_run.QUICK)])
+def test_its_document_names_what_it_wrote(monkeypatch, tmp_path, words, asked):
     def run_demo(output, work, size):
+        assert size == asked
         (output / "runs/disk-load").mkdir(parents=True)
         for name in ("source.parquet", "runs/disk-load/records.parquet", "compare.html"):
             (output / name).touch()
@@ -26,7 +28,7 @@ def test_its_document_names_what_it_wrote(monkeypatch, tmp_path):
         return 3
 
     monkeypatch.setattr(demo_run, "run_demo", run_demo)
-    result = CliRunner().invoke(cli, ["demo", "-o", str(tmp_path / "out"), "--json"])
+    result = CliRunner().invoke(cli, ["demo", "-o", str(tmp_path / "out"), "--json", *words])
     document = valid_document("demo", result.stdout)
     assert not document["trustworthy"] and document["runs"] == [str(tmp_path / "out/runs/disk-load")]
     assert "a step" in result.stderr
