@@ -5,9 +5,9 @@
     python tests/run.py --all                  # also the guest
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives, and
-the guest emulates on one processor. Each line of output then begins with the name of its part. The output ends with the
-failed tests of all parts.
+Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives. The
+guest emulates on one processor, and the other lanes leave it to it: more workers would not shorten its part. Each line
+of output then begins with the name of its part. The output ends with the failed tests of all parts.
 """
 
 import argparse
@@ -43,6 +43,7 @@ class Part:
     argv: Sequence[str]
     lane: int
     by_default: bool = True
+    nice: int = 10
 
 
 PARTS = (
@@ -52,7 +53,7 @@ PARTS = (
          lane=0),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
-    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False),
+    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False, nice=0),
 )
 
 
@@ -85,8 +86,8 @@ def run_part(part: Part, prefixed: bool) -> Result:
         environment["PY_COLORS"] = "1"
     pieces: list[str] = []
     try:
-        process = subprocess.Popen(part.argv, cwd=TREE, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(["nice", "-n", str(part.nice), *part.argv], cwd=TREE, env=environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert process.stdout is not None
         # pytest prints the dots of a line one by one: they are wanted at once.
         text = io.TextIOWrapper(process.stdout, errors="replace")
