@@ -138,8 +138,9 @@ def gzipped_again(data):
     return gzip.compress(gzip.compress(data))
 
 
-@pytest.mark.parametrize("pack", [zipped, tarred, lambda **files: gzip.compress(tarred(**files))])
-@pytest.mark.parametrize("inner", [*COMPRESSIONS, gzipped_again, lambda data: gzip.compress(tarred(trace=data))])
+@pytest.mark.parametrize(("pack", "inner"), zip(
+    [zipped, tarred, lambda **files: gzip.compress(tarred(**files))] * 2,
+    [*COMPRESSIONS, gzipped_again, lambda data: gzip.compress(tarred(trace=data))], strict=True))
 def test_a_compressed_file_in_an_archive_is_read(tmp_path, pack, inner):
     plain, _ = imported(tmp_path, "msr", RECORDINGS["msr"])
     for name in ("msr", None):
