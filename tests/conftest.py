@@ -201,7 +201,8 @@ def only_unseen(result):
 
 @pytest.fixture
 def blkreel(tmp_path, command_server):
-    """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output.
+    """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output, and
+    blkreel.start("info", path) what subprocess.Popen makes, with pipes for its outputs.
 
     It is a fork of the session's server (tests/support/services/command_server.py) where nothing but a directory and
     a timeout are given. State that a drive's preparation leaves behind goes to the test's own directory.
@@ -225,8 +226,17 @@ def blkreel(tmp_path, command_server):
                                  f"{result.stdout}\n{result.stderr}")
         return result
 
+    def start(*arguments, env=None, **options):
+        environment_here = {**environment, **(env or {})}
+        words = [str(command), *map(str, arguments)]
+        if command_server.takes(environment_here):
+            return command_server.start(words, env=environment_here, **options)
+        return subprocess.Popen(words, env=environment_here, text=True,
+                                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
+
     run.command = command
     run.environment = environment
+    run.start = start
     return run
 
 
@@ -236,9 +246,7 @@ def started(blkreel, tmp_path):
     running = []
 
     def start(*arguments, output=tmp_path / "t.parquet"):
-        process = subprocess.Popen([blkreel.command, "capture", "-o", output, *map(str, arguments)],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env=blkreel.environment)
+        process = blkreel.start("capture", "-o", output, *arguments, start_new_session=True)
         running.append(process)
         metadata = output.with_name(f".{output.name}.spool") / "metadata.json"
         wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)

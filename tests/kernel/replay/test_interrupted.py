@@ -45,10 +45,8 @@ def running(blkreel):
     processes = []
 
     def start(trace, drive, run, *arguments):
-        process = subprocess.Popen([blkreel.command, "replay", trace, "--on", drive, "-o", run, *arguments],
-                                   env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        processes.append(process)
-        return process
+        processes.append(blkreel.start("replay", trace, "--on", drive, "-o", run, *arguments))
+        return processes[-1]
 
     yield start
     for process in processes:

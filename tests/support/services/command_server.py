@@ -1,8 +1,8 @@
 """Runs the command in forks of one process that has imported it, because each new Python imports for half a second.
 
-`CommandServer.run` takes and returns what subprocess.run does. A fork differs from a new process only in what is
-imported before. The server imports a module after the first command that used it, and never pandas, which the
-command does without.
+`CommandServer.run` takes and returns what subprocess.run does, `CommandServer.start` what subprocess.Popen does. A fork
+differs from a new process only in what is imported before. The server imports a module after the first command that
+used it, and never pandas, which the command does without.
 """
 
 import atexit
@@ -50,24 +50,86 @@ class CommandServer:
 
     def run(self, command, *, env, timeout, cwd=None):
         """The result of a command, as text. Raises TimeoutExpired after the command was killed."""
-        request = {"argv": list(map(str, command)), "cwd": str(Path(cwd or ".").resolve()), "env": env}
-        reads, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
-        try:
+        with self.start(command, env=env, cwd=cwd) as process:
             try:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], [0, *theirs])
-            finally:
-                for descriptor in theirs:
-                    os.close(descriptor)
-            output, errors, status = _read_all(reads, time.monotonic() + timeout)
+                output, errors = process.communicate(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+    def start(self, command, *, env, cwd=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+              start_new_session=False):
+        """A Process. stdout, stderr: PIPE, DEVNULL or an open file."""
+        request = {"argv": list(map(str, command)), "cwd": str(Path(cwd or ".").resolve()), "env": env,
+                   "new_session": start_new_session}
+        status, status_end = os.pipe()
+        reads, ends = zip(_pipe_for(stdout), _pipe_for(stderr), strict=True)
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [0, *ends, status_end])
         finally:
-            for descriptor in reads:
+            for descriptor in (*ends, status_end):
                 os.close(descriptor)
-        words = status.split()
-        if len(words) < 2:
-            if words:
-                os.kill(int(words[0]), signal.SIGKILL)
-            raise subprocess.TimeoutExpired(command, timeout, output, errors)
-        return subprocess.CompletedProcess(command, int(words[1]), _text(output), _text(errors))
+        return Process(command, status, *reads)
+
+
+def _pipe_for(target):
+    """(the end to read from or None, the end of the command)."""
+    if target == subprocess.PIPE:
+        return os.pipe()
+    return None, os.open(os.devnull, os.O_WRONLY) if target == subprocess.DEVNULL else os.dup(target.fileno())
+
+
+class Process:
+    """A fork that is a command, with what tests use of subprocess.Popen in text mode."""
+
+    def __init__(self, command, status, output, errors):
+        self.args, self._status, self.returncode = command, open(status), None
+        self.stdout, self.stderr = (None if end is None else open(end) for end in (output, errors))
+        self.pid = int(self._status.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for stream in (self.stdout, self.stderr):
+            if stream:
+                stream.close()
+        self.wait()
+
+    def poll(self, timeout_s=0.0):
+        if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
+            self.returncode = int(self._status.readline())
+            self._status.close()
+        return self.returncode
+
+    def wait(self, timeout=None):
+        if self.poll(timeout) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def communicate(self, timeout=None):
+        """What is left of both outputs, when both have ended, and the command."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        streams = [stream for stream in (self.stdout, self.stderr) if stream and not stream.closed]
+        read = dict(zip(streams, _read_all([stream.fileno() for stream in streams], deadline), strict=True))
+        output, errors = (_text(read[stream]) if stream in read else None for stream in (self.stdout, self.stderr))
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if self.poll(left) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout, output, errors)
+        for stream in streams:
+            stream.close()
+        return output, errors
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
 
 
 def _read_all(descriptors, deadline):
@@ -77,8 +139,8 @@ def _read_all(descriptors, deadline):
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     waiting = set(descriptors)
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(left * 1000):
+    while waiting and (deadline is None or deadline > time.monotonic()):
+        for descriptor, _ in poll.poll(None if deadline is None else max(0, (deadline - time.monotonic()) * 1000)):
             if data := os.read(descriptor, 1 << 16):
                 parts[descriptor].append(data)
             else:
@@ -165,6 +227,8 @@ class _Server:
         for number, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, number)
             os.close(descriptor)
+        if request["new_session"]:
+            os.setsid()
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])

@@ -137,8 +137,7 @@ def test_a_live_replay_is_not_replaced_and_a_killed_one_is_recovered_by_its_name
     """A replay in real time; the drive of the second command is another one."""
     run = tmp_path / "runs/a"
     rows = spool_of(run / "records.parquet") / "rows.blocks"
-    live = subprocess.Popen([blkreel.command, "replay", "sample:game-small", "--on", "nil:64GiB", "-o", run,
-                             "--pace", "x0.1"], env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    live = blkreel.start("replay", "sample:game-small", "--on", "nil:64GiB", "-o", run, "--pace", "x0.1")
     try:
         wait_until(lambda: rows.exists() and rows.stat().st_size > 20_000, live)
         for force in ((), ("--force",)):

@@ -1,7 +1,6 @@
 """Replays beside a background, on simulated drives whose times are known exactly."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
@@ -350,7 +349,7 @@ def test_a_killed_replay_leaves_what_was_recorded(blkreel, load, tmp_path):
     """In real time, without a drive: 100 reads for a second after a lead of a second."""
     words = ["replay", str(load.path), "--on", "nil:1GiB", "--background", "writes=10MB/s", "--background-lead", "1s",
              "-o", str(tmp_path / "run")]
-    with subprocess.Popen([blkreel.command, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with blkreel.start(*words) as process:
         note = tmp_path / "run/.records.parquet.spool/metadata.json"
         wait_until(lambda: note.is_file() and (json.loads(note.read_text()).get("run") or {}).get("background"))
         wait_until(lambda: json.loads(note.read_text())["run"]["background"][0]["ios"])

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 
@@ -346,9 +345,8 @@ def test_a_state_that_would_be_lost_is_not_prepared(blkreel, tmp_path):
 
 def test_ctrl_c_ends_it_in_order(blkreel, tmp_path):
     """An endless wait on the real clock is ended like any other run."""
-    process = subprocess.Popen([blkreel.command, "replay", GAME_LOAD, "--on", "nil:8GiB,clock=real", "-o",
-                                tmp_path / "run", "--json"], env=blkreel.environment, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, start_new_session=True)
+    process = blkreel.start("replay", GAME_LOAD, "--on", "nil:8GiB,clock=real", "-o", tmp_path / "run",
+                            "--json", start_new_session=True)
     rows = spool_of(tmp_path / "run/records.parquet") / "rows.blocks"
     wait_until(lambda: rows.exists() and rows.stat().st_size > 10_000, process)
     os.killpg(process.pid, signal.SIGINT)
