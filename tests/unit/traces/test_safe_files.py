@@ -384,6 +384,21 @@ def test_a_name_from_a_file_leads_nowhere_else(name):
         safe_files.file_name(name)
 
 
+def test_a_link_planted_where_a_file_was_just_removed_is_not_followed(tmp_path, monkeypatch):
+    (tmp_path / "sentinel").write_text("root's")
+    (tmp_path / "name").touch()
+    unlink = os.unlink
+
+    def plant(name, **options):
+        unlink(name, **options)
+        (tmp_path / "name").symlink_to(tmp_path / "sentinel")
+
+    monkeypatch.setattr(os, "unlink", plant)
+    with pytest.raises(FileExistsError):
+        safe_files.create(tmp_path / "name")
+    assert (tmp_path / "sentinel").read_text() == "root's"
+
+
 def test_a_plain_file_is_read_through_no_link(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to(tmp_path / "file")
