@@ -60,10 +60,8 @@ def started_test(blkreel):
     processes = []
 
     def start(*arguments):
-        process = subprocess.Popen([blkreel.command, "test", *map(str, arguments)], env=blkreel.environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        processes.append(process)
-        return process
+        processes.append(blkreel.start("test", *arguments, start_new_session=True))
+        return processes[-1]
 
     yield start
     for process in processes:

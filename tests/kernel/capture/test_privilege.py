@@ -34,9 +34,7 @@ def status_of(pid):
 
 def test_a_helper_that_records_can_do_nothing_else(blkreel, loop_drive, tmp_path):
     """No variable changes that: the helper that keeps its privileges is another program, which is not installed."""
-    process = subprocess.Popen([blkreel.command, "capture", loop_drive(), "-o", tmp_path / "t.parquet"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env={**blkreel.environment, "BLKREEL_KEEP_PRIVILEGE": "1"})
+    process = blkreel.start("capture", loop_drive(), "-o", tmp_path / "t.parquet", env={"BLKREEL_KEEP_PRIVILEGE": "1"})
     try:
         metadata = tmp_path / ".t.parquet.spool/metadata.json"
         wait_until(lambda: metadata.exists() and "epoch_ns" in metadata.read_text(), process)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from documents import valid_document
 
 pytestmark = pytest.mark.kernel
 
-BLKREEL = Path(sys.executable).with_name("blkreel")
 DRIVE = "nil:256MiB,read_latency=150ms,channels=8"
 FRAMES = 400
 BY_IO, BY_COMPUTING = (60, 150, 240, 330), (105, 195, 285, 375)
@@ -54,20 +52,19 @@ log.close()
 """
 
 
-def test_planted_stutters_have_their_cause(require_root, tmp_path):
+def test_planted_stutters_have_their_cause(require_root, blkreel, tmp_path):
     """The test plants 150 ms each. Other long frames are those of a busy machine: nothing is said of them."""
     if not Path("/dev/fuse").exists():
         pytest.skip("needs FUSE: modprobe fuse")
     (tmp_path / "renderer.py").write_text(RENDERER)
     name = f"test-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:6]}"
-    captured = (f"{BLKREEL} capture $BLKREEL_DEVICE -o t.parquet -- {sys.executable} renderer.py $BLKREEL_DEVICE "
-                f"{tmp_path}")
-    result = subprocess.run([BLKREEL, "emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec",
-                             captured], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    captured = (f"{blkreel.command} capture $BLKREEL_DEVICE -o t.parquet -- {sys.executable} renderer.py "
+                f"$BLKREEL_DEVICE {tmp_path}")
+    result = blkreel("emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec", captured, cwd=tmp_path,
+                     timeout=240, check=False)
     assert (tmp_path / "t.parquet").exists(), result.stderr
     (log,) = tmp_path.glob("renderer_*.csv")
-    shown = subprocess.run([BLKREEL, "report", "t.parquet", "--frames", log.name, "--json"], cwd=tmp_path,
-                           capture_output=True, text=True, timeout=120)
+    shown = blkreel("report", "t.parquet", "--frames", log.name, "--json", cwd=tmp_path, check=False)
     frames = valid_document("report", shown.stdout)["frames"]
     assert frames["clock"]["method"] == "changed" and frames["waits"]["evidence"] == "blocked", frames["clock"]
     stutters = {stutter["frame"]: stutter for stutter in frames["stutters"]}

@@ -34,8 +34,7 @@ def test_all_intervals_together_are_what_fio_did(blkreel, loop_drive, program):
     """Counts against fio's own and the kernel's; mean latency and depth against fio's, which see more of the way."""
     drive = loop_drive(128 << 20)
     before = reads_and_writes(drive)
-    top = subprocess.Popen([blkreel.command, "top", drive, "--interval", "200ms", "--json"], stdout=subprocess.PIPE,
-                           text=True, env=blkreel.environment)
+    top = blkreel.start("top", drive, "--interval", "200ms", "--json")
     first = top.stdout.readline()
     result = subprocess.run([program("fio"), "--name=mixed", f"--filename={drive}", "--direct=1", "--rw=randrw",
                              "--rwmixread=70", "--bs=4k", "--ioengine=io_uring", "--iodepth=16", "--number_ios=40000",
@@ -156,8 +155,7 @@ def take_away(zram_drive):
 
 
 def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
-    top = subprocess.Popen([blkreel.command, "top", zram_drive, "--json", "--interval", "200ms"], text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
+    top = blkreel.start("top", zram_drive, "--json", "--interval", "200ms")
     assert json.loads(top.stdout.readline())["drives"][0]["in_flight"] is None
     take_away(zram_drive)
     _, stderr = top.communicate(timeout=60)
@@ -166,8 +164,7 @@ def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
 
 
 def test_the_other_drives_are_watched_on(blkreel, zram_drive, busy):
-    top = subprocess.Popen([blkreel.command, "top", zram_drive, busy, "--json", "--interval", "200ms"], text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=blkreel.environment)
+    top = blkreel.start("top", zram_drive, busy, "--json", "--interval", "200ms")
     assert [entry["path"] for entry in json.loads(top.stdout.readline())["drives"]] == [str(zram_drive), busy]
     take_away(zram_drive)
     while len(after := json.loads(top.stdout.readline())["drives"]) > 1 or not after[0]["read_ops"]:

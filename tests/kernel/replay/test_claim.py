@@ -240,8 +240,7 @@ def test_a_partition_takes_its_whole_drive(loop_drive):
 def test_a_helper_that_outlives_the_command_keeps_others_off(blkreel, command, held_drive, trace):
     """Its writes are in flight, and the kernel does not give them up: who mounts the drive now would lose by them."""
     held_drive.hold()
-    replay = subprocess.Popen([blkreel.command, *map(str, command("replay", held_drive.path)), "--no-prefill"],
-                              env=blkreel.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    replay = blkreel.start(*command("replay", held_drive.path), "--no-prefill")
     try:
         wait_until(lambda: held_drive.in_flight() > 0, replay)
         helpers = helpers_of(replay.pid)

@@ -43,11 +43,10 @@ def command(trace, tmp_path):
 class Command:
     """A command with writes in flight on a held drive. run: of a replay, which has some rows by then."""
 
-    def __init__(self, words, environment, log, drive, run):
+    def __init__(self, blkreel, words, log, drive, run):
         self._log = log
         with open(log, "wb") as file:
-            self.process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=file,
-                                            start_new_session=True)
+            self.process = blkreel.start(*words, stdout=subprocess.DEVNULL, stderr=file, start_new_session=True)
         if run:
             rows = spool_of(run / "records.parquet") / "rows.blocks"
             wait_until(lambda: rows.exists() and rows.stat().st_size > 0, self.process)
@@ -77,9 +76,8 @@ def started(blkreel, command, held_drive, tmp_path):
     def start(verb):
         if verb == "precondition":
             held_drive.hold()
-        words = [blkreel.command, *command(verb, held_drive.path)]
         run = tmp_path / "run" if verb == "replay" else None
-        commands.append(Command(words, blkreel.environment, tmp_path / "stderr", held_drive, run))
+        commands.append(Command(blkreel, command(verb, held_drive.path), tmp_path / "stderr", held_drive, run))
         return commands[-1]
 
     yield start

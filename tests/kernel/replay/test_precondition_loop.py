@@ -267,8 +267,7 @@ def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
     """The image is spoilt behind the drive's back, while it rests before it is read back."""
     size = 16 * MIB
     drive = loop_drive(size)
-    process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", "client", "--rest", "2s"],
-                               env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = blkreel.start("precondition", drive, "--state", "client", "--rest", "2s")
     wait_until(lambda: at_step(blkreel, 3), process)
     with open(loop_drive.image_of(drive), "r+b") as image:
         image.write(bytes(BLOCK))  # the first block of an extent is always read
@@ -305,8 +304,7 @@ def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
     wanted = {"enterprise": 2 * size, "op25": size * 3 // 4}[state]
     cuts, said, reached = 0, [], []
     while True:
-        process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", state], env=blkreel.environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = blkreel.start("precondition", drive, "--state", state)
         # Counted from here on. Early enough for three interruptions, although the command writes on until it handles
         # the signal.
         began, limit = counted(drive)[0], random.uniform(0.02, 0.15) * wanted
@@ -351,8 +349,7 @@ def test_a_kill_costs_seconds(blkreel, tmp_path):
     try:
         with slow_drive(tmp_path / "image", 40_000_000) as drive:
             before = counted(drive)[0]
-            process = subprocess.Popen([blkreel.command, "precondition", drive, "--state", "full"], text=True,
-                                       env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process = blkreel.start("precondition", drive, "--state", "full")
             wait_until(lambda: counted(drive)[0] - before > size * 6 // 10, process)
             process.kill()
             process.communicate()
@@ -367,39 +364,39 @@ def test_a_kill_costs_seconds(blkreel, tmp_path):
 
 def test_it_goes_on_in_its_rest(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
-    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
-    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    words = ["precondition", drive, "--state", "client", "--rest"]
+    process = blkreel.start(*words, "60s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "run the same command again to resume" in errors
     before = counted(drive)
-    result = blkreel(*words[1:], "100ms")
+    result = blkreel(*words, "100ms")
     assert "resuming client at 100 %" in result.stderr
     assert counted(drive) == before, "nothing is written again"
 
 
 def test_a_replay_ends_what_was_interrupted(blkreel, loop_drive, reads, tmp_path):
     drive = loop_drive(16 * MIB)
-    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
-    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    words = ["precondition", drive, "--state", "client", "--rest"]
+    process = blkreel.start(*words, "60s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     blkreel("replay", reads, "--on", drive, "-o", tmp_path / "run", check=False)
-    assert "resuming" not in blkreel(*words[1:], "0s").stderr
+    assert "resuming" not in blkreel(*words, "0s").stderr
 
 
 def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
-    words = [blkreel.command, "precondition", drive, "--state", "client", "--rest"]
-    process = subprocess.Popen([*words, "60s"], env=blkreel.environment, stderr=subprocess.PIPE, text=True)
+    words = ["precondition", drive, "--state", "client", "--rest"]
+    process = blkreel.start(*words, "60s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
-    result = blkreel(*words[1:], "0s")
+    result = blkreel(*words, "0s")
     assert re.search(r"discarding client at 100 %, interrupted \d+ s ago: 2.10 MB of external writes", result.stderr)
     assert "all as written" in result.stdout
 

@@ -1,7 +1,6 @@
 """The replay helper has privileges only until its targets are open, and can do little else than its run."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +59,7 @@ def target(request, loop_drive, tmp_path):
 
 def test_a_helper_that_issues_can_do_nothing_else(blkreel, trace, target, tmp_path):
     run = tmp_path / "run"
-    process = subprocess.Popen([blkreel.command, "replay", trace, "--on", target, "-o", run],
-                               env=blkreel.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = blkreel.start("replay", trace, "--on", target, "-o", run)
     try:
         statuses = []
 

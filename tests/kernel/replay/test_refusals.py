@@ -248,8 +248,7 @@ def test_two_replays_on_one_image_by_two_names(blkreel, loop_drive, refused, tmp
     detach_loop(drive)
     new_trace(tmp_path / "long.parquet", {"devices": []}, submit_ns=[0, 600 * 10**9], latency_ns=[1, 1],
               offset_bytes=[0, 0], length_bytes=[4096, 4096], op=[0, 0])
-    first = subprocess.Popen([blkreel.command, "replay", tmp_path / "long.parquet", "--on", link, "--no-prefill",
-                              "-o", tmp_path / "first"], stderr=subprocess.PIPE, text=True, env=blkreel.environment)
+    first = blkreel.start("replay", tmp_path / "long.parquet", "--on", link, "--no-prefill", "-o", tmp_path / "first")
     try:
         wait_until(lambda: any(identity_of(descriptor) == identity_of(link)
                                for descriptor in Path(f"/proc/{first.pid}/fd").iterdir()), first)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.kernel
 MIB, S = 1 << 20, 10**9
 DRIVE_BYTES = 32 * MIB
 TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which the verdict then says
+UNREAD = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 METER = "while :; do date '+%s.%N 4.5'; sleep 0.1; done"
 
 
@@ -75,8 +76,7 @@ def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_
 
 def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, tmp_path):
     drive = loop_drive(DRIVE_BYTES)
-    process = subprocess.Popen([blkreel.command, "replay", trace(4), "--on", drive, "-o", tmp_path / "run", "--sample",
-                                "10Hz"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=blkreel.environment)
+    process = blkreel.start("replay", trace(4), "--on", drive, "-o", tmp_path / "run", "--sample", "10Hz")
     spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
     wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
     time.sleep(0.5)
@@ -84,8 +84,8 @@ def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, 
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "iflag=direct", "bs=1M", "count=8"], check=True,
                    capture_output=True)
     after_ns = time.monotonic_ns()
-    assert process.wait(60) == 3, process.stderr.read()
-    process.stderr.close()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors
     run, found = open_trace(tmp_path / "run").metadata["run"], read_telemetry(tmp_path / "run")
     assert run["foreign_ios"] > 0
     time_ns, value = found.series("foreign_ios")
@@ -101,9 +101,8 @@ def samples_in(spool):
 
 def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     run = tmp_path / "run"
-    process = subprocess.Popen([blkreel.command, "replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o", run,
-                                "--power-command", f"echo $$ > {tmp_path}/meter; {METER}"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    process = blkreel.start("replay", trace(30), "--on", loop_drive(DRIVE_BYTES), "-o", run, "--power-command",
+                            f"echo $$ > {tmp_path}/meter; {METER}", **UNREAD)
     spool = spool_of(run)
     wait_until(lambda: samples_in(spool) > 12 and b"epoch_ns" in spool.read_bytes(), process)
     before = samples_in(spool)  # which may all be of the time before the first I/O
@@ -126,9 +125,8 @@ def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
 
 
 def test_ctrl_c_while_a_meter_is_waited_for_leaves_nothing(blkreel, loop_drive, trace, tmp_path):
-    process = subprocess.Popen([blkreel.command, "replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o",
-                                tmp_path / "run", "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=blkreel.environment)
+    process = blkreel.start("replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run",
+                            "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100", **UNREAD)
     wait_until(lambda: (tmp_path / "meter").exists() and (tmp_path / "meter").read_text(), process)
     process.send_signal(signal.SIGINT)
     code = process.wait(60)
