@@ -7,6 +7,7 @@ from blkreel.common.device import (
     SYS,
     Drive,
     block_directory,
+    blocks_under,
     drive_of,
     drives_under,
     multipath_paths,
@@ -18,15 +19,21 @@ from blkreel.common.system import text_in
 SYS_BLOCK = SYS / "class/block"
 _COMPLETED = (0, 4, 11, 15)  # in `stat`: reads, writes, discards, flushes
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
+LAYERS = ("device", "volume")
 
 
-def drives_to_watch(devices: list[str], path: str | None, notice: Callable[[str], None]) -> list[Drive]:
+def drives_to_watch(devices: list[str], path: str | None, notice: Callable[[str], None],
+                    layer: str = "device") -> list[Drive]:
     """The whole drives behind devices (partitions and volumes resolved), or those under a directory.
 
-    notice: takes a line for the user where the drive is not the device that was named. Raises UsageError or
-    BlkreelError where a drive does not exist.
+    layer: "volume" for the devices themselves, of which at least one must be a volume. notice: takes a line for the
+    user where the drive is not the device that was named. Raises UsageError or BlkreelError where a drive does not
+    exist.
     """
     drives: dict[str, Drive] = {}
+    if layer == "volume":
+        drives = {drive.name: drive for drive in _named(devices, path, notice)}
+        devices, path = [], None
     for device in devices:
         for drive in _drives_behind(device, notice):
             drives[drive.name] = drive
@@ -44,7 +51,41 @@ def drives_to_watch(devices: list[str], path: str | None, notice: Callable[[str]
     return list(drives.values())
 
 
-def _drives_behind(device: str, notice: Callable[[str], None]) -> list[Drive]:
+def named_blocks(devices: list[str], path: str | None) -> list[Path]:
+    """The directories in sysfs of the devices, partitions and volumes that were named, or that a directory is on."""
+    return [*(block_directory(_device(device)) for device in devices),
+            *(blocks_under(Path(path)) if path is not None else ())]
+
+
+def _named(devices: list[str], path: str | None, notice: Callable[[str], None]) -> list[Drive]:
+    """The devices themselves, with their own I/O. Raises UsageError if none is a volume."""
+    blocks = named_blocks([], path)
+    if len(blocks) > 1:
+        nodes = [node_of(block) for block in blocks]
+        volumes = " ".join(node for node in nodes if is_volume(drive_of(node)))
+        raise UsageError(f"{path} is on {', '.join(nodes)}: a file system of several devices has no I/O of its own in "
+                         "the block layer", "record the drives: --layer device" +
+                         (f"; or the volumes: {volumes} --layer volume" if volumes else ""))
+    drives = [*map(_device, devices), *(drive_of(node_of(block)) for block in blocks)]
+    if blocks:
+        notice(f"{path} is on {drives[-1].path}")
+    if not any(is_volume(drive) for drive in drives):
+        raise UsageError(f"no volume: {', '.join(drive.path for drive in drives)}",
+                         "name a volume (dm, md, bcache), as lsblk lists them, or leave out --layer volume")
+    return drives
+
+
+def is_volume(drive: Drive) -> bool:
+    """Whether other block devices are below it."""
+    return underlying_disks(block_directory(drive)) != [block_directory(drive)]
+
+
+def node_of(block: Path) -> str:
+    """/dev/cciss/c0d0 of a directory cciss!c0d0 in sysfs."""
+    return f"/dev/{block.name.replace('!', '/')}"
+
+
+def _device(device: str) -> Drive:
     try:
         drive = drive_of(device)
     except UsageError as error:
@@ -55,8 +96,12 @@ def _drives_behind(device: str, notice: Callable[[str], None]) -> list[Drive]:
         raise
     if drive.kind == "file":
         raise UsageError(f"{device} is a file, not a device", f"watch the drive below it with: --path {device}")
-    below = underlying_disks(block_directory(drive))
-    drives = [drive_of(f"/dev/{disk.name.replace('!', '/')}") for disk in below]
+    return drive
+
+
+def _drives_behind(device: str, notice: Callable[[str], None]) -> list[Drive]:
+    below = underlying_disks(block_directory(_device(device)))
+    drives = [drive_of(node_of(disk)) for disk in below]
     names = ", ".join(disk.path for disk in drives)
     if names != str(Path(device).resolve()):
         notice(f"{device} is on {names}: the whole drive is recorded")

@@ -188,7 +188,19 @@ def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:
                               for drive, name in zip(end["drives"], drive_names, strict=True))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
-            "difference": issued - seen - explained if counts else None, "drives": end["drives"]}
+            "difference": _unexplained(issued - seen - explained, end) if counts else None, "drives": end["drives"]}
+
+
+def _unexplained(difference: int, end: Totals) -> int:
+    """The difference without what a volume counts in another way than the trace.
+
+    It may count each part of an I/O as one (`parts`), and may not count flushes, by its kind and the kernel.
+    """
+    volumes = [drive for drive in end["drives"] if drive.get("bio_based") and drive["diskstats"]]
+    more = sum(sum((drive["diskstats"] or {}).values()) - sum(drive["seen"].values()) for drive in volumes)
+    if difference > 0:
+        return difference - min(difference, max(more, 0), end["ledger"].get("parts") or 0)
+    return difference + min(-difference, max(-more, 0), sum(drive["seen"].get("flush", 0) for drive in volumes))
 
 
 def _counts_io(name: str) -> bool:

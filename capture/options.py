@@ -8,6 +8,8 @@ from pathlib import Path
 class CaptureOptions:
     """devices, path: drives to record; with neither and a command, the drive under the current directory.
 
+    layer: "device" for the drives below a volume, "volume" for the I/O of the named volume itself.
+
     duration_ns: the longest duration; None: until the command ends, or Ctrl-C.
     keep_ns, max_bytes: hold only the last part, of this duration or of this many bytes in the spool.
     pid, cgroup: mark the I/O of this process or control group, like that of a command; own_only: record no other.
@@ -24,6 +26,7 @@ class CaptureOptions:
     output: Path
     devices: list[str] = field(default_factory=list)
     path: str | None = None
+    layer: str = "device"
     command: list[str] = field(default_factory=list)
     user: str | None = None
     duration_ns: int | None = None

@@ -20,6 +20,7 @@ from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
+from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 from blkreel.traces.live import Interval
@@ -31,12 +32,22 @@ from blkreel.traces.spool.spool import Spool
 from . import ledger, sources
 from .command import Workload, refuse_missing, user_of_command
 from .counters import Counters
-from .drives import drives_to_watch, fua_of, helper_arguments, ios_per_s_since_boot, layer_of, paths_of, size_bytes_now
+from .drives import (
+    drives_to_watch,
+    fua_of,
+    helper_arguments,
+    ios_per_s_since_boot,
+    layer_of,
+    named_blocks,
+    paths_of,
+    size_bytes_now,
+)
 from .flight_recorder import Ring, refuse_too_small, save_now
 from .helper import Helper
 from .namespaces import refuse_other_clock
 from .options import CaptureOptions
 from .sources.source import Source
+from .volumes import volumes_from
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
 
 _Handler = Callable[[int, FrameType | None], None]
@@ -383,13 +394,16 @@ def _has_ledger(metadata: ledger.EndMetadata | dict[str, Any]) -> TypeGuard[ledg
     return "ledger" in metadata
 
 
+def _path(options: CaptureOptions) -> str | None:
+    """The directory whose drives are recorded: without any other choice, that where the command starts."""
+    return "." if options.path is None and not options.devices and options.command else options.path
+
+
 def _drives(options: CaptureOptions, monitor: CaptureMonitor) -> list[Drive]:
-    path = options.path
+    path = _path(options)
     if not options.devices and path is None:
-        if not options.command:
-            raise UsageError("no drive to capture", "name a device, --path DIR or a command behind --")
-        path = "."
-    drives = drives_to_watch(options.devices, path, monitor.notice)
+        raise UsageError("no drive to capture", "name a device, --path DIR or a command behind --")
+    drives = drives_to_watch(options.devices, path, monitor.notice, options.layer)
     try:
         own = {drive.name for drive in drives_under(options.output.resolve().parent)}
     except UsageError:
@@ -406,8 +420,11 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
     private = options.private
     devices = [{**describe(drive), "fua": fua_of(drive), "layer": layer_of(drive),
                 **({"paths": paths} if (paths := paths_of(drive)) else {})} for drive in drives]
+    volumes = volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)])
     return {
         "writer": f"blkreel {__version__}", "clock": "monotonic",
+        "storage_layer": storage_layer(devices, volumes),
+        **({"volumes": [{**volume, "label": ""} for volume in volumes] if private else volumes} if volumes else {}),
         "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives], "pid": options.pid,
                     "cgroup": None if private else options.cgroup, "own_only": options.own_only},
         **{name: text for name in ("title", "description")

@@ -87,7 +87,7 @@ def drives_under(directory: StrPath, sys_root: Path = SYS,
     Resolves device-mapper and md volumes, btrfs and bcachefs of several devices, and the directories of an overlay to
     their drives. Raises UsageError for a file system without a local drive (tmpfs, a network mount).
     """
-    blocks = _blocks_under(Path(directory), sys_root, mountinfo)
+    blocks = blocks_under(Path(directory), sys_root, mountinfo)
     disks = {disk.name: disk for block in blocks for disk in underlying_disks(block)}
     return [_drive(disk) for _, disk in sorted(disks.items())]
 
@@ -146,7 +146,11 @@ def _block_directory(number: int, sys_root: Path, path: StrPath) -> Path:
     return block.resolve()
 
 
-def _blocks_under(directory: Path, sys_root: Path, mountinfo: Path) -> list[Path]:
+def blocks_under(directory: Path, sys_root: Path = SYS, mountinfo: Path = MOUNTINFO) -> list[Path]:
+    """The sysfs directories of the drives, partitions or volumes that the file system of a directory is on.
+
+    Raises UsageError as drives_under().
+    """
     try:
         number = directory.stat().st_dev
         block = sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
@@ -190,7 +194,7 @@ def _blocks_of_layers(directory: Path, mount: Mount, sys_root: Path, mountinfo: 
     blocks: dict[Path, None] = {}
     for layer in overlay_layers(mount):
         try:
-            blocks |= dict.fromkeys(_blocks_under(layer, sys_root, mountinfo))
+            blocks |= dict.fromkeys(blocks_under(layer, sys_root, mountinfo))
         except UsageError:
             pass  # in memory, on a network mount, or not visible
     if not blocks:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.analysis.metrics.accumulator import EXACT_ROWS
-from blkreel.analysis.metrics.measure import Measured
+from blkreel.analysis.metrics.measure import Measured, refuse_layers
 from blkreel.analysis.metrics.partials.boundary_state import Carry
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.partials.partial import Partial, join
@@ -142,6 +142,7 @@ def _open(numbered: tuple[int, Location]) -> _Trace | TraceError:
     index, location = numbered
     try:
         trace = open_trace(location)
+        refuse_layers(trace)
         metadata = printable_document({key: value for key, value in trace.metadata.items() if key not in _NOT_HELD})
         records = trace.path.absolute() if isinstance(trace.path, Path) else trace.path
         return _Trace(index, location, records, metadata, trace.rows, trace.group_rows, trace.footer.identity,

@@ -25,9 +25,11 @@ static __always_inline __s32 device_of_bio(struct bio *bio)
 	return device_index(number_of_disk(bio), true);
 }
 
+/* Not on the stack, which has 512 bytes. */
+static const struct slot empty = { .state = SLOT_IDLE };
+
 static __always_inline void on_bio_queue(struct bio *bio)
 {
-	struct slot empty = { .state = SLOT_IDLE };
 	__u64 key = (__u64)bio, now_ns;
 	struct slot *slot;
 	__u32 command;
@@ -64,6 +66,11 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	slot->error = 0;
 	slot->flags = trace_flags_of(command, slot->op, class_of(READ(bio, bi_ioprio)));
 	enter_thread(slot, bio);
+	if (config.volumes && is_of_volume(bio))
+		note_entry(bio, READ(bio, bi_iter.bi_sector), slot, now_ns);
+	/* The flush before a write is an I/O of its own for the counters of a volume. */
+	if (slot->length_bytes && slot->flags & FLAG_PREFLUSH)
+		COUNT(parts);
 	slot->state = SLOT_ISSUED;
 	if (slot->op == OP_OTHER) {
 		COUNT(other_ops);

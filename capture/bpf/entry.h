@@ -53,29 +53,35 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	slot->used = 1;
 }
 
+/* The slot has the thread with which a bio enters a volume at this sector. */
+static __always_inline void note_entry(struct bio *bio, __u64 sector, const struct slot *slot, __u64 entered_ns)
+{
+	struct volume_place place = { .sector = sector, .volume = number_of_disk(bio) };
+	struct issuer issuer = {
+		.entered_ns = entered_ns,
+		.waited_submit_ns = slot->waited_submit_ns,
+		.waited_complete_ns = slot->waited_complete_ns,
+		.blocked_ns = slot->blocked_ns,
+		.inode = slot->inode,
+		.cgroup = slot->cgroup,
+		.flags = slot->flags & (FLAG_OWN | FLAG_INHERITED | FLAG_DEFERRED),
+		.tid = slot->tid,
+		.cpu = slot->cpu,
+		.has_file = config.files,
+	};
+
+	bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
+}
+
 /* A bio enters a volume, or the rest of a bio of a volume does. */
 static __always_inline void enter_volume(struct bio *bio, __u64 sector)
 {
-	struct volume_place place = { .sector = sector, .volume = number_of_disk(bio) };
 	__u32 command = READ(bio, bi_opf);
 	struct slot slot = { .op = trace_op_of(command), .start_ns = bpf_ktime_get_ns() };
-	struct issuer issuer;
 
 	slot.flags = trace_flags_of(command, slot.op, 0);
 	enter_thread(&slot, bio);
-	issuer = (struct issuer){
-		.entered_ns = slot.start_ns,
-		.waited_submit_ns = slot.waited_submit_ns,
-		.waited_complete_ns = slot.waited_complete_ns,
-		.blocked_ns = slot.blocked_ns,
-		.inode = slot.inode,
-		.cgroup = slot.cgroup,
-		.flags = slot.flags & (FLAG_OWN | FLAG_INHERITED | FLAG_DEFERRED),
-		.tid = slot.tid,
-		.cpu = slot.cpu,
-		.has_file = config.files,
-	};
-	bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
+	note_entry(bio, sector, &slot, slot.start_ns);
 }
 
 /* A volume splits a bio: its rest begins at a sector of which the kernel states 32 bits. */
@@ -83,8 +89,10 @@ static __always_inline void on_split(struct bio *bio, __u32 low_sector)
 {
 	__u64 sector = READ(bio, bi_iter.bi_sector);
 
-	if (is_of_volume(bio))
+	if (config.volumes && is_of_volume(bio))
 		enter_volume(bio, sector + (__u32)(low_sector - (__u32)sector));
+	if (device_index(number_of_disk(bio), true) >= 0)
+		COUNT(parts);
 }
 
 /* A volume submits a bio to a device below it, or the kernel passes the bio from a partition on to the drive. */

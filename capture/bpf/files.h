@@ -106,9 +106,14 @@ __noinline __u64 id_of(__u64 number, __u64 file)
 	return id;
 }
 
-/* Sets the id of a file, and emits its names up to the root of the file system, or as many as there is room for. */
-static __always_inline void emit_file(struct file_entry *entry, struct inode *inode)
+/*
+ * Sets the id of a file, and emits its names up to the root of the file system, or as many as there is room for. A
+ * global function, as id_of(), with the address of the inode.
+ */
+__noinline int emit_file(__u64 address)
 {
+	struct inode *inode = (struct inode *)address;
+	struct file_entry *entry = file_at(inode);
 	struct dentry *dentry = name_of(inode), *parent; /* NULL: deleted */
 	bool btrfs = BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_MAGIC;
 	struct inode *directory, *subvolume = NULL;
@@ -117,8 +122,8 @@ static __always_inline void emit_file(struct file_entry *entry, struct inode *in
 	int parts = 0;
 
 	record = bpf_map_lookup_elem(&file_scratch, &zero);
-	if (!record)
-		return;
+	if (!record || !entry)
+		return 0;
 	record->is_cut = 1;
 	for (int i = 0; dentry && i <= MAX_PATH_PARTS; i++) {
 		const unsigned char *name;
@@ -147,7 +152,7 @@ static __always_inline void emit_file(struct file_entry *entry, struct inode *in
 	}
 	entry->id = id_of(entry->number, ((__u64)entry->generation << 32 | entry->filesystem) ^ (__u64)subvolume);
 	if (!parts)
-		return;
+		return 0;
 	record->kind = RECORD_FILE;
 	record->parts = parts;
 	record->filesystem = entry->filesystem;
@@ -155,6 +160,7 @@ static __always_inline void emit_file(struct file_entry *entry, struct inode *in
 	/* All of it: older verifiers accept only a constant length. A file is emitted once. */
 	if (!bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
 		entry->emitted = 1; /* else at its next I/O */
+	return 0;
 }
 
 static __always_inline bool is_entry_of(const struct file_entry *entry, struct inode *inode, __u64 number,
@@ -274,7 +280,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 	if (!entry)
 		return;
 	if (!entry->emitted)
-		emit_file(entry, inode);
+		emit_file((__u64)inode);
 	slot->inode = entry->id;
 	if (has_issuer || slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
 		return;

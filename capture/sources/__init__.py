@@ -28,7 +28,8 @@ def candidates(options: CaptureOptions) -> tuple[str, ...]:
     if wanted == "auto":
         return ("bpf",) if needs_bpf else SOURCES
     if wanted != "bpf" and needs_bpf:
-        raise UsageError(f"{wanted} does not record the process of an I/O, so {needs_bpf} does not work with it",
+        what = "how a volume splits an I/O" if needs_bpf == "--layer volume" else "the process of an I/O"
+        raise UsageError(f"{wanted} does not record {what}, so {needs_bpf} does not work with it",
                          "leave it out, or take --source bpf")
     return (wanted,)
 
@@ -46,7 +47,7 @@ def _option_of_bpf_only(options: CaptureOptions) -> str | None:
     """The given option that no other source supports."""
     given = {"--pid": options.pid is not None, "--cgroup": options.cgroup is not None,
              "--workload-only": options.own_only, "--files": options.files,
-             "--private": options.private}
+             "--private": options.private, "--layer volume": options.layer == "volume"}
     return next((option for option, is_given in given.items() if is_given), None)
 
 

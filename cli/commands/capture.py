@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from blkreel.capture.command import user_of_command
+from blkreel.capture.drives import LAYERS
 from blkreel.capture.options import CaptureOptions
 from blkreel.capture.session import CaptureMonitor, CaptureResult, run_capture
 from blkreel.capture.sources import SOURCES
@@ -33,7 +34,7 @@ from blkreel.cli.ui.live_task import LiveTask, live_progress
 from blkreel.cli.ui.live_view import INTERVAL_NS, ThreadNames
 from blkreel.cli.ui.pty_passthrough import PtyPassthrough
 from blkreel.cli.ui.terminal_guard import supports_live_view
-from blkreel.cli.ui.trace_summary import show_trace, trace_document
+from blkreel.cli.ui.trace_summary import layer_documents, show_trace, trace_document
 from blkreel.common.console import notice
 from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError
@@ -74,6 +75,8 @@ def _is_program(word: str) -> bool:
 @click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
 @click.option("--path", type=click.Path(readable=False),
               help="Record the drive that holds this directory or file.")
+@click.option("--layer", type=click.Choice(LAYERS), default="device", show_default=True,
+              help="Of a volume (dm, md, bcache): record the drives below it, or the volume itself.")
 @click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="Stop after this time, such as 60s or 5min.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="N",
               help="Mark the I/O of this process and its children as workload I/O.")
@@ -125,6 +128,7 @@ def command(ctx: click.Context, /, devices: Sequence[str], as_json: bool, live: 
     sudo blkreel capture -o game.parquet --path ~/Games --live -- ./start-game
     sudo blkreel capture /dev/nvme0n1 -o minute.parquet --for 60s
     sudo blkreel capture /dev/sda /dev/sdb -o both.parquet
+    sudo blkreel capture /dev/mapper/home --layer volume -o home.parquet --for 60s
     sudo blkreel capture --path /srv -o db.parquet --pid 1234 --workload-only --until-exit
     sudo blkreel capture /dev/sda -o last.parquet --keep 10min
     """
@@ -138,6 +142,9 @@ def command(ctx: click.Context, /, devices: Sequence[str], as_json: bool, live: 
         result = run_capture(replace(options, command_streams=dict(streams)), monitor)
     metadata = result.metadata
     document = trace_document(result.path, result.ios, result.bytes, result.duration_ns, metadata)
+    if metadata["storage_layer"] == "both":
+        layers = document["layers"] = layer_documents(open_trace(result.path))
+        document |= {name: layers[0][name] for name in ("ios", "bytes") if layers}
     if as_json:
         print_json({**document, "diskstats": metadata.get("diskstats"),
                     "helper_cpu_ns": metadata.get("helper_cpu_ns"),

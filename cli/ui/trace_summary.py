@@ -9,8 +9,12 @@ from blkreel.common.console import notice
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
-from blkreel.traces.format.metadata_types import ShareCertificate
+from blkreel.traces.format.metadata_types import ShareCertificate, Volume, layers_of
+from blkreel.traces.format.reader import counts_by_op
+from blkreel.traces.format.trace import Trace
 from blkreel.traces.transform.output import Transformed
+
+_MAX_PLACES = 6  # of a volume, in one line
 
 
 def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int], duration_ns: int,
@@ -25,18 +29,48 @@ def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int]
             "in_flight_at_end": metadata.get("in_flight_at_end"), "ledger": metadata.get("ledger")}
 
 
+def layer_documents(trace: Trace) -> list[dict[str, Any]]:
+    """I/Os and bytes by operation of each layer, where a trace has a volume and a device below it; else none."""
+    devices = trace.metadata.get("devices") or []
+    documents = []
+    for numbers in layers_of(trace.metadata):
+        ios, moved = counts_by_op(trace, numbers)
+        documents.append({"devices": [device_name(devices[number]) for number in numbers], "ios": ios, "bytes": moved})
+    return documents
+
+
+def device_name(device: Mapping[str, Any]) -> str:
+    return device.get("path") or device.get("name") or "unnamed"
+
+
+def volume_words(volume: Volume) -> str:
+    """`/dev/dm-0 (home), dm-linear on nvme0n1 from byte 1,048,576`."""
+    label = f" ({volume['label']})" if volume["label"] else ""
+    places = [part["name"] + ("" if part["offset_bytes"] is None else f" from byte {part['offset_bytes']:,}")
+              for part in volume["parts"]]
+    more = f" and {len(places) - _MAX_PLACES} more parts" if len(places) > _MAX_PLACES else ""
+    return f"{volume['path']}{label}, {volume['kind']} on {', '.join(places[:_MAX_PLACES])}{more}"
+
+
 def show_trace(document: Mapping[str, Any]) -> None:
-    """Print a document as two lines."""
+    """Print a document as two lines; of several layers one line each, because an I/O is in each of them."""
     devices = printable(", ".join(document["devices"]) or "an unknown device")
-    print(f"{printable(document['path'])}: {format_count(document['rows'])} I/Os of "
+    layers = document.get("layers") or []
+    print(f"{printable(document['path'])}: {format_count(document['rows'])} {'rows' if layers else 'I/Os'} of "
           f"{devices} over {format_ns(document['duration_ns'])}, "
           f"{file_size(document['file_bytes'], document['rows'])}")
-    parts = [f"{op} {format_count(count)} ({format_bytes(document['bytes'][op])})"
-             for op, count in document["ios"].items() if count]
+    for layer in layers:
+        print(f"  {printable(', '.join(layer['devices']))}: {', '.join(_op_words(layer))}")
+    parts = [] if layers else _op_words(document)
     parts.append("lost unknown" if document["lost"] is None else f"lost {format_count(document['lost'])}")
     if document["in_flight_at_end"]:
         parts.append(f"in flight at end {format_count(document['in_flight_at_end'])}")
     print("  " + ", ".join(parts))
+
+
+def _op_words(document: Mapping[str, Any]) -> list[str]:
+    return [f"{op} {format_count(count)} ({format_bytes(document['bytes'][op])})"
+            for op, count in document["ios"].items() if count]
 
 
 def file_size(file_bytes: int, rows: int) -> str:

@@ -6,7 +6,7 @@ At the end: what the source of a trace did not record (docs/import.md), and so w
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal, NotRequired, Required, Self, TypedDict
@@ -41,6 +41,28 @@ class Device(TypedDict, total=False):
     read_only: bool
     serial_hash: str
     layer: str
+
+
+class VolumePart(TypedDict):
+    """A device below a volume. offset_bytes: on it, where the part begins; None unless the volume is linear there."""
+
+    name: str
+    volume_offset_bytes: int
+    length_bytes: int
+    offset_bytes: int | None
+
+
+class Volume(TypedDict):
+    """label: its name in dm. kind: such as dm-crypt, md raid1, bcache."""
+
+    name: str
+    path: str
+    label: str
+    kind: str
+    parts: list[VolumePart]
+
+
+StorageLayer = Literal["device", "volume", "both"]
 
 
 class RunDrive(TypedDict, total=False):
@@ -555,6 +577,8 @@ class TraceMetadata(TypedDict, total=False):
     duration_ns: int
     clock_pairs: list[ClockPair]
     devices: list[Device]
+    storage_layer: StorageLayer
+    volumes: list[Volume]
     threads: dict[str, Thread]
     files: list[File] | None
     lost: Lost | None
@@ -619,3 +643,34 @@ def lacks(metadata: Mapping[str, Any], what: str) -> bool:
 def clock_step_ns(metadata: Mapping[str, Any]) -> int:
     """Step of the source's clock; 1 if it is not known."""
     return int(metadata.get("clock_resolution_ns") or 1)
+
+
+def storage_layer(devices: Iterable[Mapping[str, Any]], volumes: Iterable[Volume]) -> StorageLayer:
+    """Which layer a trace of these devices has: drives, volumes on them, or some of each."""
+    names = {volume["name"] for volume in volumes}
+    layers = {device.get("name") in names for device in devices}
+    return "both" if len(layers) > 1 else "volume" if True in layers else "device"
+
+
+def layers_of(metadata: Mapping[str, Any]) -> list[list[int]]:
+    """The numbers of the devices of each layer, drives first, where a captured volume is on another captured device.
+
+    An I/O is in each of these layers, so that no sum may have several of them. Empty for any other trace.
+    """
+    devices: list[Device] = metadata.get("devices") or []
+    volumes: dict[str, Volume] = {volume["name"]: volume for volume in metadata.get("volumes") or []}
+    names = [device.get("name", "") for device in devices]
+    heights: dict[str, int] = {}
+
+    def height(name: str) -> int:
+        """How many captured devices are below one another below this one."""
+        if name not in heights:
+            heights[name] = 0  # a damaged file may have a circle
+            parts = volumes[name]["parts"] if name in volumes else []
+            heights[name] = max((height(part["name"]) + (part["name"] in names) for part in parts), default=0)
+        return heights[name]
+
+    layers: dict[int, list[int]] = {}
+    for number, name in enumerate(names):
+        layers.setdefault(height(name), []).append(number)
+    return [layers[level] for level in sorted(layers)] if len(layers) > 1 else []

@@ -1,7 +1,9 @@
 """Opens traces and runs."""
 
+from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -81,11 +83,14 @@ def how_to_repair(trace: Trace) -> str:
     return f"repair it: {command_line('check', '--repair', trace.path, '-o', output)}"
 
 
-def counts_by_op(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
-    """I/Os and bytes by operation name."""
+def counts_by_op(trace: Trace, devices: Collection[int] | None = None) -> tuple[dict[str, int], dict[str, int]]:
+    """I/Os and bytes by operation name; of all devices, or of those with these numbers."""
     ios, moved = dict.fromkeys(OPS, 0), dict.fromkeys(OPS, 0)
-    for batch in trace.batches(["op", "length_bytes"]):
+    for batch in trace.batches(["op", "length_bytes", "device"]):
         op, length_bytes = batch["op"].to_numpy(), batch["length_bytes"].to_numpy()
+        if devices is not None:
+            on_devices = np.isin(batch["device"].to_numpy(), list(devices))
+            op, length_bytes = op[on_devices], length_bytes[on_devices]
         for name, code in OPS.items():
             ios[name] += int((op == code).sum())
             moved[name] += int(length_bytes[op == code].sum())

@@ -47,7 +47,7 @@ class DriveTotals(TypedDict):
     """I/Os by kind: the drive's own counters (diskstats), and those recorded (seen). queued etc.: decoded events.
 
     paths_added, paths_removed: of a multipath head during the capture; a path that was removed takes its counters with
-    it, so diskstats is None. stuck: in flight during the whole capture.
+    it, so diskstats is None. stuck: in flight during the whole capture. bio_based: its bios are recorded.
     """
 
     device: str
@@ -55,6 +55,7 @@ class DriveTotals(TypedDict):
     seen: dict[str, int]
     gone: NotRequired[bool]
     uncertain: NotRequired[int]
+    bio_based: NotRequired[bool]
     stuck: NotRequired[int]
     paths_added: NotRequired[int]
     paths_removed: NotRequired[int]

@@ -9,6 +9,7 @@ import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.traces.format.check import check_order
+from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -160,7 +161,7 @@ def _devices(trace: Trace, selected: tuple[int, ...]) -> np.ndarray:
             raise UsageError(f"{trace.name} has no device {number}", f"it has devices 0 to {len(table) - 1}: "
                              f"blkreel info {trace.name}")
     numbers = np.zeros(len(table), np.int16)
-    numbers[sorted(selected)] = np.arange(len(selected))
+    numbers[sorted(set(selected))] = np.arange(len(set(selected)))
     return numbers
 
 
@@ -179,7 +180,11 @@ def _metadata(trace: Trace, selection: Selection, shift_ns: int) -> Metadata:
     """What holds of the slice; TransformOutput removes the names of threads and files that it does not have."""
     metadata = carried(trace.metadata)
     if selection.devices and metadata.get("devices"):
-        metadata["devices"] = [metadata["devices"][number] for number in sorted(selection.devices)]
+        devices = metadata["devices"] = [metadata["devices"][number] for number in sorted(set(selection.devices))]
+        if "storage_layer" in metadata:
+            metadata["storage_layer"] = storage_layer(devices, metadata.get("volumes") or [])
+            layers = {device["layer"] for device in devices}
+            metadata["capture_layer"] = layers.pop() if len(layers) == 1 else "mixed"
     if isinstance(metadata.get("epoch_ns"), int):
         metadata["epoch_ns"] += shift_ns
     lost: Any = metadata.get("lost")

@@ -180,7 +180,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "bio_queue", bios || options->volumes },
 			{ "bio_complete", bios },
 			{ "bio_remap", options->volumes },
-			{ "bio_split", options->volumes },
+			{ "bio_split", bios || options->volumes },
 			{ "dirty_folio", options->files && features->dirty_folio },
 			{ "dirty_page", options->files && !features->dirty_folio },
 			{ "use_read", uses },

@@ -210,6 +210,14 @@ static bool has_ended(const struct session *session, const volatile struct slot 
 
 static bool has_io_in_flight(const struct session *session)
 {
+	uint64_t key, *previous = NULL;
+	struct slot bio;
+
+	while (!bpf_map_get_next_key(session->programs.bios_fd, previous, &key)) {
+		if (!bpf_map_lookup_elem(session->programs.bios_fd, &key, &bio) && !has_ended(session, &bio))
+			return true;
+		previous = &key;
+	}
 	for (size_t i = 0; i < session->programs.slot_count; i++) {
 		const volatile struct slot *slot = &session->programs.slots[i];
 

@@ -154,7 +154,9 @@ static void print_drive(FILE *file, const struct drive *drive, const struct reco
 {
 	fprintf(file, "{\"device\": \"%u:%u\", \"gone\": %s, \"uncertain\": %" PRIu64, drive->major, drive->minor,
 		drive->gone ? "true" : "false", drive->uncertain);
-	if (!drive->bio_based)
+	if (drive->bio_based)
+		fputs(", \"bio_based\": true", file);
+	else
 		fprintf(file, ", \"stuck\": %" PRIu64, drive->gone ? 0 : drive->stuck);
 	if (drive->path_count)
 		fprintf(file, ", \"paths_added\": %u, \"paths_removed\": %u", drive->paths_added, drive->paths_removed);

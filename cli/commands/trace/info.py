@@ -1,6 +1,6 @@
 """`blkreel info`: a summary of a trace in one screen."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
-from blkreel.cli.ui.trace_summary import certificate_words, file_size
+from blkreel.cli.ui.trace_summary import certificate_words, device_name, file_size, volume_words
 from blkreel.common.console import Console, print_table
 from blkreel.common.files.json_file import print_json
 from blkreel.common.limits import check_state
@@ -18,8 +18,8 @@ from blkreel.common.printable import printable
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import READ_AHEAD_LIMIT
 from blkreel.traces.format.check import check_order
-from blkreel.traces.format.exposure import exposure_of
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, clock_step_ns, lacks
+from blkreel.traces.format.exposure import Exposure, exposure_of
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, clock_step_ns, lacks, layers_of
 from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
@@ -44,17 +44,26 @@ def command(trace: str, as_json: bool) -> None:
     """
     opened = open_trace(trace)
     check_order(opened)
-    totals = _Totals(opened)
-    exposure = exposure_of(opened)
+    layers = layers_of(opened.metadata)
+    totals = _Totals(opened, layers[0] if layers else None)
+    exposure = Exposure() if layers else exposure_of(opened)
     is_looped = bool(opened.account.background)
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
                 "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
                 "exposure": {**exposure.document(), "words": exposure.words(), "why": exposure.why_withheld(is_looped)},
+                **({"layers": [_layer(opened, numbers) for numbers in layers]} if layers else {}),
                 "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG_METADATA}}
     if as_json:
         print_json(document)
     else:
         _show(document, opened.is_run)
+
+
+def _layer(trace: Trace, numbers: list[int]) -> dict[str, Any]:
+    """The totals of the devices of a layer. Those of several layers have no sum: an I/O is in each of them."""
+    devices = trace.metadata["devices"]
+    return {"devices": [device_name(devices[number]) for number in numbers],
+            **_Totals(trace, numbers).document(trace.metadata)}
 
 
 @dataclass
@@ -85,9 +94,12 @@ class _KeyTotals:
 
 
 class _Totals:
-    """I/Os and bytes by operation, thread and file, of workload I/O, and I/Os with a known dependency; in one pass."""
+    """I/Os and bytes by operation, thread and file, of workload I/O, and I/Os with a known dependency; in one pass.
 
-    def __init__(self, trace: Trace):
+    devices: the numbers of those to count; None: all.
+    """
+
+    def __init__(self, trace: Trace, devices: Collection[int] | None = None):
         self.ops, self.threads, self.files = _KeyTotals(), _KeyTotals(), _KeyTotals()
         self.workload: Total = {"ios": 0, "bytes": 0}
         self.several_files: Total = {"ios": 0, "bytes": 0}
@@ -95,14 +107,18 @@ class _Totals:
         self.read_ahead = ReadAheadCount()
         totals_of = {"op": self.ops, "tid": self.threads}
         optional = [name for name in ("blocked_ns",) if name in trace.schema.names]
+        optional += [] if devices is None else ["device"]
         if "inode" in trace.schema.names:
             totals_of["inode"] = self.files
         first_ns = None
         for batch in trace.batches(["submit_ns", "length_bytes", "flags", "waited_on", *optional, *totals_of]):
             columns = _columns(batch)
-            length_bytes = columns["length_bytes"]
             first_ns = int(columns["submit_ns"][0]) if first_ns is None else first_ns
             self.duration_ns = int(columns["submit_ns"][-1]) - first_ns
+            if devices is not None:
+                on_devices = np.isin(columns["device"], list(devices))
+                columns = {name: values[on_devices] for name, values in columns.items()}
+            length_bytes = columns["length_bytes"]
             self.causes_known += int((columns["waited_on"] >= 0).sum())
             self.read_ahead.add(columns["flags"], columns.get("blocked_ns"))
             workload = columns["flags"] & FLAGS["own"] != 0
@@ -145,12 +161,20 @@ def _add(total: Total, ios: int, moved_bytes: float) -> None:
 
 def _show(document: Mapping[str, Any], is_run: bool) -> None:
     console = Console()
-    rows = document["rows"]
-    console.print(f"{printable(document['path'])}: {format_count(rows)} I/Os over "
+    rows, layers = document["rows"], document.get("layers") or []
+    console.print(f"{printable(document['path'])}: {format_count(rows)} {'rows' if layers else 'I/Os'} over "
                   f"{format_ns(document['duration_ns'])}, {file_size(document['file_bytes'], rows)}",
                   highlight=False, soft_wrap=True, markup=False)
     for name, text in _facts(document, is_run):
         console.print(f"  {name:<9} {printable(text)}", highlight=False, soft_wrap=True, markup=False)
+    for part in layers or [document]:
+        if layers:
+            console.print(f"layer of {printable(', '.join(part['devices']))}", highlight=False, soft_wrap=True,
+                          markup=False)
+        _show_totals(part, console)
+
+
+def _show_totals(document: Mapping[str, Any], console: Console) -> None:
     for heading, totals in (("operation", document["ops"]), ("thread", document["threads"]),
                             ("file", document.get("files") or {})):
         if totals and set(totals) != {"unknown"}:
@@ -168,9 +192,11 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     metadata = document["metadata"]
     for device in metadata.get("devices") or []:
         size = device.get("size_bytes")
-        parts = [device.get("path") or device.get("name") or "unnamed", device.get("model", ""),
+        parts = [device_name(device), device.get("model", ""),
                  format_bytes(size) if size else ""]
         yield "device", " ".join(part for part in parts if part)
+    for volume in metadata.get("volumes") or []:
+        yield "volume", volume_words(volume)
     if metadata.get("command"):
         yield "command", " ".join(metadata["command"])
     if metadata.get("source_format"):
@@ -212,5 +238,5 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
         yield "limits", (f"load time of a dependent replay is a lower bound: "
                          f"{read_ahead['blocked_unknown_ios'] / read_ahead['ios']:.1%} of {of_workload}I/Os are "
                          "read-ahead by threads without a blocked time")
-    if document["causes_known"]:
+    if document["causes_known"] and not document.get("layers"):
         yield "waits", f"dependency known for {document['causes_known'] / document['rows']:.1%} of I/Os"

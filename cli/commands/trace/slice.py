@@ -22,7 +22,8 @@ from blkreel.traces.transform.slice import Selection, slice_trace
 @click.option("--process", "processes", multiple=True, metavar="NAME", help="Only I/Os of this process or thread name.")
 @click.option("--tid", "tids", multiple=True, type=int, metavar="N", help="Only I/Os of this thread.")
 @click.option("--workload-only", is_flag=True, help=WORKLOAD_ONLY)
-@click.option("--device", type=int, metavar="N", help="Only I/Os of this device of the trace.")
+@click.option("--device", "devices", multiple=True, type=int, metavar="N",
+              help="Only I/Os of this device of the trace.")
 @click.option("--op", "ops", multiple=True, type=click.Choice(list(OPS)), help="Only I/Os of this operation.")
 @click.option("--offset", metavar="A..B", help="Only I/Os that touch the range from offset A up to B.")
 @click.option("--rebase", is_flag=True, help="Begin at time 0. [default: I/Os keep their times]")
@@ -30,9 +31,9 @@ from blkreel.traces.transform.slice import Selection, slice_trace
 @public
 @as_json
 def command(trace: str, output: Path, from_ns: int | None, to_ns: int | None, processes: tuple[str, ...],
-            tids: tuple[int, ...], workload_only: bool, device: int | None, ops: tuple[str, ...],
+            tids: tuple[int, ...], workload_only: bool, devices: tuple[int, ...], ops: tuple[str, ...],
             offset: str | None, rebase: bool, force: bool, public: bool, as_json: bool) -> None:
-    """Extract the I/Os of a trace that match all given options. --process, --tid and --op can be repeated.
+    """Extract the I/Os of a trace that match all given options. --process, --tid, --device and --op can be repeated.
 
     A dependency on an I/O that does not match is cut: a dependent replay issues that I/O at its own time. Their number
     is printed. Consecutive slices by --from and --to become the original again by blkreel concat.
@@ -42,7 +43,7 @@ def command(trace: str, output: Path, from_ns: int | None, to_ns: int | None, pr
     blkreel slice game.parquet -o reads.parquet --workload-only --op read
     blkreel slice game.parquet -o start.parquet --offset 0..64GiB --rebase
     """
-    selection = Selection(from_ns, to_ns, processes, tids, () if device is None else (device,), ops,
+    selection = Selection(from_ns, to_ns, processes, tids, devices, ops,
                           _range_bytes(offset), workload_only)
     if from_ns is not None and to_ns is not None and to_ns <= from_ns:
         raise UsageError("--to is not later than --from", "give a later time, such as: --from 10s --to 70s")

@@ -1,12 +1,14 @@
-"""The layer that a capture records of a drive."""
+"""The layer that a capture records of a drive, and the volumes on drives."""
 
 import dataclasses
 
 import pytest
 
 from blkreel.capture.drives import layer_of, paths_of, refuse_multipath
+from blkreel.capture.volumes import places_of_target, volumes_from
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
+from tests.unit.common.test_device import sysfs  # noqa: F401
 
 DRIVE = Drive(name="nvme4n1", path="/dev/nvme4n1", kind="disk", major=259, minor=1, size_bytes=1 << 26,
               logical_block_bytes=512, physical_block_bytes=4096)
@@ -38,3 +40,33 @@ def test_drives_without_paths_are_recorded_by_what_they_have(disks):
     zram = dataclasses.replace(DRIVE, name="zram0", path="/dev/zram0")
     assert (layer_of(DRIVE), layer_of(zram)) == ("request", "bio")
     refuse_multipath([DRIVE, zram], "ftrace")
+
+
+@pytest.mark.parametrize(("kind", "parameters", "places"), [
+    ("linear", "253:1 2048", [("253:1", 2048)]),
+    ("crypt", "aes-xts-plain64 :64:logon:cryptsetup:x 0 259:2 32768 1 allow_discards", [("259:2", 32768)]),
+    ("striped", "2 128 259:0 0 259:1 0", [("259:0", None), ("259:1", None)]),
+    ("thin", "253:2 1", [("253:2", None)]),
+    ("raid", "raid1 2 0 region_size 1024 2 253:0 253:1 253:2 253:3", [(f"253:{at}", None) for at in range(4)]),
+    ("linear", "", []), ("error", "", []), ("zero", "", []),
+])
+def test_the_devices_of_a_line_of_a_table(kind, parameters, places):
+    assert places_of_target(kind, parameters) == places
+
+
+def test_a_stack_of_volumes_is_described_from_above_to_below(sysfs):  # noqa: F811
+    """LVM on an array, of which one member is a partition; without the permission to read a table of dm."""
+    first, second = sysfs.disk("sda", "8:0"), sysfs.disk("sdb", "8:16")
+    part = sysfs.disk("sda1", "8:1", parent=first, partition="1", start="2048")
+    array = sysfs.disk("md0", "9:0", 4096, md__level="raid1",
+                       **{"md__dev-sda1__offset": "16", "md__dev-sdb__offset": "32"})
+    volume = sysfs.disk("dm-0", "253:0", 1024, dm__name="vg-home", dm__uuid="LVM-abc")
+    for upper, lower in ((array, part), (array, second), (volume, array)):
+        (upper / "slaves").mkdir(exist_ok=True)
+        (upper / "slaves" / lower.name).symlink_to(lower)
+    upper, lower = volumes_from([volume, first])
+    assert upper == {"name": "dm-0", "path": "/dev/dm-0", "label": "vg-home", "kind": "dm (LVM)", "parts": [
+        {"name": "md0", "volume_offset_bytes": 0, "length_bytes": 1024 * 512, "offset_bytes": None}]}
+    assert lower["kind"] == "md raid1"
+    assert [(entry["name"], entry["offset_bytes"]) for entry in lower["parts"]] == [("sda", 2064 * 512),
+                                                                                    ("sdb", 32 * 512)]

@@ -40,6 +40,18 @@ def test_each_way_to_lose_an_io_is_told(words, end, text):
     assert len(found) == 1 and text in found[0]
 
 
+@pytest.mark.parametrize(("counted", "flushes", "parts", "difference"), [
+    (1007, 0, 7, 0), (1007, 0, 9, 0), (1007, 0, 3, 4), (1000, 5, 0, 0), (1005, 5, 0, 0), (990, 5, 0, -10),
+])
+def test_a_volume_counts_parts_and_may_not_count_flushes(monkeypatch, counted, flushes, parts, difference):
+    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+    end = end_block(issued=counted, parts=parts)
+    end["drives"][0] |= {"bio_based": True, "seen": {"read": 1000, "flush": flushes}}
+    assert metadata_of(end, ["dm-0"])["diskstats"]["difference"] == difference
+    del end["drives"][0]["bio_based"]
+    assert metadata_of(end, ["loop0"])["diskstats"]["difference"] == counted - 1000 - flushes
+
+
 def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
     end = end_block(issued=0, seen=900)

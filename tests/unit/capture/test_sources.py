@@ -16,7 +16,7 @@ def options(source, **given):
 @pytest.mark.parametrize("source", [name for name in SOURCES if name != "bpf"])
 @pytest.mark.parametrize("name, given", [("--files", {"files": True}), ("--workload-only", {"own_only": True}),
                                          ("--pid", {"pid": 1}), ("--cgroup", {"cgroup": "/x"}),
-                                         ("--private", {"private": True})])
+                                         ("--private", {"private": True}), ("--layer volume", {"layer": "volume"})])
 def test_what_only_bpf_records_is_refused_for_other_sources(source, name, given):
     with pytest.raises(UsageError, match=f"{source} .* so {name} does not work with it"):
         candidates(options(source, **given))

@@ -56,3 +56,30 @@ def test_a_trace_that_knows_neither_does_not_speak_of_them(blkreel, tmp_path):
     new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
     shown = blkreel("info", tmp_path / "t.parquet").stdout
     assert "waits" not in shown and "workload" not in shown and "file" not in shown
+
+
+def test_the_layers_of_a_volume_have_no_sum(blkreel, tmp_path):
+    """An I/O of a mirror is once in the volume and twice below it: info has the counts of each layer, and a report
+    is refused until one layer is extracted."""
+    parts = [{"name": name, "volume_offset_bytes": 0, "length_bytes": 1 << 30, "offset_bytes": 1 << 20}
+             for name in ("sda", "sdb")]
+    metadata = {"devices": [{"name": name, "path": f"/dev/{name}", "layer": layer}
+                            for name, layer in (("sda", "request"), ("md0", "bio"), ("sdb", "request"))],
+                "volumes": [{"name": "md0", "path": "/dev/md0", "label": "", "kind": "md raid1", "parts": parts}],
+                "storage_layer": "both", "capture_layer": "mixed"}
+    trace = tmp_path / "t.parquet"
+    new_trace(trace, metadata, submit_ns=np.arange(5), offset_bytes=[0, 1 << 20, 1 << 20, 0, 1 << 20],
+              length_bytes=4096, op=[1, 1, 1, 0, 0], device=[1, 0, 2, 1, 2])
+    document = json.loads(blkreel("info", trace, "--json").stdout)
+    assert [(layer["devices"], {op: total["ios"] for op, total in layer["ops"].items()})
+            for layer in document["layers"]] == [(["/dev/sda", "/dev/sdb"], {"read": 1, "write": 2}),
+                                                 (["/dev/md0"], {"read": 1, "write": 1})]
+    assert document["ops"] == document["layers"][0]["ops"]
+    shown = blkreel("info", trace).stdout
+    assert "/dev/md0, md raid1 on sda from byte 1,048,576, sdb from byte 1,048,576" in shown and "5 rows" in shown
+    refused = blkreel("report", trace, check=False)
+    assert refused.returncode == 1 and "slice" in refused.stderr and "--device 0 --device 2" in refused.stderr
+    blkreel("slice", trace, "-o", tmp_path / "drives.parquet", "--device", "0", "--device", "2")
+    document = json.loads(blkreel("info", tmp_path / "drives.parquet", "--json").stdout)
+    assert "layers" not in document and document["rows"] == 3
+    assert (document["metadata"]["storage_layer"], document["metadata"]["capture_layer"]) == ("device", "request")

@@ -1,14 +1,19 @@
-"""Volumes and drives below them: whose I/O it is where a kernel thread of the volume submits it."""
+"""Volumes and drives below them: whose I/O it is where a kernel thread of the volume submits it, and each layer."""
 
+import json
+import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from waiting import wait_until
 
+from blkreel.common.device import drive_of
 from blkreel.traces.format.schema import FLAGS, OPS
 from tests.kernel.capture.test_files import assert_files_agree, places_of_files
 from tests.kernel.capture.test_own import limited_group  # noqa: F401
+from tests.vm.guest.drives import counters
 
 MIB = 1 << 20
 KEY = "1" * 64
@@ -140,6 +145,173 @@ def test_bcache(rows_of, bcache):
     assert kinds[backing, OPS["read"]] == 20, "not in the cache"
     assert set(threads_of(data)) == {"dd"}
     assert not is_own(rows[threads_of(rows).str.startswith(("kworker", "bcache"))]).any()
+    assert rows.attrs["summary"]["diskstats"]["difference"] == 0
+
+
+def test_the_layer_of_a_bcache(rows_of, bcache):
+    volume, *drives = bcache
+    ios, script = write_and_read(volume)
+    before = counters(volume)
+    rows = rows_of(volume, script, "--layer", "volume")
+    after = counters(volume)
+    data = rows[rows.op != OPS["flush"]]
+    assert data.offset_bytes.tolist() == [offset for _, offset, _ in ios]
+    assert data.length_bytes.tolist() == [length for *_, length in ios]
+    assert after["reads"] - before["reads"] == (data.op == OPS["read"]).sum() == 30
+    assert 23 <= after["writes"] - before["writes"] <= 24, "the counters may have the fsync"
+    assert is_own(rows).all() and set(threads_of(rows)) == {"dd"} and (rows.latency_ns > 0).all()
+    mapping, = rows.attrs["metadata"]["volumes"]
+    assert mapping["kind"] == "bcache" and {part["name"] for part in mapping["parts"]} == {
+        Path(drive).name for drive in drives}
+    assert rows.attrs["summary"]["missing"] == [] and rows.attrs["summary"]["diskstats"]["difference"] == 0
+
+
+@pytest.fixture
+def md(nvme_drives, program):
+    """A factory: md(level) is an array of the last two drives, whose data begins behind its superblocks."""
+    with ExitStack() as stack:
+        def make(level):
+            mdadm, environment = program("mdadm"), {**os.environ, "MDADM_NO_UDEV": "1"}
+            members = nvme_drives[1:]
+            for drive in members:
+                subprocess.run(["blkdiscard", "-f", drive], check=True)
+            options = ["--chunk=64"] if level == 0 else ["--bitmap=none", "--assume-clean"]
+            subprocess.run([mdadm, "--create", "/dev/md9", "--run", f"--level={level}", "--raid-devices=2",
+                            "--metadata=1.2", *options, *members], check=True, capture_output=True, env=environment)
+            stack.callback(subprocess.run, [mdadm, "--stop", "/dev/md9"], check=True, capture_output=True,
+                           env=environment)
+            with Path("/dev/md9").open("rb"):
+                pass  # the kernel reads the table of partitions when it is opened first
+            return "/dev/md9", members
+
+        yield make
+
+
+@pytest.fixture
+def volume(request, dm, md, nvme_drives):
+    """(volume, drives below it, kind, offset on the drive of each offset on the volume; None where it is striped)."""
+    first, second = nvme_drives[:2]
+    match request.param:
+        case "crypt":
+            return (request.getfixturevalue("encrypted"), [first], "dm-crypt",
+                    lambda at: at if at < MIB else at + MIB)
+        case "linear":
+            table = f"0 2048 linear {first} 2048\n2048 63488 linear {second} 0"
+            return dm("blkreel-v", table), [first, second], "dm-linear", lambda at: at + MIB if at < MIB else at - MIB
+        case "striped":
+            return (dm("blkreel-v", f"0 65536 striped 2 128 {first} 0 {second} 0"), [first, second], "dm-striped", None)
+        case "raid1":
+            array, members = md(1)
+            offset = 512 * int(Path(f"/sys/block/md9/md/dev-{Path(members[0]).name}/offset").read_text())
+            return array, members, "md raid1", lambda at: at + offset
+        case "raid0":
+            return *md(0), "md raid0", None
+
+
+def write_and_read(device):
+    """The I/Os of a script, which are larger than a chunk or across a segment in part, and the script."""
+    ios = [("write", at * 16384, 16384) for at in range(20)]
+    ios += [("write", at * 786432, 786432) for at in range(3)]
+    ios += [("read", at * 4096, 4096) for at in range(100, 130)]
+    return ios, (f"dd if=/dev/zero of={device} bs=16k count=20 oflag=direct status=none;"
+                 f"dd if=/dev/zero of={device} bs=768k count=3 oflag=direct conv=fsync status=none;"
+                 f"dd if={device} of=/dev/null bs=4k count=30 skip=100 iflag=direct status=none")
+
+
+@pytest.mark.parametrize("volume", ["crypt", "linear", "striped", "raid1", "raid0"], indirect=True)
+def test_each_layer_has_each_io_once(blkreel, rows_of, volume, tmp_path):
+    """The volume's as they were issued; the drives' as many as each drive counts; and no sum of both."""
+    device, drives, kind, place = volume
+    ios, script = write_and_read(device)
+    name = drive_of(device).name
+
+    def captured(*devices, layer):
+        before = [counters(disk) for disk in (f"/dev/{name}", *drives)]
+        rows = rows_of(list(devices), script, "--layer", layer)
+        after = [counters(disk) for disk in (f"/dev/{name}", *drives)]
+        summary = rows.attrs["summary"]
+        assert summary["missing"] == [] and summary["diskstats"]["difference"] == 0, summary
+        paths = [Path(entry["path"]).name for entry in rows.attrs["metadata"]["devices"]]
+        counts = {Path(disk).name: sum(now[key] - then[key] for key in ("reads", "writes", "discards"))
+                  for disk, then, now in zip((name, *drives), before, after, strict=True)}
+        return rows, {path: rows[(rows.device == number) & (rows.op != OPS["flush"])]
+                      for number, path in enumerate(paths)}, counts
+
+    def as_issued(rows):
+        names = {code: op for op, code in OPS.items()}
+        return [(names[op], *rest) for op, *rest in rows[["op", "offset_bytes", "length_bytes"]].to_numpy().tolist()]
+
+    rows, of, counts = captured(device, layer="volume")
+    assert set(of) == {name} and as_issued(of[name]) == ios
+    assert (rows.latency_ns > 0).all() and is_own(rows).all() and set(threads_of(rows)) == {"dd"}
+    parts = rows.attrs["summary"]["ledger"]["parts"]
+    assert len(ios) <= counts[name] <= len(ios) + parts + 1, "the counters have an fsync, and each part of an I/O"
+    metadata = rows.attrs["metadata"]
+    assert (metadata["storage_layer"], metadata["capture_layer"]) == ("volume", "bio")
+    mapping, = metadata["volumes"]
+    assert mapping["kind"] == kind and mapping["name"] == name
+    assert {part["name"] for part in mapping["parts"]} == {Path(drive).name for drive in drives}
+
+    rows, of, counts = captured(device, layer="device")
+    assert rows.attrs["metadata"]["storage_layer"] == "device" and rows.attrs["metadata"]["volumes"] == [mapping]
+    # The counters of a drive have an fsync as a write of no bytes.
+    empty_flushes = rows.attrs["summary"]["ledger"]["empty_flushes"]
+    assert sum(counts[path] for path in of) == sum(map(len, of.values())) + empty_flushes
+    assert set(of) == {Path(drive).name for drive in drives}
+
+    rows, of, counts = captured(device, *drives, layer="volume")
+    assert rows.attrs["metadata"]["storage_layer"] == "both" and as_issued(of[name]) == ios
+    for drive in drives:
+        below = of[Path(drive).name]
+        assert 0 <= counts[Path(drive).name] - len(below) <= rows.attrs["summary"]["ledger"]["empty_flushes"]
+    if place:
+        # The mapping of the metadata leads from each small I/O of the volume to the I/O of a drive.
+        for at in (at for op, at, length in ios if op == "read"):
+            part = next(part for part in mapping["parts"]
+                        if 0 <= at - part["volume_offset_bytes"] < part["length_bytes"])
+            offset = at - part["volume_offset_bytes"] + part["offset_bytes"]
+            assert offset == place(at)
+            assert any((below.offset_bytes == offset).any() for below in of.values())
+    else:
+        assert {part["offset_bytes"] for part in mapping["parts"]} == {None}
+    assert set(threads_of(of[name])) == {"dd"}
+    document = json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)
+    ops = [{op: total["ios"] for op, total in layer["ops"].items() if op != "flush"} for layer in document["layers"]]
+    assert ops[1] == {"write": 23, "read": 30}
+    assert sum(ops[0].values()) == sum(len(of[Path(drive).name]) for drive in drives)
+    assert [set(layer["devices"]) for layer in document["layers"]] == [set(drives), {f"/dev/{name}"}]
+    shown = blkreel("info", tmp_path / "t.parquet").stdout
+    assert f"/dev/{name}" in shown and f", {kind} on " in shown and f"layer of /dev/{name}" in shown
+    refused = blkreel("report", tmp_path / "t.parquet", check=False)
+    assert refused.returncode == 1 and "each I/O twice" in refused.stderr
+    blkreel("slice", tmp_path / "t.parquet", "-o", tmp_path / "v.parquet", "--device", "0")
+    assert "layers" not in json.loads(blkreel("info", tmp_path / "v.parquet", "--json").stdout)
+
+
+def test_btrfs_on_two_drives(blkreel, rows_of, nvme_drives, tmp_path):
+    """Its own layer has no I/O in the block layer; on its drives each I/O is once."""
+    drives = nvme_drives[:2]
+    subprocess.run(["mkfs.btrfs", "-q", "-f", "-d", "raid0", "-m", "raid1", *drives], check=True)
+    directory = tmp_path / "files"
+    directory.mkdir()
+    subprocess.run(["mount", "-o", f"device={drives[0]},device={drives[1]}", drives[0], directory], check=True)
+    try:
+        refused = blkreel("capture", "--path", directory, "--layer", "volume", "-o", tmp_path / "v.parquet", "--",
+                          "true", check=False)
+        before = [counters(drive) for drive in drives]
+        rows = rows_of([], f"dd if=/dev/zero of={directory}/data bs=1M count=8 conv=fsync status=none; sync", "--path",
+                       directory, "--layer", "device")
+        after = [counters(drive) for drive in drives]
+    finally:
+        subprocess.run(["umount", directory], check=True)
+    assert refused.returncode == 2 and "has no I/O of its own" in refused.stderr
+    assert "record the drives: --layer device" in refused.stderr
+    data = rows[rows.op != OPS["flush"]]
+    counted = sum(now[key] - then[key] for then, now in zip(before, after, strict=True)
+                  for key in ("reads", "writes", "discards"))
+    assert counted == len(data) + rows.attrs["summary"]["ledger"]["empty_flushes"]
+    assert data[data.op == OPS["write"]].groupby("device").length_bytes.sum().min() >= 4 * MIB, "half of the file"
+    assert rows.attrs["metadata"]["storage_layer"] == "device"
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
 
 

@@ -1,0 +1,123 @@
+"""The volumes of a capture (dm, md, bcache): the kind of each, and its place on the devices below it."""
+
+import fcntl
+import re
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from blkreel.common.device import whole_disk
+from blkreel.common.system import text_in
+from blkreel.traces.format.metadata_types import Volume, VolumePart
+
+_SECTOR_BYTES = 512  # of sysfs and of tables of dm
+
+# include/uapi/linux/dm-ioctl.h: struct dm_ioctl, struct dm_target_spec, DM_TABLE_STATUS, and two of its flags.
+_CONTROL = Path("/dev/mapper/control")
+_HEADER = struct.Struct("=3I3Ii3IQ128s129s7x")
+_TARGET = struct.Struct("=QQiI16s")
+_TABLE_STATUS = 0xC138FD0C
+_STATUS_TABLE, _BUFFER_FULL = 1 << 4, 1 << 8
+_MAX_TABLE_BYTES = 4 << 20
+# Targets that are linear on one device: which word of their parameters is the device; its offset is the next one.
+_DEVICE_WORD = {"linear": 0, "delay": 0, "flakey": 0, "crypt": 3}
+_UUID_KINDS = {"CRYPT": "dm-crypt", "LVM": "dm (LVM)", "mpath": "dm-multipath"}
+
+DmTarget = tuple[int, int, str, str]  # first sector, sectors, type, parameters
+
+
+def volumes_from(blocks: Iterable[Path]) -> list[Volume]:
+    """These devices as far as they are volumes, and the volumes below them. blocks: directories of sysfs."""
+    volumes: dict[str, Volume] = {}
+
+    def add(disk: Path) -> None:
+        below = [slave.resolve() for slave in sorted((disk / "slaves").glob("*"))]
+        if disk.name in volumes or not below:
+            return
+        volumes[disk.name] = _volume(disk, below)
+        for block in below:
+            add(whole_disk(block))
+
+    for block in blocks:
+        add(whole_disk(block))
+    return list(volumes.values())
+
+
+def _volume(disk: Path, below: list[Path]) -> Volume:
+    label = text_in(disk / "dm/name")
+    kind, parts = _of_md(disk, below) if (disk / "md").is_dir() else _of_dm(disk, below)
+    return {"name": disk.name, "path": f"/dev/{disk.name.replace('!', '/')}", "label": label, "kind": kind,
+            "parts": parts}
+
+
+def _of_md(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
+    level = text_in(disk / "md/level")
+    offsets = {block: _integer(disk / f"md/dev-{block.name}/offset") if level == "raid1" else None for block in below}
+    return f"md {level}", [_part(block, 0, _integer(disk / "size"), offset) for block, offset in offsets.items()]
+
+
+def _of_dm(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
+    """Also bcache, and any other volume without a table. The table takes root; without it no place is known."""
+    targets = _dm_table(text_in(disk / "dev")) if (disk / "dm").is_dir() else None
+    if targets is None:
+        kind = re.sub(r"\d+$", "", disk.name).rstrip("-")
+        if uuid := text_in(disk / "dm/uuid"):
+            kind = next((name for prefix, name in _UUID_KINDS.items() if uuid.startswith(f"{prefix}-")), kind)
+        return kind, [_part(block, 0, _integer(disk / "size"), None) for block in below]
+    block_of = {text_in(block / "dev"): block for block in below}
+    parts = [_part(block_of[number], first, count, offset) for first, count, kind, parameters in targets
+             for number, offset in places_of_target(kind, parameters) if number in block_of]
+    kinds = dict.fromkeys(kind for _, _, kind, _ in targets)
+    return f"dm-{'+'.join(kinds)}" if kinds else "dm", parts
+
+
+def places_of_target(kind: str, parameters: str) -> list[tuple[str, int | None]]:
+    """The devices of a line of a dm table, MAJOR:MINOR, and the first sector on each; None where it is not linear."""
+    words = parameters.split()
+    at = _DEVICE_WORD.get(kind)
+    if at is not None and len(words) > at + 1 and words[at + 1].isdigit():
+        return [(words[at], int(words[at + 1]))]
+    return [(word, None) for word in dict.fromkeys(words) if re.fullmatch(r"\d+:\d+", word)]
+
+
+def _part(block: Path, volume_sector: int, sectors: int, sector: int | None) -> VolumePart:
+    start = _integer(block / "start")  # of a partition
+    return {"name": whole_disk(block).name, "volume_offset_bytes": volume_sector * _SECTOR_BYTES,
+            "length_bytes": sectors * _SECTOR_BYTES,
+            "offset_bytes": None if sector is None else (start + sector) * _SECTOR_BYTES}
+
+
+def _dm_table(number: str) -> list[DmTarget] | None:
+    """The lines of the table of a dm device, MAJOR:MINOR. None without the permission to read it."""
+    major, minor = (int(part) for part in number.split(":"))
+    encoded = (minor & 0xFF) | major << 8 | (minor & ~0xFF) << 12
+    size = 64 << 10
+    while size <= _MAX_TABLE_BYTES:
+        buffer = bytearray(size)
+        _HEADER.pack_into(buffer, 0, 4, 0, 0, size, _HEADER.size, 0, 0, _STATUS_TABLE, 0, 0, encoded, b"", b"")
+        try:
+            with _CONTROL.open("rb", buffering=0) as control:
+                fcntl.ioctl(control, _TABLE_STATUS, buffer)
+        except OSError:
+            return None
+        start, count, flags = (_HEADER.unpack_from(buffer)[index] for index in (4, 5, 7))
+        if not flags & _BUFFER_FULL:
+            return _targets(bytes(buffer[start:]), count)
+        size *= 4
+    return None
+
+
+def _targets(table: bytes, count: int) -> list[DmTarget]:
+    targets: list[DmTarget] = []
+    at = 0
+    for _ in range(count):
+        first, sectors, _, following, kind = _TARGET.unpack_from(table, at)
+        parameters = table[at + _TARGET.size:].partition(b"\0")[0]
+        targets.append((first, sectors, *(text.rstrip(b"\0").decode(errors="replace") for text in (kind, parameters))))
+        at = following
+    return targets
+
+
+def _integer(path: Path) -> int:
+    text = text_in(path)
+    return int(text) if text.isdigit() else 0
