@@ -16,6 +16,7 @@
 #include "inherit.h"
 #include "issuer.h"
 #include "maps.h"
+#include "passthrough.h"
 #include "request.h"
 #include "uses.h"
 #include "waits.h"
@@ -140,6 +141,7 @@ static __always_inline void enter(struct slot *slot, struct request *rq, const s
 	slot->start_ns = start_ns;
 	slot->op = place->op;
 	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
+	slot->flags |= (place->op == OP_COMMAND) * FLAG_PASSTHROUGH;
 	slot->device = place->device;
 	slot->ends_twice = 0;
 	slot->complete_ns = 0;
@@ -269,15 +271,19 @@ int rq_issue(__u64 *args)
 			slot->waited_for = 0;
 		}
 	}
-	slot->op = place.op;
+	/* place.op is not used from here on: the verifier would follow the rest once for each of its values. */
 	slot->submit_ns = now_ns;
 	slot->sector = READ(rq, __sector);
 	slot->length_bytes = READ(rq, __data_len);
 	slot->remaining_bytes = slot->length_bytes;
 	slot->error = 0;
+	if (slot->flags & FLAG_PASSTHROUGH) {
+		slot->state = decode_command(slot, rq) ? SLOT_ISSUED : SLOT_IDLE;
+		return 0;
+	}
 	if (config.files)
 		compare_files(slot, rq);
-	if (config.uses && place.op == OP_READ && !(slot->flags & FLAG_METADATA))
+	if (config.uses && slot->op == OP_READ && !(slot->flags & FLAG_METADATA))
 		expect_use(slot, place.data_slot, rq);
 	if (slot->flags & FLAG_PREFLUSH)
 		data_waits(slot, slot_at(place.flush_slot));
@@ -358,7 +364,7 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 static __always_inline bool failed_over(const struct place *place, const struct slot *slot, struct request *rq,
 					__u32 done_bytes)
 {
-	return place->is_path && place->op != OP_FLUSH && !done_bytes && !READ(rq, bio) &&
+	return place->is_path && place->op != OP_FLUSH && place->op != OP_COMMAND && !done_bytes && !READ(rq, bio) &&
 	       slot->request == (__u64)rq && slot->state != SLOT_IDLE;
 }
 
@@ -390,7 +396,11 @@ int rq_complete(__u64 *args)
 		return 0;
 	}
 	if (slot->request != (__u64)rq || slot->state != SLOT_ISSUED) {
-		complete_unissued(slot, rq, done_bytes);
+		/* Of a command, it has no row. */
+		if (place.op == OP_COMMAND)
+			forget_completion();
+		else
+			complete_unissued(slot, rq, done_bytes);
 		return 0;
 	}
 	if (error && !slot->error)

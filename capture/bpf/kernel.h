@@ -238,6 +238,8 @@ enum req_op {
 	REQ_OP_FLUSH,
 	REQ_OP_DISCARD,
 	REQ_OP_WRITE_ZEROES,
+	REQ_OP_DRV_IN,
+	REQ_OP_DRV_OUT,
 };
 
 /* The name of the same before 6.0. */
@@ -247,6 +249,8 @@ enum req_opf {
 	REQ_OP_FLUSH___opf,
 	REQ_OP_DISCARD___opf,
 	REQ_OP_WRITE_ZEROES___opf,
+	REQ_OP_DRV_IN___opf,
+	REQ_OP_DRV_OUT___opf,
 };
 
 #endif

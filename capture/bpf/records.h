@@ -13,11 +13,21 @@
 #define COMM_BYTES 16
 #define MAX_LOST_INTERVALS 64
 
-/* Zone management, passthrough: not part of a trace. */
+/* Zone management: not part of a trace. */
 #define OP_OTHER OP_COUNT
+
+/* Of a request until it is issued: a command that a program passes to the drive. */
+#define OP_COMMAND 126
 
 /* In the spool: the row is no I/O, but the first use of the pages of one. */
 #define OP_USE (OP_COUNT + 1)
+
+/* How the driver stores a command that a program passes to the drive. */
+enum command_set {
+	COMMANDS_UNKNOWN,
+	COMMANDS_NVME,
+	COMMANDS_SCSI,
+};
 
 /* A range in the slot array: queues x depth slots, then one per queue for its flush request. */
 struct slot_range {
@@ -30,6 +40,8 @@ struct slot_range {
 struct device_config {
 	__u32 number; /* major << 20 | minor of the whole disk */
 	__u32 bio_based; /* without requests: its bios are recorded */
+	__u32 command_set;
+	__u32 block_bytes; /* of the addresses in commands */
 	struct slot_range range;
 };
 
@@ -56,6 +68,7 @@ struct capture_config {
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u8 uses;              /* the first use of pages that a read brought is recorded */
 	__u8 volumes;           /* bios are followed from volumes to their drives */
+	__u32 scsi_command_at; /* in struct scsi_cmnd; 0: unknown */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */
 	/* The end functions of bios, which identify the waiting thread and the file. 0: unknown. */
@@ -221,6 +234,7 @@ struct cpu_ledger {
 	__u64 requeued;
 	__u64 merged;
 	__u64 other_ops;
+	__u64 commands_unseen;    /* passed to the drive, without a place or with an operation that no trace has */
 	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
 	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
 	__u64 uses_lost;          /* first uses of pages for which the ring had no space */

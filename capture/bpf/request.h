@@ -35,6 +35,8 @@ static __always_inline __u32 trace_op_of(__u32 command)
 		return OP_DISCARD;
 	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
 		return OP_WRITE_ZEROES;
+	if (op == OP_VALUE(REQ_OP_DRV_IN) || op == OP_VALUE(REQ_OP_DRV_OUT))
+		return OP_COMMAND;
 	return OP_OTHER;
 }
 

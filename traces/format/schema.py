@@ -42,7 +42,10 @@ FLAGS = {
     "anchored": 1 << 18,
     # A run only: the host was stalled while the I/O was issued or completed.
     "host_stalled": 1 << 19,
+    # A command of a program to the drive: uring_cmd, SG_IO, NVME_IOCTL_IO_CMD.
+    "passthrough": 1 << 24,
 }
+RUN_FLAGS = ("queue_full", "hazard", "anchored", "host_stalled")
 # An I/O with the flag `queue_full` counts as waiting for at most this long before its submission.
 QUEUED_LIMIT_NS = 60 * 10**9
 

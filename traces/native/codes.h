@@ -37,6 +37,8 @@ enum trace_flag {
 	FLAG_HAZARD = 1 << 17,
 	FLAG_ANCHORED = 1 << 18,
 	FLAG_HOST_STALLED = 1 << 19,
+	/* Of a trace again. */
+	FLAG_PASSTHROUGH = 1 << 24,
 };
 
 #endif

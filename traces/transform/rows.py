@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, OPTIONAL_COLUMNS, TRACE_SCHEMA, UNKNOWN
+from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, OPTIONAL_COLUMNS, RUN_FLAGS, TRACE_SCHEMA, UNKNOWN
 
-# Flags above these describe the replay of a run.
-TRACE_FLAGS = sum(bit for bit in FLAGS.values() if bit < FLAGS["queue_full"])
+# The other flags describe the replay of a run.
+TRACE_FLAGS = sum(bit for name, bit in FLAGS.items() if name not in RUN_FLAGS)
 
 
 @dataclass

@@ -130,6 +130,19 @@ void drive_compare_paths(struct drive *drive)
 	drive->paths_removed = drive->path_count - known;
 }
 
+static enum command_set command_set_of(const char *directory)
+{
+	static const char *const attributes[] = { [COMMANDS_NVME] = "nsid", [COMMANDS_SCSI] = "device/scsi_level" };
+
+	for (enum command_set set = COMMANDS_NVME; set <= COMMANDS_SCSI; set++) {
+		FILE *file CLEANUP_FCLOSE = open_attribute(directory, attributes[set]);
+
+		if (file)
+			return set;
+	}
+	return COMMANDS_UNKNOWN;
+}
+
 int drive_open(struct drive *drive, const char *number)
 {
 	char disk[DISK_DIRECTORY_BYTES];
@@ -140,6 +153,8 @@ int drive_open(struct drive *drive, const char *number)
 		return report_error(NULL, "invalid --device: %s: not MAJOR:MINOR", number);
 	directory_of(drive, disk);
 	drive->sequence = read_number(disk, "diskseq");
+	drive->command_set = command_set_of(disk);
+	drive->block_bytes = read_number(disk, "queue/logical_block_size");
 	drive->tags = measure_tags(disk);
 	drive->path_count = list_paths(drive, drive->paths);
 	drive->bio_based = !drive->tags.queues && !drive->path_count;
@@ -261,6 +276,8 @@ int64_t drives_assign_slots(const struct drive *drives, uint32_t count, struct c
 		config->devices[i] = (struct device_config){
 			.number = drives[i].major << 20 | drives[i].minor,
 			.bio_based = drives[i].bio_based,
+			.command_set = drives[i].command_set,
+			.block_bytes = drives[i].block_bytes,
 			.range = take_slots(&drives[i].tags, &slots),
 		};
 		for (uint32_t j = 0; j < drives[i].path_count; j++) {

@@ -17,6 +17,7 @@ static const struct {
 	SUM(reused),	    SUM(unmatched), SUM(in_flight_at_start), SUM(unissued),  SUM(empty_flushes),
 	SUM(requeued),	    SUM(merged),    SUM(other_ops),	     SUM(out_of_range),
 	SUM(failed_over),   SUM(uses_lost), SUM(not_own),	     SUM(parts),
+	SUM(commands_unseen),
 #undef SUM
 };
 

@@ -66,6 +66,7 @@ struct features {
 	bool bio_is_second;
 	bool dirty_folio; /* since 5.18, a page before */
 	bool page_uses; /* since 6.12: tracepoints of accesses to the page cache */
+	uint32_t scsi_command_at; /* the offset of a command in the structure of the SCSI driver; 0: unknown */
 	const char *limiter; /* the function that applies the limits of cgroups to a bio; NULL: not attachable */
 };
 
@@ -117,6 +118,34 @@ static const char *find_limiter(const struct btf *btf)
 	return NULL;
 }
 
+/* The offset of an array in a structure; 0 if there is none. */
+static uint32_t offset_in(const struct btf *btf, const char *structure, const char *array)
+{
+	int id = btf__find_by_name_kind(btf, structure, BTF_KIND_STRUCT);
+	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(btf, (__u32)id);
+
+	for (__u32 i = 0; type && i < btf_vlen(type); i++) {
+		const struct btf_member *member = btf_members(type) + i;
+
+		if (!strcmp(btf__name_by_offset(btf, member->name_off), array) &&
+		    btf_is_array(btf__type_by_id(btf, member->type)))
+			return btf_member_bit_offset(type, i) / 8;
+	}
+	return 0;
+}
+
+/* Since Linux 5.19; before, the structure has the address of a command. */
+static uint32_t find_scsi_command(struct btf *kernel)
+{
+	uint32_t at = offset_in(kernel, "scsi_cmnd", "cmnd");
+	struct btf *module = at ? NULL : btf__parse_split("/sys/kernel/btf/scsi_mod", kernel);
+
+	if (module)
+		at = offset_in(module, "scsi_cmnd", "cmnd");
+	btf__free(module);
+	return at;
+}
+
 static int probe_features(struct features *features)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
@@ -132,6 +161,7 @@ static int probe_features(struct features *features)
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
 	features->page_uses = tracepoint_arguments(btf, "mm_filemap_get_pages") == 3 &&
 			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3;
+	features->scsi_command_at = find_scsi_command(btf);
 	features->limiter = find_limiter(btf);
 	btf__free(btf);
 	return 0;
@@ -221,6 +251,7 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.own_only = options->own_only,
 		.uses = options->uses && features->page_uses,
 		.volumes = options->volumes,
+		.scsi_command_at = features->scsi_command_at,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,
 	};

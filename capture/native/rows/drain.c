@@ -34,7 +34,8 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 	row_append(drain->block, record, file, drain->epoch_ns);
 	atomic_fetch_add_explicit(&drain->rows, 1, memory_order_relaxed);
 	if (record->complete_ns && record->complete_ns <= atomic_load_explicit(&drain->stopped_ns, memory_order_relaxed) &&
-	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER)
+	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER &&
+	    !(record->flags & FLAG_PASSTHROUGH)) /* the kernel does not count it */
 		drain->recorded[record->device].by_op[record->op]++;
 	if (drain->block->rows == ROWS_PER_BLOCK)
 		post_rows(drain);

@@ -107,7 +107,8 @@ static uint64_t count_issued(const struct session *session, uint32_t device)
 	for (size_t i = 0; i < session->programs.slot_count; i++) {
 		const volatile struct slot *slot = &session->programs.slots[i];
 
-		count += slot->state == SLOT_ISSUED && slot->op != OP_FLUSH && slot->device == (int16_t)device;
+		count += slot->state == SLOT_ISSUED && slot->op != OP_FLUSH && !(slot->flags & FLAG_PASSTHROUGH) &&
+			 slot->device == (int16_t)device;
 	}
 	return count;
 }
@@ -198,13 +199,15 @@ static uint64_t count_slots(const struct session *session, enum slot_state state
 
 /*
  * Whether the I/O of an issued slot has ended without a completion event: when the capture
- * was stopped, its drive had nothing in flight. The kernel's count leaves out flushes.
+ * was stopped, its drive had nothing in flight. The kernel's count leaves out flushes and
+ * commands that a program passes to the drive.
  */
 static bool has_ended(const struct session *session, const volatile struct slot *slot)
 {
 	int32_t device = slot->device;
 
-	return slot->op != OP_FLUSH && device >= 0 && (uint32_t)device < session->options->drive_count &&
+	return slot->op != OP_FLUSH && !(slot->flags & FLAG_PASSTHROUGH) && device >= 0 &&
+	       (uint32_t)device < session->options->drive_count &&
 	       session->options->drives[device].idle_at_stop;
 }
 

@@ -12,6 +12,8 @@ from blkreel.common.device import drive_of
 from blkreel.traces.format.schema import FLAGS, OPS
 
 MIB = 1 << 20
+CHECKOUT = Path(__file__).resolve().parents[3]
+PASS = f"python3 -S {CHECKOUT}/tests/support/services/pass_commands.py"
 FUA = 0x4000
 COMMAND = re.compile(r"disk=(\w+),.* cmd=\(nvme_cmd_(\w+) ?(.*)\)")
 
@@ -28,7 +30,7 @@ def commands_of(tracing, nvme):
             match = COMMAND.search(line)
             if not match or match[1] != Path(nvme).name:
                 continue
-            fields = {name: int(value, 0) for name, value in re.findall(r"(\w+)=(\w+)", match[3])}
+            fields = {name: int(value, 0) for name, value in re.findall(r"\b(slba|len|ctrl)=(\w+)", match[3])}
             if "slba" in fields:
                 length = (fields["len"] + 1) * block_bytes
                 found.append((match[2], fields["slba"] * block_bytes, length, bool(fields.get("ctrl", 0) & FUA)))
@@ -46,6 +48,75 @@ def as_command(op, offset_bytes, length_bytes, flags):
     if name in ("flush", "dsm"):
         return name, 0, 0, False
     return name, offset_bytes, length_bytes, bool(flags & FLAGS["fua"])
+
+
+def test_commands_of_programs_have_their_place(rows_of, nvme, commands_of, program, tmp_path):
+    """By each way that a program has: IO_CMD (nvme-cli), SUBMIT_IO, and uring_cmd on the character device (fio)."""
+    cli, blocks = program("nvme", "nvme-cli"), drive_of(nvme).logical_block_bytes
+    assert blocks == 512
+    generic = nvme.replace("nvme", "ng")
+    data = tmp_path / "data"
+    data.write_bytes(bytes(65536))
+    rows = rows_of(nvme, f"""
+        exec >{tmp_path}/log
+        {cli} write {nvme} -s 8 -c 15 -z 8192 -d {data}
+        {cli} write {nvme} -s 4096 -c 7 -z 4096 -d {data} --force-unit-access
+        {cli} read {nvme} -s 64 -c 127 -z 65536 -d /dev/null
+        {cli} write-zeroes {nvme} -s 512 -c 63
+        {cli} write-zeroes {nvme} -s 1024 -c 7 --deac || true
+        {cli} flush {nvme} -n 1
+        {cli} compare {nvme} -s 8 -c 7 -z 4096 -d {data}
+        {cli} verify {nvme} -s 8 -c 7 || true
+        {cli} dsm {nvme} --ad -s 2048 -b 8
+        {PASS} {nvme} submit:1:200:8:{FUA} submit:2:300:16:0
+        dd if={nvme} of=/dev/null bs=4k count=1 iflag=direct status=none
+        {program("fio")} --name=u --filename={generic} --ioengine=io_uring_cmd --cmd_type=nvme --rw=randrw --bs=16k \
+            --size=16m --iodepth=4 --number_ios=60 --thread --output={tmp_path}/fio""")
+    commands = commands_of()
+    passed = rows["flags"] & FLAGS["passthrough"] != 0
+    assert (~passed).sum() == 1, "the read of dd"
+    seen = [as_command(*row) for row in rows[["op", "offset_bytes", "length_bytes", "flags"]].to_numpy().tolist()]
+    assert {"compare", "dsm"} <= {name for name, *_ in commands}, "this kernel does not name verify"
+    assert seen == [command for command in commands if command[0] not in ("compare", "verify", "dsm")]
+    assert {name for name, *_ in seen} == {"read", "write", "flush", "write_zeroes"} and len(seen) >= 68
+    assert [command for command in seen if command[3]] == [("write", 2 * MIB, 4096, True),
+                                                           ("write", 102400, 4096, True)]
+    assert rows["flags"][(rows.op == OPS["write_zeroes"]) & (rows.offset_bytes == 524288)].tolist()[0] & (
+        FLAGS["may_unmap"])
+    summary = rows.attrs["summary"]
+    assert summary["ledger"]["commands_unseen"] == 3
+    assert summary["diskstats"]["difference"] == 0 and summary["missing"] == []
+    assert any("passed to the drive" in line for line in summary["incomplete"])
+    assert (rows.latency_ns > 0).all() and (rows["flags"] & FLAGS["own"] != 0).all()
+    names = {entry["process"] for entry in rows.attrs["metadata"]["threads"].values()}
+    assert {"nvme", "python3", "fio"} <= names
+
+
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+def test_commands_to_a_scsi_drive_have_their_place(rows_of, scsi_debug, kind):
+    """SG_IO, in each length of a command that a drive takes."""
+    scsi_debug()
+    commands = {"08 00 10 08 08 00:read:4096": ("read", 0x1008, 8, 0),
+                "0a 00 00 40 00 00:write:131072": ("write", 64, 256, 0),
+                "28 00 00 00 02 00 00 00 10 00:read:8192": ("read", 0x200, 16, 0),
+                "2a 08 00 00 03 00 00 00 08 00:write:4096": ("write", 0x300, 8, FLAGS["fua"]),
+                "a8 00 00 00 04 00 00 00 00 08 00 00:read:4096": ("read", 0x400, 8, 0),
+                "8a 08 00 00 00 00 00 00 05 00 00 00 00 08 00 00:write:4096": ("write", 0x500, 8, FLAGS["fua"]),
+                "88 00 00 00 00 00 00 00 06 00 00 00 00 01 00 00:read:512": ("read", 0x600, 1, 0),
+                "35 00 00 00 00 00 00 00 00 00:none:0": ("flush", 0, 0, 0),
+                "12 00 00 00 24 00:read:36": None, "00 00 00 00 00 00:none:0": None,  # INQUIRY, TEST UNIT READY
+                "2f 00 00 00 02 00 00 00 08 00:none:0": "unseen"}
+    words = " ".join(f"'{word}'" for word in commands)
+    rows = rows_of(scsi_debug.path, f"{PASS} {scsi_debug.path} {words} >/dev/null", "--programs", kind)
+    names = {code: op for op, code in OPS.items()}
+    passed = rows[rows["flags"] & FLAGS["passthrough"] != 0]
+    assert [(names[op], offset // 512, length // 512, flags & FLAGS["fua"]) for op, offset, length, flags in
+            passed[["op", "offset_bytes", "length_bytes", "flags"]].to_numpy().tolist()] == [
+                place for place in commands.values() if isinstance(place, tuple)]
+    summary = rows.attrs["summary"]
+    assert summary["ledger"]["commands_unseen"] == 1 and summary["ledger"]["other_ops"] >= 2
+    assert summary["diskstats"]["difference"] == 0 and summary["missing"] == []
+    assert (passed.latency_ns > 0).all()
 
 
 def test_each_row_of_a_capture_is_a_command(rows_of, nvme, commands_of):
