@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from blkreel.common.device import SYS, multipath_paths
+from blkreel.common.system import text_in
 
 from .target import Target
 
@@ -65,6 +66,11 @@ def foreign_ios(before: DiskCount | None, after: DiskCount | None, *, read_ios: 
         if kernel_bytes > workload_bytes:
             external += max(1, kernel_ios - workload_ios)
     return external
+
+
+def counts_commands(target: Target) -> bool:
+    """Whether the kernel's counts include commands that a program passes to the drive; it can since Linux 6.13."""
+    return target.disk_block is not None and text_in(target.disk_block / "queue/iostats_passthrough") == "1"
 
 
 def sum_or_none(counts: Iterable[int | None]) -> int | None:

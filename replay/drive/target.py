@@ -116,6 +116,29 @@ class Target:
                                "configure polled queues of its driver (kernel command line nvme.poll_queues=1), "
                                "or omit --polled")
 
+    def require_commands(self) -> None:
+        """Raises UsageError unless the target is a whole NVMe namespace with a character device."""
+        if self.partition:
+            raise UsageError(f"{self.path} is a partition, and commands address the whole namespace",
+                             f"name the namespace: {self.drive.path}")
+        name = self.block.name if self.block else ""
+        if self.block is None or not self.block.with_name(f"ng{name.removeprefix('nvme')}").is_dir():
+            raise UsageError(f"{self.path} takes no NVMe commands: it is no NVMe namespace with a character device",
+                             "name an NVMe drive on Linux 5.19 or later, or omit --passthrough")
+
+
+def namespace_of(path: str | os.PathLike[str], sys_root: Path = SYS) -> str:
+    """/dev/nvme0n1 of /dev/ng0n1, the character device of an NVMe namespace; any other path as it is."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return str(path)
+    if not stat.S_ISCHR(status.st_mode):
+        return str(path)
+    device = (sys_root / f"dev/char/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}").resolve()
+    namespace = device.with_name(f"nvme{device.name.removeprefix('ng')}")
+    return f"/dev/{namespace.name}" if (namespace / "size").exists() else str(path)
+
 
 def find_target(path: str | os.PathLike[str], sys_root: Path = SYS) -> Target:
     """The target of that name: `nil:SIZE` without a drive, `nil:SIZE,key=value` or `nil:FILE.toml` simulated.

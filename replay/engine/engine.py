@@ -158,6 +158,7 @@ class EngineOptions:
     max_errors: consecutive failed rows that end the run, 0 for no limit. nil_bytes, nil_targets: no drive, but so many
     targets of that size that complete each I/O at once, to measure the engine itself. nil_fail: (source row, errno);
     nil I/Os fail from that row on. plain: do without recent kernel features. polled: poll the drive for completions.
+    passthrough: send NVMe commands through the character device of each target.
     stop_ns: issue no row later than this after the start; outstanding rows are waited for. simulated: the simulated
     drive of each nil target; its state is loaded before the run and saved after it. One thread issues to simulated
     drives.
@@ -180,6 +181,7 @@ class EngineOptions:
     nil_fail: tuple[int, int] | None = None
     plain: bool = False
     polled: bool = False
+    passthrough: bool = False
     stop_ns: int | None = None
     simulated: tuple[SimulatedDrive, ...] = ()
 
@@ -202,7 +204,8 @@ class EngineOptions:
                  f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
         words += [word for word, given in [("--buffered", not self.direct), ("--shared", not self.exclusive),
                                            ("--realtime", self.realtime), ("--plain", self.plain),
-                                           ("--polled", self.polled)] if given]
+                                           ("--polled", self.polled),
+                                           ("--passthrough", self.passthrough)] if given]
         words += [f"--may-write={index}" for index, is_written in enumerate(self.written) if is_written]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")

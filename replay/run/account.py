@@ -71,6 +71,7 @@ class RunFacts(TypedDict):
     prefill: PrefillAccount | None
     payload: dict[str, int] | None  # None if the plan writes nothing
     polled: bool  # completions were polled for
+    passthrough: bool  # I/Os were NVMe commands, without the block layer
     unwritten_bytes: int
     planned_ops: int
     issued_ops: int

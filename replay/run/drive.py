@@ -14,10 +14,14 @@ from .records import IoTotals
 
 
 class RunDrive:
-    """state: before the run. external_ios: I/Os that blkreel did not issue, None if not counted."""
+    """state: before the run. external_ios: I/Os that blkreel did not issue, None if not counted.
 
-    def __init__(self, plan: DrivePlan):
+    passthrough: the I/Os are commands. is_counted: whether the kernel counts them.
+    """
+
+    def __init__(self, plan: DrivePlan, passthrough: bool = False):
         self._plan = plan
+        self.is_counted = not passthrough or external_io.counts_commands(plan.target)
         self.state = drive_state.load(plan.target)
         self._external_bytes = drive_state.written_by_others(plan.target, self.state)
         # Computed before the run, since blocks that the run writes do not count as filled.
@@ -55,6 +59,8 @@ class RunDrive:
     def count_external(self, issued: IoTotals) -> None:
         """Compare the kernel's counters of begin() and end() with the issued I/Os."""
         ios, size = issued.ios, issued.bytes
+        if not self.is_counted:
+            ios = size = dict.fromkeys(ios, 0)
         self.external_ios = external_io.foreign_ios(
             self._before, self._after, read_ios=ios["read"], read_bytes=size["read"],
             write_ios=ios["write"] + ios["write_zeroes"], write_bytes=size["write"] + size["write_zeroes"])

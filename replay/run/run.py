@@ -79,6 +79,7 @@ class ReplayOptions:
     seed: int
     payload: Payload = Payload()
     polled: bool = False
+    passthrough: bool = False
     telemetry: TelemetryOptions = TelemetryOptions()
     effect_limits: EffectLimits = EffectLimits()
     engine: Engine = run_engine
@@ -125,7 +126,7 @@ class _Run:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._source = {**self.plan.source(), **replay.about}
         self._environment = environment(self.plan.target)
-        self._drives = [RunDrive(drive) for drive in self.plan.drives]
+        self._drives = [RunDrive(drive, replay.options.passthrough) for drive in self.plan.drives]
         self._totals: EngineTotals = {}
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
@@ -236,7 +237,8 @@ class _Run:
                                 seed=self.options.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
-                                payload=self.options.payload, polled=self.options.polled)
+                                payload=self.options.payload, polled=self.options.polled,
+                                passthrough=self.options.passthrough)
         noted_at, elapsed_ns = time.monotonic(), 0
         self._note()
         with self.replay.progress("replaying", total) as task:
@@ -258,7 +260,8 @@ class _Run:
                 foreground, _ = foreground_of(rows)
                 self._certificate.take(foreground)
                 self._host_effect.take(foreground)
-                self._recorder.take(rows)
+                if all(drive.is_counted for drive in self._drives):
+                    self._recorder.take(rows)
                 task.take_rows(rows)
                 if time.monotonic() - noted_at > _NOTE_EVERY_S:
                     self._note()
@@ -349,6 +352,7 @@ class _Run:
             "prefill": self._prefilled(),
             "payload": self._payload(),
             "polled": self.options.polled,
+            "passthrough": self.options.passthrough,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": self._planned_ops(planned),
             "issued_ops": records.issued_ops,

@@ -85,7 +85,7 @@ int main(void)
 	pthread_t thread;
 	void *result;
 
-	CHECK_EQUAL(confine_process(), 0);
+	CHECK_EQUAL(confine_process(false), 0);
 	CHECK_EQUAL(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
 	CHECK(geteuid() != 0);
 	CHECK_EQUAL(pthread_create(&thread, NULL, sleep_until_canceled, NULL), 0);

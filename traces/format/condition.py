@@ -75,7 +75,7 @@ class Condition:
             map=_joined(_arguments(_entry(drive, "map")) for drive in drives), extent=_extent(source),
             state=_joined(_state(_entry(drive, "state")) for drive in drives),
             payload=payload_words(_entry(run, "payload")), prefill=_joined(map(_prefill, drives)),
-            threads=str(_entry(pace, "threads").get("count") or 1), polling="polled" if run.get("polled") else "")
+            threads=str(_entry(pace, "threads").get("count") or 1), polling=_path(run))
 
     def of_role(self, role: Role) -> tuple[str, ...]:
         """The values of the inputs of a role."""
@@ -95,6 +95,11 @@ class Condition:
                  "prefill": f"prefill {self.prefill}",
                  "threads": f"{self.threads} thread{'' if self.threads == '1' else 's'}", "polling": self.polling}
         return "; ".join(text for name, text in texts.items() if getattr(self, name))
+
+
+def _path(run: Mapping[str, Any]) -> str:
+    """How I/Os get to the drive, where it is not by the block layer with interrupts."""
+    return next((name for name in ("polled", "passthrough") if run.get(name)), "")
 
 
 def input_names(role: Role) -> tuple[str, ...]:

@@ -450,6 +450,7 @@ class Run:
     compute_curve: OrEmpty[list[ComputePoint]] = field(default_factory=list)
     payload: OrEmpty[dict[str, int]] = field(default_factory=dict)
     polled: bool = False
+    passthrough: bool = False
     planned_ops: int | None = None
     issued_ops: int | None = None
     completed_ops: int | None = None

@@ -31,7 +31,7 @@ from blkreel.replay.background.plan import PlanBeside, plan_beside
 from blkreel.replay.background.spec import parse_background
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.state import file_of, start_fresh
-from blkreel.replay.drive.target import Target, find_target
+from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
@@ -101,6 +101,8 @@ MAX_THREADS = 64
 @click.option("--effect-limits", default=str(EffectLimits()), show_default=True, metavar="A%:B%",
               help="Effect of this host on a metric that is accepted, and at which it is withheld.")
 @click.option("--polled", is_flag=True, help="Poll the drive for completions instead of waiting for interrupts.")
+@click.option("--passthrough", is_flag=True,
+              help="Send NVMe commands through the character device of the namespace (/dev/ngXnY).")
 @click.option("--repeat", type=click.IntRange(1, MOST_REPETITIONS), metavar="N",
               help="Replay N times, into RUN/1 to RUN/N, each from the drive's remembered state.")
 @click.option("--until-valid", is_flag=True,
@@ -114,8 +116,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
             idle: str, wanted_map: str | None, destroy: tuple[str, ...], prefill: bool, without: str | None,
             baseline: bool, backgrounds: tuple[str, ...], background_lead: str, threads: str, label: str | None,
             device: int | None, seed: int, compressible: int, duplicates: int, telemetry: TelemetryOptions,
-            effect_limits: str, polled: bool, repeat: int | None, until_valid: bool, dry_run: bool, detail: Detail,
-            no_live: bool, force: bool, as_json: bool) -> int:
+            effect_limits: str, polled: bool, passthrough: bool, repeat: int | None, until_valid: bool,
+            dry_run: bool, detail: Detail, no_live: bool, force: bool, as_json: bool) -> int:
     """Replay a trace on one or more drives, and record the latency of each I/O.
 
     Replaying writes to the drive and destroys its data; for a real drive, --destroy SERIAL confirms that.
@@ -139,7 +141,9 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
     limits = parse_limits(effect_limits)
     idle_policy, wanted_map, thread_count = parse_idle(idle), parse_map(wanted_map), parse_threads(threads)
     opened = open_trace(trace)
-    target_of = find_targets(targets, device)
+    if polled and passthrough:
+        raise UsageError("--polled and --passthrough exclude each other", "omit one of them")
+    target_of = find_targets(targets, device, passthrough)
     if polled:
         for target in target_of.values():
             target.require_polling()
@@ -157,6 +161,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
                 "without": without, "baseline": baseline, "background": list(backgrounds),
                 "background_lead": background_lead, "threads": threads, "label": label, "device": device, "seed": seed,
                 "compressible": compressible, "duplicates": duplicates, "polled": polled,
+                "passthrough": passthrough,
                 "effect_limits": str(limits), "trace_content": opened.footer.identity,
                 "drive": [file_of(target).stem for target in target_of.values()],
                 "background_content": [open_trace(spec.trace).footer.identity for spec in specs if spec.trace]}
@@ -190,7 +195,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         show_plan(plans[0], as_json)
         return 0
     assert output is not None
-    options = ReplayOptions(label or _label(plans[0]), seed, Payload(compressible, duplicates), polled,
+    options = ReplayOptions(label or _label(plans[0]), seed, Payload(compressible, duplicates), polled, passthrough,
                             telemetry.for_several_runs() if baseline or repetitions else telemetry, limits)
     session = _Session(destroy, options, detail, False if no_live else None, as_json)
     session.check(plans[0])
@@ -329,8 +334,12 @@ def _label(plan: Plan) -> str:
     return f"{drives}, {plan_pace_words(plan)}"
 
 
-def find_targets(arguments: Sequence[str], device: int | None) -> dict[int | None, Target]:
-    """The target for each device of the trace, or {None: target} for a trace of one device. Raises UsageError."""
+def find_targets(arguments: Sequence[str], device: int | None,
+                 passthrough: bool = False) -> dict[int | None, Target]:
+    """The target for each device of the trace, or {None: target} for a trace of one device. Raises UsageError.
+
+    passthrough: an NVMe namespace, also by its character device.
+    """
     remedy = "name one drive for each device: --on 0=DEVICE --on 1=DEVICE"
     targets: dict[int | None, Target] = {}
     for argument in arguments:
@@ -339,7 +348,9 @@ def find_targets(arguments: Sequence[str], device: int | None) -> dict[int | Non
         if index in targets:
             which = f"for device {index}" if match else "without a device number"
             raise UsageError(f"--on given twice {which}", remedy)
-        targets[index] = find_target(path)
+        targets[index] = find_target(namespace_of(path) if passthrough else path)
+        if passthrough:
+            targets[index].require_commands()
     if None in targets and len(targets) > 1:
         raise UsageError("--on given with and without a device number", remedy)
     if None not in targets and device is not None:

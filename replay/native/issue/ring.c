@@ -11,7 +11,7 @@
 /* For a batch of rows with preflushes or in pieces, and the event of the offload. */
 #define SQ_ENTRIES 64u
 
-int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled)
+int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled, bool commands)
 {
 	static const unsigned flags[] = {
 		/* Linux 6.1: completions are processed on request, never during pacing. */
@@ -23,7 +23,9 @@ int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled)
 		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
 		0,
 	};
-	const unsigned always = IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | (polled ? IORING_SETUP_IOPOLL : 0);
+	const unsigned always = IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP |
+				(polled ? IORING_SETUP_IOPOLL : 0) |
+				(commands ? IORING_SETUP_SQE128 | IORING_SETUP_CQE32 : 0);
 	size_t count = sizeof(flags) / sizeof(flags[0]);
 	int err = -EINVAL;
 

@@ -20,8 +20,11 @@ struct ring {
 	bool fixed_buffers;
 };
 
-/* Disabled until ring_enable(). completions: the most that may be unreaped at a time. Returns 0 or a negative errno. */
-int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled);
+/*
+ * Disabled until ring_enable(). completions: the most that may be unreaped at a time. commands: entries have room for
+ * a command of NVMe, since Linux 5.19. Returns 0 or a negative errno.
+ */
+int ring_init(struct ring *ring, unsigned completions, bool plain, bool polled, bool commands);
 
 void ring_deinit(struct ring *ring);
 

@@ -42,11 +42,19 @@ static bool uring_has_taken(struct issuer *issuer, uint32_t slot)
 	return (int)(uring->sq.sqe_tail - io_uring_sq_ready(uring) - transfer->first_entry) > 0;
 }
 
+/* A command ends with the status of the drive instead of the transferred bytes; 0: it transferred all of them. */
+static int32_t result_of(const struct uring *uring, const struct io_uring_cqe *cqe, int32_t bytes)
+{
+	if (!uring->commands || cqe->res < 0)
+		return cqe->res;
+	return cqe->res ? -EIO : bytes;
+}
+
 /* Returns whether the row is complete. */
 static bool complete_entry(struct uring *uring, struct io *io, const struct io_uring_cqe *cqe)
 {
-	int32_t result = cqe->res;
 	int32_t bytes = cqe->user_data >> BYTES_SHIFT & BYTES_MASK;
+	int32_t result = result_of(uring, cqe, bytes);
 	uint32_t slot = (uint32_t)cqe->user_data;
 
 	if (cqe->user_data & UD_HOLE && result == -EOPNOTSUPP) {
@@ -62,6 +70,8 @@ static bool complete_entry(struct uring *uring, struct io *io, const struct io_u
 	io->pending--;
 	if (!io->status && (bytes || cqe->user_data & UD_PREFLUSH))
 		uring_queue_rest(uring, io, slot, (unsigned)(cqe->user_data >> PART_SHIFT));
+	else if (!io->status && uring->commands)
+		uring_queue_next_command(uring, io, slot);
 	if (io->pending)
 		return false;
 	if (io->op == OP_WRITE)
@@ -140,10 +150,10 @@ static const char *uring_features(struct issuer *issuer)
 
 	snprintf(uring->features, sizeof(uring->features),
 		 "{\"single_issuer\": %s, \"defer_taskrun\": %s, \"fixed_file\": %s, \"fixed_buffers\": %s, "
-		 "\"ring_fd\": %s, \"discard_command\": %s, \"polled\": %s}",
+		 "\"ring_fd\": %s, \"discard_command\": %s, \"polled\": %s, \"passthrough\": %s}",
 		 words[ring->single_issuer], words[ring->deferred], words[ring->fixed_files],
 		 words[ring->fixed_buffers], words[ring->ring_fd], words[uring->discard_command],
-		 words[uring->polls]);
+		 words[uring->polls], words[uring->commands]);
 	return uring->features;
 }
 
@@ -166,18 +176,24 @@ static int init_ring(struct uring *uring, struct ring *ring, const struct issuer
 		[POOL_BUFFER] = { payload->pool, payload->pool_bytes },
 	};
 
-	err = ring_init(ring, options->depth * ROW_COMPLETIONS, options->plain, polled);
+	err = ring_init(ring, options->depth * ROW_COMPLETIONS, options->plain, polled, uring->commands);
 	if (err)
 		return err;
 	for (unsigned i = 0; i < uring->target_count; i++)
-		fds[i] = uring->targets[i].fd;
+		fds[i] = uring->commands ? uring->targets[i].command_fd : uring->targets[i].fd;
 	for (unsigned i = 0; i < uring->target_count; i++)
-		if (uring->targets[i].exclusive_fd >= 0)
-			fds[fd_count++] = uring->targets[i].exclusive_fd;
+		if (uring->targets[i].exclusive_fd >= 0 || uring->commands)
+			fds[fd_count++] = uring->targets[i].exclusive_fd >= 0 ? uring->targets[i].exclusive_fd :
+										uring->targets[i].fd;
 	ring_register_files(ring, fds, fd_count);
 	if (!options->plain)
 		ring_use_registered(ring, buffers, payload->pool ? 2 : 1);
 	ring_avoid_cpu(ring, options->avoid_cpu);
+	if (uring->commands) {
+		int personality = io_uring_register_personality(&ring->uring);
+
+		uring->personality = personality > 0 ? (uint16_t)personality : 0;
+	}
 	return ring_enable(ring);
 }
 
@@ -197,7 +213,7 @@ static bool prepare_to_discard(struct uring *uring, const struct issuer_options 
 {
 	int16_t target = target_that_discards(uring);
 
-	if (target < 0)
+	if (target < 0 || uring->commands)
 		return true;
 	uring->discard_command = !options->plain && uring_discard_command_works(uring, target);
 	if (uring->discard_command)
@@ -219,6 +235,7 @@ static void uring_deinit(struct issuer *issuer)
 	ring_deinit(&uring->polled);
 	offload_free(uring->offload);
 	free(uring->transfers);
+	free(uring->ranges);
 	free(uring);
 }
 
@@ -242,14 +259,18 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 		uring->payload = options->payload;
 		uring->polls = options->polled;
 		uring->transfers = alloc_touched(options->depth, sizeof(*uring->transfers));
+		uring->ranges = alloc_touched(options->depth, sizeof(*uring->ranges));
+		uring->commands = options->target_count && options->targets[0].command_fd >= 0;
 	}
-	if (uring && uring->transfers)
+	if (uring && uring->transfers && uring->ranges)
 		err = init_ring(uring, &uring->ring, options, false);
 	if (!err && uring->polls)
 		err = init_ring(uring, &uring->polled, options, true);
 	if (err == -ENOMEM)
 		report_error("raise the limit of locked memory: ulimit -l unlimited", "io_uring is not available: %s",
 			     strerror(-err));
+	else if (err == -EINVAL && uring->commands)
+		report_error("omit --passthrough", "io_uring takes no commands of NVMe before Linux 5.19");
 	else if (err && !report_shortage("cannot use io_uring", -err))
 		report_error("find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a "
 			     "container, --security-opt seccomp=unconfined",

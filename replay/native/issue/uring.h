@@ -28,6 +28,13 @@ struct transfer {
 	char *data; /* of a write: claimed until the row completes */
 };
 
+/* Of a command that deallocates; the drive reads it. */
+struct nvme_range {
+	uint32_t attributes;
+	uint32_t blocks;
+	uint64_t first;
+};
+
 struct uring {
 	struct issuer issuer;
 	struct ring ring;
@@ -40,7 +47,10 @@ struct uring {
 	uint64_t offload_events;
 	struct transfer *transfers; /* of each slot */
 	bool discard_command;
-	char features[256];
+	bool commands; /* each target gets commands of NVMe instead of I/Os */
+	uint16_t personality; /* with the privilege that commands take before Linux 6.2; 0: none */
+	struct nvme_range *ranges; /* of each slot, with commands */
+	char features[320];
 };
 
 /* Prepares a row. Later pieces of a long row follow by uring_queue_rest. */
@@ -48,6 +58,9 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot);
 
 /* Prepares the next pieces of a read or write, up to its window. `part` of its buffer is free. */
 void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigned part);
+
+/* Prepares the next command of a discard or write-zeroes that is longer than one. */
+void uring_queue_next_command(struct uring *uring, struct io *io, uint32_t slot);
 
 /* Repeats a write-zeroes that failed as a hole because the drive lacks the command. */
 void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot);

@@ -6,6 +6,8 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <linux/ioprio.h>
+#include <linux/nvme_ioctl.h>
+#include <string.h>
 
 /* From linux/blkdev.h of 6.12 (50c52250e2d7): discards through IORING_OP_URING_CMD. */
 #ifndef BLOCK_URING_CMD_DISCARD
@@ -23,7 +25,9 @@ static bool is_polled(const struct uring *uring, const struct io *io)
 
 static int fd_of(const struct ring *ring, const struct uring *uring, const struct io *io)
 {
-	return ring->fixed_files ? io->target : uring->targets[io->target].fd;
+	const struct target *target = &uring->targets[io->target];
+
+	return ring->fixed_files ? io->target : uring->commands ? target->command_fd : target->fd;
 }
 
 /* Comes after io_uring_prep_*, which overwrites sqe->flags. */
@@ -46,6 +50,84 @@ static uint16_t priority_of(const struct uring *uring, const struct io *io)
 	return 0;
 }
 
+/* NVM command set, 1.0: section 3. */
+enum nvme_opcode {
+	NVME_FLUSH = 0x00,
+	NVME_WRITE = 0x01,
+	NVME_READ = 0x02,
+	NVME_WRITE_ZEROES = 0x08,
+	NVME_DATASET_MANAGEMENT = 0x09,
+};
+
+#define NVME_FUA (1u << 30)
+#define NVME_DEALLOCATE (1u << 2) /* of dataset management */
+
+/* The command is in the entry. Its place and its data are the caller's. */
+static struct nvme_uring_cmd *prepare_command(struct uring *uring, const struct io *io, enum nvme_opcode opcode,
+					      uint64_t user_data, uint8_t flags)
+{
+	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
+	struct nvme_uring_cmd *command = (struct nvme_uring_cmd *)sqe->cmd;
+
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd_of(&uring->ring, uring, io), NULL, 0, 0);
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	sqe->flags |= flags;
+	sqe->personality = uring->personality;
+	address(&uring->ring, sqe, user_data);
+	memset(command, 0, sizeof(*command));
+	command->opcode = (uint8_t)opcode;
+	command->nsid = uring->targets[io->target].namespace;
+	return command;
+}
+
+static void place_command(struct nvme_uring_cmd *command, const struct target *target, const struct io *io,
+			  int64_t offset_bytes, int64_t length_bytes)
+{
+	uint64_t first = (uint64_t)(offset_bytes / target->logical_block_bytes);
+
+	command->cdw10 = (uint32_t)first;
+	command->cdw11 = (uint32_t)(first >> 32);
+	command->cdw12 = (uint32_t)(length_bytes / target->logical_block_bytes - 1);
+	if (io->flags & FLAG_FUA)
+		command->cdw12 |= NVME_FUA;
+}
+
+void uring_queue_next_command(struct uring *uring, struct io *io, uint32_t slot)
+{
+	const struct target *target = &uring->targets[io->target];
+	struct transfer *transfer = &uring->transfers[slot];
+	int64_t at = io->offset_bytes + transfer->submitted_bytes, left = io->length_bytes - transfer->submitted_bytes;
+	bool discard = io->op == OP_DISCARD;
+	int64_t limit_bytes = discard ? target->discard_max_bytes : target->write_zeroes_max_bytes;
+	int64_t length_bytes = left < limit_bytes ? left : limit_bytes;
+	struct nvme_range *range = &uring->ranges[slot];
+	struct nvme_uring_cmd *command;
+
+	if ((!discard && io->op != OP_WRITE_ZEROES) || !length_bytes)
+		return;
+	transfer->submitted_bytes += length_bytes;
+	io->pending++;
+	command = prepare_command(uring, io, discard ? NVME_DATASET_MANAGEMENT : NVME_WRITE_ZEROES, slot, 0);
+	if (!discard) {
+		place_command(command, target, io, at, length_bytes);
+		return;
+	}
+	*range = (struct nvme_range){
+		.blocks = (uint32_t)(length_bytes / target->logical_block_bytes),
+		.first = (uint64_t)(at / target->logical_block_bytes),
+	};
+	command->addr = (uintptr_t)range;
+	command->data_len = sizeof(*range);
+	command->cdw11 = NVME_DEALLOCATE;
+}
+
+static void queue_commands(struct uring *uring, struct io *io, uint32_t slot)
+{
+	uring->transfers[slot].submitted_bytes = 0;
+	io->pending = 0;
+	uring_queue_next_command(uring, io, slot);
+}
+
 /* The parts of a long row's buffer: a complete piece makes room for the next one. */
 static size_t part_bytes(const struct target *target)
 {
@@ -56,11 +138,12 @@ static size_t part_bytes(const struct target *target)
 static void queue_transfer(struct uring *uring, const struct io *io, uint32_t slot, int64_t at, unsigned length_bytes,
 			   unsigned part)
 {
+	uint64_t user_data = slot | (uint64_t)length_bytes << BYTES_SHIFT | (uint64_t)part << PART_SHIFT;
 	struct ring *ring = is_polled(uring, io) ? &uring->polled : &uring->ring;
-	struct io_uring_sqe *sqe = ring_sqe(ring);
 	int64_t offset_bytes = io->offset_bytes + at;
 	int fd = fd_of(ring, uring, io);
 	bool read = io->op == OP_READ;
+	struct io_uring_sqe *sqe;
 	void *data;
 
 	if (read) {
@@ -69,6 +152,16 @@ static void queue_transfer(struct uring *uring, const struct io *io, uint32_t sl
 		data = uring->transfers[slot].data + (part ? part * part_bytes(&uring->targets[io->target]) : 0);
 		payload_put_stamps(uring->payload, data, offset_bytes, length_bytes);
 	}
+	if (uring->commands) {
+		struct nvme_uring_cmd *command =
+			prepare_command(uring, io, read ? NVME_READ : NVME_WRITE, user_data, 0);
+
+		place_command(command, &uring->targets[io->target], io, offset_bytes, length_bytes);
+		command->addr = (uintptr_t)data;
+		command->data_len = length_bytes;
+		return;
+	}
+	sqe = ring_sqe(ring);
 	if (ring->fixed_buffers && read)
 		io_uring_prep_read_fixed(sqe, fd, data, length_bytes, offset_bytes, SINK_BUFFER);
 	else if (ring->fixed_buffers)
@@ -80,14 +173,19 @@ static void queue_transfer(struct uring *uring, const struct io *io, uint32_t sl
 	if (!read && (io->flags & FLAG_FUA))
 		sqe->rw_flags = RWF_DSYNC;
 	sqe->ioprio = priority_of(uring, io);
-	address(ring, sqe, slot | (uint64_t)length_bytes << BYTES_SHIFT | (uint64_t)part << PART_SHIFT);
+	address(ring, sqe, user_data);
 	ring->polling += ring->polled;
 }
 
 static void queue_flush(struct uring *uring, const struct io *io, uint64_t user_data, uint8_t flags)
 {
-	struct io_uring_sqe *sqe = ring_sqe(&uring->ring);
+	struct io_uring_sqe *sqe;
 
+	if (uring->commands) {
+		prepare_command(uring, io, NVME_FLUSH, user_data, flags);
+		return;
+	}
+	sqe = ring_sqe(&uring->ring);
 	/* Direct I/O leaves nothing in the page cache, so on a block device this is only a flush. */
 	io_uring_prep_fsync(sqe, fd_of(&uring->ring, uring, io), 0);
 	sqe->flags |= flags;
@@ -99,11 +197,13 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 	const struct target *target = &uring->targets[io->target];
 	struct transfer *transfer = &uring->transfers[slot];
 	int64_t piece_bytes = target_piece_bytes(target);
+	unsigned parts = (unsigned)(ROW_WINDOW_BYTES / part_bytes(target));
 
 	if (transfer->submitted_bytes == io->length_bytes)
 		return;
-	for (unsigned parts = (unsigned)(ROW_WINDOW_BYTES / part_bytes(target));
-	     io->pending < parts && transfer->submitted_bytes < io->length_bytes; part++) {
+	if (parts > ROW_COMPLETIONS)
+		parts = ROW_COMPLETIONS;
+	for (; io->pending < parts && transfer->submitted_bytes < io->length_bytes; part++) {
 		int64_t at = transfer->submitted_bytes, left = io->length_bytes - at;
 		unsigned length_bytes = (unsigned)(left < piece_bytes ? left : piece_bytes);
 
@@ -116,7 +216,8 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 /* A read or a write with its preflush. */
 static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
 {
-	bool preflush = io->op == OP_WRITE && (io->flags & FLAG_PREFLUSH), parts = io->length_bytes > PIECE_MAX_BYTES;
+	int64_t most_bytes = uring->commands ? target_piece_bytes(&uring->targets[io->target]) : PIECE_MAX_BYTES;
+	bool preflush = io->op == OP_WRITE && (io->flags & FLAG_PREFLUSH), parts = io->length_bytes > most_bytes;
 	struct transfer *transfer = &uring->transfers[slot];
 
 	io->pending = 0;
@@ -210,10 +311,16 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 		queue_flush(uring, io, slot, 0);
 		break;
 	case OP_DISCARD:
-		queue_discard(uring, io, slot);
+		if (uring->commands)
+			queue_commands(uring, io, slot);
+		else
+			queue_discard(uring, io, slot);
 		break;
 	case OP_WRITE_ZEROES:
-		queue_write_zeroes(uring, io, slot, is_hole(uring, io));
+		if (uring->commands)
+			queue_commands(uring, io, slot);
+		else
+			queue_write_zeroes(uring, io, slot, is_hole(uring, io));
 		break;
 	}
 	transfer->ring = uring->ring.uring.sq.sqe_tail != first ? &uring->ring :

@@ -56,14 +56,14 @@ static int load_cancellation(void)
 	return -pthread_join(thread, NULL);
 }
 
-int confine_process(void)
+int confine_process(bool commands)
 {
 	uint64_t allowed = CAPABILITY(CAP_SYS_NICE) | CAPABILITY(CAP_IPC_LOCK);
 	int err = load_cancellation();
 
 	if (err)
 		return err;
-	if (rings_require_admin())
+	if (rings_require_admin() || commands)
 		allowed |= CAPABILITY(CAP_SYS_ADMIN);
 	return capabilities_leave_root(allowed);
 }

@@ -3,6 +3,8 @@
 #ifndef BLKREEL_CONFINE_H
 #define BLKREEL_CONFINE_H
 
+#include <stdbool.h>
+
 enum thread_role {
 	ISSUING_THREAD, /* changes its own priority, and has its stack locked */
 	OTHER_THREAD,
@@ -10,9 +12,10 @@ enum thread_role {
 
 /*
  * Called with the targets open, before there are other threads: root becomes nobody, and keeps the capabilities that
- * preparing a run takes. Returns 0 or a negative errno.
+ * preparing a run takes. commands: a ring passes commands to drives, which takes CAP_SYS_ADMIN
+ * before Linux 6.2. Returns 0 or a negative errno.
  */
-int confine_process(void);
+int confine_process(bool commands);
 
 /*
  * Leaves the calling thread the capabilities of its role and the system calls of a run: it opens, executes, connects,

@@ -53,6 +53,7 @@ static const char usage[] =
 	"  --realtime        request real-time scheduling\n"
 	"  --max-errors N    end after N consecutive failed rows; 0: never (1000)\n"
 	"  --polled          poll the drive for completions instead of using interrupts\n"
+	"  --passthrough     send NVMe commands through the character device of each target, a namespace\n"
 	"  --plain           use no io_uring feature newer than Linux 5.11\n"
 	"  --nil BYTES       issue to a target of that size that completes at once, without I/O\n"
 	"  --nil-targets N   number of nil targets (1)\n"
@@ -201,6 +202,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		NUMBER_OPTION("max-errors", run->max_errors, 0, INT32_MAX),
 		FLAG_OPTION("plain", run->plain),
 		FLAG_OPTION("polled", run->polled),
+		FLAG_OPTION("passthrough", options->target.passthrough),
 		CALL_OPTION("nil", set_nil, options),
 		NUMBER_OPTION("nil-targets", options->nil_targets, 1, MAX_TARGETS),
 		CALL_OPTION("nil-fail", set_nil_fail, run),
@@ -290,9 +292,9 @@ static int read_drives(struct drive *drives, struct options *options)
 }
 
 /* Returns 0 or an exit code. */
-static int give_up_privilege(void)
+static int give_up_privilege(const struct options *options)
 {
-	int err = confine_process();
+	int err = confine_process(options->target.passthrough);
 
 	if (err)
 		report_error(NULL, "cannot give up privileges: %s", strerror(-err));
@@ -323,7 +325,7 @@ int main(int argc, char **argv)
 	if (!code)
 		code = read_drives(drives, &options);
 	if (!code)
-		code = give_up_privilege();
+		code = give_up_privilege(&options);
 	if (!code)
 		code = run_replay(&options.run, &stop);
 	for (unsigned i = 0; i < opened; i++)

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <linux/ioprio.h>
+#include <linux/nvme_ioctl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +16,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "error.h"
 #include "run/exit_code.h"
+
+#define MAX_COMMAND_BLOCKS 65536
+#define PAGE_BYTES 4096
 
 const char *const op_names[OP_COUNT] = {
 	[OP_READ] = "read",
@@ -210,6 +216,70 @@ static int read_block_device(struct target *target, dev_t device)
 	return 0;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The number and the node of the character device ngXnY of a namespace nvmeXnY: its neighbor in sysfs. */
+static bool find_command_device(dev_t device, char *node, size_t size, dev_t *number)
+{
+	char link[64], directory[PATH_MAX], path[PATH_MAX + 64], text[32];
+	unsigned int instance, namespace, of_major, of_minor;
+	FILE *file CLEANUP_FCLOSE = NULL;
+	char *name, rest;
+
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(device), minor(device));
+	if (!realpath(link, directory))
+		return false;
+	name = strrchr(directory, '/');
+	if (!name || sscanf(name + 1, "nvme%un%u%c", &instance, &namespace, &rest) != 2)
+		return false;
+	*name = 0;
+	snprintf(path, sizeof(path), "%s/ng%un%u/dev", directory, instance, namespace);
+	file = fopen(path, "re");
+	if (!file || !fgets(text, sizeof(text), file) || sscanf(text, "%u:%u", &of_major, &of_minor) != 2)
+		return false;
+	snprintf(node, size, "/dev/ng%un%u", instance, namespace);
+	*number = makedev(of_major, of_minor);
+	return true;
+}
+
+/* The limits of the block layer hold for a command too, which it does not split. Returns 0 or an exit code. */
+static int open_commands(struct target *target, const struct target_options *options, dev_t device)
+{
+	int64_t block_bytes = target->logical_block_bytes, segments = queue_limit(device, "max_segments");
+	dev_t number = 0;
+	struct stat st;
+	char node[64];
+	int namespace;
+
+	if (!target->block_device || !find_command_device(device, node, sizeof(node), &number)) {
+		report_error("name an NVMe drive on Linux 5.19 or later, or omit --passthrough",
+			     "%s is no NVMe namespace with a character device", options->path);
+		return EXIT_WRONG_USAGE;
+	}
+	target->command_fd = open(node, (options->may_write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (target->command_fd < 0 || fstat(target->command_fd, &st))
+		return refuse_open(node, errno);
+	namespace = ioctl(target->command_fd, NVME_IOCTL_ID);
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != number || namespace <= 0 ||
+	    ioctl(target->fd, NVME_IOCTL_ID) != namespace) {
+		report_error("see: ls -l /dev/ng*", "%s is not the character device of %s", node, options->path);
+		return EXIT_REFUSED;
+	}
+	target->namespace = (uint32_t)namespace;
+	target->max_io_bytes = smaller(queue_limit(device, "max_hw_sectors_kb") * 1024, PIECE_MAX_BYTES);
+	target->max_io_bytes = smaller(target->max_io_bytes, MAX_COMMAND_BLOCKS * block_bytes);
+	/* The pages of a buffer need not be neighbors, and it may begin within one. */
+	if (segments > 1)
+		target->max_io_bytes = smaller(target->max_io_bytes, (segments - 1) * PAGE_BYTES);
+	target->max_io_bytes -= target->max_io_bytes % (block_bytes > PAGE_BYTES ? block_bytes : PAGE_BYTES);
+	target->write_zeroes_max_bytes = smaller(target->write_zeroes_max_bytes, MAX_COMMAND_BLOCKS * block_bytes);
+	target->discard_max_bytes = smaller(target->discard_max_bytes, (int64_t)UINT32_MAX * block_bytes);
+	return 0;
+}
+
 /* The alignment of offset and length for direct I/O on a file. */
 static int64_t file_alignment(int fd)
 {
@@ -293,6 +363,7 @@ static int open_target(struct target *target, const struct target_options *optio
 		.path = options->path ? options->path : "the nil target",
 		.fd = -1,
 		.exclusive_fd = options->claimed ? options->claimed->exclusive_fd : -1,
+		.command_fd = -1,
 		.statistics_fd = -1,
 		.write_zeroes_fd = -1,
 		.may_write = options->may_write,
@@ -331,12 +402,12 @@ static int open_target(struct target *target, const struct target_options *optio
 			     options->path);
 		return EXIT_FAILED;
 	}
-	return 0;
+	return options->passthrough ? open_commands(target, options, st.st_rdev) : 0;
 }
 
 void target_close(struct target *target)
 {
-	int *fds[] = { &target->fd, &target->statistics_fd, &target->write_zeroes_fd };
+	int *fds[] = { &target->fd, &target->command_fd, &target->statistics_fd, &target->write_zeroes_fd };
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (*fds[i] >= 0)
@@ -405,6 +476,8 @@ int64_t target_piece_bytes(const struct target *target)
 {
 	int64_t request_bytes = target->max_io_bytes;
 
+	if (target->command_fd >= 0)
+		return request_bytes;
 	if (!request_bytes || request_bytes > PIECE_MAX_BYTES)
 		return PIECE_MAX_BYTES;
 	return PIECE_MAX_BYTES / request_bytes * request_bytes;
@@ -449,12 +522,27 @@ static enum fidelity command_fidelity(const struct target *target, enum trace_op
 	}
 }
 
+/* A command has a bit for FUA, and the drive gets each flush; no other flag of a row. */
+static enum fidelity passthrough_fidelity(const struct target *target, enum trace_op op, int32_t flags)
+{
+	if ((op == OP_DISCARD && !target->discard_max_bytes) ||
+	    (op == OP_WRITE_ZEROES && !target->write_zeroes_max_bytes))
+		return DROPPED;
+	if ((flags & FLAG_FUA) && (op == OP_FLUSH || op == OP_DISCARD))
+		return ALTERED_FUA;
+	if ((flags & FLAG_PREFLUSH) && op != OP_WRITE && op != OP_FLUSH)
+		return ALTERED_PREFLUSH;
+	return flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_BEST_EFFORT | FLAG_PRIORITY_IDLE) ? ALTERED_PRIORITY :
+												   AS_PLANNED;
+}
+
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
 	bool transfer = op == OP_READ || op == OP_WRITE;
-	enum fidelity fidelity = command_fidelity(target, op, flags);
+	enum fidelity fidelity = target->command_fd >= 0 ? passthrough_fidelity(target, op, flags) :
+							   command_fidelity(target, op, flags);
 
-	if (fidelity != AS_PLANNED)
+	if (target->command_fd >= 0 || fidelity != AS_PLANNED)
 		return fidelity;
 	/* The kernel has no interface for these flags with other ops. */
 	if (op != OP_WRITE && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))

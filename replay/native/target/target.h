@@ -40,6 +40,8 @@ struct target {
 	const char *path;
 	int fd; /* -1 for the nil target */
 	int exclusive_fd; /* inherited: the claim on the target. -1: none */
+	int command_fd; /* the character device of the NVMe namespace, which takes commands. -1: I/O goes to `fd` */
+	uint32_t namespace;
 	/* Of a block device, in sysfs, which a confined thread cannot open. -1: none. */
 	int statistics_fd, write_zeroes_fd;
 	bool block_device;
@@ -78,6 +80,7 @@ struct target_options {
 	bool direct;
 	bool exclusive;
 	bool polled; /* requires queues with polled completions */
+	bool passthrough; /* requires a whole NVMe namespace, which gets commands instead of I/Os of the block layer */
 };
 
 /* Opens it read-only unless may_write. Returns 0, or an exit code after an error message. */

@@ -143,9 +143,10 @@ OPTION_SETS = {
     "--background": [("writes=2MB/s",), ("writes=2001KB/s",), ("writes=1MB/s",)],
     "--background-lead": [("1ms", *BESIDE), ("1001us", *BESIDE)], "--device": [("1",)],
     "--compressible": [("50",), ("51",)], "--duplicates": [("50",)],
-    **dict.fromkeys(["--on", "--output", "--threads", "--polled", "--destroy", "--baseline", "--label", "--seed",
-                     "--power-command", "--power-log", "--power-sensor", "--sample", "--ocp-log", "--effect-limits",
-                     "--repeat", "--until-valid", "--dry-run", "--why", "--no-live", "--force", "--json", "--quiet",
+    **dict.fromkeys(["--on", "--output", "--threads", "--polled", "--passthrough", "--destroy", "--baseline", "--label",
+                     "--seed", "--power-command", "--power-log", "--power-sensor", "--sample", "--ocp-log",
+                     "--effect-limits", "--repeat", "--until-valid", "--dry-run", "--why", "--no-live", "--force",
+                     "--json", "--quiet",
                      "--verbose"], [])}
 
 

@@ -13,7 +13,7 @@ from blkreel.traces.format.condition import Condition, Role, differences
 
 # Keys of a run's account that Condition reads, and its results. A new key needs a place here, and an input one in
 # Condition.
-INPUTS = {"source", "pace", "idle", "without", "map", "state", "prefill", "payload", "polled", "drives",
+INPUTS = {"source", "pace", "idle", "without", "map", "state", "prefill", "payload", "polled", "passthrough", "drives",
           "unwritten_bytes", "background"}
 RESULTS = {
     "label", "simulated", "drive", "planned_ops", "issued_ops", "completed_ops", "moved_bytes", "written_bytes",
@@ -31,7 +31,7 @@ RUN = {
     "state": {"name": "data", "scale": 1.0, "span_bytes": 40_000_000, "permuted": False, "erased_by": "discard",
               "payload": {"compressible_percent": 0, "duplicates_percent": 0}},
     "prefill": None, "unwritten_bytes": 0, "payload": {"compressible_percent": 0, "duplicates_percent": 0},
-    "polled": False, "drives": None, "background": None}
+    "polled": False, "passthrough": False, "drives": None, "background": None}
 
 # Of two drives.
 DRIVES = [{"source_device": device, "map": {"name": "identity"}, "state": {"name": "full"}} for device in (0, 1)]
@@ -68,6 +68,7 @@ VALUES = [
     (("state", "erased_by"), [None, "format"]),
     (("state", "payload", "compressible_percent"), [50]), (("unwritten_bytes",), [4096]),
     (("payload", "compressible_percent"), [50, 90]), (("payload", "duplicates_percent"), [25]), (("polled",), [True]),
+    (("passthrough",), [True]),
     (("drives",), [[DRIVES[0], {**DRIVES[1], **other}] for other in (
         {}, {"source_device": 2}, {"map": {"name": "compact"}}, {"state": {"name": "client"}},
         {"unwritten_bytes": 4096})]),

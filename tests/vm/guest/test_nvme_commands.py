@@ -138,15 +138,17 @@ def test_each_row_of_a_capture_is_a_command(rows_of, nvme, commands_of):
     assert discards[["offset_bytes", "length_bytes"]].to_numpy().tolist() == [[8 * MIB, MIB]]
 
 
-def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of):
+@pytest.mark.parametrize("passthrough", [False, True])
+def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of, passthrough):
     """Every kind of I/O, as the engine hands it on: FUA in the command itself, a flush before a preflush write."""
     random = np.random.default_rng(7)
     op = random.choice(list(OPS.values()), 300)
     length = np.where(op == OPS["flush"], 0, random.choice([4096, 8192, 65536], 300))
-    flags = np.where((op == OPS["write"]) & (random.random(300) < 0.5), FLAGS["fua"], 0)
+    with_fua = ["write", "read", "write_zeroes"] if passthrough else ["write"]
+    flags = np.where(np.isin(op, [OPS[name] for name in with_fua]) & (random.random(300) < 0.5), FLAGS["fua"], 0)
     plan = a_plan(random.integers(0, 1000, 300) * 65536 * (op != OPS["flush"]), op=op, length_bytes=length,
                   flags=flags)
-    totals, records = issue(plan, target=nvme, depth=1, may_write=True)
+    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=passthrough)
     wanted = [as_command(*row) for row in zip(*(plan[name].tolist() for name in
                                                 ("op", "offset_bytes", "length_bytes", "flags")), strict=True)]
     assert commands_of() == wanted
@@ -154,11 +156,73 @@ def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of):
     assert totals["altered"] == totals["dropped"] == {}
 
 
-def test_a_preflush_is_a_flush_before_its_write(a_plan, issue, nvme, commands_of):
+@pytest.mark.parametrize("passthrough", [False, True])
+def test_a_preflush_is_a_flush_before_its_write(a_plan, issue, nvme, commands_of, passthrough):
     flags = FLAGS["preflush"] | FLAGS["fua"]
-    issue(a_plan(np.arange(5) * MIB, op=OPS["write"], flags=flags), target=nvme, depth=1, may_write=True)
+    issue(a_plan(np.arange(5) * MIB, op=OPS["write"], flags=flags), target=nvme, depth=1, may_write=True,
+          passthrough=passthrough)
     assert commands_of() == [command for at in range(5)
                              for command in (("flush", 0, 0, False), ("write", at * MIB, 4096, True))]
+
+
+def test_long_rows_are_several_commands(a_plan, issue, nvme, commands_of):
+    """None is longer than the drive takes, none is missing, and what a deallocation names reads as zeros."""
+    Path(nvme).write_bytes(b"x" * (32 * MIB))
+    subprocess.run(["blockdev", "--flushbufs", nvme], check=True)
+    op, length = [OPS[name] for name in ("write", "read", "write_zeroes", "discard", "write")], [3, 9, 40, 16, 10]
+    plan = a_plan(np.array([32, 0, 64, 8, 112]) * MIB, op=np.array(op), length_bytes=np.array(length) * MIB,
+                  flags=np.array([FLAGS["preflush"], 0, 0, 0, FLAGS["fua"]]))
+    before = len(commands_of())
+    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=True)
+    commands = commands_of()[before:]
+    assert set(records["status"]) == {0} and totals["altered"] == totals["dropped"] == {}
+    limit_bytes = int(Path("/sys/block", Path(nvme).name, "queue/max_hw_sectors_kb").read_text()) << 10
+    assert commands[0][0] == "flush" and [name for name, *_ in commands].count("dsm") == 1
+    for name, first, bytes_, fua in (("write", 32, 3, False), ("read", 0, 9, False), ("write_zeroes", 64, 40, False),
+                                     ("write", 112, 10, True)):
+        parts = sorted((offset, length) for kind, offset, length, bit in commands
+                       if kind == name and bit == fua and first * MIB <= offset < (first + bytes_) * MIB)
+        assert len(parts) > 1 and sum(length for _, length in parts) == bytes_ * MIB
+        assert [offset for offset, _ in parts] == [first * MIB + sum(length for _, length in parts[:at])
+                                                   for at in range(len(parts))]
+        assert max(length for _, length in parts) <= (32 * MIB if name == "write_zeroes" else limit_bytes)
+    content = Path(nvme).read_bytes()[:32 * MIB]
+    assert content == b"x" * (8 * MIB) + bytes(16 * MIB) + b"x" * (8 * MIB)
+
+
+def test_a_replay_by_commands_is_as_safe_as_any(blkreel, rows_of, nvme, commands_of, tmp_path):
+    """By the name of the character device, too: the checks are those of its namespace."""
+    generic = nvme.replace("nvme", "ng")
+    source = rows_of(nvme, f"dd if=/dev/zero of={nvme} bs=4k count=40 oflag=direct,dsync status=none;"
+                           f"dd if={nvme} of=/dev/null bs=64k count=10 iflag=direct status=none;"
+                           f"blkdiscard -f --offset 8MiB --length 1MiB {nvme}")
+    arguments = ("replay", tmp_path / "t.parquet", "-o", tmp_path / "run", "--idle", "cap=1ms", "--map", "identity",
+                 "--json")
+    assert blkreel(*arguments, "--on", generic, check=False).returncode == 2, "a character device without --passthrough"
+    for on in (nvme, generic):
+        refused = blkreel(*arguments, "--on", on, "--passthrough", check=False)
+        assert refused.returncode == 5 and "--destroy GUEST001" in refused.stderr
+    subprocess.run(["mkfs.ext4", "-q", "-F", nvme], check=True)
+    (tmp_path / "mounted").mkdir()
+    subprocess.run(["mount", nvme, tmp_path / "mounted"], check=True)
+    mounted = blkreel(*arguments, "--on", generic, "--passthrough", "--destroy", "GUEST001", check=False)
+    subprocess.run(["umount", tmp_path / "mounted"], check=True)
+    assert mounted.returncode == 5 and "mounted" in mounted.stderr
+    subprocess.run(["sfdisk", "-q", nvme], input="start=2048, size=16384\n", text=True, check=True, capture_output=True)
+    part = blkreel(*arguments, "--on", f"{nvme}p1", "--passthrough", "--destroy", "GUEST001", check=False)
+    assert part.returncode == 2 and "commands address the whole namespace" in part.stderr
+    subprocess.run(["blkdiscard", "-f", nvme], check=True)
+    before = len(commands_of())
+    result = blkreel(*arguments, "--on", generic, "--passthrough", "--destroy", "GUEST001", check=False)
+    assert result.returncode in (0, 3), result.stderr
+    run = json.loads(result.stdout)["run"]
+    assert run["passthrough"] and run["engine"]["features"]["passthrough"] is True
+    assert run["completed_ops"] == len(source) and run["as_planned"] and run["foreign_ios"] == 0
+    assert run["error_ops"] == 0
+    commands = commands_of()[before:]
+    writes = [offset for name, offset, _, fua in commands if name == "write" and fua]
+    assert sorted(writes) == sorted(source.offset_bytes[source.op == OPS["write"]])
+    assert [name for name, *_ in commands].count("dsm") >= 1
 
 
 def test_drives_are_described_as_nvme_cli_does(blkreel, rows_of, nvme, nvme_drives, program):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from blkreel.replay.drive import safety, usage
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.file_identity import identity_of
 from blkreel.replay.drive.openers import openers_of
-from blkreel.replay.drive.target import Target, find_target
+from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.drive.usage import Kernel, Use, uses_of
 
 ARGV = ["blkreel", "replay", "t.parquet", "--on", "/dev/sdx", "-o", "run dir"]
@@ -338,3 +339,32 @@ def test_what_could_not_be_looked_into_is_named_once_per_boot(image, monkeypatch
     assert not safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
     (tmp_path / "state/processes-not-checked").write_text("another boot")
     assert safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+
+
+def test_the_character_device_of_a_namespace_leads_to_it(tmp_path):
+    """By its neighbor in sysfs; any other path stays, so that it is refused as what it is."""
+    controller = tmp_path / "devices/nvme3"
+    (tmp_path / "dev/char").mkdir(parents=True)
+    for name in ("ng3n2", "nvme3n2"):
+        (controller / name).mkdir(parents=True)
+    status = Path("/dev/null").stat()
+    (tmp_path / f"dev/char/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}").symlink_to(controller / "ng3n2")
+    assert namespace_of("/dev/null", tmp_path) == "/dev/null", "a neighbor without a size is no drive"
+    (controller / "nvme3n2/size").write_text("2048\n")
+    assert namespace_of("/dev/null", tmp_path) == "/dev/nvme3n2"
+    assert namespace_of("/dev/zero", tmp_path) == "/dev/zero"
+    assert namespace_of(tmp_path, tmp_path) == str(tmp_path) and namespace_of("/none") == "/none"
+
+
+def test_commands_need_a_whole_namespace(tmp_path):
+    for name in ("ng3n2", "nvme3n2/nvme3n2p1", "sda"):
+        (tmp_path / name).mkdir(parents=True)
+    drive = Drive(name="nvme3n2", path="/dev/nvme3n2", kind="disk", major=259, minor=1, size_bytes=1 << 26,
+                  logical_block_bytes=512, physical_block_bytes=4096)
+    namespace = Target(Path("/dev/nvme3n2"), drive, 1 << 26, 512, block=tmp_path / "nvme3n2")
+    namespace.require_commands()
+    with pytest.raises(UsageError, match="commands address the whole namespace"):
+        replace(namespace, partition="nvme3n2p1", block=tmp_path / "nvme3n2/nvme3n2p1").require_commands()
+    for block in (tmp_path / "sda", None):
+        with pytest.raises(UsageError, match="takes no NVMe commands"):
+            replace(namespace, block=block).require_commands()
