@@ -13,14 +13,14 @@
 #define COMM_BYTES 16
 #define MAX_LOST_INTERVALS 64
 
-/* Zone management: not part of a trace. */
+/* A command that a program passes to the drive: not part of a trace. */
 #define OP_OTHER OP_COUNT
 
 /* Of a request until it is issued: a command that a program passes to the drive. */
 #define OP_COMMAND 126
 
 /* In the spool: the row is no I/O, but the first use of the pages of one. */
-#define OP_USE (OP_COUNT + 1)
+#define OP_USE 127
 
 /* How the driver stores a command that a program passes to the drive. */
 enum command_set {

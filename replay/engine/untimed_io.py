@@ -12,7 +12,7 @@ from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import Target, engine_options
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, WRITE_CODES
 
 from .engine import Batch, Engine, EngineOptions, Payload, run_engine
 from .io_errors import error_text
@@ -54,7 +54,7 @@ class UntimedIo:
         self.refused_discards += int(is_refused.sum())
         self.done_bytes += int(length.sum())
         self.discarded_bytes += int(length[is_discard & ~is_refused].sum())
-        self.written_bytes += int(length[(rows["op"] == OPS["write"]) | (rows["op"] == OPS["write_zeroes"])].sum())
+        self.written_bytes += int(length[np.isin(rows["op"], (*WRITE_CODES, OPS["write_zeroes"]))].sum())
         rate = self._recent_bytes_per_s()
         detail = self._detail(self.done_bytes, rate) if self._detail else ""
         self._task.update(self.done_bytes, f"{format_bytes(self.done_bytes)} of {format_bytes(self._total_bytes)}, "

@@ -15,7 +15,7 @@ import numpy as np
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.metadata_types import MetricEffect
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 
 from .gaps import WINDOW_NS, InSubmitOrder, SubmitTimes
 from .queue_metrics import READ, WRITE, Ios, QueueMetrics, QueueModel, first_guess, fit
@@ -95,8 +95,9 @@ class HostEffect:
         rows = rows if done.all() else {name: column[done] for name, column in rows.items()}
         if len(rows["submit_ns"]):
             self._last_complete_ns = max(self._last_complete_ns, int(rows["complete_ns"].max()))
+            op = np.where(np.isin(rows["op"], WRITE_CODES), np.int8(WRITE), rows["op"])
             self._add(self._order.take(rows["submit_ns"], rows["due_ns"], rows["complete_ns"],
-                                       self._last_complete_ns - WINDOW_NS, rows["op"], rows["length_bytes"],
+                                       self._last_complete_ns - WINDOW_NS, op, rows["length_bytes"],
                                        rows["flags"], rows["host_delay_ns"], rows["stall_ns"]))
 
     def end(self, totals: Mapping[str, Any]) -> None:

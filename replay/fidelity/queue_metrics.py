@@ -36,7 +36,8 @@ class QueueModel:
 
     def service_ns(self, op: np.ndarray, length_bytes: np.ndarray) -> np.ndarray:
         """The time of each I/O on an idle drive."""
-        per_byte = np.array([*self.ns_per_byte, 0.0, 0.0, 0.0])
+        per_byte = np.zeros(len(OPS))
+        per_byte[:2] = self.ns_per_byte
         service: np.ndarray = (np.array(self.latency_ns)[op] + per_byte[op] * length_bytes).astype(np.int64)
         return service
 

@@ -21,6 +21,7 @@ from blkreel.common.verdict import (
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
+from blkreel.traces.format.schema import ZONE_MANAGEMENT
 
 from . import health
 from .certificate import main_cause, times
@@ -61,6 +62,8 @@ def _invalid(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     elif not run.dropped and not account["as_planned"]:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
     for name, count in run.dropped.items():
+        if name in ZONE_MANAGEMENT:
+            continue  # a drive without zones needs none
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
     if account["unwritten_bytes"]:
@@ -186,6 +189,10 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
         yield reason("unseen_completions", "qualified",
                      f"{_share(round(unseen / replayed, 4))} of the trace's I/Os have no completion (limit "
                      f"{_share(UNSEEN_LIMIT)})", None, unseen / replayed, UNSEEN_LIMIT)
+    for name in ZONE_MANAGEMENT:
+        if count := run.dropped.get(name):
+            yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because this drive has no zones: {name}",
+                         None, count, 0)
     for name, count in run.altered.items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)

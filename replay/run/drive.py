@@ -9,8 +9,11 @@ from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.plan.plan import DrivePlan
 from blkreel.replay.telemetry.sensors.sysfs import link_of
+from blkreel.traces.format.schema import WRITES, ZONE_MANAGEMENT
 
 from .records import IoTotals
+
+_COUNTED_AS_WRITES = (*WRITES, "write_zeroes", *ZONE_MANAGEMENT)  # by the kernel
 
 
 class RunDrive:
@@ -63,7 +66,8 @@ class RunDrive:
             ios = size = dict.fromkeys(ios, 0)
         self.external_ios = external_io.foreign_ios(
             self._before, self._after, read_ios=ios["read"], read_bytes=size["read"],
-            write_ios=ios["write"] + ios["write_zeroes"], write_bytes=size["write"] + size["write_zeroes"])
+            write_ios=sum(ios[name] for name in _COUNTED_AS_WRITES),
+            write_bytes=sum(size[name] for name in _COUNTED_AS_WRITES))
 
     def describe(self) -> dict[str, Any]:
         target = self._plan.target

@@ -11,7 +11,7 @@ from blkreel.replay.engine.io_errors import error_kind, error_text
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.fidelity.lateness import Lateness
 from blkreel.replay.plan.batch import issued_rows
-from blkreel.traces.format.schema import FLAGS, OP_NAMES, OPS
+from blkreel.traces.format.schema import FLAGS, OP_NAMES, OPS, WRITES
 from blkreel.traces.spool.spool import Spool
 
 _PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
@@ -104,7 +104,7 @@ class IoTotals:
 
     @property
     def changed_bytes(self) -> int:
-        return self.bytes["write"] + self.bytes["write_zeroes"]
+        return sum(self.bytes[name] for name in (*WRITES, "write_zeroes"))
 
 
 def foreground_of(rows: Batch) -> tuple[Batch, Batch | None]:

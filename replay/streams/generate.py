@@ -9,7 +9,7 @@ import numpy as np
 from blkreel.common.errors import UsageError
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.plan.batch import plan_batch
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, ZONE_OPS
 
 from .rules import Permutation
 from .spec import ACCESSES, Bursts, StreamSpec
@@ -26,6 +26,7 @@ _RATE_PARTS = 1000
 _MAX_NS = 1 << 62
 _MAX_BYTES = 1 << 62
 _MAX_IOPS = 10**9
+_OPS = [op for op in OPS if op not in ZONE_OPS]
 _OFFSETS, _MIX, _PASS, _SIZES = range(4)
 
 
@@ -101,8 +102,8 @@ def check(spec: StreamSpec) -> None:
     bursts = spec.bursts
     if spec.access not in ACCESSES:
         refuse(f"invalid access {spec.access!r}", f"use one of {', '.join(ACCESSES)}")
-    if spec.op not in OPS:
-        refuse(f"invalid op {spec.op!r}", f"use one of {', '.join(OPS)}")
+    if spec.op not in _OPS:
+        refuse(f"invalid op {spec.op!r}", f"use one of {', '.join(_OPS)}")
     if not 0 <= spec.read_percent <= 100:
         refuse(f"invalid share of reads: {spec.read_percent} %", "use 0 to 100")
     if spec.block_bytes < 1 or spec.start_bytes < 0:

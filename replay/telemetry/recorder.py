@@ -16,7 +16,7 @@ from blkreel.replay.telemetry.power import rails
 from blkreel.replay.telemetry.power.command import PowerCommand
 from blkreel.replay.telemetry.power.samples import ClockPairs
 from blkreel.replay.telemetry.sensors import hwmon, sysfs
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, WRITE_CODES
 from blkreel.traces.telemetry.file import FILE, Series, Telemetry, sensor
 from blkreel.traces.telemetry.spool import TelemetrySpool
 
@@ -28,7 +28,7 @@ from .source import MissingSensor, SensorSet, Source
 
 # hwmon caches an NVMe drive's answer for a second, and a SATA drive finishes its queue before it answers.
 _DRIVE_PERIOD_S = 1.0
-_WRITES = (OPS["write"], OPS["write_zeroes"])
+_WRITES = (*WRITE_CODES, OPS["write_zeroes"])
 _SIMULATED = "simulated"
 
 

@@ -2,6 +2,7 @@
 /* A confined thread runs its I/O and its own threads, and can do nothing else. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/blkzoned.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
@@ -57,6 +58,7 @@ static void check_denied(void)
 
 static void check_allowed(int memory)
 {
+	static const unsigned long commands[] = { BLKDISCARD, BLKRESETZONE, BLKOPENZONE, BLKCLOSEZONE, BLKFINISHZONE };
 	char text[] = "abc";
 	void *page;
 
@@ -68,8 +70,11 @@ static void check_allowed(int memory)
 	CHECK_EQUAL(syscall(SYS_tgkill, getpid(), gettid(), 0), 0);
 	CHECK_EQUAL(setpriority(PRIO_PROCESS, 0, 19), 0);
 	/* The call itself is allowed, and fails because of the file. */
-	CHECK_EQUAL(ioctl(memory, BLKDISCARD, (uint64_t[]){ 0, 512 }), -1);
-	CHECK_EQUAL(errno, ENOTTY);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		errno = 0;
+		CHECK_EQUAL(ioctl(memory, commands[i], (uint64_t[]){ 0, 512 }), -1);
+		CHECK_EQUAL(errno, ENOTTY);
+	}
 }
 
 static void *sleep_until_canceled(void *argument)

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "plan/plan.h"
+#include "plan/zone_guard.h"
 
 static const int64_t size_bytes = 1 << 20;
 
@@ -61,12 +62,24 @@ static void test_rows(void)
 	CHECK_EQUAL(check_row(&reads, 600, OP_READ, 0, 512, "aligned"), -EINVAL);
 	CHECK_EQUAL(check_row(&reads, 499, OP_READ, 0, 4096, "before the row ahead"), -EINVAL);
 	CHECK_EQUAL(check_row(&reads, -2, OP_READ, 0, 4096, "due"), -EINVAL);
-	CHECK_EQUAL(check_row(&reads, 600, 5, 0, 4096, "unknown op"), -EINVAL);
+	CHECK_EQUAL(check_row(&reads, 600, OP_COUNT, 0, 4096, "unknown op"), -EINVAL);
 	CHECK_EQUAL(check_row(&reads, 600, -1, 0, 4096, "unknown op"), -EINVAL);
 	for (int op = OP_WRITE; op < OP_COUNT; op++) {
-		CHECK_EQUAL(check_row(&reads, 600, op, 0, 4096, op == OP_FLUSH ? NULL : "reading only"),
+		int64_t length = op_is_zone_management(op) ? 0 : 4096;
+
+		CHECK_EQUAL(check_row(&reads, 600, op, 0, length, op == OP_FLUSH ? NULL : "reading only"),
 			    op == OP_FLUSH ? 0 : -EROFS);
-		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, NULL), 0);
+		CHECK_EQUAL(check_row(&writes, 600, op, 0, length, NULL), 0);
+	}
+	/* Zone management names a zone by its start, on a drive without zones too. */
+	for (int op = OP_ZONE_RESET; op <= OP_ZONE_FINISH; op++) {
+		CHECK_EQUAL(check_row(&writes, 600, op, 0, 4096, "start of a zone"), -EINVAL);
+		CHECK_EQUAL(check_row(&writes, 600, op, size_bytes, 0, "start of a zone"), -EINVAL);
+		CHECK_EQUAL(check_row(&writes, 600, op, 4096, 0, NULL), 0);
+		writes.zone_bytes = 8192;
+		CHECK_EQUAL(check_row(&writes, 600, op, 4096, 0, "start of a zone"), -EINVAL);
+		CHECK_EQUAL(check_row(&writes, 600, op, 8192, 0, NULL), 0);
+		writes.zone_bytes = 0;
 	}
 	/* A flush has no range; other ops may have any length. */
 	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
@@ -116,6 +129,11 @@ static void test_fidelity(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, 0), AS_PLANNED);
 	CHECK_EQUAL(target_fidelity(&file, OP_DISCARD, 0), ALTERED_DISCARD);
 	CHECK_EQUAL(target_fidelity(&drive, OP_READ, FLAG_PRIORITY_REALTIME), AS_PLANNED);
+	CHECK_EQUAL(target_fidelity(&drive, OP_ZONE_APPEND, 0), ALTERED_ZONE_APPEND);
+	CHECK_EQUAL(target_fidelity(&file, OP_ZONE_APPEND, FLAG_FUA), ALTERED_FUA);
+	CHECK_EQUAL(target_fidelity(&drive, OP_ZONE_RESET, 0), DROPPED);
+	drive.zone_bytes = 8192;
+	CHECK_EQUAL(target_fidelity(&drive, OP_ZONE_RESET, 0), AS_PLANNED);
 	drive.discard_max_bytes = drive.write_zeroes_max_bytes = 0;
 	drive.realtime_priority = false;
 	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, 0), DROPPED);
@@ -151,8 +169,36 @@ static void test_fidelity_of_priorities(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
 }
 
+static void test_one_change_at_a_time_in_a_zone(void)
+{
+	struct target targets[] = { a_target(true), a_target(true) };
+	struct zone_guard guard = { 0 };
+
+	targets[1].zone_bytes = 8192;
+	CHECK_EQUAL(zone_guard_init(&guard, targets, 2), 0);
+	zone_guard_set(&guard, 0, OP_WRITE, 0, true);
+	CHECK(zone_guard_allows(&guard, 0, OP_WRITE, 0)); /* it has no zones */
+	zone_guard_set(&guard, 1, OP_READ, 8192, true);
+	CHECK(zone_guard_allows(&guard, 1, OP_WRITE, 8192));
+	zone_guard_set(&guard, 1, OP_ZONE_APPEND, 12288, true);
+	for (int op = 0; op < OP_COUNT; op++) {
+		bool changes = op_is_write(op) || op == OP_WRITE_ZEROES || op_is_zone_management(op);
+
+		CHECK(zone_guard_allows(&guard, 1, op, 8192) == !changes);
+		CHECK(zone_guard_allows(&guard, 1, op, 0) == (op != OP_ZONE_RESET_ALL));
+	}
+	zone_guard_set(&guard, 1, OP_ZONE_APPEND, 12288, false);
+	CHECK(zone_guard_allows(&guard, 1, OP_ZONE_RESET_ALL, 0));
+	zone_guard_set(&guard, 1, OP_ZONE_RESET_ALL, 0, true);
+	CHECK(!zone_guard_allows(&guard, 1, OP_WRITE, 16384) && zone_guard_allows(&guard, 1, OP_READ, 16384));
+	zone_guard_set(&guard, 1, OP_ZONE_RESET_ALL, 0, false);
+	CHECK(zone_guard_allows(&guard, 1, OP_WRITE, 16384));
+	zone_guard_deinit(&guard);
+}
+
 int main(void)
 {
+	test_one_change_at_a_time_in_a_zone();
 	test_rows();
 	test_long_rows();
 	test_fidelity();

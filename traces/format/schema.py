@@ -9,8 +9,17 @@ Metadata = dict[str, Any]
 SCHEMA_VERSION = 1
 KEY_PREFIX = "blkreel."
 
-OPS = {"read": 0, "write": 1, "flush": 2, "discard": 3, "write_zeroes": 4}
+OPS = {"read": 0, "write": 1, "flush": 2, "discard": 3, "write_zeroes": 4, "zone_append": 5, "zone_reset": 6,
+       "zone_reset_all": 7, "zone_open": 8, "zone_close": 9, "zone_finish": 10}
 OP_NAMES = {code: name for name, code in OPS.items()}
+# An append is a write whose offset the drive chooses.
+WRITES = ("write", "zone_append")
+# offset_bytes is the start of the zone, 0 for all zones; length_bytes is 0.
+ZONE_MANAGEMENT = ("zone_reset", "zone_reset_all", "zone_open", "zone_close", "zone_finish")
+ZONE_OPS = ("zone_append", *ZONE_MANAGEMENT)
+WITHOUT_DATA = ("flush", *ZONE_MANAGEMENT)
+WRITE_CODES, ZONE_MANAGEMENT_CODES, WITHOUT_DATA_CODES = (
+    [OPS[name] for name in names] for names in (WRITES, ZONE_MANAGEMENT, WITHOUT_DATA))
 FLAGS = {
     "sync": 1 << 0,
     "metadata": 1 << 1,

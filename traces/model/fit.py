@@ -6,7 +6,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check_order
-from blkreel.traces.format.schema import OP_NAMES, OPS
+from blkreel.traces.format.schema import OP_NAMES, OPS, ZONE_OPS
 from blkreel.traces.format.trace import Trace
 
 from .measurement import COLUMNS, LENGTH_CLASSES, Columns, Measurement, measured
@@ -74,6 +74,10 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
         if unknown := set(np.unique(columns["op"]).tolist()) - set(OP_NAMES):
             raise TraceError(f"{trace.name} holds unknown operations: {', '.join(map(str, sorted(unknown)))}",
                              f"find the damage with: blkreel check {trace.name}")
+        if zoned := set(np.unique(columns["op"]).tolist()) & {OPS[name] for name in ZONE_OPS}:
+            raise UsageError(f"{trace.name} has operations on zones, and a model has no write pointers: "
+                             f"{', '.join(OP_NAMES[code] for code in sorted(zoned))}",
+                             "slice the other operations: blkreel slice --op read --op write")
         devices |= set(np.unique(columns["device"]).tolist())
         rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
         ios += int(rows.sum())

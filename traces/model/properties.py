@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, ZONE_OPS
 
 from .arrivals import WINDOWS_NS
 from .measurement import Measurement
@@ -45,7 +45,7 @@ def _window(window_ns: int) -> str:
 PROPERTIES = {
     "ios": Property("I/Os", "ios"),
     "duration_ns": Property("first to last submit", "ns"),
-    **{f"{op}_share": Property(f"{op.replace('_', ' ')} share of I/Os", "share") for op in OPS},
+    **{f"{op}_share": Property(f"{op.replace('_', ' ')} share of I/Os", "share") for op in OPS if op not in ZONE_OPS},
     **{key: value for op in _TRANSFERS for key, value in {
         f"{op}_size_mean_bytes": Property(f"{op} size, mean", "bytes"),
         f"{op}_size_p50_bytes": Property(f"{op} size, p50", "bytes"),
@@ -69,6 +69,8 @@ def properties(measurement: Measurement) -> dict[str, float | None]:
     ios = int(measurement.ios.sum())
     values: dict[str, float | None] = {"ios": ios, "duration_ns": arrivals.duration_ns}
     for op, code in OPS.items():
+        if op in ZONE_OPS:
+            continue
         values[f"{op}_share"] = int(measurement.ios[code]) / ios
     for op in _TRANSFERS:
         code = OPS[op]

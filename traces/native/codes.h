@@ -6,14 +6,34 @@
 #ifndef BLKREEL_CODES_H
 #define BLKREEL_CODES_H
 
+#include <stdbool.h>
+
 enum trace_op {
 	OP_READ = 0,
 	OP_WRITE = 1,
 	OP_FLUSH = 2,
 	OP_DISCARD = 3,
 	OP_WRITE_ZEROES = 4,
-	OP_COUNT = 5,
+	OP_ZONE_APPEND = 5,
+	OP_ZONE_RESET = 6,
+	OP_ZONE_RESET_ALL = 7,
+	OP_ZONE_OPEN = 8,
+	OP_ZONE_CLOSE = 9,
+	OP_ZONE_FINISH = 10,
+	OP_COUNT = 11,
 };
+
+/* An append is a write whose offset the drive chooses. */
+static inline bool op_is_write(int op)
+{
+	return op == OP_WRITE || op == OP_ZONE_APPEND;
+}
+
+/* Changes the state of a zone, or of all: the offset is its start, the length 0. */
+static inline bool op_is_zone_management(int op)
+{
+	return op >= OP_ZONE_RESET && op <= OP_ZONE_FINISH;
+}
 
 enum trace_flag {
 	FLAG_SYNC = 1 << 0,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.schema import NOT_USED, OPS, USE_COLUMNS
+from blkreel.traces.format.schema import NOT_USED, USE_COLUMNS
 
 # capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted.
-OP_USE = len(OPS) + 1
+OP_USE = 127
 FLAG_PAGES_NOTED = 1 << 30
 
 

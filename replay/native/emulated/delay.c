@@ -12,6 +12,7 @@
 #include "capabilities.h"
 #include "run/clock.h"
 #include "run/host.h"
+#include "target/target.h"
 
 /* A reply is late from this, or from this share of its latency on, whichever is longer. */
 #define LATE_NS 10000ll
@@ -323,7 +324,6 @@ void delay_set_overhead(struct delay *delay, struct overhead read, struct overhe
 
 void delay_write_status(struct delay *delay, FILE *out)
 {
-	static const char *const names[OP_COUNT] = { "read", "write", "flush", "discard", "write_zeroes" };
 	struct delay_counts counts;
 	struct drive *drive = delay->drive;
 	double fill_bytes, temperature_c;
@@ -337,9 +337,10 @@ void delay_write_status(struct delay *delay, FILE *out)
 	temperature_c = drive->temperature_c;
 	throttled = drive->throttled;
 	pthread_mutex_unlock(&delay->lock);
-	for (unsigned op = 0; op < OP_COUNT; op++)
-		fprintf(out, "\"%s_ios\": %" PRIu64 ", \"%s_bytes\": %" PRIu64 ", ", names[op], counts.ios[op], names[op],
-			counts.bytes[op]);
+	/* An emulated drive has no zones. */
+	for (unsigned op = 0; op <= OP_WRITE_ZEROES; op++)
+		fprintf(out, "\"%s_ios\": %" PRIu64 ", \"%s_bytes\": %" PRIu64 ", ", op_names[op], counts.ios[op],
+			op_names[op], counts.bytes[op]);
 	fprintf(out,
 		"\"in_flight\": %u, \"late_ios\": %" PRIu64 ", \"late_ns\": %" PRId64 ", \"latest_ns\": %" PRId64
 		", \"blocking_ns\": %" PRId64 ", \"beside_blocking\": %" PRIu64 ", \"cache_fill_bytes\": %.0f"

@@ -41,6 +41,8 @@ int engine_init(struct engine *engine)
 		engine->free_slots[slot] = engine->depth - 1 - slot;
 	engine->free_count = engine->depth;
 	totals_init(&engine->totals);
+	if (zone_guard_init(&engine->select.zone_guard, engine->select.targets, engine->records->target_count))
+		return -ENOMEM;
 	return engine->counts_hazards ? hazard_init(&engine->hazard, engine->ios, engine->depth) : 0;
 }
 
@@ -53,6 +55,7 @@ void engine_deinit(struct engine *engine)
 	for (unsigned i = 0; i < engine->select.lane_count; i++)
 		lane_deinit(&engine->select.lanes[i]);
 	hazard_deinit(&engine->hazard);
+	zone_guard_deinit(&engine->select.zone_guard);
 	stall_monitor_deinit(&engine->monitor);
 	free(engine->ios);
 	free(engine->free_slots);
@@ -111,7 +114,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	io->requests = (uint32_t)target_requests(target, io->op, io->length_bytes);
 	lane_select_add_requests(&engine->select, io->target, io->requests);
 	engine->totals.split += io->requests > 1;
-	if (io->op == OP_WRITE) {
+	if (op_is_write(io->op)) {
 		engine->totals.buffers_full += lane->buffers_were_full;
 		lane->buffers_were_full = false;
 	}
@@ -122,6 +125,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 		engine->totals.hazards++;
 	}
 	engine->changing[io->target] += changes_data(io);
+	zone_guard_set(&engine->select.zone_guard, io->target, io->op, io->offset_bytes, true);
 	engine->issuer->queue(engine->issuer, io, slot);
 	engine->batch[engine->batch_count++] = slot;
 }
@@ -298,6 +302,7 @@ static bool take_completions(struct engine *engine)
 			hazard_remove(&engine->hazard, slots[i]);
 		lane_select_add_requests(&engine->select, io->target, -(int64_t)io->requests);
 		engine->changing[io->target] -= changes_data(io);
+		zone_guard_set(&engine->select.zone_guard, io->target, io->op, io->offset_bytes, false);
 		lane_completed(&engine->select.lanes[io->lane], io, now_ns, stall_ns);
 		engine->free_slots[engine->free_count++] = slots[i];
 	}

@@ -2,7 +2,7 @@
 #include "lane_select.h"
 
 /*
- * Whether the lane's depth, the buffers and, for a row with a deadline, the drive's queue have room. io_uring would
+ * Whether the lane's depth, the buffers, the row's zone and, for a row with a deadline, the drive's queue have room. io_uring would
  * hand a row that finds the queue full to its own threads, which submit it later and in another order. So such a row
  * waits here and counts as late because of the drive. A lane without deadlines keeps its depth whatever the queue is.
  * Threads that check at the same time may exceed the limit by a batch each, which its margin covers.
@@ -10,16 +10,16 @@
 static bool has_room(const struct lane_select *select, struct lane *lane, int64_t due_ns)
 {
 	const struct target *target;
-	int64_t length_bytes, in_flight;
+	int64_t offset_bytes, length_bytes, in_flight;
 	int16_t index;
 	int8_t op;
 
 	if (lane->outstanding >= lane_depth(lane))
 		return false;
-	if (due_ns < 0 && !select->payload)
-		return true;
-	lane_peek(lane, &index, &op, &length_bytes);
-	if (op == OP_WRITE && select->payload && !payload_has_room(select->payload, row_buffer_bytes(length_bytes))) {
+	lane_peek(lane, &index, &op, &offset_bytes, &length_bytes);
+	if (!zone_guard_allows(&select->zone_guard, index, op, offset_bytes))
+		return false;
+	if (op_is_write(op) && select->payload && !payload_has_room(select->payload, row_buffer_bytes(length_bytes))) {
 		lane->buffers_were_full = true;
 		return false;
 	}

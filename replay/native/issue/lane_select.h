@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "plan/lane.h"
+#include "plan/zone_guard.h"
 #include "run/clock.h"
 
 /* The longest sleep: bounds how late a signal that came just before it takes effect. */
@@ -28,6 +29,7 @@ struct lane_select {
 	int64_t spin_ns;         /* before a deadline the thread spins instead of sleeping */
 	atomic_uint *foreground; /* unfinished foreground lanes of all threads */
 	struct target_load *loads; /* of each target; shared by all threads */
+	struct zone_guard zone_guard;
 	bool shares_loads;         /* with other threads, whose completions do not wake this one */
 
 	unsigned next_lane; /* takes its turn where no deadline decides */

@@ -2,7 +2,6 @@
 #include "offload.h"
 
 #include <errno.h>
-#include <linux/fs.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 struct request {
 	int target_fd;
 	uint32_t slot;
+	unsigned long command;
 	uint64_t range[2];
 };
 
@@ -35,7 +35,7 @@ struct offload {
 	unsigned results_put, results_taken;
 };
 
-static void *discard_requests(void *argument)
+static void *execute_requests(void *argument)
 {
 	struct offload *offload = argument;
 	const uint64_t one = 1;
@@ -55,7 +55,7 @@ static void *discard_requests(void *argument)
 		request = offload->requests[offload->requests_taken++ % offload->depth];
 		pthread_mutex_unlock(&offload->lock);
 
-		status = ioctl(request.target_fd, BLKDISCARD, request.range) ? -errno : 0;
+		status = ioctl(request.target_fd, request.command, request.range) ? -errno : 0;
 
 		pthread_mutex_lock(&offload->lock);
 		offload->results[offload->results_put++ % offload->depth] =
@@ -81,7 +81,7 @@ struct offload *offload_new(unsigned depth)
 	if (offload->event_fd < 0 || !offload->requests || !offload->results)
 		goto fail;
 	for (; offload->thread_count < WORKERS; offload->thread_count++)
-		if (pthread_create(&offload->threads[offload->thread_count], NULL, discard_requests, offload))
+		if (pthread_create(&offload->threads[offload->thread_count], NULL, execute_requests, offload))
 			goto fail;
 	return offload;
 fail:
@@ -113,12 +113,12 @@ int offload_event_fd(struct offload *offload)
 	return offload->event_fd;
 }
 
-void offload_discard(struct offload *offload, int target_fd, uint32_t slot, int64_t offset_bytes,
-		     int64_t length_bytes)
+void offload_ioctl(struct offload *offload, int target_fd, unsigned long command, uint32_t slot, int64_t start,
+		   int64_t length)
 {
 	pthread_mutex_lock(&offload->lock);
 	offload->requests[offload->requests_put++ % offload->depth] =
-		(struct request){ target_fd, slot, { (uint64_t)offset_bytes, (uint64_t)length_bytes } };
+		(struct request){ target_fd, slot, command, { (uint64_t)start, (uint64_t)length } };
 	pthread_cond_signal(&offload->work);
 	pthread_mutex_unlock(&offload->lock);
 }

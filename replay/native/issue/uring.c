@@ -74,7 +74,7 @@ static bool complete_entry(struct uring *uring, struct io *io, const struct io_u
 		uring_queue_next_command(uring, io, slot);
 	if (io->pending)
 		return false;
-	if (io->op == OP_WRITE)
+	if (op_is_write(io->op))
 		payload_release(uring->payload, uring->transfers[slot].data, row_buffer_bytes(io->length_bytes));
 	return true;
 }
@@ -209,14 +209,22 @@ static int16_t target_that_discards(const struct uring *uring)
 	return -1;
 }
 
-static bool prepare_to_discard(struct uring *uring, const struct issuer_options *options)
+static bool any_zoned(const struct uring *uring)
+{
+	for (unsigned i = 0; i < uring->target_count; i++)
+		if (uring->targets[i].may_write && uring->targets[i].zone_bytes)
+			return true;
+	return false;
+}
+
+/* Zone management is an ioctl on all kernels, a discard on those before 6.12. */
+static bool prepare_offload(struct uring *uring, const struct issuer_options *options)
 {
 	int16_t target = target_that_discards(uring);
 
-	if (target < 0 || uring->commands)
-		return true;
-	uring->discard_command = !options->plain && uring_discard_command_works(uring, target);
-	if (uring->discard_command)
+	if (target >= 0 && !uring->commands)
+		uring->discard_command = !options->plain && uring_discard_command_works(uring, target);
+	if ((target < 0 || uring->discard_command || uring->commands) && !any_zoned(uring))
 		return true;
 	uring->offload = offload_new(options->depth);
 	if (!uring->offload) {
@@ -275,7 +283,7 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 		report_error("find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a "
 			     "container, --security-opt seccomp=unconfined",
 			     "io_uring is not available: %s", strerror(-err));
-	if (err || !prepare_to_discard(uring, options))
+	if (err || !prepare_offload(uring, options))
 		return NULL;
 	issuer = &uring->issuer;
 	uring = NULL;

@@ -3,11 +3,14 @@
 #include "uring.h"
 
 #include <errno.h>
+#include <linux/blkzoned.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <linux/ioprio.h>
 #include <linux/nvme_ioctl.h>
 #include <string.h>
+
+#define SECTOR_SHIFT 9
 
 /* From linux/blkdev.h of 6.12 (50c52250e2d7): discards through IORING_OP_URING_CMD. */
 #ifndef BLOCK_URING_CMD_DISCARD
@@ -19,7 +22,7 @@ static bool is_polled(const struct uring *uring, const struct io *io)
 {
 	const struct target *target = &uring->targets[io->target];
 
-	return uring->polls && (io->op == OP_READ || io->op == OP_WRITE) &&
+	return uring->polls && (io->op == OP_READ || op_is_write(io->op)) &&
 	       target_requests(target, io->op, io->length_bytes) == 1 && (!(io->flags & FLAG_FUA) || target->fua);
 }
 
@@ -197,7 +200,8 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 	const struct target *target = &uring->targets[io->target];
 	struct transfer *transfer = &uring->transfers[slot];
 	int64_t piece_bytes = target_piece_bytes(target);
-	unsigned parts = (unsigned)(ROW_WINDOW_BYTES / part_bytes(target));
+	/* A zone takes one write after the other. */
+	unsigned parts = target->zone_bytes ? 1 : (unsigned)(ROW_WINDOW_BYTES / part_bytes(target));
 
 	if (transfer->submitted_bytes == io->length_bytes)
 		return;
@@ -217,12 +221,12 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
 {
 	int64_t most_bytes = uring->commands ? target_piece_bytes(&uring->targets[io->target]) : PIECE_MAX_BYTES;
-	bool preflush = io->op == OP_WRITE && (io->flags & FLAG_PREFLUSH), parts = io->length_bytes > most_bytes;
+	bool preflush = op_is_write(io->op) && (io->flags & FLAG_PREFLUSH), parts = io->length_bytes > most_bytes;
 	struct transfer *transfer = &uring->transfers[slot];
 
 	io->pending = 0;
 	transfer->submitted_bytes = 0;
-	if (io->op == OP_WRITE)
+	if (op_is_write(io->op))
 		transfer->data = payload_claim(uring->payload, row_buffer_bytes(io->length_bytes));
 	if (preflush && (parts || is_polled(uring, io))) {
 		/* A link cannot cross rings or precede several pieces, so the write follows the completed flush. */
@@ -260,13 +264,32 @@ static void queue_discard(struct uring *uring, struct io *io, uint32_t slot)
 	const struct target *target = &uring->targets[io->target];
 	struct io_uring_sqe *sqe;
 
-	if (uring->offload && target->block_device) {
-		offload_discard(uring->offload, target->fd, slot, io->offset_bytes, io->length_bytes);
+	if (!uring->discard_command && target->block_device) {
+		offload_ioctl(uring->offload, target->fd, BLKDISCARD, slot, io->offset_bytes, io->length_bytes);
 		return;
 	}
 	sqe = ring_sqe(&uring->ring);
 	prepare_discard(uring, sqe, io);
 	address(&uring->ring, sqe, slot);
+}
+
+static void queue_zone_management(struct uring *uring, const struct io *io, uint32_t slot)
+{
+	static const unsigned long commands[OP_COUNT] = {
+		[OP_ZONE_RESET] = BLKRESETZONE,
+		[OP_ZONE_RESET_ALL] = BLKRESETZONE,
+		[OP_ZONE_OPEN] = BLKOPENZONE,
+		[OP_ZONE_CLOSE] = BLKCLOSEZONE,
+		[OP_ZONE_FINISH] = BLKFINISHZONE,
+	};
+	const struct target *target = &uring->targets[io->target];
+	int64_t left_bytes = target->size_bytes - io->offset_bytes, length_bytes = target->zone_bytes;
+
+	/* A reset of the whole drive becomes one command if the drive has it. The last zone may be smaller. */
+	if (io->op == OP_ZONE_RESET_ALL || length_bytes > left_bytes)
+		length_bytes = left_bytes;
+	offload_ioctl(uring->offload, target->fd, commands[io->op], slot, io->offset_bytes >> SECTOR_SHIFT,
+		      length_bytes >> SECTOR_SHIFT);
 }
 
 /* FALLOC_FL_ZERO_RANGE keeps blocks allocated (REQ_NOUNMAP); the drive may unmap a hole. */
@@ -305,6 +328,7 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 	switch (io->op) {
 	case OP_READ:
 	case OP_WRITE:
+	case OP_ZONE_APPEND:
 		queue_row(uring, io, slot);
 		break;
 	case OP_FLUSH:
@@ -321,6 +345,9 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 			queue_commands(uring, io, slot);
 		else
 			queue_write_zeroes(uring, io, slot, is_hole(uring, io));
+		break;
+	default:
+		queue_zone_management(uring, io, slot);
 		break;
 	}
 	transfer->ring = uring->ring.uring.sq.sqe_tail != first ? &uring->ring :

@@ -79,7 +79,7 @@ int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns)
 	return plan->current->due_ns[plan->next];
 }
 
-void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes)
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *offset_bytes, int64_t *length_bytes)
 {
 	const struct plan_block *block = lane->plan.current;
 	const struct plan_row *row;
@@ -88,11 +88,13 @@ void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *le
 		row = &schedule_first(&lane->schedule)->row;
 		*target = row->target;
 		*op = row->op;
+		*offset_bytes = row->offset_bytes;
 		*length_bytes = row->length_bytes;
 		return;
 	}
 	*target = block->target ? block->target[lane->plan.next] : 0;
 	*op = block->op[lane->plan.next];
+	*offset_bytes = block->offset_bytes[lane->plan.next];
 	*length_bytes = block->length_bytes[lane->plan.next];
 }
 

@@ -42,8 +42,8 @@ void lane_deinit(struct lane *lane);
 /* The deadline of the next row; -1: none; LANE_NOTHING: there is no row now. */
 int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
 
-/* Target, op and length of the next row. */
-void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *length_bytes);
+/* Target, op and extent of the next row. */
+void lane_peek(const struct lane *lane, int16_t *target, int8_t *op, int64_t *offset_bytes, int64_t *length_bytes);
 
 /* Rows of the lane that may be outstanding once the next row is issued. */
 unsigned lane_depth(const struct lane *lane);

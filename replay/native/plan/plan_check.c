@@ -37,6 +37,13 @@ static int check_row(const struct plan *plan, const struct plan_block *block, ui
 	}
 	if (op == OP_FLUSH)
 		return 0;
+	if (op_is_zone_management(op)) {
+		if (!length && offset >= 0 && offset < target->size_bytes && !(target->zone_bytes && offset % target->zone_bytes))
+			return 0;
+		snprintf(why, size, "(%s of %" PRId64 " bytes at %" PRId64 ") does not name the start of a zone",
+			 op_names[op], length, offset);
+		return -EINVAL;
+	}
 	if (offset < 0 || length <= 0 || length > target->size_bytes || offset > target->size_bytes - length) {
 		snprintf(why, size, "(%s of %" PRId64 " bytes at %" PRId64 ") lies outside the target's %" PRId64 " bytes",
 			 op_names[op], length, offset, target->size_bytes);
@@ -94,7 +101,7 @@ int plan_check(struct plan *plan, const struct plan_block *block)
 		}
 		if (block->due_ns[i] >= 0)
 			plan->last_due_ns = block->due_ns[i];
-		if (block->op[i] == OP_WRITE && block->length_bytes[i] > plan->longest_write_bytes)
+		if (op_is_write(block->op[i]) && block->length_bytes[i] > plan->longest_write_bytes)
 			plan->longest_write_bytes = block->length_bytes[i];
 	}
 	return 0;

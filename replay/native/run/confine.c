@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/audit.h>
+#include <linux/blkzoned.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/fs.h>
@@ -104,7 +105,15 @@ static void filter_system_calls(void)
 		ALLOW_CALL(SYS_write),
 		ALLOW_CALL(SYS_writev),
 		ALLOW_CALL(SYS_close),
-		ALLOW_CALL_WITH(SYS_ioctl, 1, BLKDISCARD),
+		SKIP_IF(SYS_ioctl, 0, 8),
+		LOAD_ARGUMENT(1),
+		SKIP_IF(BLKDISCARD, 5, 0),
+		SKIP_IF(BLKRESETZONE, 4, 0),
+		SKIP_IF(BLKOPENZONE, 3, 0),
+		SKIP_IF(BLKCLOSEZONE, 2, 0),
+		SKIP_IF(BLKFINISHZONE, 1, 0),
+		DENY,
+		ALLOW,
 		/* time and statistics */
 		ALLOW_CALL(SYS_clock_gettime),
 		ALLOW_CALL(SYS_clock_nanosleep),

@@ -429,6 +429,7 @@ static int64_t execute(struct drive *drive, int64_t start, enum trace_op op, int
 		return execute_read(drive, start, p->read_latency_ns * varied, spread(drive, p->read_spread),
 				    (double)length_bytes * 1e9 / p->read_bandwidth * slower, offset_bytes, length_bytes);
 	case OP_WRITE:
+	case OP_ZONE_APPEND:
 		data = take_write(drive, offset_bytes, length_bytes);
 		return execute_write(drive, start, flags, p->write_latency_ns * varied, &data, slower);
 	case OP_WRITE_ZEROES:
@@ -465,7 +466,7 @@ static int64_t take(struct drive *drive, int64_t start, enum trace_op op, int32_
 	const struct drive_parameters *p = &drive->parameters;
 	int64_t *command = p->commands == 0 ? NULL : first_free(drive->command_free, p->commands), done;
 
-	if (op == OP_READ || op == OP_WRITE) {
+	if (op == OP_READ || op_is_write(op)) {
 		start = pay(&drive->iops_paid_ns, p->iops_limit, p->iops_credit, 1, start);
 		start = pay(&drive->rate_paid_ns, p->rate_limit, p->rate_credit_bytes, (double)length_bytes, start);
 	}
@@ -480,7 +481,7 @@ static int64_t take(struct drive *drive, int64_t start, enum trace_op op, int32_
 
 static unsigned *counter(struct drive *drive, enum trace_op op)
 {
-	return op == OP_READ ? &drive->reads : op == OP_WRITE ? &drive->writes : &drive->others;
+	return op == OP_READ ? &drive->reads : op_is_write(op) ? &drive->writes : &drive->others;
 }
 
 int64_t drive_submit(struct drive *drive, int64_t now_ns, enum trace_op op, int32_t flags, int64_t offset_bytes,

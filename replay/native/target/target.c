@@ -29,6 +29,12 @@ const char *const op_names[OP_COUNT] = {
 	[OP_FLUSH] = "flush",
 	[OP_DISCARD] = "discard",
 	[OP_WRITE_ZEROES] = "write_zeroes",
+	[OP_ZONE_APPEND] = "zone_append",
+	[OP_ZONE_RESET] = "zone_reset",
+	[OP_ZONE_RESET_ALL] = "zone_reset_all",
+	[OP_ZONE_OPEN] = "zone_open",
+	[OP_ZONE_CLOSE] = "zone_close",
+	[OP_ZONE_FINISH] = "zone_finish",
 };
 
 const char *const fidelity_names[FIDELITY_COUNT] = {
@@ -42,6 +48,7 @@ const char *const fidelity_names[FIDELITY_COUNT] = {
 	[ALTERED_FLUSH_WITHOUT_CACHE] = "flush_without_cache",
 	[ALTERED_DISCARD] = "discard",
 	[ALTERED_WRITE_ZEROES] = "write_zeroes",
+	[ALTERED_ZONE_APPEND] = "zone_append",
 	[ALTERED_PRIORITY] = "priority",
 	[DROPPED] = "dropped",
 };
@@ -92,6 +99,15 @@ static bool has_write_cache(dev_t device)
 	char text[32];
 
 	return !strncmp(queue_attribute(device, "write_cache", text, sizeof(text)), "write back", 10);
+}
+
+/* Drives without zones may have a chunk size too. */
+static int64_t zone_bytes(dev_t device)
+{
+	char text[32];
+
+	queue_attribute(device, "zoned", text, sizeof(text));
+	return *text && strncmp(text, "none", 4) ? queue_limit(device, "chunk_sectors") * 512 : 0;
 }
 
 static int open_statistics(dev_t device)
@@ -209,6 +225,7 @@ static int read_block_device(struct target *target, dev_t device)
 	target->logical_block_bytes = logical;
 	target->discard_max_bytes = queue_limit(device, "discard_max_bytes");
 	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
+	target->zone_bytes = zone_bytes(device);
 	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
 	target->queue_requests = target->bio_based ? 0 : with_margin(queue_limit(device, "nr_requests"));
 	target->fua = queue_limit(device, "fua");
@@ -453,6 +470,7 @@ static int64_t request_limit(const struct target *target, enum trace_op op)
 	switch (op) {
 	case OP_READ:
 	case OP_WRITE:
+	case OP_ZONE_APPEND:
 		return data_bytes;
 	case OP_DISCARD:
 		return target->discard_max_bytes;
@@ -467,7 +485,7 @@ int64_t target_requests(const struct target *target, enum trace_op op, int64_t l
 {
 	int64_t limit_bytes = request_limit(target, op);
 
-	if (op == OP_READ || op == OP_WRITE)
+	if (op == OP_READ || op_is_write(op))
 		length_bytes = length_bytes < ROW_WINDOW_BYTES ? length_bytes : ROW_WINDOW_BYTES;
 	return limit_bytes && length_bytes > limit_bytes ? (length_bytes - 1) / limit_bytes + 1 : 1;
 }
@@ -503,9 +521,17 @@ static enum fidelity write_fidelity(const struct target *target, int32_t flags)
 
 static enum fidelity command_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
+	enum fidelity as_write;
+
+	if (op_is_zone_management(op))
+		return target->zone_bytes ? AS_PLANNED : DROPPED;
 	switch (op) {
 	case OP_WRITE:
 		return write_fidelity(target, flags);
+	case OP_ZONE_APPEND:
+		/* The kernel appends for file systems only. */
+		as_write = write_fidelity(target, flags);
+		return as_write == AS_PLANNED ? ALTERED_ZONE_APPEND : as_write;
 	case OP_FLUSH:
 		if (goes_through_cache(target))
 			return ALTERED_FLUSH;
@@ -525,7 +551,9 @@ static enum fidelity command_fidelity(const struct target *target, enum trace_op
 /* A command has a bit for FUA, and the drive gets each flush; no other flag of a row. */
 static enum fidelity passthrough_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
-	if ((op == OP_DISCARD && !target->discard_max_bytes) ||
+	if (op == OP_ZONE_APPEND)
+		return ALTERED_ZONE_APPEND;
+	if (op_is_zone_management(op) || (op == OP_DISCARD && !target->discard_max_bytes) ||
 	    (op == OP_WRITE_ZEROES && !target->write_zeroes_max_bytes))
 		return DROPPED;
 	if ((flags & FLAG_FUA) && (op == OP_FLUSH || op == OP_DISCARD))
@@ -538,14 +566,14 @@ static enum fidelity passthrough_fidelity(const struct target *target, enum trac
 
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
-	bool transfer = op == OP_READ || op == OP_WRITE;
+	bool transfer = op == OP_READ || op_is_write(op);
 	enum fidelity fidelity = target->command_fd >= 0 ? passthrough_fidelity(target, op, flags) :
 							   command_fidelity(target, op, flags);
 
 	if (target->command_fd >= 0 || fidelity != AS_PLANNED)
 		return fidelity;
 	/* The kernel has no interface for these flags with other ops. */
-	if (op != OP_WRITE && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))
+	if (!op_is_write(op) && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))
 		return flags & FLAG_FUA ? ALTERED_FUA : ALTERED_PREFLUSH;
 	if (!transfer && (flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_IDLE)))
 		return ALTERED_PRIORITY;

@@ -20,6 +20,7 @@ enum fidelity {
 	ALTERED_FLUSH_WITHOUT_CACHE,
 	ALTERED_DISCARD,
 	ALTERED_WRITE_ZEROES,
+	ALTERED_ZONE_APPEND,
 	ALTERED_PRIORITY,
 	DROPPED,
 	FIDELITY_COUNT,
@@ -56,6 +57,7 @@ struct target {
 	/* Limits of the block device's queue; 0: the drive does not have the command. */
 	int64_t discard_max_bytes;
 	int64_t write_zeroes_max_bytes;
+	int64_t zone_bytes;   /* of each zone; 0: no zones */
 	int64_t max_io_bytes; /* the kernel splits longer ones; 0: unknown */
 	int64_t queue_requests; /* that the queue takes without delay; 0: no limit, or unknown */
 };

@@ -47,6 +47,11 @@ static void require_valid(const struct io *io)
 	REQUIRE(io->op == OP_READ || io->op == OP_FLUSH || target->may_write);
 	if (io->op == OP_FLUSH)
 		return;
+	if (op_is_zone_management(io->op)) {
+		REQUIRE(io->offset_bytes >= 0 && io->offset_bytes < target->size_bytes && !io->length_bytes);
+		REQUIRE(!target->zone_bytes || io->offset_bytes % target->zone_bytes == 0);
+		return;
+	}
 	REQUIRE(io->offset_bytes >= 0 && io->length_bytes > 0);
 	REQUIRE(io->offset_bytes <= target->size_bytes - io->length_bytes);
 	REQUIRE(!(io->offset_bytes % target->logical_block_bytes) && !(io->length_bytes % target->logical_block_bytes));
@@ -66,12 +71,13 @@ static int64_t issue_all(struct lane *lane)
 			struct io *io = &ios[(head + in_flight++) % IN_FLIGHT];
 			int8_t op;
 			int16_t target;
-			int64_t length_bytes;
+			int64_t offset_bytes, length_bytes;
 
 			*io = (struct io){ 0 };
-			lane_peek(lane, &target, &op, &length_bytes);
+			lane_peek(lane, &target, &op, &offset_bytes, &length_bytes);
 			lane_take(lane, io);
-			REQUIRE(io->op == op && io->target == target && io->length_bytes == length_bytes);
+			REQUIRE(io->op == op && io->target == target && io->offset_bytes == offset_bytes &&
+				io->length_bytes == length_bytes);
 			require_valid(io);
 			io->submit_ns = now_ns += 100;
 			lane_submitted(lane, io);

@@ -190,6 +190,6 @@ def test_short_traces_are_not_kept(tmp_path, no_survey, cache, monkeypatch):
 
 
 def test_operations_that_no_version_knows(tmp_path):
-    path = write(tmp_path / "t.parquet", submit_ns=[1], latency_ns=[1], offset_bytes=[0], length_bytes=[512], op=[9])
-    with pytest.raises(TraceError, match="unknown operations: 9.*blkreel check"):
+    path = write(tmp_path / "t.parquet", submit_ns=[1], latency_ns=[1], offset_bytes=[0], length_bytes=[512], op=[99])
+    with pytest.raises(TraceError, match="unknown operations: 99.*blkreel check"):
         survey_trace(open_trace(path), [0], ORIGINAL)

@@ -196,7 +196,7 @@ def test_a_run_and_impossible_values_are_not_repaired(game, tmp_path, blkreel):
     with pytest.raises(TraceError, match="records of a run"):
         repair(open_trace(records, verify=False), tmp_path / "repaired.parquet")
     table = pq.read_table(game)
-    wrong = table.set_column(5, table.schema.field(5), pa.array(np.full(table.num_rows, 9, np.int8)))
+    wrong = table.set_column(5, table.schema.field(5), pa.array(np.full(table.num_rows, 99, np.int8)))
     pq.write_table(wrong, tmp_path / "op.parquet")
     with pytest.raises(TraceError, match="cannot be repaired: 2,906 rows: unknown op"):
         repair(open_trace(tmp_path / "op.parquet", verify=False), tmp_path / "repaired.parquet")
