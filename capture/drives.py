@@ -131,6 +131,14 @@ def helper_arguments(drives: list[Drive]) -> list[str]:
     return [*words, "--volumes"] if on_volume else words
 
 
+def refuse_zoned(drives: list[Drive], source: str) -> None:
+    """Raises BlkreelError for a source whose events of appends and zone management are those of other operations."""
+    zoned = [drive.path for drive in drives if drive.zoned]
+    if zoned:
+        raise BlkreelError(f"{source} cannot record {', '.join(zoned)}: its events do not distinguish operations on "
+                           "zones", "capture with --source bpf")
+
+
 def refuse_multipath(drives: list[Drive], source: str) -> None:
     """Raises BlkreelError for a source that filters by device number: the paths of a head are hidden disks."""
     heads = [drive.path for drive in drives if paths_of(drive)]

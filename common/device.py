@@ -11,6 +11,7 @@ from . import emulated
 from .errors import UsageError
 from .installation import keyed_hash
 from .system import MOUNTINFO, Mount, mount_of, overlay_layers, text_in
+from .units import format_bytes
 
 SYS = Path("/sys")
 _SECTOR_BYTES = 512  # of sysfs, for every block size
@@ -27,6 +28,7 @@ class Drive:
     read_ahead_bytes, max_request_bytes: what the kernel reads ahead, and its largest request; 0: unknown.
     serial: as reported by the drive, or ""; a trace holds serial_hash instead.
     backing_file: of a loop device or an emulated drive.
+    zoned: `host-managed` or `host-aware`, "" for a drive without zones; zone_bytes: size of its zones.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Drive:
     write_cache: str = ""
     backing_file: str = ""
     read_only: bool = False
+    zoned: str = ""
+    zone_bytes: int = 0
 
     @property
     def serial_hash(self) -> str:
@@ -108,6 +112,11 @@ def describe(drive: Drive) -> dict[str, Any]:
     entry = asdict(drive)
     del entry["serial"]
     return {**entry, "serial_hash": drive.serial_hash}
+
+
+def zones_words(zoned: str | None, zone_bytes: int | None) -> str:
+    """`host-managed, zones of 268 MB`; "" for a drive without zones."""
+    return f"{zoned}, zones of {format_bytes(zone_bytes or 0)}" if zoned else ""
 
 
 def whole_disk(block: Path) -> Path:
@@ -223,7 +232,15 @@ def _drive(disk: Path) -> Drive:
         rotational=text_in(queue / "rotational") == "1",
         write_cache=text_in(queue / "write_cache"),
         backing_file=backing_file,
-        read_only=text_in(disk / "ro") == "1")
+        read_only=text_in(disk / "ro") == "1", **_zones(queue))
+
+
+def _zones(queue: Path) -> dict[str, Any]:
+    """A host-aware drive takes writes anywhere, as a drive without zones does."""
+    zoned = text_in(queue / "zoned")
+    if zoned in ("", "none"):
+        return {}
+    return {"zoned": zoned, "zone_bytes": _integer(queue / "chunk_sectors") * _SECTOR_BYTES}
 
 
 def _emulated(backing_file: str) -> str:

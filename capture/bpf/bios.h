@@ -59,7 +59,7 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	if (slot->op == OP_WRITE && !slot->length_bytes)
 		slot->op = OP_FLUSH; /* an fsync: a write of 0 bytes with a flush before it */
 	slot->request = key;
-	slot->sector = slot->length_bytes ? READ(bio, bi_iter.bi_sector) : 0;
+	slot->sector = slot->op != OP_FLUSH ? READ(bio, bi_iter.bi_sector) : 0;
 	slot->device = device;
 	slot->start_ns = 0;
 	slot->submit_ns = now_ns;
@@ -90,6 +90,8 @@ static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
 	}
 	now_ns = bpf_ktime_get_ns();
 	slot->error = READ(bio, bi_status);
+	if (slot->op == OP_ZONE_APPEND && !slot->error)
+		slot->sector = READ(bio, bi_iter.bi_sector); /* where the drive has put it */
 	emit(slot, now_ns, now_ns);
 	note_completion(slot, now_ns, args);
 	bpf_map_delete_elem(&bios, &key);

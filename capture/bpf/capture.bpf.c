@@ -410,6 +410,8 @@ int rq_complete(__u64 *args)
 		return 0;
 	}
 	slot->remaining_bytes = 0;
+	if (slot->op == OP_ZONE_APPEND && !slot->error)
+		slot->sector = READ(rq, __sector); /* where the drive has put it */
 	emit(slot, now_ns, now_ns);
 	note_completion(slot, now_ns, args);
 	if (place.op == OP_FLUSH || slot->flags & (FLAG_PREFLUSH | FLAG_FUA))

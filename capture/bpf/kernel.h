@@ -240,6 +240,12 @@ enum req_op {
 	REQ_OP_WRITE_ZEROES,
 	REQ_OP_DRV_IN,
 	REQ_OP_DRV_OUT,
+	REQ_OP_ZONE_APPEND,
+	REQ_OP_ZONE_RESET,
+	REQ_OP_ZONE_RESET_ALL,
+	REQ_OP_ZONE_OPEN,
+	REQ_OP_ZONE_CLOSE,
+	REQ_OP_ZONE_FINISH,
 };
 
 /* The name of the same before 6.0. */
@@ -251,6 +257,12 @@ enum req_opf {
 	REQ_OP_WRITE_ZEROES___opf,
 	REQ_OP_DRV_IN___opf,
 	REQ_OP_DRV_OUT___opf,
+	REQ_OP_ZONE_APPEND___opf,
+	REQ_OP_ZONE_RESET___opf,
+	REQ_OP_ZONE_RESET_ALL___opf,
+	REQ_OP_ZONE_OPEN___opf,
+	REQ_OP_ZONE_CLOSE___opf,
+	REQ_OP_ZONE_FINISH___opf,
 };
 
 #endif

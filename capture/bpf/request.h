@@ -37,6 +37,18 @@ static __always_inline __u32 trace_op_of(__u32 command)
 		return OP_WRITE_ZEROES;
 	if (op == OP_VALUE(REQ_OP_DRV_IN) || op == OP_VALUE(REQ_OP_DRV_OUT))
 		return OP_COMMAND;
+	if (op == OP_VALUE(REQ_OP_ZONE_APPEND))
+		return OP_ZONE_APPEND;
+	if (op == OP_VALUE(REQ_OP_ZONE_RESET))
+		return OP_ZONE_RESET;
+	if (op == OP_VALUE(REQ_OP_ZONE_RESET_ALL))
+		return OP_ZONE_RESET_ALL;
+	if (op == OP_VALUE(REQ_OP_ZONE_OPEN))
+		return OP_ZONE_OPEN;
+	if (op == OP_VALUE(REQ_OP_ZONE_CLOSE))
+		return OP_ZONE_CLOSE;
+	if (op == OP_VALUE(REQ_OP_ZONE_FINISH))
+		return OP_ZONE_FINISH;
 	return OP_OTHER;
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from blkreel.capture.drives import refuse_multipath
+from blkreel.capture.drives import refuse_multipath, refuse_zoned
 from blkreel.capture.options import CaptureOptions
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, UsageError, did_you_mean
@@ -58,6 +58,7 @@ def start(name: str, drives: list[Drive], options: CaptureOptions, spool: Spool,
     Raises BlkreelError, with the remedy, if it cannot run.
     """
     refuse_multipath(drives, name)
+    refuse_zoned(drives, name)
     if name == "blktrace" and (options.keep_ns is not None or options.max_bytes is not None):
         raise UsageError("blktrace hands over its events at its end, so it cannot hold only the last part",
                          "take --source bpf or ftrace")

@@ -12,14 +12,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from blkreel.common.errors import BlkreelError
+from blkreel.traces.importers import operation_letters as letters
 
 _MAGIC = 0x65617408
 _QUEUE, _REQUEUE, _ISSUE, _COMPLETE = 1 << 4, 1 << 5, 1 << 6, 1 << 7
-_READ, _WRITE, _FLUSH, _SYNC, _AHEAD, _META, _DISCARD, _FUA = (1 << bit for bit in (0, 1, 2, 3, 11, 12, 13, 15))
-_ZONE_MANAGEMENT, _WRITE_ZEROES, _PASSTHROUGH = 1 << 17, 1 << 22, 1 << 9
 _ACTIONS = {"Q": 1 | _QUEUE << 16, "M": 2 | _QUEUE << 16, "F": 3 | _QUEUE << 16, "R": 6 | _REQUEUE << 16,
             "D": 7 | _ISSUE << 16, "C": 8 | _COMPLETE << 16, "X": 13}
-_FLAGS = {"F": _FUA, "A": _AHEAD, "S": _SYNC, "M": _META}
 _EVENT = np.dtype([
     ("magic", "<u4"), ("sequence", "<u4"), ("time_ns", "<u8"), ("sector", "<u8"), ("bytes", "<u4"), ("pid", "<u4"),
     ("action", "<u8"), ("device", "<u4"), ("cpu", "<u4"), ("error", "<i2"), ("payload_bytes", "<u2"), ("pad", "V12"),
@@ -95,8 +93,9 @@ class EventLines:
         sectors = columns["sectors"].to_numpy()
         actions = np.array([_ACTIONS[kind] for kind in kinds.dictionary.to_pylist()], "u8")
         actions = actions[kinds.indices.to_numpy()]
-        categories = np.array([category_of(operation, False) for operation in operations.dictionary.to_pylist()], "u8")
-        with_data = np.array([category_of(operation, True) for operation in operations.dictionary.to_pylist()], "u8")
+        names = operations.dictionary.to_pylist()
+        categories, with_data = (np.array([_category_of(name, has_data) for name in names], "u8")
+                                 for has_data in (False, True))
         at = operations.indices.to_numpy()
         split, complete, queued = (actions & 0xFFFF == number for number in (13, 8, 1))
         events = np.zeros(len(table), _EVENT)
@@ -105,7 +104,7 @@ class EventLines:
         events["sector"] = np.where(_no_place(columns["sector"].to_numpy()), 0, columns["sector"].to_numpy())
         events["bytes"] = np.where(split, 0, sectors * 512)
         # A flush without data and the flush of the drive look alike, but one enters and the other is issued.
-        entering = np.where(queued, np.uint64(_WRITE), np.uint64(0))
+        entering = np.where(queued, np.uint64(letters.WRITE), np.uint64(0))
         categories = np.where(sectors > 0, with_data[at], categories[at] | entering)
         events["action"] = actions | categories << np.uint64(16)
         thread = columns["thread"].to_numpy()
@@ -117,29 +116,14 @@ class EventLines:
         return events
 
 
-def category_of(operation: str, has_data: bool) -> int:
-    """The category bits of the kernel's letters, as its blk_fill_rwbs() writes them."""
-    category = 0
-    if operation.startswith("F"):
-        category, operation = _FLUSH, operation[1:]
-    kind, rest = operation[:1], operation[1:]
-    if kind == "W":
-        category |= _WRITE
-        if rest.startswith("Z"):
-            category, rest = category | _WRITE_ZEROES, rest[1:]
-    elif kind == "R":
-        category |= _READ
-    elif kind == "D":
-        category, rest = category | _WRITE | _DISCARD, rest.removeprefix("E")
-    elif kind == "F":
-        category |= _FLUSH
-    elif kind == "Z":
-        return _ZONE_MANAGEMENT
-    else:
+def _category_of(operation: str, has_data: bool) -> int:
+    """The category bits of the kernel's letters."""
+    category = letters.category_of(operation.encode())
+    if category == letters.INVALID_CATEGORY:
+        category = letters.PASSTHROUGH
+    if category & letters.PASSTHROUGH and has_data:
         # Kernels before 6.19 have no letter for write-zeroes; commands that are passed through have no sectors.
-        category |= _WRITE | _WRITE_ZEROES if has_data else _PASSTHROUGH
-    for letter in rest:
-        category |= _FLAGS.get(letter, 0)
+        category = category & ~letters.PASSTHROUGH | letters.WRITE | letters.WRITE_ZEROES
     return category
 
 

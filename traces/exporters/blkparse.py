@@ -52,7 +52,7 @@ def _kinds(events: Columns) -> pa.Array:
     """The field rwbs: flush before, operation, FUA, read-ahead, sync, metadata; at least three characters."""
     flush, discard = is_op(events, "flush"), is_op(events, "discard")
     bits = [("F", flush | flag(events, "preflush") & (events["stage"] != QUEUE)), ("D", discard),
-            ("W", is_op(events, "write", "write_zeroes")), ("R", is_op(events, "read")), ("N", flush),
+            ("W", is_op(events, "write", "write_zeroes", "zone_append")), ("R", is_op(events, "read")), ("N", flush),
             ("F", flag(events, "fua")), ("A", flag(events, "read_ahead")), ("S", flag(events, "sync")),
             ("M", flag(events, "metadata"))]
     code = sum((mask.astype(np.int64) << bit for bit, (_, mask) in enumerate(bits)), np.zeros(len(flush), np.int64))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, WITHOUT_DATA, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, batches, check_export_state, chosen, is_op
@@ -79,15 +79,17 @@ class BlockEvents:
     def _of_rows(self, columns: Columns, first_row: int) -> dict[str, np.ndarray]:
         flush = is_op(columns, "flush")
         outside = (columns["length_bytes"] >= 1 << 32) & ~flush
-        unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~flush & ~outside
-        empty = (columns["length_bytes"] == 0) & ~flush
+        unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~is_op(columns, *WITHOUT_DATA) & ~outside
+        zones = self.account.omit_ops(columns, ZONE_MANAGEMENT)
+        empty = (columns["length_bytes"] == 0) & ~flush & ~zones
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
-        mask = ~(outside | unaligned | empty)
+        mask = ~(outside | unaligned | empty | zones)
         rows = chosen(columns, mask)
         self.account.lose_columns(rows, _EXPRESSED, _EVENT_FLAGS)
-        self.account.lose("op write_zeroes, as a write", is_op(rows, "write_zeroes"))
+        for name in ("write_zeroes", "zone_append"):
+            self.account.lose(f"op {name}, as a write", is_op(rows, name))
         self.account.lose("queue_ns of a flush", (rows["queue_ns"] >= 0) & flush[mask])
         number = first_row + np.flatnonzero(mask)
         submit_ns, latency_ns, queue_ns = (rows[name] for name in ("submit_ns", "latency_ns", "queue_ns"))

@@ -1,6 +1,6 @@
 """What an export format is: a name, a writer, and the account of what the format cannot express."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -41,6 +41,12 @@ class Account:
     def omit(self, reason: str, rows: np.ndarray) -> None:
         """rows: mask of the rows that are left out."""
         _add(self.omitted, reason, int(rows.sum()))
+
+    def omit_ops(self, columns: Columns, ops: Sequence[str]) -> np.ndarray:
+        """Leave out the rows with these operations, each counted under its name. Returns their mask."""
+        for name in ops:
+            self.omit(name, is_op(columns, name))
+        return is_op(columns, *ops)
 
     def lose(self, what: str, rows: np.ndarray) -> None:
         """rows: mask of the rows whose value is lost."""

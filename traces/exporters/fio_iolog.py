@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, ExportFormat, batches, chosen, device_names, is_op, joined
 
-_ACTIONS = {"read": "read", "write": "write", "flush": "sync", "discard": "trim"}
+_ACTIONS = {"read": "read", "write": "write", "flush": "sync", "discard": "trim", "zone_append": "write"}
 # fio reads the length as an unsigned 32-bit number. Pieces of this size keep the alignment of any drive.
 _LONGEST_BYTES = 1 << 31
 # The kernel has no I/O of 4 GiB. Others are split up to this length, so that no row becomes millions of lines.
@@ -42,14 +42,14 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
 
 def _rows_of_lines(columns: dict[str, np.ndarray], account: Account) -> dict[str, np.ndarray]:
     """The rows of a batch that become lines, with the columns of lines."""
-    zeroes = is_op(columns, "write_zeroes")
-    empty = (columns["length_bytes"] == 0) & ~is_op(columns, "flush", "write_zeroes")
-    account.omit("write_zeroes", zeroes)
+    without = account.omit_ops(columns, ("write_zeroes", *ZONE_MANAGEMENT))
+    empty = (columns["length_bytes"] == 0) & ~is_op(columns, "flush") & ~without
     account.omit("length_bytes is 0", empty)
-    endless = (columns["length_bytes"] > _LONGEST_SPLIT_BYTES) & ~zeroes
+    endless = (columns["length_bytes"] > _LONGEST_SPLIT_BYTES) & ~without
     account.omit("length_bytes above 64 GiB", endless)
-    rows = chosen(columns, ~(zeroes | empty | endless))
+    rows = chosen(columns, ~(without | empty | endless))
     account.lose_columns(rows, set(), set())
+    account.lose("op zone_append, as a write", is_op(rows, "zone_append"))
     account.lose("submit_ns below 1 µs", rows["submit_ns"] % 1000 != 0)
     account.lose("length_bytes above 2 GiB, as several records", rows["length_bytes"] > _LONGEST_BYTES)
     return {name: rows[name] for name in ("submit_ns", "op", "offset_bytes", "length_bytes", "device")}

@@ -12,6 +12,7 @@ import numpy as np
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
 from blkreel.common.limits import check_state
+from blkreel.traces.format.schema import OPS, WRITES
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, ExportFormat, chosen, is_op
@@ -22,6 +23,7 @@ _DEVICE_BIT = 48
 _MOST_GROUP_ROWS = 1 << 20
 # At the peak: of a row group, and of each object while those of two groups are joined.
 _GROUP_BYTES, _OBJECT_BYTES = 96 << 20, 64
+_REQUESTS = ("read", *WRITES)
 _NAMES = ["submit_ns", "op", "offset_bytes", "length_bytes", "device", "flags", "latency_ns", "queue_ns", "tid",
           "waited_on", "status"]
 
@@ -58,16 +60,15 @@ def _batches(trace: Trace, group: int) -> Iterator[dict[str, np.ndarray]]:
 def _requests(columns: Columns) -> np.ndarray:
     """Mask of the rows that become records: a simulator skips requests without size."""
     length_bytes = columns["length_bytes"]
-    mask: np.ndarray = is_op(columns, "read", "write") & (length_bytes > 0) & (length_bytes < 1 << 32)
+    mask: np.ndarray = is_op(columns, *_REQUESTS) & (length_bytes > 0) & (length_bytes < 1 << 32)
     return mask
 
 
 def _records(columns: Columns, account: Account) -> np.ndarray:
     account.count_rows(len(columns["op"]))
     requests = _requests(columns)
-    for name in ("flush", "discard", "write_zeroes"):
-        account.omit(name, is_op(columns, name))
-    account.omit("length_bytes is 0 or above 4 GiB", is_op(columns, "read", "write") & ~requests)
+    account.omit_ops(columns, [name for name in OPS if name not in _REQUESTS])
+    account.omit("length_bytes is 0 or above 4 GiB", is_op(columns, *_REQUESTS) & ~requests)
     rows = chosen(columns, requests)
     account.lose_columns(rows, set(), set())
     account.lose("op", np.ones(len(rows["op"]), bool))

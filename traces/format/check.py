@@ -9,7 +9,7 @@ from blkreel.common.errors import UsageError
 
 from .integrity import KEY, disagreement
 from .reader import how_to_repair
-from .schema import FLAGS, OP_NAMES, OPS, Metadata
+from .schema import FLAGS, OP_NAMES, OPS, ZONE_MANAGEMENT_CODES, Metadata
 from .trace import Trace
 from .trace_survey import survey_in
 
@@ -84,9 +84,11 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
     yield "unknown flags", (columns["flags"] & ~_known_flags(metadata)) != 0
     yield "status is positive: it must be 0 or -errno", columns["status"] > 0
     yield "negative offset or length", (offset_bytes < 0) | (length_bytes < 0)
-    may_be_empty = (columns["op"] == OPS["flush"]) | (
+    is_management = np.isin(columns["op"], ZONE_MANAGEMENT_CODES)
+    may_be_empty = is_management | (columns["op"] == OPS["flush"]) | (
         (columns["op"] == OPS["write"]) & (columns["flags"] & FLAGS["preflush"] != 0))
     yield "length_bytes of 0 and no flush", (length_bytes == 0) & ~may_be_empty
+    yield "length_bytes of zone management above 0", is_management & (length_bytes > 0)
     yield "offset_bytes + length_bytes of 2^63 or more", offset_bytes > np.iinfo(np.int64).max - length_bytes.clip(0)
     rows = np.arange(row, row + len(submit_ns))
     yield "waited_on is not an earlier row", (columns["waited_on"] < -1) | (columns["waited_on"] >= rows)

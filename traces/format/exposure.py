@@ -16,7 +16,7 @@ import numpy as np
 
 from blkreel.common.units import format_count, format_ns
 
-from .schema import FLAGS, OPS, Metadata
+from .schema import FLAGS, OPS, WRITE_CODES, Metadata
 from .trace import Trace
 
 KEY = "exposure"
@@ -154,7 +154,7 @@ class ExposureScan:
         flags, op = columns["flags"], columns["op"]
         if not len(op):
             return
-        is_read, is_write = op == OPS["read"], op == OPS["write"]
+        is_read, is_write = op == OPS["read"], np.isin(op, WRITE_CODES)
         is_workload, has_role = (flags & FLAGS["own"]) != 0, (flags & FLAGS["role_background"]) != 0
         self._has_workload |= bool(is_workload.any())
         self._marked.add(columns, is_read & is_workload, is_write & ~is_workload)

@@ -39,6 +39,8 @@ class Device(TypedDict, total=False):
     fua: bool | None
     backing_file: str
     read_only: bool
+    zoned: str
+    zone_bytes: int
     serial_hash: str
     layer: str
 

@@ -16,7 +16,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, too_scattered
 
-from .schema import FLAGS, OP_NAMES, OPS, Metadata
+from .schema import FLAGS, OP_NAMES, OPS, WITHOUT_DATA_CODES, Metadata
 
 VERSION = 1
 COLUMNS = ["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "flags", "device"]
@@ -236,7 +236,7 @@ def select(columns: Mapping[str, np.ndarray], device: int | Collection[int],
     """
     io = {name: np.asarray(columns[name]) for name in COLUMNS}
     selected = io["device"] == device if isinstance(device, int) else np.isin(io["device"], list(device))
-    empty = (io["length_bytes"] == 0) & (io["op"] != OPS["flush"])
+    empty = (io["length_bytes"] == 0) & ~np.isin(io["op"], WITHOUT_DATA_CODES)
     flush = empty & (io["op"] == OPS["write"]) & ((io["flags"] & FLAGS["preflush"]) != 0)
     issued = selected & (~empty | flush)
     row = first_row + np.flatnonzero(issued)

@@ -122,7 +122,7 @@ def _warnings(files: list[Path], end: Totals) -> list[str]:
     counts = [
         (ledger["reused"], "I/Os have no latency: their completion was not seen"),
         (ledger["issued_again"], "issues of I/Os in flight were left out: issued again without a requeue event"),
-        (ledger["other_ops"], "requests are not I/O (passthrough commands, zone management) and were left out"),
+        (ledger["other_ops"], "requests are not I/O (passthrough commands) and were left out"),
         (stream["from_issuer"], "I/Os have the thread that issued them: their entry into the block layer was not seen"),
         (stream["backward_steps"], "events are out of order within their file"),
         (stream["cut_bytes"], "bytes at the end of files are an incomplete event: blktrace was killed"),

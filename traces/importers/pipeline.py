@@ -18,7 +18,7 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, WITHOUT_DATA_CODES, ZONE_MANAGEMENT_CODES, Metadata
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 
@@ -33,7 +33,6 @@ _NAMES_LISTED = 12
 _RESOLUTION_ROWS = 100  # fewer times say little about a clock
 _SAME_TIME_SHARE = 0.5  # of rows: I/Os at regular times have times of their own, those within a step share one
 _RESOLUTIONS_NS = [10 ** power for power in range(9, -1, -1)]
-_NO_LENGTH = [OPS["flush"]]
 
 
 def import_records(format_: SourceFormat, files: list[Path], output: Path, options: ImportOptions, *,
@@ -198,10 +197,11 @@ class Records:
     def _converted(self, batch: Batch, reader: "_Reader") -> dict[str, np.ndarray]:
         valid = self._valid(batch)
         device = self._device(batch, valid, reader)
-        columns = {"submit_ns": batch.submit_ns, "offset_bytes": batch.offset_bytes,
-                   "length_bytes": batch.length_bytes, "op": batch.op, "device": device, "tid": self._tid(batch),
-                   "latency_ns": batch.latency_ns, "queue_ns": batch.queue_ns, "flags": batch.flags,
-                   "cpu": batch.cpu, "status": batch.status}
+        # A source may state the zone's.
+        length = np.where(np.isin(batch.op, ZONE_MANAGEMENT_CODES), 0, batch.length_bytes)
+        columns = {"submit_ns": batch.submit_ns, "offset_bytes": batch.offset_bytes, "length_bytes": length,
+                   "op": batch.op, "device": device, "tid": self._tid(batch), "latency_ns": batch.latency_ns,
+                   "queue_ns": batch.queue_ns, "flags": batch.flags, "cpu": batch.cpu, "status": batch.status}
         rows = {name: values if valid.all() else values[valid] for name, values in columns.items()
                 if values is not None}
         self._count(rows)
@@ -221,7 +221,7 @@ class Records:
             ("the operation is unknown", op == UNKNOWN_OP),
             ("the offset is negative or out of range", offset < 0),
             ("the length is negative or out of range", length < 0),
-            ("the length is 0", (length == 0) & ~np.isin(op, _NO_LENGTH)),
+            ("the length is 0", (length == 0) & ~np.isin(op, WITHOUT_DATA_CODES)),
             ("offset + length is 2^63 or more", offset > np.iinfo(np.int64).max - length.clip(0)),
             ("the latency is negative or out of range",
              (latency < -1) | (latency > _LATEST_NS - np.where(bad_time, 0, batch.submit_ns).clip(0))),

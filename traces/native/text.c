@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "text.h"
 
+#include "codes.h"
+
 #include <errno.h>
 #include <inttypes.h>
 
@@ -59,4 +61,15 @@ void print_json_numbers(FILE *file, const uint64_t *numbers, size_t count)
 	for (size_t i = 0; i < count; i++)
 		fprintf(file, "%s%" PRIu64, i ? ", " : "", numbers[i]);
 	fputc(']', file);
+}
+
+void print_json_counted(FILE *file, const uint64_t *by_op)
+{
+	uint64_t writes = by_op[OP_WRITE_ZEROES];
+
+	for (int op = 0; op < OP_COUNT; op++)
+		if (op_is_write(op) || op_is_zone_management(op))
+			writes += by_op[op];
+	fprintf(file, "{\"read\": %" PRIu64 ", \"write\": %" PRIu64 ", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}",
+		by_op[OP_READ], writes, by_op[OP_DISCARD], by_op[OP_FLUSH]);
 }

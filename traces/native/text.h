@@ -37,4 +37,10 @@ void print_json_part(FILE *file, const char *part, size_t max_bytes);
 /* Prints [1, 2, 3]. */
 void print_json_numbers(FILE *file, const uint64_t *numbers, size_t count);
 
+/*
+ * Prints I/Os by op of the trace (OP_COUNT numbers) as the counters of a drive in the kernel count them: write-zeroes and
+ * zone operations are writes.
+ */
+void print_json_counted(FILE *file, const uint64_t *by_op);
+
 #endif

@@ -30,7 +30,7 @@ _KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source",
          "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
 _DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
                 "read_ahead_bytes", "max_request_bytes",
-                "rotational", "write_cache", "fua", "read_only", "layer")
+                "rotational", "write_cache", "fua", "read_only", "layer", "zoned", "zone_bytes")
 
 
 @dataclass
@@ -65,6 +65,10 @@ def anonymize(trace: Trace, output: Path, *, key: bytes, region_bytes: int | Non
     check_order(trace)
     if region_bytes is not None and (region_bytes <= 0 or region_bytes % 4096):
         raise UsageError(f"invalid region size: {region_bytes}", "give a multiple of 4K, such as: 1GiB")
+    if region_bytes:
+        # Whole zones stay whole. The kernel has zones of one size only, a power of two.
+        zone_bytes = max((device.get("zone_bytes") or 0 for device in trace.metadata.get("devices") or []), default=0)
+        region_bytes = -(-region_bytes // zone_bytes) * zone_bytes if zone_bytes else region_bytes
     permutation = RegionPermutation(trace, region_bytes, key) if region_bytes else None
     pseudonyms, schema = Pseudonyms(key), trace_schema(trace.schema)
     numbers = {name: _Numbering() for name in ("inode", "cgroup") if name in schema.names}

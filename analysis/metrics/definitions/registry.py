@@ -254,7 +254,7 @@ _ALL = (
            lambda partial: sum(part.error_ops for part in partial.classes().values()),
            recompute="(t.status != 0).sum()"),
     Metric("data_bytes", "all.data_bytes", "Data", BYTES, "bytes read + bytes written", lambda partial: _data(partial),
-           recompute="t[t.op < 2].length_bytes.sum()"),
+           recompute="data.length_bytes.sum()"),
     Metric("service_time", "all.service_ns", "Service time", NS, "Σ (complete − submit)",
            lambda partial: _service(partial), "lower", recompute="t.latency_ns.sum()"),
     Metric("busy_time", "all.busy_ns", "Busy time", NS,
@@ -268,10 +268,10 @@ _ALL = (
            short="Mean depth"),
     Metric("busy_throughput", "all.data_rate_by_busy_mb_s", "Data rate by busy time", MB_S,
            "(bytes read + bytes written) / busy time", lambda partial: mb_per_s(_data(partial), partial.busy_ns),
-           "higher", recompute="t[t.op < 2].length_bytes.sum() / busy(t) * 1000", listed=True),
+           "higher", recompute="data.length_bytes.sum() / busy(t) * 1000", listed=True),
     Metric("throughput", "all.data_rate_by_wall_mb_s", "Data rate by wall time", MB_S,
            "(bytes read + bytes written) / makespan", lambda partial: mb_per_s(_data(partial), partial.makespan_ns),
-           "higher", UNTIMED, "t[t.op < 2].length_bytes.sum() / (t.complete_ns.max() - t.submit_ns.min()) * 1000",
+           "higher", UNTIMED, "data.length_bytes.sum() / (t.complete_ns.max() - t.submit_ns.min()) * 1000",
            short="Throughput", listed=True, use="read_wait"),
 )
 

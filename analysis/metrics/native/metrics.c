@@ -21,7 +21,7 @@ static int64_t max_of(int64_t a, int64_t b)
 
 static inline int class_of(int8_t op)
 {
-	return op == OP_READ ? CLASS_READ : op == OP_WRITE ? CLASS_WRITE : CLASS_OTHER;
+	return op == OP_READ ? CLASS_READ : op_is_write(op) ? CLASS_WRITE : CLASS_OTHER;
 }
 
 static inline int record(struct metrics *metrics, bool exact, int distribution, int64_t value)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
+from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS, WRITE_CODES
 
 CLASSES = ("read", "write", "other")
 COLUMNS = ["submit_ns", "latency_ns", "op"]
@@ -26,7 +26,7 @@ _ALL_TIME = np.array([[_NONE_REACH, _NONE_FIRST]], np.int64)
 
 def classes_of(op: np.ndarray) -> np.ndarray:
     """Index into CLASSES of each row. Operations without data transfer are `other`."""
-    return np.where(op == OPS["read"], 0, np.where(op == OPS["write"], 1, 2))
+    return np.where(op == OPS["read"], 0, np.where(np.isin(op, WRITE_CODES), 1, 2))
 
 
 def out_of_order() -> TraceError:

@@ -23,7 +23,9 @@ t = pd.read_parquet("RUN/records.parquet")     # or the trace itself
 t = t[t.latency_ns >= 0].copy()                # I/Os whose completion was seen
 t["complete_ns"] = t.submit_ns + t.latency_ns
 gap = 100_000_000                              # ns; see the parameters above
-reads, writes, others = t[t.op == 0], t[t.op == 1], t[t.op > 1]
+is_write = t.op.isin([1, 5])                   # 5: zone append
+reads, writes, others = t[t.op == 0], t[is_write], t[(t.op > 0) & ~is_write]
+data = t[(t.op == 0) | is_write]
 
 def bursts(x):                                 # gaps include the idle time that the run removed
     removed = x.idle_removed_ns if "idle_removed_ns" in x else 0

@@ -74,7 +74,7 @@ static void add_row(struct live *live, const struct row_block *block, uint32_t i
 	thread = thread_of(live, block->tid[i]);
 	thread->ops++;
 	thread->read_bytes += op == OP_READ ? bytes : 0;
-	thread->write_bytes += op == OP_WRITE ? bytes : 0;
+	thread->write_bytes += op_is_write(op) ? bytes : 0;
 	thread->latency_ns += (uint64_t)block->latency_ns[i];
 }
 

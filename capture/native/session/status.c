@@ -169,11 +169,9 @@ static void print_drive(FILE *file, const struct drive *drive, const struct reco
 			drive->at_stop.reads - drive->at_start.reads, drive->at_stop.writes - drive->at_start.writes,
 			drive->at_stop.discards - drive->at_start.discards,
 			drive->at_stop.flushes - drive->at_start.flushes);
-	/* The kernel counts write-zeroes as writes. */
-	fprintf(file, ", \"seen\": {\"read\": %" PRIu64 ", \"write\": %" PRIu64 ", \"discard\": %" PRIu64
-		", \"flush\": %" PRIu64 "}}", recorded->by_op[OP_READ],
-		recorded->by_op[OP_WRITE] + recorded->by_op[OP_WRITE_ZEROES], recorded->by_op[OP_DISCARD],
-		recorded->by_op[OP_FLUSH]);
+	fputs(", \"seen\": ", file);
+	print_json_counted(file, recorded->by_op);
+	fputs("}", file);
 }
 
 /* The members of the end block. */

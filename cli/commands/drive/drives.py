@@ -7,7 +7,7 @@ import click
 
 from blkreel.cli.options.types import as_json
 from blkreel.common.console import print_table
-from blkreel.common.device import Drive, block_directory, list_drives
+from blkreel.common.device import Drive, block_directory, list_drives, zones_words
 from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import late_writes
@@ -35,9 +35,14 @@ def command(as_json: bool) -> None:
     # "fixed" columns are never wrapped, so that they can be copied.
     print_table({"drive": "fixed", "model": "left", "size": "left", "in use": "left", "--destroy": "fixed",
                  "state": "left"},
-                [(entry["path"], entry["model"] or entry["image"] or entry["kind"], format_bytes(entry["size_bytes"]),
+                [(entry["path"], entry["model"] or entry["image"] or entry["kind"], _size(entry),
                   "; ".join(entry["uses"]) or ("read-only" if entry["read_only"] else "no"),
                   entry["destroy"] or "not needed", entry["state_words"]) for entry in entries])
+
+
+def _size(entry: dict[str, Any]) -> str:
+    parts = [format_bytes(entry["size_bytes"]), zones_words(entry["zoned"], entry["zone_bytes"])]
+    return ", ".join(part for part in parts if part)
 
 
 def _entry(drive: Drive, kernel: Kernel) -> dict[str, Any]:
@@ -46,7 +51,8 @@ def _entry(drive: Drive, kernel: Kernel) -> dict[str, Any]:
     state = drive_state.load(target)
     return {"path": drive.path, "kind": drive.kind, "model": drive.model, "size_bytes": drive.size_bytes,
             "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
-            "read_only": drive.read_only, "uses": [str(use) for use in uses_of(target, kernel)],
+            "read_only": drive.read_only, "zoned": drive.zoned, "zone_bytes": drive.zone_bytes,
+            "uses": [str(use) for use in uses_of(target, kernel)],
             "writing": late_writes.late_writer(target),
             "state": {**state.account(), "by_others_bytes": drive_state.written_by_others(target, state)},
             "state_words": state_words(target)}

@@ -12,6 +12,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.trace_summary import certificate_words, device_name, file_size, volume_words
 from blkreel.common.console import Console, print_table
+from blkreel.common.device import zones_words
 from blkreel.common.files.json_file import print_json
 from blkreel.common.limits import check_state
 from blkreel.common.printable import printable
@@ -192,8 +193,8 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     metadata = document["metadata"]
     for device in metadata.get("devices") or []:
         size = device.get("size_bytes")
-        parts = [device_name(device), device.get("model", ""),
-                 format_bytes(size) if size else ""]
+        parts = [device_name(device), device.get("model", ""), format_bytes(size) if size else "",
+                 zones_words(device.get("zoned"), device.get("zone_bytes"))]
         yield "device", " ".join(part for part in parts if part)
     for volume in metadata.get("volumes") or []:
         yield "volume", volume_words(volume)

@@ -5,7 +5,9 @@ from itertools import count
 
 READ, WRITE, FLUSH, SYNC, QUEUE, REQUEUE, ISSUE, COMPLETE, FS, PC, NOTIFY, AHEAD, META, DISCARD, DRV_DATA, FUA = (
     1 << bit for bit in range(16))
-ZONE_RESET, WRITE_ZEROES = 1 << 17, 1 << 22
+WRITE_ZEROES = 1 << 22
+ZONE_MANAGEMENT = ["zone_reset", "zone_reset_all", "zone_finish", "zone_open", "zone_close"]
+CATEGORIES = {name: 1 << bit for bit, name in enumerate(["zone_append", *ZONE_MANAGEMENT], 16)}
 ACTIONS = {"Q": (1, QUEUE), "M": (2, QUEUE), "F": (3, QUEUE), "G": (4, QUEUE), "R": (6, REQUEUE), "D": (7, ISSUE),
            "C": (8, COMPLETE), "P": (9, QUEUE), "U": (10, QUEUE), "I": (12, QUEUE), "X": (13, 0), "A": (15, QUEUE)}
 KINDS = {"read": READ, "write": WRITE, "discard": WRITE | DISCARD, "flush": READ | FLUSH}

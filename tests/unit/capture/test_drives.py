@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from blkreel.capture.drives import layer_of, paths_of, refuse_multipath
+from blkreel.capture.drives import layer_of, paths_of, refuse_multipath, refuse_zoned
 from blkreel.capture.volumes import places_of_target, volumes_from
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
@@ -70,3 +70,9 @@ def test_a_stack_of_volumes_is_described_from_above_to_below(sysfs):  # noqa: F8
     assert lower["kind"] == "md raid1"
     assert [(entry["name"], entry["offset_bytes"]) for entry in lower["parts"]] == [("sda", 2064 * 512),
                                                                                     ("sdb", 32 * 512)]
+
+
+def test_a_zoned_drive_is_recorded_by_bpf_only():
+    refuse_zoned([DRIVE], "ftrace")
+    with pytest.raises(BlkreelError, match="ftrace cannot record /dev/.*zones.*--source bpf"):
+        refuse_zoned([dataclasses.replace(DRIVE, zoned="host-managed", zone_bytes=1 << 28)], "ftrace")

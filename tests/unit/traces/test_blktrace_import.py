@@ -19,7 +19,7 @@ from waiting import wait_until
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.importers import import_recording
 from blkreel.traces.importers.blktrace import DECODER
 
@@ -156,13 +156,38 @@ def test_operations_and_what_is_no_io(rows_of):
     recording = Recording(version=8)
     recording.io(0, 1, 2, 3, kind="discard", sectors=2048)
     recording.io(0, 4, 5, 6, kind=events.WRITE | events.WRITE_ZEROES, sectors=64)
-    reset = events.WRITE | events.ZONE_RESET
-    recording.add("D", 7, 0, sectors=0, kind=reset).add("C", 8, 0, sectors=0, kind=reset)
     recording.add("D", 9, 0, sectors=1, kind="read", category=events.PC).add("C", 10, 0, sectors=1, category=events.PC)
     rows, result = rows_of(recording)
     assert rows.op.tolist() == [3, 4]
-    assert result.metadata["ledger"]["other_ops"] == 2
+    assert result.metadata["ledger"]["other_ops"] == 1
     assert any("not I/O" in line for line in result.warnings)
+
+
+def test_zone_management_has_no_length(rows_of):
+    recording = Recording(version=8)
+    for at, name in enumerate(events.ZONE_MANAGEMENT):
+        kind = events.WRITE | events.CATEGORIES[name]
+        for letter, after_ns in (("Q", 0), ("D", 1), ("C", 5)):
+            recording.add(letter, 10 * at + after_ns, 4096 * at, sectors=0, kind=kind)
+    rows, result = rows_of(recording)
+    assert [OP_NAMES[op] for op in rows.op] == events.ZONE_MANAGEMENT
+    assert rows.offset_bytes.tolist() == [4096 * 512 * at for at in range(5)]
+    assert rows.length_bytes.tolist() == [0] * 5 and rows.latency_ns.tolist() == [4] * 5
+    assert result.metadata["ledger"]["other_ops"] == 0
+
+
+def test_an_append_completes_where_the_drive_has_put_it(rows_of):
+    """Two appends to one zone and one to the next, all at the starts of their zones, complete in another order."""
+    recording = Recording(version=8)
+    append = events.WRITE | events.CATEGORIES["zone_append"]
+    for time_ns, zone, thread in ((20, 4096, 1), (21, 8192, 2), (22, 4096, 3)):
+        recording.add("Q", time_ns - 5, zone, kind=append, pid=thread).add("D", time_ns, zone, kind=append)
+    for time_ns, sector in ((30, 8200), (31, 4104), (32, 4112)):
+        recording.add("C", time_ns, sector, kind=append)
+    rows, result = rows_of(recording)
+    assert [OP_NAMES[op] for op in rows.op] == ["zone_append"] * 3 and rows.tid.tolist() == [1, 2, 3]
+    assert (rows.offset_bytes // 512).tolist() == [4104, 8200, 4112] and rows.latency_ns.tolist() == [11, 9, 10]
+    assert result.metadata["ledger"]["unmatched"] == result.metadata["ledger"]["reused"] == 0
 
 
 def test_ios_cut_by_the_ends_are_counted(rows_of):

@@ -10,8 +10,6 @@
 #define ACTION_FROM_CGROUP 0x100u
 #define CGROUP_BYTES 8
 #define CATEGORY_SHIFT 16
-#define ZONE_MANAGEMENT (CATEGORY_ZONE_RESET | CATEGORY_ZONE_RESET_ALL | CATEGORY_ZONE_FINISH | \
-			 CATEGORY_ZONE_OPEN | CATEGORY_ZONE_CLOSE)
 #define MAX_CPUS 65536
 
 static uint16_t u16_at(const uint8_t *data, bool big_endian)
@@ -110,16 +108,29 @@ enum event_kind event_read(const uint8_t *data, size_t available, struct blk_eve
 	return EVENT_WHOLE;
 }
 
+/* The categories that decide on the operation alone; the first one that an event has counts. */
+static const struct {
+	uint32_t category;
+	int8_t op;
+} category_ops[] = {
+	{ CATEGORY_PASSTHROUGH, -1 },
+	{ CATEGORY_DISCARD, OP_DISCARD },
+	{ CATEGORY_WRITE_ZEROES, OP_WRITE_ZEROES },
+	{ CATEGORY_ZONE_APPEND, OP_ZONE_APPEND },
+	{ CATEGORY_ZONE_RESET, OP_ZONE_RESET },
+	{ CATEGORY_ZONE_RESET_ALL, OP_ZONE_RESET_ALL },
+	{ CATEGORY_ZONE_OPEN, OP_ZONE_OPEN },
+	{ CATEGORY_ZONE_CLOSE, OP_ZONE_CLOSE },
+	{ CATEGORY_ZONE_FINISH, OP_ZONE_FINISH },
+};
+
 int8_t event_op(const struct blk_event *event)
 {
 	uint32_t category = event->category;
 
-	if (category & (ZONE_MANAGEMENT | CATEGORY_PASSTHROUGH))
-		return -1;
-	if (category & CATEGORY_DISCARD)
-		return OP_DISCARD;
-	if (category & CATEGORY_WRITE_ZEROES)
-		return OP_WRITE_ZEROES;
+	for (size_t i = 0; i < sizeof(category_ops) / sizeof(category_ops[0]); i++)
+		if (category & category_ops[i].category)
+			return category_ops[i].op;
 	if ((category & CATEGORY_FLUSH) && !event->bytes)
 		return OP_FLUSH;
 	return category & CATEGORY_WRITE ? OP_WRITE : OP_READ;

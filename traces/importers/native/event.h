@@ -93,7 +93,7 @@ enum event_kind {
 /* Reads one event. size_bytes: its size, if it is whole. The payload points into data. */
 enum event_kind event_read(const uint8_t *data, size_t available, struct blk_event *event, size_t *size_bytes);
 
-/* The operation of the trace (codes.h); -1: not I/O, but zone management or a passed-through command. */
+/* The operation of the trace (codes.h); -1: not I/O, but a passed-through command. */
 int8_t event_op(const struct blk_event *event);
 
 /* The flags of the trace. */

@@ -47,6 +47,17 @@ static uint64_t place_of(const struct blk_event *event, int8_t op)
 	return op == OP_FLUSH ? 0 : event->sector;
 }
 
+/* The same in flight: an append completes at the sector that the drive has chosen, behind the start of its zone. */
+static uint64_t place_in_flight(const struct blk_event *event, int8_t op)
+{
+	return op == OP_ZONE_APPEND ? 0 : place_of(event, op);
+}
+
+static bool has_no_data(int8_t op)
+{
+	return op == OP_FLUSH || op_is_zone_management(op);
+}
+
 /* Beyond the room the oldest entry goes: its issue was lost, or it was merged unseen. */
 static int push_queued(struct pairing *pairing, const struct pending *entry)
 {
@@ -170,11 +181,26 @@ static bool fits_better(const struct pairing *pairing, const struct pending *ent
 	return !other || pairing->silent_losses || (other->repeats && !entry->repeats && !pairing->equal_ios);
 }
 
+/* The oldest append of this length to the zone of the event: that with the last start before it. */
+static struct pending *find_append(struct pairing *pairing, const struct blk_event *event)
+{
+	struct pending *entry = table_find(&pairing->in_flight, event->device, 0, OP_ZONE_APPEND), *fitting = NULL;
+
+	for (; entry; entry = table_find_next(entry)) {
+		if (entry->remaining_bytes == event->bytes && entry->first_sector <= event->sector &&
+		    (!fitting || entry->first_sector > fitting->first_sector))
+			fitting = entry;
+	}
+	return fitting;
+}
+
 static struct pending *find_in_flight(struct pairing *pairing, const struct blk_event *event, int8_t op)
 {
-	struct pending *first = table_find(&pairing->in_flight, event->device, place_of(event, op), op);
+	struct pending *first = table_find(&pairing->in_flight, event->device, place_in_flight(event, op), op);
 	struct pending *fitting = NULL;
 
+	if (op == OP_ZONE_APPEND)
+		return find_append(pairing, event);
 	for (struct pending *entry = first; entry; entry = table_find_next(entry)) {
 		if (entry->remaining_bytes == event->bytes && fits_better(pairing, entry, fitting))
 			fitting = entry;
@@ -214,7 +240,8 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int8
 		.cpu = event->cpu,
 		.losses_before = pairing->losses,
 	};
-	struct pending *twin = find_in_flight(pairing, event, op);
+	/* Appends to a zone are all equal. */
+	struct pending *twin = op == OP_ZONE_APPEND ? NULL : find_in_flight(pairing, event, op);
 
 	claim_queued(pairing, &io);
 	if (io.tid == UNKNOWN_TID) {
@@ -226,6 +253,7 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int8
 		emit_unseen(pairing, twin);
 	else if (twin && twin->remaining_bytes == io.remaining_bytes && !twin->repeats && !io.queued_ns)
 		io.repeats = op != OP_FLUSH && !pairing->silent_losses; /* all flushes are equal */
+	io.sector = place_in_flight(event, op);
 	if (pairing->in_flight.count >= pairing->in_flight.room)
 		emit_unseen(pairing, pairing->in_flight.oldest);
 	return table_add(&pairing->in_flight, &io) ? 0 : -ENOMEM;
@@ -241,6 +269,8 @@ static int on_requeue(struct pairing *pairing, const struct blk_event *event, in
 	pairing->counts.requeued++;
 	table_remove(&pairing->in_flight, io);
 	again = *io;
+	if (op == OP_ZONE_APPEND)
+		again.sector = io->first_sector;
 	if (io->remaining_bytes != io->length_bytes) {
 		/* The completed part is an I/O, and the rest becomes another one. */
 		again.length_bytes -= io->remaining_bytes;
@@ -270,7 +300,7 @@ static int on_complete(struct pairing *pairing, const struct blk_event *event, i
 	struct pending rest;
 
 	/* A write with flushes around it completes twice, the second time without bytes. */
-	if (!event->bytes && op != OP_FLUSH)
+	if (!event->bytes && !has_no_data(op))
 		return 0;
 	io = find_in_flight(pairing, event, op);
 	if (!io) {
@@ -281,6 +311,8 @@ static int on_complete(struct pairing *pairing, const struct blk_event *event, i
 	pairing->equal_ios |= io->repeats;
 	if (event->status)
 		io->status = event->status;
+	else if (op == OP_ZONE_APPEND)
+		io->first_sector = event->sector;
 	if (event->bytes >= io->remaining_bytes) {
 		emit(pairing, io, event->time_ns);
 		return 0;
@@ -291,12 +323,12 @@ static int on_complete(struct pairing *pairing, const struct blk_event *event, i
 	return table_add(&pairing->in_flight, &rest) ? 0 : -ENOMEM;
 }
 
-/* False for zone management, passed-through commands, and requests without data other than flushes. */
+/* False for passed-through commands, and requests without data that would have some. */
 static bool is_io(const struct blk_event *event, int8_t op)
 {
-	if (op < 0 || (event->category & CATEGORY_ZONE_APPEND))
+	if (op < 0)
 		return false;
-	return op == OP_FLUSH || event->bytes || event->action == ACTION_COMPLETE;
+	return has_no_data(op) || event->bytes || event->action == ACTION_COMPLETE;
 }
 
 int pairing_take(struct pairing *pairing, const struct blk_event *event)

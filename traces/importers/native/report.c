@@ -92,12 +92,10 @@ static void report_ledger(const struct pair_counts *counts, FILE *file)
 
 static void report_drive(const struct pair_device *device, FILE *file)
 {
-	const uint64_t *seen = device->seen;
-
-	fprintf(file, "{\"device\": \"%u:%u\", \"diskstats\": null, \"seen\": {\"read\": %" PRIu64 ", \"write\": %" PRIu64
-		", \"discard\": %" PRIu64 ", \"flush\": %" PRIu64 "}, \"queued\": %" PRIu64 ", \"issued\": %" PRIu64
-		", \"completed\": %" PRIu64 "}", device->number >> MINOR_BITS, device->number & ((1u << MINOR_BITS) - 1),
-		seen[OP_READ], seen[OP_WRITE] + seen[OP_WRITE_ZEROES], seen[OP_DISCARD], seen[OP_FLUSH],
+	fprintf(file, "{\"device\": \"%u:%u\", \"diskstats\": null, \"seen\": ", device->number >> MINOR_BITS,
+		device->number & ((1u << MINOR_BITS) - 1));
+	print_json_counted(file, device->seen);
+	fprintf(file, ", \"queued\": %" PRIu64 ", \"issued\": %" PRIu64 ", \"completed\": %" PRIu64 "}",
 		device->queued, device->issued, device->completed);
 }
 

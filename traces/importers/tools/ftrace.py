@@ -14,7 +14,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
-from blkreel.traces.importers.operation_letters import PASSTHROUGH, category_of
+from blkreel.traces.importers.operation_letters import PASSTHROUGH, ZONE_MANAGEMENT, category_of
 from blkreel.traces.importers.source_file import SourceFile, read_head
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, text_lines_of
 
@@ -179,7 +179,8 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     states_bytes &= valid & has_extent & (stated_bytes > 0)
     length_bytes = np.where(states_bytes, stated_bytes, count * np.uint64(_SECTOR_BYTES))
     # Flushes have sector 2^64-1 on some kernels.
-    sector = np.where((count > 0) & valid, sector, np.uint64(0))
+    has_sector = (count > 0) | (category > 0) & (category & ZONE_MANAGEMENT != 0)
+    sector = np.where(has_sector & valid, sector, np.uint64(0))
     is_error = np.isin(name, _WITH_ERROR)
     status, status_valid = _status(lines, at, is_error)
     name_starts, name_ends = _names(lines, at, sector_at, is_error)

@@ -3,6 +3,7 @@
 import random
 import re
 
+import pytest
 from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +142,22 @@ def cut_place(text):
     """The offset in bytes of the I/O of a line that is cut; None without one."""
     match = EVENTS[text.kind].search(text.lines[-1]) if text.is_cut else None
     return int(match["sector"]) * 512 if match else None
+
+
+@pytest.mark.parametrize("letters, op", [
+    ("ZA", "zone_append"), ("FZAFS", "zone_append"), ("ZR", "zone_reset"), ("ZRS", "zone_reset"),
+    ("ZRA", "zone_reset_all"), ("ZF", "zone_finish"), ("ZO", "zone_open"), ("ZC", "zone_close"),
+    ("WZS", "write_zeroes")])
+def test_letters_of_zones(tmp_path, letters, op):
+    """As the kernel writes them since Linux 6.17. An append completes behind the start of its zone."""
+    sector, count = 8192, 8 if op in ("zone_append", "write_zeroes") else 0
+    done = 8200 if op == "zone_append" else sector
+    path = tmp_path / "events.txt"
+    issue = f"{letters} 0 () {sector} + {count} none,0,0 [a]"
+    completion = f"{letters} () {done} + {count} none,0,0 [0]"
+    path.write_text(f"  a-1 [000] ..... 10.000001: block_rq_issue: 259,0 {issue}\n"
+                    f"  a-1 [000] ..... 10.000003: block_rq_complete: 259,0 {completion}\n")
+    (part,) = Records(Ftrace(), [path], ImportOptions()).columns()
+    row = {name: values.tolist() for name, values in part.items()}
+    assert [OP_NAMES[code] for code in row["op"]] == [op]
+    assert (row["offset_bytes"], row["length_bytes"], row["latency_ns"]) == ([512 * done], [512 * count], [2000])
