@@ -20,6 +20,7 @@ from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.state import DriveState
 from blkreel.replay.drive.target import Target
+from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
 from blkreel.replay.engine.termination import sigterm_as_interrupt
 from blkreel.replay.engine.untimed_io import Interrupted
@@ -341,7 +342,7 @@ def state_of(step: BenchmarkStep, target: Target, seed: int) -> State:
     replays = dict.fromkeys((replay.trace, replay.idle, replay.pace, replay.map) for replay in step.replays)
     spans = [*step.spans, *_touched_spans([trace_plan(*replay, target) for replay in replays], target)]
     return state_for(step.state, target.size_bytes, target.block_bytes, seed=seed, rest_ns=step.time_ns,
-                     spans=spans if is_data else None)
+                     spans=spans if is_data else None, zones=zones_of(target))
 
 
 def _touched_spans(plans: list[TracePlan], target: Target) -> list[tuple[int, int]]:

@@ -92,9 +92,9 @@ class Target:
         return self.simulated is not None
 
     @property
-    def can_discard(self) -> bool:
-        """Whether the drive supports discard. In a file its file system punches holes."""
-        if self.disk_block is None:
+    def can_erase(self) -> bool:
+        """Whether the drive supports discard, or has zones to reset. In a file its file system punches holes."""
+        if self.disk_block is None or self.drive.zoned:
             return True
         try:
             return int((self.disk_block / "queue/discard_max_bytes").read_text()) > 0

@@ -203,7 +203,7 @@ def choose_mapping(name: str | None, touched: BlockSet, target: Target, trace_na
             return Wrap("wrap", target.block_bytes, start_bytes=part.start_bytes, span_bytes=span_bytes)
         return _scale(max(source_bytes or 0, touched.limit_bytes), target, part)
     if not fits:
-        compacts = touched.grown(_granule(target)).bytes <= part.size_bytes
+        compacts = not target.drive.zoned and touched.grown(_granule(target)).bytes <= part.size_bytes
         raise BlkreelError(
             f"{trace_name} reaches to {_exact(touched.limit_bytes)}, {target.path} ends at {room}",
             "use --map compact, or a larger drive" if compacts else f"{_LARGER}{wrap}")

@@ -3,7 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,34 @@ from .infer import Inferred
 from .mapping import Mapping
 from .pace import InFlightLimits, Pace
 from .page_uses import NO_USE, PageUses
-from .sharding import SINGLE, Sharding
 from .survey import CHANGING, Survey, TraceSurvey
+from .zoned import WritePointers, ZonePlan, mapped
 
 # Time from the start to the first I/O, for the engine to get ready.
 LEAD_NS = 1_000_000
 _BATCH_ROWS = 131_072
 # Metadata of the trace that the account of a run copies.
 _SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks", "times_step_ns")
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Which issuing thread gets each I/O. threads: how many, numbered as the shards. note: why fewer than requested.
+
+    by_region(target, offset_bytes) or by_thread(tid) gives the shard of each I/O; both None with one thread.
+    """
+
+    threads: int = 1
+    by_region: Callable[[np.ndarray | int, np.ndarray], np.ndarray] | None = None
+    by_thread: Callable[[np.ndarray], np.ndarray] | None = None
+    by: str | None = None
+    note: str | None = None
+
+    def account(self) -> dict[str, Any]:
+        return {"count": self.threads, "by": self.by, "note": self.note}
+
+
+SINGLE = Sharding()
 
 
 @dataclass
@@ -52,9 +72,9 @@ class DrivePlan:
     """What a run does to one drive. device: the number of the device of the trace.
 
     prefill: blocks of the target to be written before the run; empty if not needed or declined.
-    unwritten: blocks of the target that the run reads although nothing has written them. background_prefill: as
-    prefill, of the backgrounds. background_writes: whether they change data on the drive; the length of the run decides
-    how much.
+    zones: of a drive with write pointers. unwritten: blocks of the target that the run reads although nothing has
+    written them. background_prefill: as prefill, of the backgrounds. background_writes: whether they change data on the
+    drive; the length of the run decides how much.
     """
 
     target: Target
@@ -63,6 +83,7 @@ class DrivePlan:
     prefill: MappedBlocks = field(default_factory=MappedBlocks)
     unwritten: MappedBlocks = field(default_factory=MappedBlocks)
     device: int = 0
+    zones: ZonePlan | None = None
     background_prefill: tuple[MappedBlocks, ...] = ()
     background_writes: bool = False
 
@@ -94,7 +115,9 @@ class DrivePlan:
     @property
     def writes(self) -> bool:
         """Whether the plan or its prefill changes data on the drive."""
-        return self.changes_drive or any(len(blocks) > 0 for blocks in (self.prefill, *self.background_prefill))
+        resets = self.zones is not None and len(self.zones.resets) > 0
+        return self.changes_drive or resets or any(
+            len(blocks) > 0 for blocks in (self.prefill, *self.background_prefill))
 
     def forget_blocks(self) -> None:
         """Free the block sets that only the preparation needs."""
@@ -298,6 +321,7 @@ class TracePlan(Plan):
             if isinstance(waits, dependencies.Observed):
                 counts.read_ahead_in_time[lane] = waits.in_time
         limits = InFlightLimits() if pace.paced else None
+        pointers = [drive.zones.write_pointers() if drive.zones else None for drive in self.drives]
         with_threads = pace.dependent or self.sharding.by_thread is not None
         for io, source_row, submit_ns in self.rows(with_threads, pace.dependent and self.has_uses):
             if pace.saturating:
@@ -314,7 +338,7 @@ class TracePlan(Plan):
                 continue
             if waits:
                 counts.read_ahead[lane].add(*_of_ios(io))
-            columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits)
+            columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits, pointers)
             if self.without and waits:
                 columns = self._omit_writes(columns)
             if limits:
@@ -389,17 +413,23 @@ class TracePlan(Plan):
         return mask
 
     def _mapped(self, io: Batch, source_row: np.ndarray, due_ns: np.ndarray,
-                waits: dependencies.Observed | Inferred | None) -> Batch:
+                waits: dependencies.Observed | Inferred | None, pointers: list[WritePointers | None]) -> Batch:
         optional: Batch = {name: io[name] for name in ("stream", "burst") if name in io}
-        start, end, target = np.empty_like(due_ns), np.empty_like(due_ns), np.zeros(len(due_ns), np.int16)
+        start, length, target = np.empty_like(due_ns), np.empty_like(due_ns), np.zeros(len(due_ns), np.int16)
         flags = io["flags"] & 0xFFFF
         for index, drive in enumerate(self.drives):
             on_drive = io["device"] == drive.device
             target[on_drive] = index
             flushes = drive.survey.ios.get("flush", 0)
             flags[on_drive] &= ~flags_with_flush_rows(self.trace.metadata, drive.device, flushes)
-            start[on_drive], end[on_drive] = drive.mapping.map(io["offset_bytes"][on_drive],
-                                                               io["length_bytes"][on_drive])
+            op = io["op"][on_drive]
+            extent = io["offset_bytes"][on_drive], io["length_bytes"][on_drive]
+            # A drive without zones gets no zone management, and its map may have no place for it.
+            start[on_drive], end = (mapped(drive.mapping, op, *extent) if drive.target.drive.zoned
+                                    else drive.mapping.map(*extent))
+            length[on_drive] = end - start[on_drive]
+            if at := pointers[index]:
+                start[on_drive] = at.take(op, start[on_drive], length[on_drive], source_row[on_drive])
         if len(self.drives) > 1:
             optional["target"] = target
         if "use_of" in io:
@@ -408,7 +438,7 @@ class TracePlan(Plan):
             # With N copies of each row, distances are N times as large.
             optional |= {name: column * (self.mapping.copies if name in dependencies.DISTANCES else 1)
                          for name, column in waits.columns(io, source_row, due_ns).items()}
-        return plan_batch(start, end - start, io["op"], due_ns=due_ns, flags=flags,
+        return plan_batch(start, length, io["op"], due_ns=due_ns, flags=flags,
                           source_row=source_row, captured_ns=io["submit_ns"],
                           captured_latency_ns=io["latency_ns"], idle_removed_ns=io["idle_removed_ns"], tid=io["tid"],
                           **optional)

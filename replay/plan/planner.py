@@ -23,6 +23,7 @@ from .pace import Pace
 from .plan import DrivePlan, TracePlan
 from .shards import sharding_of
 from .survey import OnRows, Survey, choose_device, read_first_on, source_bytes, survey_trace
+from .zoned import check_options, plan_zones
 
 
 def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace, idle: IdlePolicy,
@@ -61,19 +62,30 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
         raise UsageError(f"{threads} threads and {len(stream_paces)} streams with paces of their own are too many",
                          f"use at most {MAX_LANES} of both together")
     dependent = any(pace.dependent for pace in (pace, *stream_paces.values()))
+    zoned = not without and any(drive.zones and drive.changes_drive for drive in drives)
+    check_options(zoned, dependent=dependent, streams=bool(stream_paces), threads=threads)
     observed = dependent and dependencies.is_observed(trace)
     plan = TracePlan(trace, drives, pace, idle, survey, stream_paces, observed, without=without)
-    return replace(plan, sharding=sharding_of(plan, threads))
+    return replace(plan, sharding=sharding_of(plan, 1 if zoned else threads))
 
 
 def _drive_plan(trace: Trace, target: Target, survey: Survey, map_name: str | None, prefill: bool,
                 on_rows: OnRows, reads_only: bool, part: Part | None) -> DrivePlan:
+    if target.drive.zoned:
+        if map_name not in (None, "identity") or part is not None:
+            raise UsageError(f"{target.path} is zoned, and its zones would not be those of the trace: "
+                             + (f"--map {map_name}" if part is None else "--background"),
+                             "leave it out, or use a drive without zones")
+        map_name = "identity"
     mapping = choose_mapping(map_name, survey.touched, target, called(trace.path), longest_bytes=survey.longest_bytes,
                              source_bytes=source_bytes(trace, survey.device), part=part)
+    zoned = plan_zones(trace, target, survey.device, mapping, prefill=prefill, reads_only=reads_only, on_rows=on_rows)
+    if zoned and prefill:
+        return DrivePlan(target, survey, mapping, zoned[1], device=survey.device, zones=zoned[0])
     read_first = read_first_on(trace, survey, mapping, on_rows, reads_only=reads_only)
     none = MappedBlocks()
     return DrivePlan(target, survey, mapping, *((read_first, none) if prefill else (none, read_first)),
-                     device=survey.device)
+                     device=survey.device, zones=zoned[0] if zoned else None)
 
 
 def _check_order(trace: Trace) -> None:

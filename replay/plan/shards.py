@@ -12,8 +12,7 @@ from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
 from .dependencies import KERNEL, WORKLOAD, Processes, Threads
 from .pace import Pace
-from .plan import TracePlan
-from .sharding import SINGLE, Sharding
+from .plan import SINGLE, Sharding, TracePlan
 
 # I/Os a second for which `auto` adds a thread: half of what one thread issues to a drive in memory.
 AUTO_IOPS = 500_000

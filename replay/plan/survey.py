@@ -11,7 +11,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, WRITES, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import (
     BLOCK_SIZES,
@@ -29,7 +29,7 @@ from .extents import MappedBlocks
 from .idle import IdleCompressor, IdlePolicy
 from .mapping import Mapping
 
-CHANGING = ("write", "discard", "write_zeroes")
+CHANGING = (*WRITES, "discard", "write_zeroes", *ZONE_MANAGEMENT)
 OnRows = Callable[[int], None]  # progress of a pass: rows read so far
 
 

@@ -55,13 +55,16 @@ class Preparation:
 
     def check(self) -> None:
         """Raise UsageError or BlkreelError if it is impossible, before the drive is changed."""
+        if self.target.drive.zoned == "host-managed" and (self.erase == "none" or not self.state.erases):
+            raise UsageError(f"{self.target.path} is zoned: its zones are filled from their start on",
+                             "let them be reset first: leave out --erase none")
         if self.state.erases:
             erase.check(self.erase, self.target)
         if self.state.name != "fresh":
             return
         if self.erase == "none":
             raise UsageError("the state fresh needs an erase", "choose one: --erase discard")
-        if self.erase == "discard" and not self.target.can_discard:
+        if self.erase == "discard" and not self.target.can_erase:
             raise BlkreelError(f"{self.target.path} has no discard, which the state fresh needs",
                                "use --erase format, the vendor's tool, or --state full")
 
@@ -101,8 +104,9 @@ class Preparation:
         """The unfinished record if it is of the same preparation, otherwise a new one."""
         key = resume_point.key_of(self.state, payload=self.payload.account(), erase=self.erase)
         unfinished = resume_point.load(self.target)
-        if self.restart or drive_state.load(self.target).name:
-            unfinished = None  # with a state it was finished, and killed before it removed its file
+        if self.restart or drive_state.load(self.target).name or self.target.drive.zoned:
+            # With a state it was finished, and killed before it removed its file. Zones take no row a second time.
+            unfinished = None
         if unfinished:
             if unfinished.capacity_bytes != self.target.size_bytes:
                 raise BlkreelError(f"{self.target.path} had {format_bytes(unfinished.capacity_bytes)} when its "
@@ -135,7 +139,7 @@ class Preparation:
             rest(self.target, step.rest_ns, what=step.what, progress=self.progress)
         elif step.erases and self._erased_by_command():
             pass
-        elif step.erases and not self.target.can_discard:
+        elif step.erases and not self.target.can_erase:
             notes.append("not erased: the drive has no discard")
         else:
             self._issue(step)
@@ -212,7 +216,8 @@ class Preparation:
             return 0
         try:
             verified = verify(self.target, self.state.filled, self.payload, self.seed, self.progress,
-                              self.target.size_bytes if self.state.name != "trace" else 0, self._writers())
+                              0 if self.state.name == "trace" or self.target.drive.zoned else self.target.size_bytes,
+                              self._writers())  # beyond the capacity of its zones a drive cannot be read
         except BlkreelError as error:
             # Resuming would fail again.
             resume_point.forget(self.target)

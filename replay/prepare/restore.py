@@ -10,6 +10,7 @@ from blkreel.common.progress import Progress
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.state import NOT_ERASED_AS_ASKED, DriveState
 from blkreel.replay.drive.target import Target
+from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
 from blkreel.replay.plan.plan import DrivePlan, Plan
 
@@ -62,7 +63,7 @@ class StateRecipe:
             of_trace = {"prefill": drive.prefill, "trace": self.trace}
         spans = [(start, end) for start, end in self.spans] if self.spans is not None else None
         return state_for(self.name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=self.rest_ns,
-                         spans=spans, permuted=self.permuted, erase=self.erases, **of_trace)
+                         spans=spans, permuted=self.permuted, erase=self.erases, zones=zones_of(target), **of_trace)
 
 
 def restore(plan: Plan, drive: DrivePlan, recipe: StateRecipe, repetition: int, progress: Progress, *,

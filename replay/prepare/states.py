@@ -11,9 +11,12 @@ import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import format_bytes
+from blkreel.replay.drive.zones import Zones
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.streams.rules import permutation, ranges, with_replacement
 from blkreel.traces.format.condition import USUAL_REST_NS
+from blkreel.traces.format.schema import OPS
 
 STATES = {
     "fresh": "erased",
@@ -26,6 +29,9 @@ STATES = {
     "op25": "full, with a quarter left erased as spare; also client+op25, enterprise+op25, pts+op25, data+op25",
 }
 
+# Why a zoned drive does not take it.
+_NOT_ON_ZONES = {**dict.fromkeys(("client", "enterprise", "pts"), "zones take no random writes"),
+                 "trace": "a replay puts the write pointers where the trace found them"}
 REFERENCE_BYTES = 256 << 30
 PREFILL_BYTES = 512 << 10
 PREFILL_DEPTH = 32
@@ -115,14 +121,16 @@ def overwritten_bytes(name: str, capacity_bytes: int, block_bytes: int) -> int:
 def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, rest_ns: int | None = None,
               spans: Sequence[tuple[int, int]] | None = None, permuted: bool = False,
               prefill: MappedBlocks | None = None, trace: dict[str, Any] | None = None,
-              erase: bool | None = None) -> State:
+              erase: bool | None = None, zones: Zones | None = None) -> State:
     """The steps to a state on a drive of that capacity.
 
     rest_ns: overrides the idle time of the state. spans: (start, end) in bytes for the state `data`, extended to whole
     blocks. permuted: the random writes of `enterprise` write each block once. prefill, trace: the blocks and the
     identity of the trace, for the state `trace`. erase: whether to erase first; by default all states but `trace` do.
+    zones: of a zoned drive, which are filled one after the other.
 
-    Raises UsageError for an unknown name, and for spans that are empty or do not fit.
+    Raises UsageError for an unknown name, for spans that are empty or do not fit, and for a state that zones do not
+    take.
     """
     base, _, spare = name.partition("+")
     if name == "op25":
@@ -130,13 +138,16 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
     if base not in STATES or spare not in ("", "op25") or (spare and base in _WITHOUT_SPARE) or base == "op25":
         raise UsageError(f"no such state: {name}", did_you_mean(name, STATES, f"use one of: {', '.join(STATES)}"))
     _check_options(name, base, spans, permuted, trace)
+    if zones is not None and base in _NOT_ON_ZONES:
+        raise UsageError(f"the state {name} is not possible on a zoned drive: {_NOT_ON_ZONES[base]}",
+                         "use one of: fresh, full, op25, data")
     block_bytes = max(4096, block_bytes)
     span_bytes = _whole(capacity_bytes * 3 // 4 if spare else capacity_bytes, block_bytes)
     if span_bytes < block_bytes and base not in ("fresh", "trace"):
         raise UsageError(f"{capacity_bytes:,} bytes are too few for the state {name}", "choose a larger drive")
     # A size in bytes is not scaled.
     scale = 1.0 if base in ("data", "trace") else min(1.0, capacity_bytes / REFERENCE_BYTES)
-    steps = [_erase(capacity_bytes)] if erase or (erase is None and base != "trace") else []
+    steps = [_erase(capacity_bytes, zones)] if erase or (erase is None and base != "trace") else []
     filled: Filled = Extents.none()
     if base == "client":
         filled_bytes = _whole(span_bytes * 95 // 100, _FILL_BYTES) or span_bytes
@@ -148,15 +159,15 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
                 random_bytes, block_bytes, "write", seed, first_row), kind="random", covers=_from_0(random_bytes)),
             Step("resting", rest_ns=int(USUAL_REST_NS["client"] * scale) if rest_ns is None else rest_ns)]
     elif base == "data":
-        extents = filled = _spans(spans or [], block_bytes, span_bytes)
+        extents = filled = _in_zones(_spans(spans or [], block_bytes, span_bytes), zones)
         steps.append(_fill(extents))
     elif base == "trace":
         filled = prefill if prefill is not None else MappedBlocks()
         steps.append(Step("writing blocks to be read", filled.bytes, PREFILL_DEPTH,
                           lambda _, first_row=0: ranges(filled, "write", PREFILL_BYTES, first_row), covers=filled))
     elif base != "fresh":
-        filled = _from_0(span_bytes)
-        steps.append(_fill(_from_0(span_bytes)))
+        filled = _in_zones(_from_0(span_bytes), zones)
+        steps.append(_fill(filled))
     if base == "pts":
         round_bytes = _whole(span_bytes // _PTS_ROUND_SHARE, block_bytes) or block_bytes
         steps += [
@@ -211,7 +222,28 @@ def _from_0(end_bytes: int) -> Extents:
     return Extents(np.array([0]), np.array([end_bytes]))
 
 
-def _erase(capacity_bytes: int) -> Step:
+def _in_zones(extents: Extents, zones: Zones | None) -> Extents:
+    """The parts of the extents within the capacity of zones. Raises UsageError for one that starts within a zone."""
+    if zones is None:
+        return extents
+    parts = []
+    for start, end in zip(extents.start.tolist(), extents.end.tolist(), strict=True):
+        if start % zones.zone_bytes:
+            raise UsageError(f"a span starts at {start:,}, within a zone of {format_bytes(zones.zone_bytes)}",
+                             "let it start at a multiple of this size")
+        at = slice(start // zones.zone_bytes, -(-end // zones.zone_bytes))
+        parts.append((zones.start_bytes[at], np.minimum(zones.end_bytes[at], end)))
+    return Extents.of(*(np.concatenate(ends) for ends in zip(*parts, strict=True)))
+
+
+def _reset_zones(round_: int, first_row: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    if not first_row:
+        yield plan_batch(np.zeros(1, np.int64), 0, OPS["zone_reset_all"], source_row=0)
+
+
+def _erase(capacity_bytes: int, zones: Zones | None) -> Step:
+    if zones is not None:
+        return Step("erasing", capacity_bytes, 1, _reset_zones, erases=True, kind="erase")
     whole = _from_0(capacity_bytes)
     return Step("erasing", capacity_bytes, _ERASE_DEPTH, lambda _, first_row=0: ranges(
         whole, "discard", _ERASE_BYTES, first_row), erases=True, kind="erase")

@@ -123,7 +123,7 @@ def verify(target: Target, filled: Filled, payload: Payload, seed: int, progress
            writers: Writers | None = None) -> Verified:
     """Read SAMPLES random filled blocks, and both ends of each extent (of at most 1000 extents).
 
-    unwritten_limit: the size of the drive, to read some unwritten blocks too; they are described, not judged.
+    unwritten_limit: the size of the drive, to read some unwritten blocks too; they are described, not judged. 0: none.
     writers: each block must have been written by one of them, and not by an earlier step than the last certain one.
 
     Raises BlkreelError if a block does not hold what was written, or cannot be read.
@@ -152,7 +152,8 @@ def _verify_claimed(target: Target, claim: Claim, filled: Filled, payload: Paylo
                 f"the first at offset {int(wrong[0]):,}", _REMEDY)
         if writers and len(at):
             _check_random(target, writers.at_random(filled.bytes), step)
-        unwritten = _describe_unwritten(read, filled, unwritten_limit, seed) if isinstance(filled, Extents) else None
+        unwritten = _describe_unwritten(read, filled, unwritten_limit, seed) if (
+            isinstance(filled, Extents) and unwritten_limit) else None
     return Verified(len(at), unwritten)
 
 

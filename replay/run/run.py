@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.safe_files import unlink
@@ -37,6 +39,7 @@ from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_unt
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
+from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
@@ -44,7 +47,7 @@ from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
-from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, RUN_SCHEMA
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, OPS, RUN_SCHEMA, WRITES
 from blkreel.traces.spool.spool import Spool
 
 from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, baseline_account
@@ -212,11 +215,22 @@ class _Run:
         return {**account, "latency_log": LATENCY_LOG if logs else None}
 
     def _prefill(self, drive: DrivePlan, run_drive: RunDrive) -> None:
-        if len(drive.prefill) and not run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
+        if drive.zones:
+            # Write pointers move with each replay, whatever the remembered state of the drive is.
+            self._reset_zones(drive.target, drive.zones.resets)
+            if len(drive.prefill):
+                self._write_blocks(drive.prefill, drive.target)
+        elif len(drive.prefill) and not run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
             self._write_blocks(drive.prefill, drive.target)
         for blocks in drive.background_prefill:
             if len(blocks):
                 self._write_blocks(blocks, drive.target)
+
+    def _reset_zones(self, target: Target, starts: np.ndarray) -> None:
+        if len(starts):
+            issue_untimed(target, [plan_batch(starts, 0, OPS["zone_reset"])], step="resetting zones",
+                          total_bytes=0, depth=PREFILL_DEPTH, seed=self.options.seed, payload=self.options.payload,
+                          progress=self.replay.progress, engine=self.options.engine)
 
     def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
         set_written = state.about_to_write(target, extents.bytes, 0, self.options.label)
@@ -357,8 +371,8 @@ class _Run:
             "planned_ops": self._planned_ops(planned),
             "issued_ops": records.issued_ops,
             "completed_ops": records.completed_ops,
-            "moved_bytes": records.bytes["read"] + records.bytes["write"],
-            "written_bytes": records.bytes["write"],
+            "moved_bytes": records.bytes["read"] + sum(records.bytes[name] for name in WRITES),
+            "written_bytes": sum(records.bytes[name] for name in WRITES),
             "error_ops": records.error_ops,
             "errors": dict(records.errors),
             "first_error": records.first_error,

@@ -107,6 +107,10 @@ def plan_workload(streams: list[Stream], targets: list[Target], *, about: dict[s
     All blocks that a stream reads are written before the run, even if another stream writes them, because the order of
     streams is not known beforehand. stop_ns: latest end of the run. Raises UsageError for an I/O outside its target.
     """
+    for target in targets:
+        if target.drive.zoned == "host-managed":
+            raise UsageError(f"{target.path} is zoned, and generated I/O does not keep to its write pointers",
+                             "replay a trace of a zoned drive: blkreel replay")
     surveys = [Survey(device=index) for index in range(len(targets))]
     first_ns, last_ns = LEAD_NS, 0
     for stream in streams:

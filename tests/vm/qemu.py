@@ -19,6 +19,9 @@ DRIVES_BYTES = {"GUEST001": 128 << 20, "GUEST002": 128 << 20, "GUEST003": 128 <<
 # A namespace with two paths: one controller each, which share this serial number.
 SHARED_SERIAL = "GUEST004"
 SHARED_BYTES = 64 << 20
+# A namespace with zones: sizes and capacity of each, and the most that are active.
+ZONED_SERIAL = "GUEST005"
+ZONED_BYTES, ZONE_BYTES, ZONE_CAPACITY_BYTES, ACTIVE_ZONES = 64 << 20, 4 << 20, 3 << 20, 6
 PMEM_BYTES = 32 << 20
 
 # Kernel messages that indicate a fault, for example in a driver or a BPF program.
@@ -157,7 +160,11 @@ def _drives(job):
             *_image(job, SHARED_SERIAL, SHARED_BYTES), "-device", "nvme-subsys,id=shared",
             "-device", f"nvme,id=path0,serial={SHARED_SERIAL},subsys=shared",
             "-device", f"nvme,id=path1,serial={SHARED_SERIAL},subsys=shared",
-            "-device", f"nvme-ns,bus=path0,drive={SHARED_SERIAL},shared=on"]
+            "-device", f"nvme-ns,bus=path0,drive={SHARED_SERIAL},shared=on",
+            *_image(job, ZONED_SERIAL, ZONED_BYTES), "-device", f"nvme,id=zoned,serial={ZONED_SERIAL}",
+            "-device", f"nvme-ns,bus=zoned,drive={ZONED_SERIAL},zoned=true,zoned.zone_size={ZONE_BYTES},"
+                       f"zoned.zone_capacity={ZONE_CAPACITY_BYTES},zoned.max_active={ACTIVE_ZONES},"
+                       f"zoned.max_open={ACTIVE_ZONES}"]
 
 
 def _image(job, serial, size_bytes):

@@ -18,6 +18,7 @@ from blkreel.common.units import format_bytes, format_count, format_ns, parse_si
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.erase import KINDS
 from blkreel.replay.drive.target import Target, find_target
+from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
@@ -76,7 +77,7 @@ def command(device: str, name: str, destroy: str | None, erase: str | None, span
     trace_blocks = _trace_blocks(target, trace, wanted_map, of_trace) if trace else {}
     state = state_for(name, target.size_bytes, target.block_bytes, seed=seed, rest_ns=rest, permuted=permutation,
                       spans=[_parse_span(span) for span in spans] or None,
-                      erase=bool(erase and erase != "none") or None, **trace_blocks)
+                      erase=bool(erase and erase != "none") or None, zones=zones_of(target), **trace_blocks)
     if rest and not any(step.plan is None for step in state.steps):
         raise UsageError(f"--rest: the state {name} has no rest", "leave out --rest, or use --state client")
     if target.simulated is not None and target.simulated.state == "fresh" and not dry_run:

@@ -16,7 +16,7 @@ from tests.vm.guest.forked import Forked, load_command
 
 IN_GUEST = "BLKREEL_GUEST" in os.environ
 # They load modules and take drives away: nothing for a machine that somebody uses. `make test-vm` runs them.
-collect_ignore_glob = [] if IN_GUEST else ["test_*.py"]
+collect_ignore_glob = [] if IN_GUEST else ["test_*.py", "*/test_*.py"]
 
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 # Each script and each kind of programs once; tests/kernel runs the other pairs.

@@ -26,7 +26,7 @@ PHYSICAL = st.sampled_from([512, 4096, 16384])
 def target(size_bytes, block_bytes=512, physical=4096):
     size_bytes = size_bytes // block_bytes * block_bytes
     return SimpleNamespace(size_bytes=size_bytes, block_bytes=block_bytes, path="/dev/target",
-                           drive=SimpleNamespace(physical_block_bytes=physical))
+                           drive=SimpleNamespace(physical_block_bytes=physical, zoned=""))
 
 
 def of(ranges):

@@ -25,8 +25,8 @@ from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
+from blkreel.replay.plan.plan import Sharding
 from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.plan.sharding import Sharding
 from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import has_background_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
