@@ -125,6 +125,8 @@ class Target:
         if self.block is None or not self.block.with_name(f"ng{name.removeprefix('nvme')}").is_dir():
             raise UsageError(f"{self.path} takes no NVMe commands: it is no NVMe namespace with a character device",
                              "name an NVMe drive on Linux 5.19 or later, or omit --passthrough")
+        if self.drive is not None and self.drive.zoned:
+            raise UsageError(f"{self.path} has zones, which --passthrough does not manage", "omit --passthrough")
 
 
 def namespace_of(path: str | os.PathLike[str], sys_root: Path = SYS) -> str:

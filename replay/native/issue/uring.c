@@ -268,7 +268,7 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 		uring->polls = options->polled;
 		uring->transfers = alloc_touched(options->depth, sizeof(*uring->transfers));
 		uring->ranges = alloc_touched(options->depth, sizeof(*uring->ranges));
-		uring->commands = options->target_count && options->targets[0].command_fd >= 0;
+		uring->commands = options->target_count && target_takes_commands(&options->targets[0]);
 	}
 	if (uring && uring->transfers && uring->ranges)
 		err = init_ring(uring, &uring->ring, options, false);

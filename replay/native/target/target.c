@@ -494,7 +494,7 @@ int64_t target_piece_bytes(const struct target *target)
 {
 	int64_t request_bytes = target->max_io_bytes;
 
-	if (target->command_fd >= 0)
+	if (target_takes_commands(target))
 		return request_bytes;
 	if (!request_bytes || request_bytes > PIECE_MAX_BYTES)
 		return PIECE_MAX_BYTES;
@@ -567,10 +567,10 @@ static enum fidelity passthrough_fidelity(const struct target *target, enum trac
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)
 {
 	bool transfer = op == OP_READ || op_is_write(op);
-	enum fidelity fidelity = target->command_fd >= 0 ? passthrough_fidelity(target, op, flags) :
+	enum fidelity fidelity = target_takes_commands(target) ? passthrough_fidelity(target, op, flags) :
 							   command_fidelity(target, op, flags);
 
-	if (target->command_fd >= 0 || fidelity != AS_PLANNED)
+	if (target_takes_commands(target) || fidelity != AS_PLANNED)
 		return fidelity;
 	/* The kernel has no interface for these flags with other ops. */
 	if (!op_is_write(op) && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))

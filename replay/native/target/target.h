@@ -41,7 +41,7 @@ struct target {
 	const char *path;
 	int fd; /* -1 for the nil target */
 	int exclusive_fd; /* inherited: the claim on the target. -1: none */
-	int command_fd; /* the character device of the NVMe namespace, which takes commands. -1: I/O goes to `fd` */
+	int command_fd; /* the character device of the NVMe namespace, which takes commands. Not above 0: I/O goes to `fd` */
 	uint32_t namespace;
 	/* Of a block device, in sysfs, which a confined thread cannot open. -1: none. */
 	int statistics_fd, write_zeroes_fd;
@@ -97,6 +97,11 @@ bool target_lost_write_zeroes(const struct target *target);
 
 /* The number of requests that such a row occupies at a time. */
 int64_t target_requests(const struct target *target, enum trace_op op, int64_t length_bytes);
+
+static inline bool target_takes_commands(const struct target *target)
+{
+	return target->command_fd > 0;
+}
 
 /* The length of pieces of a long row: a multiple of the kernel's requests, so that the drive gets the same ones. */
 int64_t target_piece_bytes(const struct target *target);

@@ -368,3 +368,5 @@ def test_commands_need_a_whole_namespace(tmp_path):
     for block in (tmp_path / "sda", None):
         with pytest.raises(UsageError, match="takes no NVMe commands"):
             replace(namespace, block=block).require_commands()
+    with pytest.raises(UsageError, match="has zones"):
+        replace(namespace, drive=replace(drive, zoned="host-managed")).require_commands()
