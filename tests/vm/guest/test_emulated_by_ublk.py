@@ -16,11 +16,11 @@ from tests.kernel.replay.test_emulated import (  # noqa: F401
     test_a_killed_command_takes_its_drive_down,
     test_a_killed_server_gives_errors_at_once,
     test_a_server_that_hangs_is_aborted,
-    test_a_stop_of_a_moment_is_only_slow,
     test_ctrl_c_ends_it_in_order_and_not_while_mounted,
     test_data_are_those_written,
     test_programs_get_the_latency_of_the_model,
     test_the_state_of_an_image_is_kept,
+    test_the_time_of_an_io_begins_when_it_is_issued,
     test_what_others_see_of_it,
 )
 
