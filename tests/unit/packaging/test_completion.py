@@ -80,7 +80,7 @@ def zsh(environment, tmp_path, program):
 
 def test_bash_completes_commands_and_options(bash):
     assert "replay" in bash("blkreel re") and "doctor" not in bash("blkreel re")
-    assert bash("blkreel replay --pa") == ["--pace"]
+    assert bash("blkreel replay --pac") == ["--pace"]
 
 
 def test_bash_completes_samples_beside_files(bash):
@@ -115,4 +115,4 @@ def test_zsh_completes_commands_samples_and_values(zsh):
     assert any(row.startswith("sample:game-load:") for row in zsh("blkreel info sample:game"))
     assert "saved.parquet" in zsh("blkreel info sa")
     assert any(row.startswith("enterprise:") for row in zsh("blkreel precondition /dev/x --state ent"))
-    assert zsh("blkreel replay --pa")[0].startswith("--pace:")
+    assert zsh("blkreel replay --pac")[0].startswith("--pace:")
