@@ -78,4 +78,4 @@ def test_the_table_has_all_that_subcommands_declare(table):
 
 def test_without_a_home_it_still_completes(complete, tmp_path):
     (tmp_path / "blkreel").touch()
-    assert complete("blkreel replay --pa")[0] == ["plain,--pace"]
+    assert complete("blkreel replay --pac")[0] == ["plain,--pace"]
