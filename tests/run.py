@@ -5,9 +5,9 @@
     python tests/run.py --all                  # also the guest
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives. The
-guest emulates on one processor, and the other lanes leave it to it: more workers would not shorten its part. Each line
-of output then begins with the name of its part. The output ends with the failed tests of all parts.
+Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives, and
+the guest emulates on one processor; the first lane leaves both the processor that they need. Each line of output then
+begins with the name of its part. The output ends with the failed tests of all parts.
 """
 
 import argparse
@@ -43,17 +43,17 @@ class Part:
     argv: Sequence[str]
     lane: int
     by_default: bool = True
-    nice: int = 10
+    nice: int = 0
 
 
 PARTS = (
-    Part("lint", [*MAKE, "lint"], lane=0),
+    Part("lint", [*MAKE, "lint"], lane=0, nice=10),
     Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
     Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
-         lane=0),
+         lane=0, nice=10),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
-    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False, nice=0),
+    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False),
 )
 
 
