@@ -68,7 +68,7 @@ size_t block_rows_bytes(const struct block_layout *layout, uint32_t rows)
 /* The layout as JSON, spaced as Python's json.dumps spaces it, so that the two can be compared as text. */
 static int layout_json(const struct block_layout *layout, char *buffer, size_t size)
 {
-	size_t used = (size_t)snprintf(buffer, size, "{\"stream\": \"%s\", \"version\": 1, \"columns\": [", layout->stream);
+	size_t used = (size_t)snprintf(buffer, size, "{\"stream\": \"%s\", \"version\": 2, \"columns\": [", layout->stream);
 
 	for (size_t i = 0; i < layout->column_count && used < size; i++)
 		used += (size_t)snprintf(buffer + used, size - used, "%s[\"%s\", \"i%u\"]", i ? ", " : "",

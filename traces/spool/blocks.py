@@ -4,7 +4,7 @@ A stream is one layout block, then rows and notes in any order, then one end blo
 cut off because its writer died; block_file.py reads up to that point. traces/native/blocks.h is the same in C.
 
     header   24 bytes, little endian: magic u32, kind u16, zero u16, rows u32, checksum u32, payload_bytes u64
-    layout   JSON {"stream": name, "version": 1, "columns": [[name, "i8"], ...]}
+    layout   JSON {"stream": name, "version": 2, "columns": [[name, "i8"], ...]}
     rows     one array per column in the order of the layout, each padded with zeros to 8 bytes
     note     JSON object; its key "note" names the kind
     end      JSON object: the writer's totals
@@ -24,7 +24,7 @@ import numpy as np
 
 from blkreel.common.errors import BlkreelError
 
-VERSION = 1
+VERSION = 2  # of the codes of operations, too
 MAGIC = 0x314B4C42  # "BLK1"
 LAYOUT, ROWS, NOTE, END = 1, 2, 3, 4
 MAX_PAYLOAD_BYTES = 1 << 30  # a greater length means that the stream is out of step
