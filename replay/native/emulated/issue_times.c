@@ -14,21 +14,20 @@
 #define LONGEST_WAY_NS (10 * NS_PER_S)
 #define SLOTS_BYTES (sizeof(struct issue_slot) << ISSUE_SLOT_BITS)
 
-bool issue_times_begin(struct issue_times *times)
+void issue_times_begin(struct issue_times *times)
 {
 	void *slots;
 
 	libbpf_set_print(NULL); /* a kernel without it is no error */
 	times->programs = issue_times_bpf__open_and_load();
 	if (!times->programs)
-		return false;
+		return;
 	slots = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(times->programs->maps.slots), 0);
 	if (slots == MAP_FAILED || issue_times_bpf__attach(times->programs)) {
 		issue_times_end(times);
-		return false;
+		return;
 	}
 	times->slots = slots;
-	return true;
 }
 
 void issue_times_of(struct issue_times *times, const char *node)

@@ -23,7 +23,6 @@ static inline __u32 issue_slot_of(__u64 sector)
 }
 
 #ifndef __bpf__
-#include <stdbool.h>
 #include <stdint.h>
 
 struct issue_times {
@@ -31,8 +30,8 @@ struct issue_times {
 	struct issue_times_bpf *programs;
 };
 
-/* Returns whether the kernel can note them. It does so for the device of issue_times_of(). */
-bool issue_times_begin(struct issue_times *times);
+/* Where the kernel can note them, it does so for the device of issue_times_of(). */
+void issue_times_begin(struct issue_times *times);
 void issue_times_of(struct issue_times *times, const char *node);
 void issue_times_end(struct issue_times *times);
 

@@ -2,9 +2,10 @@
 #include "lane_select.h"
 
 /*
- * Whether the lane's depth, the buffers, the row's zone and, for a row with a deadline, the drive's queue have room. io_uring would
- * hand a row that finds the queue full to its own threads, which submit it later and in another order. So such a row
- * waits here and counts as late because of the drive. A lane without deadlines keeps its depth whatever the queue is.
+ * Whether the lane's depth, the buffers, the row's zone and, for a row with a deadline, the drive's queue have room.
+ * io_uring would hand a row that finds the queue full to its own threads, which submit it later and in another order. So
+ * such a row waits here and counts as late because of the drive. A lane without deadlines keeps its depth whatever the
+ * queue is.
  * Threads that check at the same time may exceed the limit by a batch each, which its margin covers.
  */
 static bool has_room(const struct lane_select *select, struct lane *lane, int64_t due_ns)
