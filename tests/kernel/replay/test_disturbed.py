@@ -52,8 +52,8 @@ def replayed(loop_drive, tmp_path):
 
     meanwhile() prepares what shall disturb it, and gives what then does, in a thread, once I/Os are being issued: it is
     called with the pid of the helper. Where it was not over before the last I/O, as on a machine that lets us notice
-    the run too late, all is done again with twice as many. plan and on_rows are wrapped as they are handed to the
-    engine; options replace those of the engine.
+    the run too late, all is done again with twice as many. slow_plan gets the batches of the plan and what waits until
+    I/Os are being issued; slow_rows is called after each block of records; options replace those of the engine.
     """
     runs = []
 
@@ -71,10 +71,13 @@ def replayed(loop_drive, tmp_path):
                   offset_bytes=np.arange(count) % 1000 * 4096, op=1)
         target = find_target(loop_drive(8 * MIB))
         plan = plan_trace(open_trace(trace), target, pace=pace, idle=ALL_IDLE)
+        begun = threading.Event()
 
         def engine(given, batches, on_rows, on_note):
             def note(fields):
                 on_note(fields)
+                if fields["submitted"]:
+                    begun.set()
                 if disturber:
                     disturber.act_on(helpers_of(os.getpid()))
 
@@ -84,7 +87,7 @@ def replayed(loop_drive, tmp_path):
                     slow_rows()
 
             given = dataclasses.replace(given, **options)
-            return run_engine(given, slow_plan(batches) if slow_plan else batches, take, note)
+            return run_engine(given, slow_plan(batches, begun.wait) if slow_plan else batches, take, note)
 
         output = RunDirectory(tmp_path / f"run{len(runs)}", False)
         runs.append(output)
@@ -233,10 +236,12 @@ def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
 
 
 def test_a_plan_that_comes_slowly(replayed):
-    def slowly(batches):
+    """The pipe holds all of it: on a busy machine, whose run begins late, all would be there before it is due."""
+    def slowly(batches, wait_until_begun):
         for batch in batches:
             for first in range(0, len(batch["op"]), 100):
                 if first >= 5000:
+                    wait_until_begun()
                     time.sleep(0.03)
                 yield {name: column[first:first + 100] for name, column in batch.items()}
 
