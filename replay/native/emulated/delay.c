@@ -17,6 +17,8 @@
 /* A reply is late from this, or from this share of its latency on, whichever is longer. */
 #define LATE_NS 10000ll
 #define LATE_SHARE 0.05
+/* An I/O that was announced longer ago is another one. */
+#define LONGEST_WAY_NS (10 * NS_PER_S)
 /* The model still holds an I/O whose reply left early, so it has room for more than the slots. */
 #define MODELED_PER_SLOT 2
 
@@ -236,17 +238,75 @@ static void settle(struct delay *delay, int64_t now_ns)
 }
 
 /* Returns the completion time on CLOCK_MONOTONIC. */
-static int64_t model(struct delay *delay, const struct emulated_io *io)
+static int64_t model(struct delay *delay, enum trace_op op, int64_t offset_bytes, int64_t length_bytes, int64_t issued_ns)
 {
-	int64_t now_ns = io->arrived_ns - delay->start_ns, complete_ns;
+	int64_t now_ns = issued_ns - delay->start_ns, complete_ns;
 
 	if (now_ns < delay->latest_ns)
 		now_ns = delay->latest_ns;
 	delay->latest_ns = now_ns;
 	settle(delay, now_ns);
-	complete_ns = drive_submit(delay->drive, now_ns, io->op, io->flags, io->offset_bytes, io->length_bytes);
-	due_heap_push(&delay->modeled, (struct due){ .due_ns = complete_ns, .order = delay->order, .op = (int8_t)io->op });
+	complete_ns = drive_submit(delay->drive, now_ns, op, 0, offset_bytes, length_bytes);
+	due_heap_push(&delay->modeled, (struct due){ .due_ns = complete_ns, .order = delay->order, .op = (int8_t)op });
 	return delay->start_ns + complete_ns;
+}
+
+/* ---- issued and not yet here ---- */
+
+void delay_set_issued(struct delay *delay, void (*take_issued)(void *issues), void *issues)
+{
+	pthread_mutex_lock(&delay->lock);
+	delay->take_issued = take_issued;
+	delay->issues = issues;
+	pthread_mutex_unlock(&delay->lock);
+}
+
+/* A request that never arrives in this form, such as one that the kernel issued anew, leaves its place to another. */
+static struct announced *place_of_new(struct delay *delay)
+{
+	struct announced *oldest = delay->announced;
+
+	if (delay->announced_count < DELAY_SLOTS)
+		return &delay->announced[delay->announced_count++];
+	for (unsigned i = 1; i < DELAY_SLOTS; i++) {
+		if (delay->announced[i].issued_ns < oldest->issued_ns)
+			oldest = &delay->announced[i];
+	}
+	return oldest;
+}
+
+/* Under the lock. */
+void delay_issued(struct delay *delay, const struct issued *issued)
+{
+	struct announced io = { (int64_t)issued->offset_bytes, (int64_t)issued->issued_ns, DELAY_NONE,
+				issued->is_write ? OP_WRITE : OP_READ };
+
+	if (delay->constant_ns == DELAY_NONE)
+		io.complete_ns = model(delay, io.op, io.offset_bytes, issued->length_bytes, io.issued_ns);
+	*place_of_new(delay) = io;
+}
+
+/* Gives an I/O that arrived the time of its issue. Returns its completion by the model; DELAY_NONE: it is not in there. */
+static int64_t take_announced(struct delay *delay, struct emulated_io *io)
+{
+	struct announced *newest = NULL, found;
+
+	for (unsigned i = 0; i < delay->announced_count; i++) {
+		struct announced *other = &delay->announced[i];
+
+		if (other->offset_bytes == io->offset_bytes && other->op == io->op &&
+		    (!newest || other->issued_ns > newest->issued_ns))
+			newest = other;
+	}
+	if (!newest)
+		return DELAY_NONE;
+	found = *newest;
+	*newest = delay->announced[--delay->announced_count];
+	if (io->arrived_ns - found.issued_ns >= LONGEST_WAY_NS)
+		return DELAY_NONE;
+	if (found.issued_ns < io->arrived_ns)
+		io->arrived_ns = found.issued_ns;
+	return found.complete_ns;
 }
 
 static int64_t advance_ns(const struct delay *delay, const struct emulated_io *io)
@@ -278,8 +338,12 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 	bool is_first;
 
 	pthread_mutex_lock(&delay->lock);
+	if (delay->take_issued)
+		delay->take_issued(delay->issues);
+	complete_ns = take_announced(delay, io);
 	if (delay->constant_ns == DELAY_NONE) {
-		complete_ns = model(delay, io);
+		if (complete_ns == DELAY_NONE)
+			complete_ns = model(delay, io->op, io->offset_bytes, io->length_bytes, io->arrived_ns);
 		count(delay, io);
 	} else {
 		complete_ns = io->arrived_ns + delay->constant_ns;

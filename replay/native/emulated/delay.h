@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "codes.h"
+#include "issue_times.h"
 #include "simulated/drive_model.h"
 #include "simulated/due_heap.h"
 
@@ -31,9 +32,8 @@ struct overhead {
 struct emulated_io {
 	uint64_t unique; /* of the back end */
 	enum trace_op op;
-	int32_t flags;
 	int64_t offset_bytes, length_bytes;
-	int64_t arrived_ns; /* when the kernel issued it, or else when it reached this process */
+	int64_t arrived_ns; /* when it reached this process; after delay_submit(), when the kernel issued it if that is known */
 	int64_t send_ns;
 	bool untimed_data; /* a write of the calibration: its data is dropped */
 	char *buffer;      /* with an image in a file */
@@ -41,6 +41,13 @@ struct emulated_io {
 	int error;         /* 0 or a negative errno */
 	bool ready;        /* its data is transferred */
 	bool overdue;      /* was due before its data was transferred */
+};
+
+/* An I/O that the kernel issued and that has not arrived. */
+struct announced {
+	int64_t offset_bytes, issued_ns;
+	int64_t complete_ns; /* by the model; DELAY_NONE: of a calibration */
+	enum trace_op op;
 };
 
 struct delay_counts {
@@ -62,6 +69,10 @@ struct delay {
 	struct emulated_io ios[DELAY_SLOTS];
 	uint32_t free_slots[DELAY_SLOTS];
 	unsigned slots, free_count;
+	struct announced announced[DELAY_SLOTS];
+	unsigned announced_count;
+	void (*take_issued)(void *issues); /* calls delay_issued() for each new one; NULL: nobody knows them */
+	void *issues;
 	struct due_heap modeled; /* in flight in the model */
 	struct due_heap replies;
 	uint64_t order;
@@ -101,6 +112,13 @@ void delay_give_back(struct delay *delay, const struct emulated_io *io);
 /* io->ready: whether its data is transferred already; else call delay_ready() after its transfer. */
 void delay_submit(struct delay *delay, struct emulated_io *io);
 void delay_ready(struct delay *delay, struct emulated_io *io);
+
+/*
+ * Before I/Os are submitted: take_issued() is called with each of them, and calls delay_issued() for what the kernel issued
+ * up to then, in its order. The model knows an I/O from its issue on, before it arrives here.
+ */
+void delay_set_issued(struct delay *delay, void (*take_issued)(void *issues), void *issues);
+void delay_issued(struct delay *delay, const struct issued *issued);
 
 /* Begins or, with DELAY_NONE, ends a calibration. Its I/Os are neither counted nor modeled. */
 void delay_set_constant(struct delay *delay, int64_t constant_ns);

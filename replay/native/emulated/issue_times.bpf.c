@@ -8,6 +8,12 @@
 
 #include "issue_times.h"
 
+#define SECTOR_BYTES 512
+/* Of the kernel's cmd_flags. */
+#define OP_MASK 0xffu
+#define OP_READ 0u
+#define OP_WRITE 1u
+
 char LICENSE[] SEC("license") = "GPL";
 
 /* The fields that are read; the loader finds each by name in the running kernel. */
@@ -23,6 +29,8 @@ struct request_queue {
 
 struct request {
 	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
 	__u64 __sector;
 };
 
@@ -33,13 +41,11 @@ struct request___rq_disk {
 
 extern int LINUX_KERNEL_VERSION __kconfig;
 
+/* Some hundred I/Os more than a device has in flight; the server takes them with each request. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << ISSUE_SLOT_BITS);
-	__type(key, __u32);
-	__type(value, struct issue_slot);
-} slots SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+} issued SEC(".maps");
 
 /* major << 20 | minor, of user space; 0: no device yet. */
 __u32 device;
@@ -57,19 +63,21 @@ int note_issue(struct bpf_raw_tracepoint_args *args)
 {
 	/* Before 5.11 the queue was first. */
 	struct request *rq = (struct request *)args->args[LINUX_KERNEL_VERSION < KERNEL_VERSION(5, 11, 0)];
-	struct issue_slot *slot;
-	__u64 sector;
-	__u32 index;
+	struct issued *io;
+	unsigned int op;
 
 	if (!device || device_of(rq) != device)
 		return 0;
-	sector = BPF_CORE_READ(rq, __sector);
-	index = issue_slot_of(sector);
-	slot = bpf_map_lookup_elem(&slots, &index);
-	if (!slot)
+	op = BPF_CORE_READ(rq, cmd_flags) & OP_MASK;
+	if (op != OP_READ && op != OP_WRITE)
 		return 0;
-	slot->issued_ns = bpf_ktime_get_ns();
-	/* Behind the time, for the server, which reads the sector first. */
-	__sync_lock_test_and_set(&slot->sector_after, sector + 1);
+	io = bpf_ringbuf_reserve(&issued, sizeof(*io), 0);
+	if (!io)
+		return 0;
+	io->issued_ns = bpf_ktime_get_ns();
+	io->offset_bytes = BPF_CORE_READ(rq, __sector) * SECTOR_BYTES;
+	io->length_bytes = BPF_CORE_READ(rq, __data_len);
+	io->is_write = op == OP_WRITE;
+	bpf_ringbuf_submit(io, BPF_RB_NO_WAKEUP);
 	return 0;
 }

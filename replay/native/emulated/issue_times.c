@@ -3,31 +3,35 @@
 #include "issue_times.skel.h"
 
 #include <bpf/libbpf.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "run/clock.h"
+#include "delay.h"
 
-#define SECTOR_BYTES 512
-/* A request that never reached the server in this form, such as one that was split, leaves its slot. */
-#define LONGEST_WAY_NS (10 * NS_PER_S)
-#define SLOTS_BYTES (sizeof(struct issue_slot) << ISSUE_SLOT_BITS)
-
-void issue_times_begin(struct issue_times *times)
+static int take(void *delay, void *issued, size_t bytes)
 {
-	void *slots;
+	(void)bytes;
+	delay_issued(delay, issued);
+	return 0;
+}
 
+static void take_all(void *ring)
+{
+	ring_buffer__consume(ring);
+}
+
+void issue_times_begin(struct issue_times *times, struct delay *delay)
+{
 	libbpf_set_print(NULL); /* a kernel without it is no error */
 	times->programs = issue_times_bpf__open_and_load();
 	if (!times->programs)
 		return;
-	slots = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(times->programs->maps.slots), 0);
-	if (slots == MAP_FAILED || issue_times_bpf__attach(times->programs)) {
+	times->ring = ring_buffer__new(bpf_map__fd(times->programs->maps.issued), take, delay, NULL);
+	if (!times->ring || issue_times_bpf__attach(times->programs)) {
 		issue_times_end(times);
 		return;
 	}
-	times->slots = slots;
+	delay_set_issued(delay, take_all, times->ring);
 }
 
 void issue_times_of(struct issue_times *times, const char *node)
@@ -40,22 +44,7 @@ void issue_times_of(struct issue_times *times, const char *node)
 
 void issue_times_end(struct issue_times *times)
 {
+	ring_buffer__free(times->ring);
 	issue_times_bpf__destroy(times->programs);
-	times->programs = NULL;
-}
-
-int64_t issue_time(const struct issue_times *times, int64_t offset_bytes, int64_t arrived_ns)
-{
-	uint64_t sector = (uint64_t)offset_bytes / SECTOR_BYTES;
-	struct issue_slot *slot;
-	int64_t issued_ns;
-
-	if (!times->slots)
-		return arrived_ns;
-	slot = times->slots + issue_slot_of(sector);
-	if (__atomic_load_n(&slot->sector_after, __ATOMIC_ACQUIRE) != sector + 1)
-		return arrived_ns;
-	issued_ns = (int64_t)slot->issued_ns;
-	__atomic_store_n(&slot->sector_after, 0, __ATOMIC_RELAXED);
-	return issued_ns <= arrived_ns && arrived_ns - issued_ns < LONGEST_WAY_NS ? issued_ns : arrived_ns;
+	*times = (struct issue_times){ 0 };
 }

@@ -119,7 +119,7 @@ static void print_ready(const struct emulation *emulation, const struct calibrat
 	       "\"read_overhead_ns\": %" PRId64 ", \"read_ns_per_byte\": %.6f, \"write_overhead_ns\": %" PRId64
 	       ", \"write_ns_per_byte\": %.6f, \"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f"
 	       ", \"write_bandwidth\": %.0f, \"check\": ",
-	       emulation->backend->node, emulation->backend->name, emulation->server.issue_times.slots ? "issue" : "arrival",
+	       emulation->backend->node, emulation->backend->name, emulation->server.issue_times.ring ? "issue" : "arrival",
 	       emulation->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
 	       calibration->write.io_ns, calibration->write.ns_per_byte, calibration->read_iops, calibration->write_iops,
 	       calibration->read_bandwidth, calibration->write_bandwidth);
@@ -325,7 +325,7 @@ static int run(struct emulation *emulation)
 		err = -pthread_create(&heart, NULL, beat, emulation);
 	if (err)
 		return report_error(NULL, "cannot start the threads of the drive: %s", strerror(-err));
-	issue_times_begin(&emulation->server.issue_times);
+	issue_times_begin(&emulation->server.issue_times, &emulation->delay);
 	if (emulation->backend->attach(emulation->backend, &emulation->server, emulation->watchdog.shared))
 		return -1;
 	issue_times_of(&emulation->server.issue_times, emulation->backend->node);

@@ -63,18 +63,13 @@ static void queue_transfer(struct server *server, struct emulated_io *io)
 
 /* ---- an image in memory ---- */
 
-/* A read takes its data when it is sent. */
 static void transfer_memory(struct server *server, const struct emulated_io *io)
 {
-	bool zeroes = io->op == OP_DISCARD || io->op == OP_WRITE_ZEROES;
-
-	if (!zeroes && (io->op != OP_WRITE || io->untimed_data))
-		return;
 	pthread_mutex_lock(&server->image_lock);
-	if (zeroes)
-		image_zero(server->image, io->offset_bytes, io->length_bytes);
-	else
+	if (io->op == OP_WRITE)
 		image_write(server->image, io->offset_bytes, io->data, io->length_bytes);
+	else
+		image_zero(server->image, io->offset_bytes, io->length_bytes);
 	pthread_mutex_unlock(&server->image_lock);
 }
 
@@ -96,17 +91,31 @@ static bool is_of_calibration(const struct server *server, const struct emulated
 	       !memcmp(io->data, server->mark, sizeof(server->mark));
 }
 
+/* In memory a read takes its data when it is sent. */
+static bool needs_transfer(const struct server *server, const struct emulated_io *io)
+{
+	if (image_is_file(server->image))
+		return true;
+	return (io->op == OP_WRITE && !io->untimed_data) || io->op == OP_DISCARD || io->op == OP_WRITE_ZEROES;
+}
+
 void server_take(struct server *server, struct emulated_io *io)
 {
-	if (io->op <= OP_WRITE)
-		io->arrived_ns = issue_time(&server->issue_times, io->offset_bytes, io->arrived_ns);
+	bool transfers;
+
 	io->untimed_data = is_of_calibration(server, io);
-	io->ready = !image_is_file(server->image);
-	if (io->ready)
-		transfer_memory(server, io);
+	transfers = needs_transfer(server, io);
+	io->ready = !transfers;
+	/* Before the copy of a large write, so that what arrives meanwhile comes after it in the model, too. */
 	delay_submit(server->delay, io);
-	if (!io->ready)
+	if (!transfers)
+		return; /* it may be sent already, and its slot in use again */
+	if (image_is_file(server->image)) {
 		queue_transfer(server, io);
+		return;
+	}
+	transfer_memory(server, io);
+	delay_ready(server->delay, io);
 }
 
 /* ---- begin and end ---- */

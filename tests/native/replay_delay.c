@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* When replies of an emulated drive are due: by the issues of its I/Os, whose requests arrive later and in another order. */
+#include "emulated/delay.h"
+
+#include <limits.h>
+
+#include "check.h"
+#include "drive_text.h"
+#include "run/clock.h"
+
+#define US 1000ll
+#define MIB (1 << 20)
+#define ARRIVED_NS (1000 * US)
+#define CONSTANT_NS (70 * US)
+/* One I/O at a time, so that their order decides when each is complete. */
+#define IN_TURNS "commands 1\n"
+
+static struct drive drive, in_order;
+static struct delay delay;
+static struct issued issues[DELAY_SLOTS + 1];
+static unsigned issue_count;
+
+static void take_issued(void *context)
+{
+	(void)context;
+	for (unsigned i = 0; i < issue_count; i++)
+		delay_issued(&delay, &issues[i]);
+	issue_count = 0;
+}
+
+/* All times are after the start. */
+static void issue(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
+{
+	issues[issue_count++] = (struct issued){ (uint64_t)(delay.start_ns + at_ns), (uint64_t)offset_bytes,
+						 (uint32_t)length_bytes, op == OP_WRITE };
+}
+
+/* When the reply is due. */
+static int64_t arrive(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
+{
+	struct emulated_io *io = delay_take(&delay);
+
+	io->op = op;
+	io->offset_bytes = offset_bytes;
+	io->length_bytes = length_bytes;
+	io->arrived_ns = delay.start_ns + at_ns;
+	delay_submit(&delay, io);
+	return io->send_ns - delay.start_ns;
+}
+
+static int64_t expect(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
+{
+	return drive_submit(&in_order, at_ns, op, 0, offset_bytes, length_bytes);
+}
+
+static void begin(void)
+{
+	issue_count = 0;
+	make_drive(&drive, IN_TURNS);
+	make_drive(&in_order, IN_TURNS);
+	CHECK(!delay_init(&delay, &drive, DELAY_SLOTS));
+	delay_set_issued(&delay, take_issued, NULL);
+}
+
+static void a_read_that_overtakes_a_write_on_the_way(void)
+{
+	int64_t write_ns = expect(700 * US, OP_WRITE, 0, MIB), read_ns = expect(900 * US, OP_READ, MIB, 4096);
+
+	begin();
+	issue(700 * US, OP_WRITE, 0, MIB);
+	issue(900 * US, OP_READ, MIB, 4096);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, MIB, 4096), read_ns);
+	CHECK_EQUAL(arrive(ARRIVED_NS + 100 * US, OP_WRITE, 0, MIB), write_ns);
+	CHECK_EQUAL((int64_t)delay.counts.ios[OP_READ], 1);
+	CHECK_EQUAL((int64_t)delay.counts.bytes[OP_WRITE], MIB);
+	delay_deinit(&delay);
+}
+
+static void two_of_one_place(void)
+{
+	int64_t first_ns, second_ns;
+
+	begin();
+	first_ns = expect(100 * US, OP_READ, 0, 4096);
+	second_ns = expect(200 * US, OP_READ, 0, 4096);
+	issue(100 * US, OP_READ, 0, 4096);
+	issue(200 * US, OP_READ, 0, 4096);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096) + arrive(ARRIVED_NS, OP_READ, 0, 4096), first_ns + second_ns);
+	delay_deinit(&delay);
+}
+
+static void what_the_kernel_did_not_announce(void)
+{
+	begin();
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096), expect(ARRIVED_NS, OP_READ, 0, 4096));
+	delay_deinit(&delay);
+
+	begin(); /* of another place, of another kind */
+	issue(100 * US, OP_READ, 8192, 4096);
+	issue(100 * US, OP_WRITE, 0, 4096);
+	expect(100 * US, OP_READ, 8192, 4096);
+	expect(100 * US, OP_WRITE, 0, 4096);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096), expect(ARRIVED_NS, OP_READ, 0, 4096));
+	delay_deinit(&delay);
+
+	begin(); /* long ago */
+	issue(ARRIVED_NS, OP_READ, 0, 4096);
+	expect(ARRIVED_NS, OP_READ, 0, 4096);
+	CHECK_EQUAL(arrive(ARRIVED_NS + 11 * NS_PER_S, OP_READ, 0, 4096),
+		    expect(ARRIVED_NS + 11 * NS_PER_S, OP_READ, 0, 4096));
+	delay_deinit(&delay);
+}
+
+static void more_than_can_be_in_flight(void)
+{
+	begin();
+	for (int i = 0; i <= DELAY_SLOTS; i++) {
+		issue(i * US, OP_READ, i * 4096ll, 4096);
+		expect(i * US, OP_READ, i * 4096ll, 4096);
+	}
+	/* The oldest is forgotten, and counts from its arrival. */
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096), expect(ARRIVED_NS, OP_READ, 0, 4096));
+	CHECK_EQUAL((int64_t)delay.announced_count, DELAY_SLOTS);
+	delay_deinit(&delay);
+}
+
+static void a_calibration(void)
+{
+	begin();
+	delay_set_constant(&delay, CONSTANT_NS);
+	issue(ARRIVED_NS - 20 * US, OP_READ, 0, 4096);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096), ARRIVED_NS - 20 * US + CONSTANT_NS);
+	delay_set_constant(&delay, DELAY_NONE);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_READ, 0, 4096), expect(ARRIVED_NS, OP_READ, 0, 4096));
+	delay_deinit(&delay);
+}
+
+int main(void)
+{
+	make_drive(&in_order, IN_TURNS);
+	a_read_that_overtakes_a_write_on_the_way();
+	two_of_one_place();
+	what_the_kernel_did_not_announce();
+	more_than_can_be_in_flight();
+	a_calibration();
+	drive_deinit(&drive);
+	drive_deinit(&in_order);
+	return 0;
+}
