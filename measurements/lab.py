@@ -9,6 +9,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
+
 
 @contextmanager
 def loop_drive(size_bytes, directory="/dev/shm"):
@@ -65,7 +67,6 @@ SERVER_FIRST = ("chrt", "--rr", "3")
 @contextmanager
 def as_a_program():
     """The block runs before all other programs and behind the drive, as on a machine without other work."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
     from scratch import kernel_workers_before_others
 
     # Niceness does not reach the programs that start a session of their own, such as a database.

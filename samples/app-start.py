@@ -9,7 +9,7 @@ _SECONDS = 30
 
 
 def make(name: str) -> None:
-    with scratch_drive(2 << 30) as scratch, screen(scratch.workspace) as environment:
+    with scratch_drive(2 << 30) as scratch, screen(scratch.workspace.environment) as environment:
         scratch.install(_ROOT)
         # The letter, and by the way the settings that Writer makes at its very first start.
         scratch.write(f"{HOME}/letter.txt", "Dear reader,\n\n" + "this is a line of a letter. " * 2000 + "\n")

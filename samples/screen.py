@@ -3,22 +3,24 @@
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from blkreel.cli.demo.workspace import Workspace
 from blkreel.common.errors import BlkreelError
 
 _EVERY_S = 3.0
 
 
 @contextmanager
-def screen(workspace: Workspace, size: str = "640x480") -> Iterator[dict[str, str]]:
-    """Yields the environment of what is to be seen there. Drawn by the processor: a machine without graphics does."""
+def screen(environment: Mapping[str, str], size: str = "640x480") -> Iterator[dict[str, str]]:
+    """Yields what the environment of a program has that is to be seen there. environment: of the screen itself.
+
+    Drawn by the processor: a machine without graphics does.
+    """
     reads, writes = os.pipe()
     server = subprocess.Popen(["Xvfb", "-displayfd", str(writes), "-screen", "0", f"{size}x24", "-nolisten", "tcp"],
-                              pass_fds=[writes], env=workspace.environment, stdin=subprocess.DEVNULL,
+                              pass_fds=[writes], env=environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(writes)
     stopped = threading.Event()

@@ -3,18 +3,19 @@
 import os
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
-from scratch import RECORDINGS, SATA, Root, Scratch, emulated_drive
+from scratch import RECORDINGS, SATA, Root, emulated_drive
 from screen import screen
 from web import RATES, UNDER_WAY_S, download_beside, limited_dirty_data, server
 
 LARGE_MAP, PLAY_S = "units_demo", 40
 _DOWNLOAD_S = 90  # longer than the game
-_ROOT = Root("strategy-game", ("0ad", "libgl1-mesa-dri", "libegl1", "libgl1"))
-_DATA = "/usr/share/games/0ad/mods"
+ROOT = Root("strategy-game", ("0ad", "libgl1-mesa-dri", "libegl1", "libgl1"))
+DATA = "/usr/share/games/0ad/mods"
 _DRIVE_BYTES = 3900 << 20
-_USER = "65534"  # the game refuses root
-_HOME = "/tmp/player"
+USER = "65534"  # the game refuses root
+HOME = "/tmp/player"
 # The game runs on after the line that ends the load, and has no option to end by itself. It has several processes.
 _SCRIPT = """mkfifo {home}/log 2>/dev/null
 setsid pyrogenesis -autostart=scenarios/{map} -mod=public -conf=windowed:true -xres=1024 -yres=768 >{home}/log 2>&1 &
@@ -30,11 +31,11 @@ def record(name: str, map_name: str, play_seconds: int, download: str | None = N
     download to the same drive, which is other work and no part of the captured command."""
     download_bytes = _DOWNLOAD_S * RATES[download] if download else 0
     with (emulated_drive((_DRIVE_BYTES + download_bytes) // 4096 * 4096, SATA) as scratch,
-          screen(scratch.workspace, "1024x768") as display, server(download_bytes) as url):
-        scratch.install_elsewhere(_ROOT, _DATA)
+          screen(scratch.workspace.environment, "1024x768") as display, server(download_bytes) as url):
+        scratch.install_elsewhere(ROOT, DATA)
         environment = {**display, "ALSOFT_DRIVERS": "null"}
-        scratch.run("install", "-d", "-o", _USER, _HOME)
-        command = _command(scratch, map_name, play_seconds)
+        scratch.run("install", "-d", "-o", USER, HOME)
+        command = game_in(scratch.system, map_name, play_seconds)
         # It stores settings and compiled shaders the first time.
         scratch.settle()
         scratch.time(command, environment)
@@ -51,10 +52,11 @@ def record(name: str, map_name: str, play_seconds: int, download: str | None = N
         scratch.time(command, environment)
 
 
-def _command(scratch: Scratch, map_name: str, play_seconds: int) -> list[str]:
-    script = _SCRIPT.format(home=_HOME, map=map_name, seconds=play_seconds)
+def game_in(system: Path, map_name: str, play_seconds: int) -> list[str]:
+    """The command that starts the game of a root directory, and ends when it was played for so long."""
+    script = _SCRIPT.format(home=HOME, map=map_name, seconds=play_seconds)
     # The game draws on all processors that it has, and the drive needs one.
     processor = max(os.sched_getaffinity(0))
     # A recorded command has the home of its user, root; the game must be able to write there.
-    return ["taskset", "--cpu-list", str(processor), "chroot", f"--userspec={_USER}:{_USER}", str(scratch.system),
-            "env", f"HOME={_HOME}", "sh", "-c", script]
+    return ["taskset", "--cpu-list", str(processor), "chroot", f"--userspec={USER}:{USER}", str(system),
+            "env", f"HOME={HOME}", "sh", "-c", script]
