@@ -80,9 +80,32 @@ static void test_every_row_is_counted_once(void)
 	live_destroy(live);
 }
 
+/* The ring is read from before the start on: a machine that is busy then leaves it time for a block. */
+static void test_a_block_before_the_start(void)
+{
+	const uint64_t now_ns = 36000000000000; /* since boot */
+	struct row_block *block = calloc(1, sizeof(*block));
+	struct live *live = live_create();
+	char *json;
+
+	block->posted_ns = row_posted_ns(now_ns, 0);
+	live_add(live, block);
+	block->posted_ns = row_posted_ns(now_ns, now_ns + 1);
+	live_add(live, block);
+	assert(!next_interval(live));
+	block->posted_ns = row_posted_ns(now_ns + 500, now_ns + 1);
+	live_add(live, block);
+	json = next_interval(live);
+	assert(json && strstr(json, "\"begin_ns\": 0, \"end_ns\": 499"));
+	free(json);
+	live_destroy(live);
+	free(block);
+}
+
 int main(void)
 {
 	test_buckets();
+	test_a_block_before_the_start();
 	test_every_row_is_counted_once();
 	return 0;
 }

@@ -15,7 +15,7 @@
 static void post_rows(struct drain *drain)
 {
 	drain->posted_ns = monotonic_ns();
-	drain->block->posted_ns = drain->posted_ns - drain->epoch_ns;
+	drain->block->posted_ns = row_posted_ns(drain->posted_ns, drain->epoch_ns);
 	outbox_post_rows(drain->outbox, drain->block);
 	drain->block = outbox_take(drain->outbox);
 }

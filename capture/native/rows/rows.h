@@ -24,7 +24,7 @@ struct message {
 
 struct row_block {
 	struct message message;
-	uint64_t posted_ns; /* since the start; what had completed by then is in this block or an earlier one */
+	uint64_t posted_ns; /* row_posted_ns() of then: what had completed is in this block or an earlier one */
 	uint32_t rows;
 #define ARRAY(type, name) type name[ROWS_PER_BLOCK];
 	CAPTURE_COLUMNS(ARRAY)
@@ -35,6 +35,12 @@ extern struct block_layout row_layout;
 
 /* With files, rows have the columns inode and cgroup. To be set before the first block. */
 void rows_set_files(bool files);
+
+/* Time since the start; 0 before it, when no epoch is set yet or one that is later. */
+static inline uint64_t row_posted_ns(uint64_t now_ns, uint64_t epoch_ns)
+{
+	return epoch_ns && now_ns > epoch_ns ? now_ns - epoch_ns : 0;
+}
 
 /* Adds one row, with times relative to epoch_ns. The block must have room. `file` may be NULL. */
 void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
