@@ -23,7 +23,7 @@ from blkreel.common.system import read_kernel_lines
 from blkreel.traces.spool.spool import LAYOUT, Spool
 
 from .decoded import DecodedSource, require
-from .tracefs import enable_of, trace_to_any_end
+from .tracefs import enable_of, refuse_where_taken, trace_to_any_end
 
 _BUFFER_KIB = 512
 _START_TIMEOUT_S = 10
@@ -40,6 +40,7 @@ def probe(drives: list[Drive]) -> None:
     debugfs = debugfs_at()
     if locked_down(debugfs):
         raise BlkreelError("the kernel is locked down: it refuses the files of blktrace", "take --source ftrace")
+    refuse_where_taken()
     for drive in drives:
         if enable_of(drive).exists() and enable_of(drive).read_text().strip() != "0":
             raise BlkreelError(f"{drive.path} is being traced already",

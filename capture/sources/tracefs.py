@@ -116,6 +116,15 @@ def refuse_where_in_use(root: Path, drives: list[Drive]) -> None:
                                f"end its blktrace, or: blktrace -k {drive.path}")
 
 
+def refuse_where_taken(mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Raise where ftrace takes the events of the blktrace command, which would end without any."""
+    for line in read_kernel_lines(mounts):
+        _, place, kind, *_ = line.split()
+        if kind == "tracefs" and chosen(Path(place) / "current_tracer") == "blk":
+            raise BlkreelError("ftrace takes the events of blktrace: its tracer is blk",
+                               f"end the capture or trace-cmd that uses it, or: echo nop > {place}/current_tracer")
+
+
 def enable_of(drive: Drive) -> Path:
     return Path(f"/sys/block/{drive.name.replace('/', '!')}/trace/enable")
 

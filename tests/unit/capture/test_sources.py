@@ -1,12 +1,14 @@
 """The choice of a source."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from blkreel.capture.options import CaptureOptions
 from blkreel.capture.sources import SOURCES, candidates
-from blkreel.common.errors import UsageError
+from blkreel.capture.sources.tracefs import refuse_where_taken
+from blkreel.common.errors import BlkreelError, UsageError
 
 
 def options(source, **given):
@@ -22,3 +24,12 @@ def test_what_only_bpf_records_is_refused_for_other_sources(source, name, given)
         candidates(options(source, **given))
     assert candidates(options("auto", **given)) == ("bpf",)
     assert candidates(options(source)) == (source,)
+
+
+@pytest.mark.parametrize("tracer, taken", [("nop", False), ("function", False), ("blk", True)])
+def test_blktrace_is_refused_where_the_tracer_takes_its_events(tmp_path, tracer, taken):
+    (tmp_path / "current_tracer").write_text(f"{tracer}\n")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"proc /proc proc rw 0 0\nnodev {tmp_path} tracefs rw,relatime 0 0\n")
+    with pytest.raises(BlkreelError, match="blktrace.*blk") if taken else nullcontext():
+        refuse_where_taken(mounts)
