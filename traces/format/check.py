@@ -9,7 +9,7 @@ from blkreel.common.errors import UsageError
 
 from .integrity import KEY, disagreement
 from .reader import how_to_repair
-from .schema import FLAGS, OP_NAMES, OPS, ZONE_MANAGEMENT_CODES, Metadata
+from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, ZONE_MANAGEMENT_CODES, Metadata
 from .trace import Trace
 from .trace_survey import survey_in
 
@@ -82,6 +82,8 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
                 yield f"{name} above 2^62", columns[name] > _LATEST_NS
     yield "unknown op", ~np.isin(columns["op"], list(OP_NAMES))
     yield "unknown flags", (columns["flags"] & ~_known_flags(metadata)) != 0
+    hints = columns["flags"] & HINT_FLAGS
+    yield "more than one write hint", (hints & (hints - 1)) != 0
     yield "status is positive: it must be 0 or -errno", columns["status"] > 0
     yield "negative offset or length", (offset_bytes < 0) | (length_bytes < 0)
     is_management = np.isin(columns["op"], ZONE_MANAGEMENT_CODES)

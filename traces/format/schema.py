@@ -51,9 +51,22 @@ FLAGS = {
     "anchored": 1 << 18,
     # A run only: the host was stalled while the I/O was issued or completed.
     "host_stalled": 1 << 19,
+    # A write that the drive executes completely or not at all.
+    "atomic": 1 << 23,
     # A command of a program to the drive: uring_cmd, SG_IO, NVME_IOCTL_IO_CMD.
     "passthrough": 1 << 24,
+    # The write hint, RWH_WRITE_LIFE_NONE to RWH_WRITE_LIFE_EXTREME: at most one of these. None of them: not set.
+    "hint_none": 1 << 25,
+    "hint_short": 1 << 26,
+    "hint_medium": 1 << 27,
+    "hint_long": 1 << 28,
+    "hint_extreme": 1 << 29,
 }
+# In the order of the kernel's numbers, from 1.
+HINTS = ("hint_none", "hint_short", "hint_medium", "hint_long", "hint_extreme")
+HINT_FLAGS = sum(FLAGS[name] for name in HINTS)
+# Of a write, for the drive. Bytes are counted for each.
+WRITE_FLAGS = (*HINTS, "atomic")
 RUN_FLAGS = ("queue_full", "hazard", "anchored", "host_stalled")
 # An I/O with the flag `queue_full` counts as waiting for at most this long before its submission.
 QUEUED_LIMIT_NS = 60 * 10**9

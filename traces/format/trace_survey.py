@@ -7,7 +7,7 @@ Reading a long trace for it takes a minute, so the writer, which sees every row 
 import base64
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, too_scattered
 
-from .schema import FLAGS, OP_NAMES, OPS, WITHOUT_DATA_CODES, Metadata
+from .schema import FLAGS, OP_NAMES, OPS, WITHOUT_DATA_CODES, WRITE_FLAGS, Metadata
 
 VERSION = 1
 COLUMNS = ["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "flags", "device"]
@@ -33,7 +33,8 @@ class DeviceSurvey:
     """One device. Times are of the trace's clock.
 
     unfinished: I/Os without a completion. left_out: empty I/Os, which cannot be issued. longest_bytes: length of the
-    longest I/O. unaligned: I/Os that are not whole blocks, for each of BLOCK_SIZES.
+    longest I/O. unaligned: I/Os that are not whole blocks, for each of BLOCK_SIZES. write_flags: bytes of the writes
+    with each of WRITE_FLAGS that there is.
     """
 
     ios: dict[str, int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class DeviceSurvey:
     left_out: int = 0
     longest_bytes: int = 0
     unaligned: list[int] = field(default_factory=lambda: [0] * len(BLOCK_SIZES))
+    write_flags: dict[str, int] = field(default_factory=dict)
     touched: BlockSet = field(default_factory=BlockSet)
     read_first: BlockSet = field(default_factory=BlockSet)
 
@@ -65,7 +67,16 @@ class DeviceSurvey:
             name, matches = OP_NAMES.get(int(code), str(code)), io["op"].astype(np.uint8) == code
             self.ios[name] = self.ios.get(name, 0) + int(matches.sum())
             self.bytes[name] = self.bytes.get(name, 0) + int(io["length_bytes"][matches].sum())
+        add_write_flags(self.write_flags, io["flags"], io["length_bytes"])
         touch.add(io["offset_bytes"], io["offset_bytes"] + io["length_bytes"], io["op"] == OPS["read"])
+
+
+def add_write_flags(sums: dict[str, int], flags: np.ndarray, length_bytes: np.ndarray) -> None:
+    """Add the bytes of the rows with each of WRITE_FLAGS that there is."""
+    present = int(np.bitwise_or.reduce(flags)) if len(flags) else 0
+    for name in WRITE_FLAGS:
+        if present & FLAGS[name]:
+            sums[name] = sums.get(name, 0) + int(length_bytes[flags & FLAGS[name] != 0].sum())
 
 
 class SurveyScan:
@@ -178,6 +189,8 @@ def _stored(metadata: Metadata, row_groups_at: list[int]) -> "_Stored | None":
 def facts_of(survey: DeviceSurvey) -> tuple[dict[str, Any], dict[str, BlockSet]]:
     """A survey as numbers for JSON, and its block sets."""
     facts = {name: getattr(survey, name) for name in _NUMBERS}
+    if survey.write_flags:
+        facts["write_flags"] = survey.write_flags
     return facts, {"touched": survey.touched, "read_first": survey.read_first}
 
 
@@ -186,16 +199,18 @@ def survey_from(facts: dict[str, Any], sets: Mapping[str, bytes], max_memory_byt
     for invalid ones."""
     if wrong := mismatch(facts, _Facts):
         raise ValueError(wrong)
+    write_flags = facts.get("write_flags", {})
     counts = [facts["unfinished"], facts["left_out"], facts["longest_bytes"], *facts["unaligned"],
-              *facts["ios"].values(), *facts["bytes"].values()]
+              *facts["ios"].values(), *facts["bytes"].values(), *write_flags.values()]
     if not all(0 <= count < 1 << 63 for count in counts) or len(facts["unaligned"]) != len(BLOCK_SIZES) or not (
-            {*facts["ios"], *facts["bytes"]} <= set(OPS)):
+            {*facts["ios"], *facts["bytes"]} <= set(OPS) and set(write_flags) <= set(WRITE_FLAGS)):
         raise ValueError("not counts of I/Os")
     if not -1 << 63 <= facts["first_submit_ns"] <= facts["last_submit_ns"] < 1 << 63:
         raise ValueError("not times")
     touched, read_first = (BlockSet.load(sets[name], max_memory_bytes=max_memory_bytes)
                            for name in ("touched", "read_first"))
-    return DeviceSurvey(**{name: facts[name] for name in _NUMBERS}, touched=touched, read_first=read_first)
+    return DeviceSurvey(**{name: facts[name] for name in _NUMBERS}, write_flags=write_flags, touched=touched,
+                        read_first=read_first)
 
 
 class _Facts(TypedDict):
@@ -207,6 +222,7 @@ class _Facts(TypedDict):
     left_out: int
     longest_bytes: int
     unaligned: list[int]
+    write_flags: NotRequired[dict[str, int]]  # absent without any
 
 
 class _Set(TypedDict):

@@ -58,7 +58,16 @@ enum trace_flag {
 	FLAG_ANCHORED = 1 << 18,
 	FLAG_HOST_STALLED = 1 << 19,
 	/* Of a trace again. */
+	FLAG_ATOMIC = 1 << 23,
 	FLAG_PASSTHROUGH = 1 << 24,
+	FLAG_HINT_NONE = 1 << 25, /* RWH_WRITE_LIFE_NONE; the others follow in the order of the kernel */
+	FLAG_HINT_SHORT = 1 << 26,
+	FLAG_HINT_MEDIUM = 1 << 27,
+	FLAG_HINT_LONG = 1 << 28,
+	FLAG_HINT_EXTREME = 1 << 29,
 };
+
+#define HINT_COUNT 5
+#define FLAG_HINTS (FLAG_HINT_NONE | FLAG_HINT_SHORT | FLAG_HINT_MEDIUM | FLAG_HINT_LONG | FLAG_HINT_EXTREME)
 
 #endif

@@ -23,7 +23,7 @@ from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, clock_step_ns, lacks, layers_of
 from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OP_NAMES
+from blkreel.traces.format.schema import FLAGS, OP_NAMES, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
 
 _MAX_ROWS = 12
@@ -95,7 +95,8 @@ class _KeyTotals:
 
 
 class _Totals:
-    """I/Os and bytes by operation, thread and file, of workload I/O, and I/Os with a known dependency; in one pass.
+    """I/Os and bytes by operation, flag of writes, thread and file, of workload I/O, and I/Os with a known dependency;
+    in one pass.
 
     devices: the numbers of those to count; None: all.
     """
@@ -104,6 +105,7 @@ class _Totals:
         self.ops, self.threads, self.files = _KeyTotals(), _KeyTotals(), _KeyTotals()
         self.workload: Total = {"ios": 0, "bytes": 0}
         self.several_files: Total = {"ios": 0, "bytes": 0}
+        self.write_flags: dict[str, Total] = {name: {"ios": 0, "bytes": 0} for name in WRITE_FLAGS}
         self.causes_known = self.duration_ns = 0
         self.read_ahead = ReadAheadCount()
         totals_of = {"op": self.ops, "tid": self.threads}
@@ -122,10 +124,10 @@ class _Totals:
             length_bytes = columns["length_bytes"]
             self.causes_known += int((columns["waited_on"] >= 0).sum())
             self.read_ahead.add(columns["flags"], columns.get("blocked_ns"))
-            workload = columns["flags"] & FLAGS["own"] != 0
-            _add(self.workload, workload.sum(), length_bytes[workload].sum())
-            several = columns["flags"] & FLAGS["several_files"] != 0
-            _add(self.several_files, several.sum(), length_bytes[several].sum())
+            for flag, total in (("own", self.workload), ("several_files", self.several_files),
+                                *self.write_flags.items()):
+                matches = columns["flags"] & FLAGS[flag] != 0
+                _add(total, matches.sum(), length_bytes[matches].sum())
             for name, totals in totals_of.items():
                 totals.add(columns[name], length_bytes)
             stored_bytes = len(self.threads.keys) * _THREAD_BYTES + len(self.files.keys) * _FILE_BYTES
@@ -134,6 +136,7 @@ class _Totals:
     def document(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         threads = metadata.get("threads") or {}
         document = {"ops": self.ops.named(lambda code: OP_NAMES.get(code, str(code))),
+                    "write_flags": {name: total for name, total in self.write_flags.items() if total["ios"]},
                     "threads": _by_bytes(self.threads.named(
                         lambda tid: threads.get(str(tid), {}).get("comm", "unknown"))),
                     "own": self.workload, "causes_known": self.causes_known,
@@ -176,8 +179,8 @@ def _show(document: Mapping[str, Any], is_run: bool) -> None:
 
 
 def _show_totals(document: Mapping[str, Any], console: Console) -> None:
-    for heading, totals in (("operation", document["ops"]), ("thread", document["threads"]),
-                            ("file", document.get("files") or {})):
+    for heading, totals in (("operation", document["ops"]), ("write", document["write_flags"]),
+                            ("thread", document["threads"]), ("file", document.get("files") or {})):
         if totals and set(totals) != {"unknown"}:
             print_table({heading: "left", "I/Os": "right", "bytes": "right"},
                         [(name, format_count(total["ios"]), format_bytes(total["bytes"]))

@@ -14,11 +14,11 @@ OWN, READ_AHEAD = FLAGS["own"], FLAGS["read_ahead"]
 
 def test_causes_own_and_files_are_told(blkreel, tmp_path):
     schema = pa.schema([*TRACE_SCHEMA, pa.field("inode", pa.int64(), nullable=False)])
-    own, several = FLAGS["own"], FLAGS["several_files"]
+    own, several, hinted = FLAGS["own"], FLAGS["several_files"], FLAGS["hint_medium"] | FLAGS["atomic"]
     new_trace(tmp_path / "t.parquet", {"files": [{"inode": 12, "filesystem": "8:1", "path": "/games/level.pak"}]},
               schema=schema, offset_bytes=0, length_bytes=[4096, 8192, 4096, 512, 1024], op=[0, 0, 0, 1, 0],
-              flags=[own, own | several, 0, own, 0], waited_on=[-1, 0, 1, -1, -1], think_ns=[0, 900, 900, 0, 0],
-              inode=[12, 12, 13, 0, -1])
+              flags=[own, own | several, 0, own | hinted, 0], waited_on=[-1, 0, 1, -1, -1],
+              think_ns=[0, 900, 900, 0, 0], inode=[12, 12, 13, 0, -1])
     document = json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)
     assert document["own"] == {"ios": 3, "bytes": 4096 + 8192 + 512}
     assert document["causes_known"] == 2
@@ -26,6 +26,7 @@ def test_causes_own_and_files_are_told(blkreel, tmp_path):
         "/games/level.pak": {"ios": 2, "bytes": 12288}, "inode 13": {"ios": 1, "bytes": 4096},
         "(unknown)": {"ios": 1, "bytes": 1024}, "(file system metadata)": {"ios": 1, "bytes": 512}}
     assert document["several_files"] == {"ios": 1, "bytes": 8192}
+    assert document["write_flags"] == dict.fromkeys(["hint_medium", "atomic"], {"ios": 1, "bytes": 512})
     shown = blkreel("info", tmp_path / "t.parquet").stdout
     assert "45.7% of the bytes are in 1 I/Os with data of several files" in shown
     assert "dependency known for 40.0% of I/Os" in shown and "/games/level.pak" in shown

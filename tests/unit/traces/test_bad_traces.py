@@ -160,6 +160,7 @@ _MAX = 2**63 - 1
     (dict(think_ns=[0, -7], waited_on=[-1, 0]), "think_ns is negative"),
     (dict(status=[0, 5]), "status is positive: it must be 0 or -errno"),
     (dict(flags=[0, 1 << 30]), "unknown flags"),
+    (dict(flags=[1 << 25, 1 << 26 | 1 << 29]), "more than one write hint"),
     (dict(latency_ns=[5, -2]), "latency_ns below -1"),
     (dict(op=[0, 99]), "unknown op"),
     (dict(waited_on=[-1, 1]), "waited_on is not an earlier row"),

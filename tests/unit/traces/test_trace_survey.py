@@ -20,7 +20,8 @@ def rows(seed=1):
     return {"submit_ns": np.arange(ROWS) * 1000, "latency_ns": random.integers(-1, 5000, ROWS),
             "offset_bytes": random.integers(0, 1 << 20, ROWS) * 512,
             "length_bytes": np.where(op == OPS["flush"], 0, random.integers(0, 64, ROWS) * 512), "op": op,
-            "flags": np.where(random.random(ROWS) < 0.2, FLAGS["preflush"], 0), "device": random.integers(0, 3, ROWS)}
+            "flags": np.where(random.random(ROWS) < 0.2, FLAGS["preflush"] | FLAGS["hint_long"], 0),
+            "device": random.integers(0, 3, ROWS)}
 
 
 def write(path, columns, schema=TRACE_SCHEMA, **metadata):
@@ -54,12 +55,13 @@ def test_by_hand(tmp_path):
     columns = {"submit_ns": np.array([5, 6, 7, 8, 9]), "latency_ns": np.array([1, -1, 1, 1, 1]),
                "offset_bytes": np.array([0, 4096, 512, 0, 1 << 30]), "length_bytes": np.array([4096, 4096, 512, 0, 0]),
                "op": np.array([OPS["read"], OPS["write"], OPS["write"], OPS["write"], OPS["read"]]),
-               "flags": np.array([0, 0, 0, FLAGS["preflush"], 0])}
+               "flags": np.array([0, FLAGS["hint_short"] | FLAGS["atomic"], FLAGS["hint_short"], FLAGS["preflush"], 0])}
     (found,) = known(write(tmp_path / "t.parquet", columns)).values()
     assert found.ios == {"read": 1, "write": 2, "flush": 1}
     assert found.bytes == {"read": 4096, "write": 4608, "flush": 0}
     assert (found.first_submit_ns, found.last_submit_ns, found.unfinished, found.left_out) == (5, 8, 1, 1)
     assert found.unaligned[:4] == [0, 1, 1, 1]
+    assert found.write_flags == {"hint_short": 4608, "atomic": 4096}
     assert (found.touched.bytes, found.read_first.bytes, found.longest_bytes) == (8192, 4096, 4096)
 
 
@@ -86,7 +88,8 @@ def test_a_damaged_one_is_none(tmp_path, wrong):
     trace = write(tmp_path / "t.parquet", rows())
     assert survey_in({"survey": wrong}, trace.row_groups_at) is None
     for key, value in [("ios", {"reed": 1}), ("ios", None), ("touched", {"bytes": 10, "zstd": "eHg="}),
-                       ("touched", {"bytes": 1 << 62, "zstd": ""}), ("unaligned", [1]), ("left_out", "3")]:
+                       ("touched", {"bytes": 1 << 62, "zstd": ""}), ("unaligned", [1]), ("left_out", "3"),
+                       ("write_flags", {"hint": 1}), ("write_flags", {"atomic": -1})]:
         survey = trace.metadata["survey"]
         survey = {**survey, "devices": {"0": {**survey["devices"]["0"], key: value}}}
         assert survey_in({"survey": survey}, trace.row_groups_at) is None, key

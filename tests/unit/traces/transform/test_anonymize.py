@@ -14,6 +14,7 @@ from blkreel.common.errors import TraceError, UsageError
 from blkreel.replay.predict.certificate import certify
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.transform.anonymize import anonymize
 from blkreel.traces.transform.slice import Selection, slice_trace
@@ -57,8 +58,9 @@ def everything_in(path):
 def test_numbers_in_order_of_appearance(tmp_path, monkeypatch):
     """Rows of later batches, which lie between, keep the numbers of the earlier ones."""
     inodes, cgroups = [70, 0, 70, -1, 30, 50, 30, 90, 70, 10], [5, 5, 5, 5, 0, 5, 5, 2, 5, 9]
+    flags = [0, *(FLAGS[name] for name in WRITE_FLAGS), 0, 0, 0]
     blkreel.write_trace(tmp_path / "t.parquet", {
-        "submit_ns": np.arange(10), "latency_ns": np.full(10, 1), "op": ["read"] * 10,
+        "submit_ns": np.arange(10), "latency_ns": np.full(10, 1), "op": ["write"] * 10, "flags": np.array(flags),
         "offset_bytes": np.zeros(10, int), "length_bytes": np.full(10, 512), "inode": np.array(inodes),
         "cgroup": np.array(cgroups)}, metadata={
         "files": [{"filesystem": "8:1", "inode": inode, "path": f"/{inode}"} for inode in (90, 70, 1, 2**63)]})
@@ -67,6 +69,7 @@ def test_numbers_in_order_of_appearance(tmp_path, monkeypatch):
     anonymize(open_trace(tmp_path / "t.parquet"), tmp_path / "a.parquet", key=KEY)
     after = columns_of(tmp_path / "a.parquet")
     assert after["inode"].tolist() == [1, 0, 1, -1, 2, 3, 2, 4, 1, 5]
+    assert after["flags"].tolist() == flags
     assert after["cgroup"].tolist() == [1, 1, 1, 1, 0, 1, 1, 2, 1, 3]
     assert [file["inode"] for file in open_trace(tmp_path / "a.parquet").metadata["files"]] == [4, 1]
     monkeypatch.setattr("blkreel.traces.transform.anonymize._WRITER_BYTES", 145 << 20)
