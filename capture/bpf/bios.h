@@ -64,7 +64,7 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	slot->start_ns = 0;
 	slot->submit_ns = now_ns;
 	slot->error = 0;
-	slot->flags = trace_flags_of(command, slot->op, class_of(READ(bio, bi_ioprio)));
+	slot->flags = trace_flags_of(command, slot->op, class_of(READ(bio, bi_ioprio))) | hint_flag_of(bio, slot->op);
 	enter_thread(slot, bio);
 	if (config.volumes && is_of_volume(bio))
 		note_entry(bio, READ(bio, bi_iter.bi_sector), slot, now_ns);

@@ -142,6 +142,7 @@ static __always_inline void enter(struct slot *slot, struct request *rq, const s
 	slot->op = place->op;
 	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
 	slot->flags |= (place->op == OP_COMMAND) * FLAG_PASSTHROUGH;
+	slot->flags |= hint_flag_of(READ(rq, bio), place->op);
 	slot->device = place->device;
 	slot->ends_twice = 0;
 	slot->complete_ns = 0;

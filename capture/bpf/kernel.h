@@ -131,10 +131,16 @@ struct blk_mq_hw_ctx {
 	unsigned int queue_num;
 };
 
+/* One byte, as the kernel's. Its values are those of the system call. */
+enum __attribute__((packed)) rw_hint {
+	WRITE_LIFE_NOT_SET,
+};
+
 struct bio {
 	struct block_device *bi_bdev; /* since 5.12 */
 	unsigned int bi_opf;
 	unsigned short bi_ioprio;
+	enum rw_hint bi_write_hint; /* since 6.9 */
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_end_io;
@@ -230,6 +236,7 @@ enum req_flag_bits {
 	__REQ_RAHEAD,
 	__REQ_BACKGROUND,
 	__REQ_NOUNMAP,
+	__REQ_ATOMIC, /* since 6.11 */
 };
 
 enum req_op {

@@ -73,11 +73,24 @@ static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 prior
 		flags |= FLAG_BACKGROUND;
 	if (HAS(command, __REQ_IDLE))
 		flags |= FLAG_IDLE;
+	if (bpf_core_enum_value_exists(enum req_flag_bits, __REQ_ATOMIC) && HAS(command, __REQ_ATOMIC))
+		flags |= FLAG_ATOMIC;
 	if (op == OP_WRITE_ZEROES && !HAS(command, __REQ_NOUNMAP))
 		flags |= FLAG_MAY_UNMAP;
 	if (priority)
 		flags |= FLAG_PRIORITY_REALTIME << (priority - 1); /* realtime, best effort, idle: one bit each */
 	return flags;
+}
+
+/* The kernel merges no writes of different hints, so the first bio has that of the request. A read has its file's. */
+static __always_inline __u32 hint_flag_of(struct bio *bio, __u32 op)
+{
+	__u32 hint;
+
+	if (!bpf_core_field_exists(struct bio, bi_write_hint) || !op_is_write(op) || !bio)
+		return 0;
+	hint = READ(bio, bi_write_hint);
+	return hint && hint <= HINT_COUNT ? FLAG_HINT_NONE << (hint - 1) : 0;
 }
 
 static __always_inline struct gendisk *disk_of(struct request *rq)
