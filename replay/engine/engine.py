@@ -24,6 +24,7 @@ from blkreel.replay.drive import late_writes
 from blkreel.replay.drive.claim import Claim, wait_released
 from blkreel.replay.drive.late_writes import WritesInFlight
 from blkreel.replay.drive.target import Target
+from blkreel.replay.drive.write_support import WriteSupport
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import SimulatedDrive
 from blkreel.traces.spool.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
@@ -159,6 +160,7 @@ class EngineOptions:
     targets of that size that complete each I/O at once, to measure the engine itself. nil_fail: (source row, errno);
     nil I/Os fail from that row on. plain: do without recent kernel features. polled: poll the drive for completions.
     passthrough: send NVMe commands through the character device of each target.
+    write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write.
     stop_ns: issue no row later than this after the start; outstanding rows are waited for. simulated: the simulated
     drive of each nil target; its state is loaded before the run and saved after it. One thread issues to simulated
     drives.
@@ -166,6 +168,7 @@ class EngineOptions:
 
     target: Path | Sequence[Path] | None = None
     claims: Sequence[Claim] = ()
+    write_support: Sequence[WriteSupport] = ()
     depth: int = 1024
     may_write: bool | Sequence[bool] = False
     direct: bool = True
@@ -220,6 +223,9 @@ class EngineOptions:
             identity = claim.target.identity
             words.append(f"--claimed={claim.descriptor},{claim.exclusive},{identity.device},{identity.inode},{identity.node},"
                          f"{identity.diskseq}")
+        for index, support in enumerate(self.write_support):
+            if support != WriteSupport():
+                words.append(f"--write-support={','.join(map(str, (index, *support.atomic_bytes, *support.hints)))}")
         return [*words, "--", *map(str, self.targets)]
 
 
@@ -360,7 +366,8 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
         # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=stderr,
                                   pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states),
-                                            *(fd for claim in options.claims for fd in claim.descriptors)],
+                                            *(fd for claim in options.claims for fd in claim.descriptors),
+                                            *(fd for support in options.write_support for fd in support.hints)],
                                   start_new_session=True)
         own_ends.pop_all()
     feeders = [_Feeder(pipe, lane.batches) for lane, (_, pipe) in zip(lanes, pipes, strict=True)]

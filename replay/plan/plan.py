@@ -14,7 +14,7 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
-from blkreel.traces.format.schema import OPS, USE_COLUMNS
+from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
 from blkreel.traces.samples import called, workload_names
@@ -34,6 +34,8 @@ from .zoned import WritePointers, ZonePlan, mapped
 # Time from the start to the first I/O, for the engine to get ready.
 LEAD_NS = 1_000_000
 _BATCH_ROWS = 131_072
+# Flags that describe the replay of a run are not planned, nor is how a program issued the I/O.
+_PLANNED_FLAGS = 0xFFFF | sum(FLAGS[name] for name in WRITE_FLAGS)
 # Metadata of the trace that the account of a run copies.
 _SOURCE_METADATA = ("lost", "devices", "command", "capture_layer", "source_format", "source_lacks", "times_step_ns")
 
@@ -416,7 +418,7 @@ class TracePlan(Plan):
                 waits: dependencies.Observed | Inferred | None, pointers: list[WritePointers | None]) -> Batch:
         optional: Batch = {name: io[name] for name in ("stream", "burst") if name in io}
         start, length, target = np.empty_like(due_ns), np.empty_like(due_ns), np.zeros(len(due_ns), np.int16)
-        flags = io["flags"] & 0xFFFF
+        flags = io["flags"] & _PLANNED_FLAGS
         for index, drive in enumerate(self.drives):
             on_drive = io["device"] == drive.device
             target[on_drive] = index

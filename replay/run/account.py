@@ -83,6 +83,7 @@ class RunFacts(TypedDict):
     first_error: str | None
     as_planned: bool  # complete, and the I/Os issued are those of the plan
     altered: dict[str, int]
+    write_flags: dict[str, dict[str, int]]  # trace_bytes and issued_bytes of writes with each of WRITE_FLAGS
     dropped: dict[str, int]
     hazards: int
     left_out: int

@@ -12,6 +12,7 @@ from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.fidelity.lateness import Lateness
 from blkreel.replay.plan.batch import issued_rows
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, OPS, WRITES
+from blkreel.traces.format.trace_survey import add_write_flags
 from blkreel.traces.spool.spool import Spool
 
 _PLANNED = ("source_row", "offset_bytes", "length_bytes", "op", "target")
@@ -132,6 +133,7 @@ class RunRecords:
         self.errors: Counter[str] = Counter()  # by error_kind()
         self.span = RunSpan()
         self.reads = ReadTimes()
+        self.write_flags: dict[str, int] = {}  # bytes of the writes that the drives got with each of WRITE_FLAGS
         self.last_submit_ns = 0
         self.lateness = Lateness()
         self._by_target: dict[int, IoTotals] = {}
@@ -163,6 +165,7 @@ class RunRecords:
         # A trace may hold rows of a background itself (merge --as-background); then these are of the plan, too.
         planned = all_rows if self.backgrounds is None else rows
         self.issued_ops += len(planned["op"])
+        add_write_flags(self.write_flags, planned["flags"], planned["length_bytes"])
         self.completed_ops += int((planned["complete_ns"] >= planned["submit_ns"]).sum())
         self.span.add(rows)
         self.reads.add(rows)

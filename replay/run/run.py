@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from blkreel.replay.drive import state
 from blkreel.replay.drive.claim import Claim, held
 from blkreel.replay.drive.external_io import sum_or_none
 from blkreel.replay.drive.target import Target, engine_options
+from blkreel.replay.drive.write_support import WriteSupport, write_support
 from blkreel.replay.engine.engine import (
     BLOCK_ROWS,
     PLAN_BLOCKS_AHEAD,
@@ -47,7 +49,7 @@ from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
-from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, OPS, RUN_SCHEMA, WRITES
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_SCHEMA, WRITES
 from blkreel.traces.spool.spool import Spool
 
 from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, baseline_account
@@ -155,6 +157,8 @@ class _Run:
             stack.enter_context(sigterm_as_interrupt())
             try:
                 claims = [claim for target in self.plan.targets if (claim := stack.enter_context(held(target)))]
+                support = [stack.enter_context(write_support(claim, hinted=self._has_hints(drive)))
+                           for drive, claim in zip(self.plan.drives, claims, strict=False)]
                 for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
                     self._prefill(drive, run_drive)
             except BaseException:
@@ -167,7 +171,7 @@ class _Run:
             on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.options.label)
                           for drive in self.plan.drives]
             try:
-                self._issue(claims)
+                self._issue(claims, support)
             except (BlkreelError, OSError, MemoryError) as error:
                 known = error if isinstance(error, BlkreelError) else limit_reached(error)
                 if known is None:
@@ -241,14 +245,17 @@ class _Run:
                                     engine=self.options.engine)
         set_written(untimed.written_bytes, 0)
 
-    def _issue(self, claims: list[Claim]) -> None:
+    def _has_hints(self, drive: DrivePlan) -> bool:
+        return not self.options.passthrough and not drive.survey.write_flags.keys().isdisjoint(HINTS)
+
+    def _issue(self, claims: list[Claim], support: list[WriteSupport]) -> None:
         plan = self.plan
         total = max(plan.duration_ns / 1e9, 1e-3) if plan.duration_ns is not None else plan.total_ios
         lanes = [self._checksummed(lane) for lane in plan.lanes(self._planned_counts)]
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
-        options = EngineOptions(**engine_options(plan.targets), claims=claims, depth=lanes[0].depth,
-                                seed=self.options.seed,
+        options = EngineOptions(**engine_options(plan.targets), claims=claims, write_support=support,
+                                depth=lanes[0].depth, seed=self.options.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
                                 payload=self.options.payload, polled=self.options.polled,
@@ -378,6 +385,7 @@ class _Run:
             "first_error": records.first_error,
             "as_planned": partial is None and records.issued == planned,
             "altered": self._altered(),
+            "write_flags": self._write_flags(),
             "dropped": totals.get("dropped") or {},
             "hazards": totals.get("hazard_ops", 0),
             "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
@@ -454,6 +462,13 @@ class _Run:
         if rounded:
             altered["grown to whole blocks"] = rounded
         return altered
+
+    def _write_flags(self) -> dict[str, dict[str, int]]:
+        of_trace: Counter[str] = Counter()
+        for drive in self.plan.drives:
+            of_trace.update({name: count * drive.mapping.copies for name, count in drive.survey.write_flags.items()})
+        return {name: {"trace_bytes": count, "issued_bytes": self._records.write_flags.get(name, 0)}
+                for name, count in of_trace.items()}
 
     def _prefilled(self) -> PrefillAccount | None:
         extents = [drive.prefill for drive in self.plan.drives]

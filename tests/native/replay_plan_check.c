@@ -169,6 +169,40 @@ static void test_fidelity_of_priorities(void)
 	CHECK_EQUAL(target_fidelity(&drive, OP_DISCARD, FLAG_PRIORITY_REALTIME), ALTERED_PRIORITY);
 }
 
+/* A hint takes a node of the drive, an atomic write a length and a place that the drive has. */
+static void test_write_flags(void)
+{
+	struct target drive = a_target(true), cached, file, nil = { .fd = -1 };
+	const int32_t hint = FLAG_HINT_EXTREME | FLAG_FUA, atomic = FLAG_ATOMIC | FLAG_SYNC;
+	const struct {
+		int64_t offset, length;
+		bool atomic;
+	} writes[] = { { 8192, 8192, true },  { 4096, 8192, false }, { 0, 2048, false },  { 0, 32768, false },
+		       { 0, 12288, false }, { 49152, 16384, true }, { 1 << 19, 4096, true } };
+
+	CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, hint, 0, 4096), FLAG_FUA);
+	CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, atomic, 0, 4096), FLAG_SYNC);
+	CHECK_EQUAL(target_write_flags(&nil, OP_WRITE, hint | atomic, 0, 4096), hint | atomic);
+	drive.write_support = (struct write_support){
+		.atomic_min_bytes = 4096, .atomic_max_bytes = 16384, .hinted = true,
+	};
+	CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, hint, 0, 4096), hint);
+	CHECK_EQUAL(target_write_flags(&drive, OP_ZONE_APPEND, hint, 0, 4096), hint);
+	CHECK_EQUAL(target_write_flags(&drive, OP_READ, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
+	for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++)
+		CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, atomic, writes[i].offset, writes[i].length),
+			    writes[i].atomic ? atomic : FLAG_SYNC);
+	cached = file = drive;
+	cached.direct = file.block_device = false;
+	CHECK_EQUAL(target_write_flags(&cached, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
+	CHECK_EQUAL(target_write_flags(&file, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
+	drive.command_fd = 5;
+	CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
+	CHECK_EQUAL(hint_index(0), -1);
+	CHECK_EQUAL(hint_index(FLAG_FUA | FLAG_HINT_NONE), 0);
+	CHECK_EQUAL(hint_index(FLAG_HINT_EXTREME), HINT_COUNT - 1);
+}
+
 static void test_one_change_at_a_time_in_a_zone(void)
 {
 	struct target targets[] = { a_target(true), a_target(true) };
@@ -204,5 +238,6 @@ int main(void)
 	test_fidelity();
 	test_fidelity_of_caches();
 	test_fidelity_of_priorities();
+	test_write_flags();
 	return 0;
 }

@@ -47,6 +47,7 @@ from blkreel.replay.run.baseline import check_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import MOST_ATTEMPTS, MOST_REPETITIONS, Repetitions
 from blkreel.replay.run.run import Outcome, Replay, ReplayOptions
+from blkreel.replay.run.write_flags import issued_without
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA
@@ -231,6 +232,7 @@ class _Session:
         written_bytes = sum(drive.changed_bytes + drive.prefill.bytes for drive in plan.drives)
         if warning := self.options.payload.few_copies(written_bytes):
             warn([warning])
+        warn(issued_without(plan, passthrough=self.options.passthrough))
         for line in state_lines(plan.targets):
             _say(line)
 

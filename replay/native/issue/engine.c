@@ -95,6 +95,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 	struct io *io = &engine->ios[slot];
 	const struct target *target;
 	enum fidelity fidelity;
+	int32_t planned;
 
 	lane_take(lane, io);
 	if (io->flags & PLAN_OMITTED) {
@@ -108,6 +109,11 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 		skip_row(lane, io, now_ns);
 		return;
 	}
+	/* The record has the hint and the atomicity that the drive gets. */
+	planned = io->flags;
+	io->flags = target_write_flags(target, io->op, planned, io->offset_bytes, io->length_bytes);
+	if (fidelity == AS_PLANNED && io->flags != planned)
+		fidelity = (io->flags ^ planned) & FLAG_ATOMIC ? ALTERED_ATOMIC : ALTERED_WRITE_HINT;
 	engine->free_count--;
 	engine->totals.altered[fidelity]++;
 	io->lane = (uint16_t)(lane - engine->select.lanes);

@@ -169,7 +169,7 @@ static void uring_release(struct issuer *issuer)
 static int init_ring(struct uring *uring, struct ring *ring, const struct issuer_options *options, bool polled)
 {
 	struct payload *payload = uring->payload;
-	int fds[2 * MAX_TARGETS], err;
+	int fds[(2 + HINT_COUNT) * MAX_TARGETS], err;
 	unsigned fd_count = uring->target_count;
 	struct iovec buffers[] = {
 		[SINK_BUFFER] = { payload->sink, payload->sink_bytes },
@@ -185,6 +185,11 @@ static int init_ring(struct uring *uring, struct ring *ring, const struct issuer
 		if (uring->targets[i].exclusive_fd >= 0 || uring->commands)
 			fds[fd_count++] = uring->targets[i].exclusive_fd >= 0 ? uring->targets[i].exclusive_fd :
 										uring->targets[i].fd;
+	uring->first_hint_file = fd_count;
+	for (unsigned i = 0; i < uring->target_count; i++)
+		for (unsigned hint = 0; hint < HINT_COUNT; hint++)
+			fds[fd_count++] = uring->targets[i].write_support.hinted ?
+						  uring->targets[i].write_support.hint_fds[hint] : -1;
 	ring_register_files(ring, fds, fd_count);
 	if (!options->plain)
 		ring_use_registered(ring, buffers, payload->pool ? 2 : 1);

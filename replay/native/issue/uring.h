@@ -42,6 +42,7 @@ struct uring {
 	bool polls;
 	const struct target *targets;
 	unsigned target_count;
+	unsigned first_hint_file; /* of the registered files: HINT_COUNT for each target */
 	struct payload *payload;
 	struct offload *offload;
 	uint64_t offload_events;

@@ -12,6 +12,11 @@
 
 #define SECTOR_SHIFT 9
 
+/* From linux/fs.h of 6.11. */
+#ifndef RWF_ATOMIC
+#define RWF_ATOMIC 0x00000040
+#endif
+
 /* From linux/blkdev.h of 6.12 (50c52250e2d7): discards through IORING_OP_URING_CMD. */
 #ifndef BLOCK_URING_CMD_DISCARD
 #define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
@@ -29,7 +34,12 @@ static bool is_polled(const struct uring *uring, const struct io *io)
 static int fd_of(const struct ring *ring, const struct uring *uring, const struct io *io)
 {
 	const struct target *target = &uring->targets[io->target];
+	int hint = hint_index(io->flags);
 
+	/* A write through the node that has its hint. */
+	if (hint >= 0 && target->write_support.hinted)
+		return ring->fixed_files ? (int)uring->first_hint_file + io->target * HINT_COUNT + hint :
+					   target->write_support.hint_fds[hint];
 	return ring->fixed_files ? io->target : uring->commands ? target->command_fd : target->fd;
 }
 
@@ -167,14 +177,14 @@ static void queue_transfer(struct uring *uring, const struct io *io, uint32_t sl
 	sqe = ring_sqe(ring);
 	if (ring->fixed_buffers && read)
 		io_uring_prep_read_fixed(sqe, fd, data, length_bytes, offset_bytes, SINK_BUFFER);
-	else if (ring->fixed_buffers)
+	else if (ring->fixed_buffers && !(io->flags & FLAG_ATOMIC)) /* whose data the kernel takes unregistered only */
 		io_uring_prep_write_fixed(sqe, fd, data, length_bytes, offset_bytes, POOL_BUFFER);
 	else if (read)
 		io_uring_prep_read(sqe, fd, data, length_bytes, offset_bytes);
 	else
 		io_uring_prep_write(sqe, fd, data, length_bytes, offset_bytes);
-	if (!read && (io->flags & FLAG_FUA))
-		sqe->rw_flags = RWF_DSYNC;
+	if (!read)
+		sqe->rw_flags = (io->flags & FLAG_FUA ? RWF_DSYNC : 0) | (io->flags & FLAG_ATOMIC ? RWF_ATOMIC : 0);
 	sqe->ioprio = priority_of(uring, io);
 	address(ring, sqe, user_data);
 	ring->polling += ring->polled;

@@ -26,6 +26,7 @@ struct options {
 	bool may_write[MAX_TARGETS];
 	struct claimed claimed[MAX_TARGETS];
 	unsigned claimed_count;
+	struct write_support write_support[MAX_TARGETS];
 	unsigned depth;
 	unsigned nil_targets;
 	int simulated[MAX_TARGETS]; /* file descriptors of drive descriptions */
@@ -45,6 +46,8 @@ static const char usage[] =
 	"  --shared          do not claim block devices with O_EXCL\n"
 	"  --claimed FD,EXCLUSIVE,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
 	"                    the descriptor EXCLUSIVE claims it until its last I/O is done; once for each target\n"
+	"  --write-support INDEX,MIN,MAX[,FD...]  that target takes atomic writes of MIN to MAX bytes, and each write hint\n"
+	"                    by its descriptor, in the order of the kernel\n"
 	"  --seed N          seed of written data (0)\n"
 	"  --compressible P  percent of written data that a compressor removes (0)\n"
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
@@ -104,6 +107,25 @@ static int add_may_write(void *context, const char *text)
 	if (!parse_number(text, 0, MAX_TARGETS - 1, &index))
 		return EXIT_WRONG_USAGE;
 	options->may_write[index] = true;
+	return 0;
+}
+
+static int add_write_support(void *context, const char *text)
+{
+	struct options *options = context;
+	struct write_support support = { 0 };
+	int *fds = support.hint_fds, end = 0, tail = 0;
+	unsigned index;
+
+	if (sscanf(text, "%u,%" SCNd64 ",%" SCNd64 "%n", &index, &support.atomic_min_bytes, &support.atomic_max_bytes,
+		   &end) != 3 || index >= MAX_TARGETS || support.atomic_min_bytes < 0 || support.atomic_max_bytes < 0)
+		return EXIT_WRONG_USAGE;
+	_Static_assert(HINT_COUNT == 5, "one %d for each hint");
+	if (text[end] && (sscanf(text + end, ",%d,%d,%d,%d,%d%n", &fds[0], &fds[1], &fds[2], &fds[3], &fds[4], &tail) !=
+			  HINT_COUNT || text[end + tail]))
+		return EXIT_WRONG_USAGE;
+	support.hinted = text[end];
+	options->write_support[index] = support;
 	return 0;
 }
 
@@ -193,6 +215,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		CLEARING_OPTION("buffered", options->target.direct),
 		CLEARING_OPTION("shared", options->target.exclusive),
 		CALL_OPTION("claimed", add_claimed, options),
+		CALL_OPTION("write-support", add_write_support, options),
 		NUMBER_OPTION("seed", run->payload.seed, 0, INT64_MAX),
 		NUMBER_OPTION("compressible", run->payload.compressible_percent, 0, 100),
 		NUMBER_OPTION("duplicates", run->payload.duplicates_percent, 0, 100),
@@ -266,6 +289,7 @@ static int open_targets(struct target *targets, unsigned *opened, const struct o
 		target_options.path = options->run.nil_targets ? NULL : paths[i];
 		target_options.may_write = options->may_write[i];
 		target_options.claimed = options->claimed_count ? &options->claimed[i] : NULL;
+		target_options.write_support = options->write_support[i];
 		code = target_open(&targets[i], &target_options);
 		if (code)
 			return code;

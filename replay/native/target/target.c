@@ -50,6 +50,8 @@ const char *const fidelity_names[FIDELITY_COUNT] = {
 	[ALTERED_WRITE_ZEROES] = "write_zeroes",
 	[ALTERED_ZONE_APPEND] = "zone_append",
 	[ALTERED_PRIORITY] = "priority",
+	[ALTERED_WRITE_HINT] = "write_hint",
+	[ALTERED_ATOMIC] = "atomic",
 	[DROPPED] = "dropped",
 };
 
@@ -383,6 +385,7 @@ static int open_target(struct target *target, const struct target_options *optio
 		.command_fd = -1,
 		.statistics_fd = -1,
 		.write_zeroes_fd = -1,
+		.write_support = options->write_support,
 		.may_write = options->may_write,
 		.direct = options->direct,
 		.realtime_priority = realtime_priority_allowed(),
@@ -414,6 +417,11 @@ static int open_target(struct target *target, const struct target_options *optio
 		target->logical_block_bytes = file_alignment(target->fd);
 		target->max_io_bytes = 0;
 	}
+	for (int i = 0; target->write_support.hinted && options->claimed && i < HINT_COUNT; i++) {
+		code = check_identity(options, target->write_support.hint_fds[i]);
+		if (code)
+			return code;
+	}
 	if (options->polled && !(target->block_device && options->direct && queue_limit(st.st_rdev, "io_poll"))) {
 		report_error("boot with nvme.poll_queues=1, or omit --polled", "%s cannot be polled for completions",
 			     options->path);
@@ -431,6 +439,9 @@ void target_close(struct target *target)
 			close(*fds[i]);
 		*fds[i] = -1;
 	}
+	for (int i = 0; target->write_support.hinted && i < HINT_COUNT; i++)
+		close(target->write_support.hint_fds[i]);
+	target->write_support.hinted = false;
 }
 
 int target_open(struct target *target, const struct target_options *options)
@@ -562,6 +573,29 @@ static enum fidelity passthrough_fidelity(const struct target *target, enum trac
 		return ALTERED_PREFLUSH;
 	return flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_BEST_EFFORT | FLAG_PRIORITY_IDLE) ? ALTERED_PRIORITY :
 												   AS_PLANNED;
+}
+
+/* The rules of the kernel: generic_atomic_write_valid(). */
+static bool may_be_atomic(const struct write_support *support, int64_t offset_bytes, int64_t length_bytes)
+{
+	return length_bytes >= support->atomic_min_bytes && length_bytes <= support->atomic_max_bytes &&
+	       length_bytes <= PIECE_MAX_BYTES && !((length_bytes - 1) & (length_bytes | offset_bytes));
+}
+
+int32_t target_write_flags(const struct target *target, enum trace_op op, int32_t flags, int64_t offset_bytes,
+			   int64_t length_bytes)
+{
+	const struct write_support *support = &target->write_support;
+	bool plain = !op_is_write(op) || goes_through_cache(target) || target_takes_commands(target);
+
+	/* The nil target and simulated drives have no writes that differ. */
+	if (target->fd < 0)
+		return flags;
+	if (plain || !support->hinted)
+		flags &= ~FLAG_HINTS;
+	if (plain || !support->atomic_max_bytes || !may_be_atomic(support, offset_bytes, length_bytes))
+		flags &= ~FLAG_ATOMIC;
+	return flags;
 }
 
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags)

@@ -22,6 +22,8 @@ enum fidelity {
 	ALTERED_WRITE_ZEROES,
 	ALTERED_ZONE_APPEND,
 	ALTERED_PRIORITY,
+	ALTERED_WRITE_HINT,
+	ALTERED_ATOMIC,
 	DROPPED,
 	FIDELITY_COUNT,
 };
@@ -36,6 +38,13 @@ extern const char *const fidelity_names[FIDELITY_COUNT];
 #define ROW_WINDOW_BYTES (8ll << 20)
 
 #define MAX_TARGETS 16
+
+/* What the caller has found out about the writes of a block device. */
+struct write_support {
+	int64_t atomic_min_bytes, atomic_max_bytes; /* 0: no atomic writes */
+	bool hinted;
+	int hint_fds[HINT_COUNT]; /* inherited, if hinted: nodes of the device, each with its hint */
+};
 
 struct target {
 	const char *path;
@@ -60,6 +69,7 @@ struct target {
 	int64_t zone_bytes;   /* of each zone; 0: no zones */
 	int64_t max_io_bytes; /* the kernel splits longer ones; 0: unknown */
 	int64_t queue_requests; /* that the queue takes without delay; 0: no limit, or unknown */
+	struct write_support write_support;
 };
 
 /* A target that the caller has checked and claimed, in an inherited descriptor; see Identity in target.py. */
@@ -77,6 +87,7 @@ struct target_options {
 	 * process ends, even if the caller is killed. NULL: opened by path.
 	 */
 	const struct claimed *claimed;
+	struct write_support write_support;
 	int64_t nil_size_bytes;
 	bool may_write;
 	bool direct;
@@ -111,6 +122,16 @@ static inline int64_t row_buffer_bytes(int64_t length_bytes)
 {
 	return length_bytes > PIECE_MAX_BYTES ? ROW_WINDOW_BYTES : length_bytes;
 }
+
+/* The index of the hint in the flags of a row; -1: none. */
+static inline int hint_index(int32_t flags)
+{
+	return flags & FLAG_HINTS ? __builtin_ctz(flags & FLAG_HINTS) - __builtin_ctz(FLAG_HINT_NONE) : -1;
+}
+
+/* The flags of a row without the hint and the atomicity that the target has no way to carry out. */
+int32_t target_write_flags(const struct target *target, enum trace_op op, int32_t flags, int64_t offset_bytes,
+			   int64_t length_bytes);
 
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags);
 

@@ -21,7 +21,7 @@ RESULTS = {
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
     "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
     "environment", "emulated", "seed", "latency_log", "verdict", "other_phases",
-    "compute_curve"}
+    "compute_curve", "write_flags"}
 
 RUN = {
     "source": {"sha256": "5e" * 32, "path": "game.parquet", "device": 0},

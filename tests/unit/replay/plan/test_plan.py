@@ -8,10 +8,12 @@ from empty_image import empty_image
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.replay.drive.target import find_target
+from blkreel.replay.drive.write_support import atomic_bytes
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run.write_flags import issued_without
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.writer import TraceWriter
@@ -67,9 +69,39 @@ def test_times_start_at_the_lead_and_rows_keep_their_numbers(trace, target):
 
 
 def test_flags_go_along_but_for_those_of_a_run(trace, target):
-    flags = FLAGS["fua"] | FLAGS["queue_full"]
+    issued = FLAGS["fua"] | FLAGS["hint_extreme"] | FLAGS["atomic"]
+    flags = issued | FLAGS["queue_full"] | FLAGS["passthrough"]
     plan = make_plan(trace((0, 0, 512, WRITE, {"flags": flags})), target)
-    assert planned(plan)["flags"] == [FLAGS["fua"]]
+    assert planned(plan)["flags"] == [issued]
+
+
+def test_writes_that_a_drive_does_not_take_are_stated(trace, target, tmp_path):
+    """By the limits in the kernel's description of the drive; a partition begins at a multiple of the least length."""
+    block = tmp_path / "block"
+    (block / "part").mkdir(parents=True)
+    (block / "queue").mkdir()
+    for name, value in (("unit_min", 512), ("unit_max", 4096), ("boundary", 0)):
+        (block / f"queue/atomic_write_{name}_bytes").write_text(f"{value}\n")
+    drive = dataclasses.replace(target, block=block)
+    atomic = {"flags": FLAGS["atomic"]}
+    plan = make_plan(trace((0, 4096, 4096, WRITE, atomic), (1, 512, 1024, WRITE, atomic), (2, 0, 8192, WRITE, atomic),
+                           (3, 0, 512, WRITE, atomic), (4, 0, 8192, WRITE), (5, 3072, 1536, WRITE, atomic)), target)
+
+    def stated(target, **options):
+        drives = [dataclasses.replace(part, target=target) for part in plan.drives]
+        return list(issued_without(dataclasses.replace(plan, drives=tuple(drives)), **options))
+
+    assert stated(drive) == [f"{target.path}: 3 atomic writes are issued as plain ones: the drive has those of 512 to "
+                             "4,096 bytes, powers of two at a multiple of it"]
+    assert stated(drive, passthrough=True) == [
+        f"{target.path}: 5 atomic writes are issued as plain ones: --passthrough has neither"]
+    part = dataclasses.replace(drive, partition="part", block=block / "part")
+    for start, limits in ((7, (512, 4096)), (8, (512, 4096))):
+        (block / "part/start").write_text(str(start))
+        assert atomic_bytes(part) == limits
+    (block / "queue/atomic_write_boundary_bytes").write_text("4096")
+    (block / "part/start").write_text("7")
+    assert atomic_bytes(part) == atomic_bytes(target) == (0, 0)
 
 
 PREFLUSH, FUA = FLAGS["preflush"], FLAGS["fua"]

@@ -12,7 +12,7 @@ from small_trace import new_trace
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import FLAGS, OPS, WRITE_FLAGS
 
 ROWS = 3000
 
@@ -36,6 +36,28 @@ def test_it_issues_everything_and_does_not_pass_for_a_measurement(blkreel, trace
     assert run["verdict"]["level"] == "invalid"
     assert any("no drive" in reason["text"] for reason in run["verdict"]["reasons"])
     assert len(run["source"]["sha256"]) == 64
+
+
+def test_each_write_hint_has_its_bytes(blkreel, tmp_path):
+    """No drive takes all of them; a file has one hint for all its writes, and no atomic ones."""
+    flags = [FLAGS[name] for name in WRITE_FLAGS] + [0, FLAGS["hint_none"] | FLAGS["atomic"]]
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, offset_bytes=np.arange(8) * 65536,
+                      length_bytes=np.arange(1, 9) * 4096, op=OPS["write"], flags=flags)
+    sums = {name: {"trace_bytes": count * 4096, "issued_bytes": count * 4096}
+            for name, count in zip(WRITE_FLAGS, [1 + 8, 2, 3, 4, 5, 6 + 8], strict=True)}
+    result = blkreel("replay", trace, "--on", "nil:1MiB", "-o", tmp_path / "nil", "--json", check=False)
+    run = json.loads(result.stdout)["run"]
+    assert (run["write_flags"], run["altered"]) == (sums, {})
+    assert "issued" not in result.stderr
+    empty_image(tmp_path / "image", 1 << 20)
+    result = blkreel("replay", trace, "--on", tmp_path / "image", "-o", tmp_path / "run", "--json", check=False)
+    run = json.loads(result.stdout)["run"]
+    assert run["write_flags"] == {name: {**sums[name], "issued_bytes": 0} for name in sums}
+    assert run["altered"] == {"write_hint": 5, "atomic": 2}
+    assert "2 I/Os altered: atomic" in [reason["text"] for reason in run["verdict"]["reasons"]]
+    assert "94.2 KB of writes are issued without their write hint: a file has one hint for all" in result.stderr
+    assert "2 atomic writes are issued as plain ones: the drive has none" in result.stderr
+    assert json.loads(blkreel("info", tmp_path / "run", "--json").stdout)["write_flags"] == {}
 
 
 def test_it_goes_without_pandas(blkreel, trace, tmp_path):

@@ -1,0 +1,45 @@
+"""Write hints and atomic writes of a trace that its drives do not take: a replay states them before its first write."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from blkreel.common.units import format_bytes
+from blkreel.replay.drive.write_support import atomic_bytes, hints_obstacle
+from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
+from blkreel.traces.format.schema import FLAGS, HINTS
+from blkreel.traces.format.trace_survey import COLUMNS, select
+
+_AS_COMMANDS = "--passthrough has neither"
+
+
+def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
+    """A sentence for the hints, and one for the atomic writes, that a drive of the plan does not get."""
+    trace_plan = plan.foreground
+    if not isinstance(trace_plan, TracePlan):
+        return
+    for drive in trace_plan.drives:
+        sums, target = drive.survey.write_flags, drive.target
+        hinted_bytes = sum(sums.get(name, 0) for name in HINTS) * drive.mapping.copies
+        if hinted_bytes and (why := _AS_COMMANDS if passthrough else hints_obstacle(target)):
+            yield f"{target.path}: {format_bytes(hinted_bytes)} of writes are issued without their write hint: {why}"
+        if "atomic" in sums and not target.is_nil:
+            limits = (0, 0) if passthrough else atomic_bytes(target)
+            why = _AS_COMMANDS if passthrough else "the drive has none"
+            if limits[1]:
+                why = f"the drive has those of {limits[0]:,} to {limits[1]:,} bytes, powers of two at a multiple of it"
+            if count := _not_atomic(trace_plan, drive, limits):
+                yield f"{target.path}: {count:,} atomic writes are issued as plain ones: {why}"
+
+
+def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> int:
+    """The number of atomic writes of the trace that the drive does not take as such. Reads the trace."""
+    count = 0
+    for batch in plan.trace.batches(COLUMNS):
+        io, _, _ = select({name: batch[name].to_numpy() for name in COLUMNS}, drive.device, 0)
+        atomic = io["flags"] & FLAGS["atomic"] != 0
+        start, end = drive.mapping.map(io["offset_bytes"][atomic], io["length_bytes"][atomic])
+        length = end - start
+        possible = (limits[0] <= length) & (length <= limits[1]) & (((length - 1) & (length | start)) == 0)
+        count += int(np.count_nonzero(~possible))
+    return count * drive.mapping.copies
