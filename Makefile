@@ -114,19 +114,21 @@ fuzz: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-fuzz
 	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
 
 # Guests with this kernel crash at times under emulation if they have two processors.
-UBLK_GUEST := $(BIN)/python tests/vm/run.py --kernel linux-image-6.12-amd64 --processors 1 tests/vm/guest/test_emulated_by_ublk.py
+RECENT_GUEST := $(BIN)/python tests/vm/run.py --kernel linux-image-6.12-amd64 --processors 1
+UBLK_TESTS := tests/vm/guest/test_emulated_by_ublk.py
 
 test-ublk: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(MAKE) --no-print-directory $(STAMPS)/apt-vm || true
-	$(UBLK_GUEST)
+	$(RECENT_GUEST) $(UBLK_TESTS)
 
 # VM_ARGS has arguments of run.py and pytest, such as VM_ARGS="-k flush" or VM_ARGS=--shell. Without QEMU, run.py prints
 # the reason and skips. The test of run.py is last, because it needs the kernel downloaded before.
 test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(MAKE) --no-print-directory $(STAMPS)/apt-vm || true
 	$(BIN)/python tests/vm/run.py $(VM_ARGS)
-	@# A kernel with ublk. The tests of the back end that differ most; `make test-ublk` runs all of them.
-	$(if $(VM_ARGS),,$(UBLK_GUEST) -k "(written and memory) or killed_server or flushes")
+	@# A kernel with ublk and atomic writes. The tests of the back end that differ most; `make test-ublk` runs all of them.
+	$(if $(VM_ARGS),,$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
+	  -k "(written and memory) or killed_server or flushes or atomic")
 	@# pytest exits with 5 if all tests are skipped, as without QEMU.
 	$(if $(VM_ARGS),,BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py || [ $$? -eq 5 ])
 

@@ -19,7 +19,7 @@ MODULES = {
     "crc32c_generic": "", "crc32c_intel": "", "libcrc32c": "",
     "nvme": "poll_queues=1",
     "ext4": "", "loop": "max_loop=8", "null_blk": "nr_devices=0", "zram": "num_devices=0",
-    "scsi_debug": "add_host=0 lbpws=1 lbprz=1", "sd_mod": "",
+    "scsi_debug": "add_host=0 lbpws=1 lbprz=1 atomic_wr=1", "sd_mod": "",
     "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "raid1": "", "raid0": "", "bcache": "",
     "mq-deadline": "", "bfq": "", "kyber-iosched": "",
     "nfit": "", "nd_pmem": "", "overlay": "", "btrfs": "",
