@@ -196,39 +196,45 @@ static __always_inline __u64 mapping_at(const __u64 *argument)
 	return number_at(argument);
 }
 
+/*
+ * Records the first use of the pages that a read brought to this chunk; false if the use ends here. A global function,
+ * which takes numbers: the verifier goes through it once, not once for each path through the chunks before. That would
+ * take a second at the start of each capture.
+ */
+__noinline int use_chunk(__u64 mapping, __u64 chunk, __u64 first, __u64 last)
+{
+	struct page_note *note = note_at(mapping, chunk);
+	__u32 used_index;
+	__u64 *used;
+
+	if (!note || note->mapping != mapping || note->first > last || note->last < first ||
+	    chunk < note->first >> CHUNK_BITS || chunk > note->last >> CHUNK_BITS)
+		return true;
+	if (is_in_flight(note))
+		return false;
+	note->mapping = 0;
+	add_notes(note->file, -1);
+	used_index = hash_bits(note->submit_ns, USED_BITS);
+	used = bpf_map_lookup_elem(&used_reads, &used_index);
+	if (used && *used != note->submit_ns) {
+		*used = note->submit_ns;
+		emit_use(note, bpf_ktime_get_ns());
+	}
+	return true;
+}
+
 /* A thread uses these pages, from the first one up to one that is still to come. */
 static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last)
 {
-	__u64 chunk = first >> CHUNK_BITS, now_ns = 0;
+	__u64 chunk = first >> CHUNK_BITS;
 	__u32 file = hash_bits(mapping >> 3, FILE_BITS);
 	const __s32 *noted = bpf_map_lookup_elem(&noted_files, &file);
 
 	if (!noted || *noted <= 0)
 		return;
-	for (int i = 0; i < MAX_NOTED_CHUNKS; i++, chunk++) {
-		struct page_note *note;
-		__u32 used_index;
-		__u64 *used;
-
-		if (chunk > last >> CHUNK_BITS)
+	for (int i = 0; i < MAX_NOTED_CHUNKS && chunk <= last >> CHUNK_BITS; i++, chunk++)
+		if (!use_chunk(mapping, chunk, first, last))
 			break;
-		note = note_at(mapping, chunk);
-		if (!note || note->mapping != mapping || note->first > last || note->last < first ||
-		    chunk < note->first >> CHUNK_BITS || chunk > note->last >> CHUNK_BITS)
-			continue;
-		if (is_in_flight(note))
-			break;
-		note->mapping = 0;
-		add_notes(note->file, -1);
-		used_index = hash_bits(note->submit_ns, USED_BITS);
-		used = bpf_map_lookup_elem(&used_reads, &used_index);
-		if (!used || *used == note->submit_ns)
-			continue;
-		*used = note->submit_ns;
-		if (!now_ns)
-			now_ns = bpf_ktime_get_ns();
-		emit_use(note, now_ns);
-	}
 }
 
 #endif

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,3 +101,15 @@ def test_direct_reads_have_no_use(blkreel, loop_drive, program, tmp_path):
     rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
     if "used_ns" in rows:
         assert len(rows) >= 128 and (rows[rows.length_bytes == 65536].used_ns == -1).all()
+
+
+@pytest.mark.parametrize("programs", ["tp_btf", "raw_tp"])
+def test_the_verifier_goes_through_few_instructions(started, loop_drive, programs):
+    """Each capture waits for it at its start: a million instructions take a second."""
+    process = started(loop_drive(), "--programs", programs)
+    helper, = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    counts = [int(line.partition(":")[2]) for descriptor in Path(f"/proc/{helper}/fdinfo").iterdir()
+              for line in descriptor.read_text().splitlines() if line.startswith("verified_insns:")]
+    if not counts:
+        pytest.skip("needs a kernel that tells the instructions of the verifier (5.16)")
+    assert sum(counts) < 200_000, sorted(counts)
