@@ -134,19 +134,14 @@ test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 
 # mypy needs the packages under their installed name, so links provide a folder blkreel.
 # Native code must compile without warnings with gcc and clang.
-lint: $(STAMPS)/venv-dev
+lint: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
 	@mkdir -p $(STAMPS)/types/blkreel
 	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
 	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py
 	$(BIN)/mypy -p blkreel
 	MYPYPATH=$(STAMPS)/types:samples $(BIN)/mypy samples/*.py
-	@for cc in gcc clang; do \
-	  test -d $(STAMPS)/lint-$$cc/meson-info || CC=$$cc PATH="$(abspath $(BIN)):$$PATH" \
-	    meson setup $(STAMPS)/lint-$$cc -Dwerror=true >$(STAMPS)/lint-$$cc.log || { cat $(STAMPS)/lint-$$cc.log; exit 1; }; \
-	  PATH="$(abspath $(BIN)):$$PATH" ninja -C $(STAMPS)/lint-$$cc all meson-test-prereq >$(STAMPS)/lint-$$cc.log || \
-	    { cat $(STAMPS)/lint-$$cc.log; exit 1; }; \
-	done
+	$(BIN)/python tests/native/compile_strictly.py build
 
 # Generated parts of docs/.
 docs: $(STAMPS)/install
