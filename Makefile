@@ -33,7 +33,7 @@ PACKAGES := common traces capture replay analysis benchmarks cli
 SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) docs/schema tests/native tests/fuzz/native meson.build meson.options \
              packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null)
 
-.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm test-ublk fuzz demo samples lab bench lint docs clean
+.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm test-vm-rest test-ublk fuzz demo samples lab bench lint docs clean
 all: build
 
 build: $(STAMPS)/install
@@ -122,15 +122,19 @@ test-ublk: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(RECENT_GUEST) $(UBLK_TESTS)
 
 # VM_ARGS has arguments of run.py and pytest, such as VM_ARGS="-k flush" or VM_ARGS=--shell. Without QEMU, run.py prints
-# the reason and skips. The test of run.py is last, because it needs the kernel downloaded before.
+# the reason and skips.
 test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(MAKE) --no-print-directory $(STAMPS)/apt-vm || true
 	$(BIN)/python tests/vm/run.py $(VM_ARGS)
-	@# A kernel with ublk and atomic writes. The tests of the back end that differ most; `make test-ublk` runs all of them.
-	$(if $(VM_ARGS),,$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
-	  -k "(written and memory) or killed_server or flushes or atomic")
+	@$(if $(VM_ARGS),,$(MAKE) --no-print-directory test-vm-rest)
+
+# Beside the guest above, a kernel with ublk and atomic writes: the tests of the back end that differ most; `make test-ublk`
+# runs all of them. The test of run.py is last, because it needs the kernel downloaded before.
+test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
+	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
+	  -k "(written and memory) or killed_server or flushes or atomic"
 	@# pytest exits with 5 if all tests are skipped, as without QEMU.
-	$(if $(VM_ARGS),,BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py || [ $$? -eq 5 ])
+	BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py || [ $$? -eq 5 ]
 
 # mypy needs the packages under their installed name, so links provide a folder blkreel.
 # Native code must compile without warnings with gcc and clang.

@@ -2,12 +2,12 @@
 
     python tests/run.py                        # lint, native, unit, kernel
     python tests/run.py lint unit              # only these
-    python tests/run.py --all                  # also the guest
+    python tests/run.py --all                  # also the guests
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side: lint and unit; native and kernel; the guest. The kernel tests mostly wait for drives, and
-the guest emulates on one processor; the first lane leaves both the processor that they need. Each line of output then
-begins with the name of its part. The output ends with the failed tests of all parts.
+Three lanes run side by side: lint and unit; native, kernel and a second guest; the first guest. The kernel tests mostly
+wait for drives, and a guest emulates on one processor; the first lane leaves both the processor that they need. Each
+line of output then begins with the name of its part. The output ends with the failed tests of all parts.
 """
 
 import argparse
@@ -53,26 +53,34 @@ PARTS = (
          lane=0, nice=10),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
-    Part("vm", [*MAKE, "test-vm"], lane=2, by_default=False),
+    # The longest, so the other guest runs when the kernel tests have ended.
+    Part("vm", [*MAKE, "test-vm", "VM_ARGS=tests/vm/guest"], lane=2, by_default=False),
+    Part("vm-rest", [*MAKE, "test-vm-rest"], lane=1, by_default=False),
 )
 
 
 @dataclass(frozen=True)
 class Result:
+    """cpu_seconds: of the part's processes, without those that outlive it and without threads of the kernel."""
+
     part: Part
     exit_code: int
     seconds: float
+    cpu_seconds: float
     output: str
 
     def line(self) -> str:
         outcome = "passed" if self.exit_code == 0 else f"FAILED (exit code {self.exit_code})"
-        minutes, seconds = divmod(round(self.seconds), 60)
-        return f"{self.part.name:<8} {outcome:<24} {minutes}:{seconds:02d}"
+        return f"{self.part.name:<8} {outcome:<24} {clock(self.seconds):>5} {clock(self.cpu_seconds):>8}"
 
     def failures(self) -> list[str]:
         """The lines that say what failed, those of the end where there are many."""
         lines = COLOR.sub("", self.output).splitlines()
         return [line for line in lines if FAILURE.match(line)][-FAILURE_LINES:] or lines[-LAST_LINES:]
+
+
+def clock(seconds: float) -> str:
+    return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
 
 
 def run_part(part: Part, prefixed: bool) -> Result:
@@ -85,6 +93,7 @@ def run_part(part: Part, prefixed: bool) -> Result:
     if sys.stdout.isatty():
         environment["PY_COLORS"] = "1"
     pieces: list[str] = []
+    cpu_seconds = 0.0
     try:
         process = subprocess.Popen(["nice", "-n", str(part.nice), *part.argv], cwd=TREE, env=environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -94,12 +103,14 @@ def run_part(part: Part, prefixed: bool) -> Result:
         for piece in text if prefixed else iter(lambda: text.read(1), ""):
             pieces.append(piece)
             print(f"{part.name}| {piece}" if prefixed else piece, end="", flush=prefixed or piece in ".\n")
-        exit_code = process.wait()
+        _, status, used = os.wait4(process.pid, 0)
+        exit_code = process.returncode = os.waitstatus_to_exitcode(status)
+        cpu_seconds = used.ru_utime + used.ru_stime
     except OSError as error:
         pieces.append(f"{part.name}: {error}\n")
         print(pieces[-1], end="", flush=True)
         exit_code = 127
-    return Result(part, exit_code, time.monotonic() - begin, "".join(pieces))
+    return Result(part, exit_code, time.monotonic() - begin, cpu_seconds, "".join(pieces))
 
 
 def run_lanes(lanes: Sequence[Sequence[Part]]) -> list[Result]:
@@ -131,15 +142,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         [part for part in chosen if part.lane == lane] for lane in sorted({part.lane for part in chosen})]
     begin = time.monotonic()
     results = sorted(run_lanes(lanes), key=lambda result: chosen.index(result.part))
-    minutes, seconds = divmod(round(time.monotonic() - begin), 60)
+    seconds = time.monotonic() - begin
     for result in results:
         if result.exit_code:
             print(f"\n{result.part.name}:", *result.failures(), sep="\n")
-    print("\npart     result                   time")
+    print("\npart     result                    time processor")
     for result in results:
         print(result.line())
     failed = [result.part.name for result in results if result.exit_code]
-    print(f"{'failed: ' + ', '.join(failed) if failed else 'all parts passed'}, {minutes}:{seconds:02d}", flush=True)
+    print(f"{'failed: ' + ', '.join(failed) if failed else 'all parts passed'}, {clock(seconds)}", flush=True)
     return 1 if failed else 0
 
 
