@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import median_filter
 
 from .clock import Alignment, fitted, shifts_ns
 from .waits import ThreadWaits, Times, Waits
@@ -83,6 +82,8 @@ class Frames:
 
     @classmethod
     def of(cls, start_ns: Times, time_ns: Times) -> "Frames":
+        from scipy.ndimage import median_filter  # takes a quarter of a second to load
+
         near = int(np.clip(_USUAL_NS // max(1, int(np.median(time_ns))), 15, 501)) | 1
         usual_ns = median_filter(time_ns, size=near, mode="nearest")
         return cls(start_ns, time_ns, usual_ns, time_ns > LONG * usual_ns)

@@ -50,6 +50,15 @@ def test_the_command_lists_all_of_them():
         assert re.search(rf"^  {name} +{re.escape(summary.split()[0])}", text, re.MULTILINE)
 
 
+def test_loading_a_command_loads_no_library_that_few_need():
+    """Each takes a quarter of a second, before a command begins."""
+    code = ("import sys; from blkreel.common.no_pandas import keep_out_pandas; keep_out_pandas(); "
+            "from blkreel.cli.command_table import all_commands, find_command; "
+            "[find_command(name) for name in all_commands()]; "
+            "print({'scipy', 'pandas', 'vl_convert'} & {*sys.modules})")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
 @pytest.mark.parametrize("words, error", [
     (["repaly"], "no such command: 'repaly'; did you mean 'replay'?"),
     (["capture", "--outptu", "x"], "capture: no such option: --outptu; did you mean '--output'?"),
