@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -44,15 +45,20 @@ struct symbol {
 static void find_symbols(const struct symbol *symbols, size_t count)
 {
 	FILE *file CLEANUP_FCLOSE = fopen("/proc/kallsyms", "re");
-	char line[512], name[256];
-	unsigned long long address;
+	char line[512];
 
+	/* Of a hundred thousand lines: ADDRESS, a letter, NAME, and for a module a tab and its name. */
 	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%llx %*c %255s", &address, name) != 2)
+		const char *name = strchr(line, ' ');
+		size_t length;
+
+		if (!name || strlen(name) < 4)
 			continue;
+		name += 3;
+		length = strcspn(name, "\t\n");
 		for (size_t i = 0; i < count; i++)
-			if (!strcmp(symbols[i].name, name))
-				*symbols[i].address = *symbols[i].address ? AMBIGUOUS : address;
+			if (!strncmp(symbols[i].name, name, length) && !symbols[i].name[length])
+				*symbols[i].address = *symbols[i].address ? AMBIGUOUS : strtoull(line, NULL, 16);
 	}
 	for (size_t i = 0; i < count; i++)
 		if (*symbols[i].address == AMBIGUOUS)
