@@ -1,6 +1,7 @@
-"""JSON documents of commands, validated against their schemas."""
+"""JSON documents of commands and specifications of charts, validated against their schemas."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import blkreel
@@ -27,3 +28,22 @@ def valid_document(command, text):
     undocumented = document.keys() - variant["properties"].keys()
     assert not undocumented or command in _GROWING, f"{command} --json: undocumented keys {undocumented}"
     return document
+
+
+@cache
+def _vega_lite():
+    """altair's own check takes ten times as long."""
+    import altair
+    import jsonschema
+
+    from blkreel.analysis.charts.spec import SCHEMA
+
+    assert altair.SCHEMA_URL.startswith(SCHEMA.removesuffix("json"))
+    path = Path(altair.__file__).parent / "vegalite/v6/schema/vega-lite-schema.json"
+    return jsonschema.Draft7Validator(json.loads(path.read_text()))
+
+
+def check_vega_lite(specification):
+    """Fails if it does not match the schema of Vega-Lite."""
+    failure = next(_vega_lite().iter_errors(specification), None)
+    assert failure is None, f"{specification['description']}: {failure.json_path}: {failure.message[:300]}"
