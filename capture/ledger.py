@@ -185,25 +185,22 @@ def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:
     lost = 0 if end["lost"].get("unit") == "events" else end["lost"]["total"] or 0
     explained = lost + sum(
         ledger.get(key) or 0
-        for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own", "failed_over"))
+        for key in ("empty_flushes", "in_flight_at_start", "unmatched", "reused", "unissued", "not_own", "failed_over",
+                    "parts"))
+    uncounted = sum(drive["seen"].get(op, 0) for drive, name in zip(end["drives"], drive_names, strict=True)
+                    for op in _uncounted_ops(name))
     gone = any(drive.get("gone") for drive in end["drives"])
     counts = not gone and all(drive["diskstats"] and (any(drive["diskstats"].values()) or _counts_io(name))
                               for drive, name in zip(end["drives"], drive_names, strict=True))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
-            "difference": _unexplained(issued - seen - explained, end) if counts else None, "drives": end["drives"]}
+            "difference": issued - seen - explained + uncounted if counts else None, "drives": end["drives"]}
 
 
-def _unexplained(difference: int, end: Totals) -> int:
-    """The difference without what a volume counts in another way than the trace.
-
-    It may count each part of an I/O as one (`parts`), and may not count flushes, by its kind and the kernel.
-    """
-    volumes = [drive for drive in end["drives"] if drive.get("bio_based") and drive["diskstats"]]
-    more = sum(sum((drive["diskstats"] or {}).values()) - sum(drive["seen"].values()) for drive in volumes)
-    if difference > 0:
-        return difference - min(difference, max(more, 0), end["ledger"].get("parts") or 0)
-    return difference + min(-difference, max(-more, 0), sum(drive["seen"].get("flush", 0) for drive in volumes))
+def _uncounted_ops(name: str) -> tuple[str, ...]:
+    """What the counters of an array of md lack, in which it is not passed through the accounting of the level."""
+    level = text_in(SYS / "block" / name / "md/level")
+    return ("flush", "discard") if level == "raid0" else ("flush",) if level else ()
 
 
 def _counts_io(name: str) -> bool:

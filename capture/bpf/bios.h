@@ -32,7 +32,7 @@ static __always_inline void on_bio_queue(struct bio *bio)
 {
 	__u64 key = (__u64)bio, now_ns;
 	struct slot *slot;
-	__u32 command;
+	__u32 command, index;
 	__s32 device = device_of_bio(bio);
 
 	if (device < 0) {
@@ -68,8 +68,9 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	enter_thread(slot, bio);
 	if (config.volumes && is_of_volume(bio))
 		note_entry(bio, READ(bio, bi_iter.bi_sector), slot, now_ns);
-	/* The flush before a write is an I/O of its own for the counters of a volume. */
-	if (slot->length_bytes && slot->flags & FLAG_PREFLUSH)
+	/* The flush before a write is an I/O of its own for the counters of dm. */
+	index = device;
+	if (index < MAX_DEVICES && config.devices[index].is_dm && slot->length_bytes && slot->flags & FLAG_PREFLUSH)
 		COUNT(parts);
 	slot->state = SLOT_ISSUED;
 	if (slot->op == OP_OTHER) {
@@ -78,13 +79,47 @@ static __always_inline void on_bio_queue(struct bio *bio)
 	}
 }
 
+/*
+ * A volume splits a bio: its rest begins at a sector of which the kernel states 32 bits. Either the recorded bio is
+ * itself submitted again for its rest, or the part is a bio of its own, which completes.
+ */
+static __always_inline void on_split(struct bio *bio, __u32 low_sector)
+{
+	__u64 key = (__u64)bio, sector = READ(bio, bi_iter.bi_sector);
+
+	if (config.volumes && is_of_volume(bio))
+		enter_volume(bio, sector + (__u32)(low_sector - (__u32)sector));
+	if (device_of_bio(bio) >= 0 && bpf_map_lookup_elem(&bios, &key))
+		COUNT(parts);
+}
+
+/* Whether it was split off a recorded bio, which ends after all its parts. */
+static __always_inline bool is_part(struct bio *bio)
+{
+	for (int i = 0; i < LONGEST_CHAIN; i++) {
+		__u64 whole;
+
+		if (!config.end_of_chained_bio || (__u64)BPF_CORE_READ(bio, bi_end_io) != config.end_of_chained_bio)
+			break;
+		bio = BPF_CORE_READ(bio, bi_private);
+		whole = (__u64)bio;
+		if (bpf_map_lookup_elem(&bios, &whole))
+			return true;
+	}
+	return false;
+}
+
 static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
 {
 	__u64 key = (__u64)bio, now_ns;
 	struct slot *slot = bpf_map_lookup_elem(&bios, &key);
 
 	if (!slot) {
-		if (control.phase == PHASE_RUNNING && device_of_bio(bio) >= 0)
+		if (device_of_bio(bio) < 0)
+			return;
+		if (is_part(bio))
+			COUNT(parts);
+		else if (control.phase == PHASE_RUNNING)
 			COUNT(in_flight_at_start);
 		return;
 	}

@@ -84,17 +84,6 @@ static __always_inline void enter_volume(struct bio *bio, __u64 sector)
 	note_entry(bio, sector, &slot, slot.start_ns);
 }
 
-/* A volume splits a bio: its rest begins at a sector of which the kernel states 32 bits. */
-static __always_inline void on_split(struct bio *bio, __u32 low_sector)
-{
-	__u64 sector = READ(bio, bi_iter.bi_sector);
-
-	if (config.volumes && is_of_volume(bio))
-		enter_volume(bio, sector + (__u32)(low_sector - (__u32)sector));
-	if (device_index(number_of_disk(bio), true) >= 0)
-		COUNT(parts);
-}
-
 /* A volume submits a bio to a device below it, or the kernel passes the bio from a partition on to the drive. */
 static __always_inline void on_remap(struct bio *bio, __u32 number, __u64 sector)
 {

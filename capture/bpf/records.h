@@ -40,6 +40,7 @@ struct slot_range {
 struct device_config {
 	__u32 number; /* major << 20 | minor of the whole disk */
 	__u32 bio_based; /* without requests: its bios are recorded */
+	__u32 is_dm;
 	__u32 command_set;
 	__u32 block_bytes; /* of the addresses in commands */
 	struct slot_range range;
@@ -238,7 +239,7 @@ struct cpu_ledger {
 	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
 	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
 	__u64 uses_lost;          /* first uses of pages for which the ring had no space */
-	__u64 parts;              /* of I/Os of a volume, which its counters may have as I/Os of their own */
+	__u64 parts;              /* of I/Os of a volume, which its counters have as I/Os of their own */
 	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */
 	__u64 interval_count;
 	struct lost_interval intervals[MAX_LOST_INTERVALS];

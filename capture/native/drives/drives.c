@@ -145,7 +145,7 @@ static enum command_set command_set_of(const char *directory)
 
 int drive_open(struct drive *drive, const char *number)
 {
-	char disk[DISK_DIRECTORY_BYTES];
+	char disk[DISK_DIRECTORY_BYTES], dm[DISK_DIRECTORY_BYTES + 4];
 
 	memset(drive, 0, sizeof(*drive));
 	drive->stuck = UINT64_MAX;
@@ -158,6 +158,8 @@ int drive_open(struct drive *drive, const char *number)
 	drive->tags = measure_tags(disk);
 	drive->path_count = list_paths(drive, drive->paths);
 	drive->bio_based = !drive->tags.queues && !drive->path_count;
+	snprintf(dm, sizeof(dm), "%s/dm", disk);
+	drive->is_dm = !access(dm, F_OK);
 	if (drive->path_count > MAX_DISK_PATHS)
 		return report_error("capture with fewer paths, or on another drive", "%s has %u paths: at most %d are recorded",
 				    number, drive->path_count, MAX_DISK_PATHS);
@@ -276,6 +278,7 @@ int64_t drives_assign_slots(const struct drive *drives, uint32_t count, struct c
 		config->devices[i] = (struct device_config){
 			.number = drives[i].major << 20 | drives[i].minor,
 			.bio_based = drives[i].bio_based,
+			.is_dm = drives[i].is_dm,
 			.command_set = drives[i].command_set,
 			.block_bytes = drives[i].block_bytes,
 			.range = take_slots(&drives[i].tags, &slots),

@@ -38,6 +38,7 @@ struct drive {
 	uint32_t sequence; /* differs for a later disk with the same number; 0 before Linux 5.15 */
 	bool gone; /* removed; another disk may have its number now */
 	bool bio_based; /* no request queue: its bios are recorded */
+	bool is_dm;
 	enum command_set command_set;
 	uint32_t block_bytes;
 	struct tag_space tags;
