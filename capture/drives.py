@@ -124,11 +124,12 @@ def paths_of(drive: Drive) -> list[str]:
 
 
 def helper_arguments(drives: list[Drive]) -> list[str]:
-    """The drives in words of the capture helper, which follows bios from a volume (dm, md, bcache) on one of them."""
+    """The drives in words of the capture helper, which follows bios from a volume (dm, md, bcache) on one of them, and
+    from a multipath head to its paths."""
     words = [word for drive in drives for word in ("--device", f"{drive.major}:{drive.minor}")]
     on_volume = any(any(block_directory(drive).glob(holders)) for drive in drives
                     for holders in ("holders/*", f"{drive.name}*/holders/*"))
-    return [*words, "--volumes"] if on_volume else words
+    return [*words, "--volumes"] if on_volume or any(map(paths_of, drives)) else words
 
 
 def refuse_zoned(drives: list[Drive], source: str) -> None:

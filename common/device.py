@@ -17,6 +17,9 @@ SYS = Path("/sys")
 _SECTOR_BYTES = 512  # of sysfs, for every block size
 _NAME_DRIVE = "name a directory on a drive, or one of: blkreel drives"
 
+# Transports of NVMe whose connection may stall.
+NETWORKS = ("tcp", "rdma", "fc")
+
 StrPath = str | os.PathLike[str]
 
 
@@ -24,11 +27,13 @@ StrPath = str | os.PathLike[str]
 class Drive:
     """A whole drive, or a regular file used as one.
 
-    kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue.
+    kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue, the smallest
+    of several paths.
     read_ahead_bytes, max_request_bytes: what the kernel reads ahead, and its largest request; 0: unknown.
     serial: as reported by the drive, or ""; a trace holds serial_hash instead.
     backing_file: of a loop device or an emulated drive.
     zoned: `host-managed` or `host-aware`, "" for a drive without zones; zone_bytes: size of its zones.
+    transport: of NVMe: pcie, tcp, rdma, fc or loop, of different paths all of them (`rdma, tcp`); "" of other drives.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Drive:
     read_only: bool = False
     zoned: str = ""
     zone_bytes: int = 0
+    transport: str = ""
 
     @property
     def serial_hash(self) -> str:
@@ -73,7 +79,7 @@ def drive_of(path: StrPath, sys_root: Path = SYS, status: os.stat_result | None 
         return _file_drive(real, status)
     if not stat.S_ISBLK(status.st_mode):
         raise UsageError(f"{path}: not a block device", "list drives: blkreel drives")
-    return _drive(whole_disk(_block_directory(status.st_rdev, sys_root, path)))
+    return _drive(whole_disk(_block_directory(status.st_rdev, sys_root, path)), sys_root)
 
 
 def status_of(path: StrPath) -> os.stat_result:
@@ -93,7 +99,7 @@ def drives_under(directory: StrPath, sys_root: Path = SYS,
     """
     blocks = blocks_under(Path(directory), sys_root, mountinfo)
     disks = {disk.name: disk for block in blocks for disk in underlying_disks(block)}
-    return [_drive(disk) for _, disk in sorted(disks.items())]
+    return [_drive(disk, sys_root) for _, disk in sorted(disks.items())]
 
 
 def list_drives(sys_root: Path = SYS) -> list[Drive]:
@@ -103,7 +109,7 @@ def list_drives(sys_root: Path = SYS) -> list[Drive]:
         disk = block.resolve()
         is_node = not (disk / "partition").exists() and text_in(disk / "hidden") != "1"
         if is_node and _integer(disk / "size") > 0:
-            drives.append(_drive(disk))
+            drives.append(_drive(disk, sys_root))
     return drives
 
 
@@ -212,10 +218,11 @@ def _blocks_of_layers(directory: Path, mount: Mount, sys_root: Path, mountinfo: 
     return list(blocks)
 
 
-def _drive(disk: Path) -> Drive:
+def _drive(disk: Path, sys_root: Path) -> Drive:
     name = disk.name.replace("!", "/")  # cciss!c0d0 is /dev/cciss/c0d0
     major, minor = (int(part) for part in text_in(disk / "dev").split(":"))
     queue = disk / "queue"
+    paths = multipath_paths(disk, sys_root / "class/block") or [disk]
     backing_file = text_in(disk / "loop/backing_file") or emulated.file_of(f"/dev/{name}")
     return Drive(
         name=disk.name, path=f"/dev/{name}", kind=_kind(disk), major=major, minor=minor,
@@ -226,13 +233,14 @@ def _drive(disk: Path) -> Drive:
         firmware=text_in(disk / "device/firmware_rev") or text_in(disk / "device/rev"),
         serial=_serial(disk),
         scheduler=_active_scheduler(text_in(queue / "scheduler")),
-        queue_depth=_integer(queue / "nr_requests"),
+        queue_depth=min(_integer(path / "queue/nr_requests") for path in paths),
         read_ahead_bytes=_integer(queue / "read_ahead_kb") << 10,
         max_request_bytes=_integer(queue / "max_sectors_kb") << 10,
         rotational=text_in(queue / "rotational") == "1",
         write_cache=text_in(queue / "write_cache"),
         backing_file=backing_file,
-        read_only=text_in(disk / "ro") == "1", **_zones(queue))
+        read_only=text_in(disk / "ro") == "1", **_zones(queue),
+        transport=", ".join(sorted({text_in(path / "device/transport") for path in paths} - {""})))
 
 
 def _zones(queue: Path) -> dict[str, Any]:

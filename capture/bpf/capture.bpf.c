@@ -273,7 +273,8 @@ int rq_issue(__u64 *args)
 		}
 	}
 	/* place.op is not used from here on: the verifier would follow the rest once for each of its values. */
-	slot->submit_ns = now_ns;
+	/* A multipath head had it before, and no path, or one that failed. */
+	slot->submit_ns = place.is_path && slot->resubmitted && slot->start_ns ? slot->start_ns : now_ns;
 	slot->sector = READ(rq, __sector);
 	slot->length_bytes = READ(rq, __data_len);
 	slot->remaining_bytes = slot->length_bytes;
@@ -360,7 +361,8 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 
 /*
  * A path that fails gives the bios of its request back to the head, which submits
- * them to another path: there they become the request that is recorded.
+ * them to another path, or to this one when it is connected again: there they
+ * become the request that is recorded.
  */
 static __always_inline bool failed_over(const struct place *place, const struct slot *slot, struct request *rq,
 					__u32 done_bytes)

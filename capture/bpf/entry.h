@@ -34,6 +34,7 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 
 	if (earlier && slot->start_ns)
 		slot->start_ns = issuer.entered_ns;
+	slot->resubmitted = issuer.tid != (__s32)bpf_get_current_pid_tgid();
 	slot->tid = issuer.tid;
 	slot->cpu = issuer.cpu;
 	slot->waited_submit_ns = issuer.waited_submit_ns;

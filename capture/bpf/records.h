@@ -68,7 +68,7 @@ struct capture_config {
 	__u8 sees_limiter;      /* the issuer of a throttled bio is known */
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u8 uses;              /* the first use of pages that a read brought is recorded */
-	__u8 volumes;           /* bios are followed from volumes to their drives */
+	__u8 volumes;           /* bios are followed from volumes and multipath heads to their drives */
 	__u32 scsi_command_at; /* in struct scsi_cmnd; 0: unknown */
 	__u64 wakeup_bytes;
 	__u64 interval_gap_ns; /* losses closer than this are one interval */
@@ -207,7 +207,8 @@ struct slot {
 	__s16 device;
 	__u8 skipped; /* not of the workload, and only that is recorded */
 	__u8 waited_for; /* its thread waits for it */
-	__u32 pad32;
+	__u8 resubmitted; /* by another thread than the one that issued its bio */
+	__u8 pad8[3];
 	/* Set at entry. */
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;

@@ -41,6 +41,7 @@ class Device(TypedDict, total=False):
     read_only: bool
     zoned: str
     zone_bytes: int
+    transport: str
     serial_hash: str
     layer: str
 

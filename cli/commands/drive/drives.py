@@ -33,9 +33,9 @@ def command(as_json: bool) -> None:
         print_json({"version": 1, "drives": entries})
         return
     # "fixed" columns are never wrapped, so that they can be copied.
-    print_table({"drive": "fixed", "model": "left", "size": "left", "in use": "left", "--destroy": "fixed",
-                 "state": "left"},
-                [(entry["path"], entry["model"] or entry["image"] or entry["kind"], _size(entry),
+    print_table({"drive": "fixed", "model": "left", "transport": "left", "size": "left", "in use": "left",
+                 "--destroy": "fixed", "state": "left"},
+                [(entry["path"], entry["model"] or entry["image"] or entry["kind"], entry["transport"], _size(entry),
                   "; ".join(entry["uses"]) or ("read-only" if entry["read_only"] else "no"),
                   entry["destroy"] or "not needed", entry["state_words"]) for entry in entries])
 
@@ -49,7 +49,8 @@ def _entry(drive: Drive, kernel: Kernel) -> dict[str, Any]:
     target = Target(Path(drive.path), drive, drive.size_bytes, drive.logical_block_bytes, "", block_directory(drive))
     owner = endangered_drive(target, kernel)
     state = drive_state.load(target)
-    return {"path": drive.path, "kind": drive.kind, "model": drive.model, "size_bytes": drive.size_bytes,
+    return {"path": drive.path, "kind": drive.kind, "model": drive.model, "transport": drive.transport,
+            "size_bytes": drive.size_bytes,
             "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
             "read_only": drive.read_only, "zoned": drive.zoned, "zone_bytes": drive.zone_bytes,
             "uses": [str(use) for use in uses_of(target, kernel)],

@@ -197,7 +197,7 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     for device in metadata.get("devices") or []:
         size = device.get("size_bytes")
         parts = [device_name(device), device.get("model", ""), format_bytes(size) if size else "",
-                 zones_words(device.get("zoned"), device.get("zone_bytes"))]
+                 device.get("transport", ""), zones_words(device.get("zoned"), device.get("zone_bytes"))]
         yield "device", " ".join(part for part in parts if part)
     for volume in metadata.get("volumes") or []:
         yield "volume", volume_words(volume)

@@ -38,7 +38,7 @@ def sysfs(tmp_path):
 
 def test_nvme_and_scsi_serials_are_found(sysfs):
     sysfs.disk("nvme0n1", "259:0", device__serial="S4EV  ", device__model="Fast 9000", device__firmware_rev="2B7Q",
-               queue__scheduler="[none] mq-deadline", queue__nr_requests="1023",
+               queue__scheduler="[none] mq-deadline", queue__nr_requests="1023", device__transport="pcie",
                queue__read_ahead_kb="128", queue__max_sectors_kb="1280")
     sysfs.disk("sda", "8:0", device__vpd_pg80=b"\x00\x80\x00\x08WD-12345", queue__rotational="1")
     sysfs.disk("sdb", "8:16", device__wwid="naa.5000c500a1b2c3d4")
@@ -46,8 +46,8 @@ def test_nvme_and_scsi_serials_are_found(sysfs):
     drives = {drive.name: drive for drive in list_drives(sysfs.root)}
     assert set(drives) == {"nvme0n1", "sda", "sdb"}, "an empty loop device is not a drive"
     nvme = drives["nvme0n1"]
-    assert (nvme.serial, nvme.model, nvme.firmware, nvme.scheduler, nvme.queue_depth) == (
-        "S4EV", "Fast 9000", "2B7Q", "none", 1023)
+    assert (nvme.serial, nvme.model, nvme.firmware, nvme.scheduler, nvme.queue_depth, nvme.transport) == (
+        "S4EV", "Fast 9000", "2B7Q", "none", 1023, "pcie")
     assert (nvme.read_ahead_bytes, nvme.max_request_bytes) == (128 << 10, 1280 << 10)
     assert drives["sda"].serial == "WD-12345" and drives["sda"].rotational
     assert drives["sdb"].serial == "naa.5000c500a1b2c3d4"
@@ -62,11 +62,15 @@ def test_a_description_does_not_give_the_serial_away(sysfs):
 
 
 def test_the_paths_of_a_multipath_head_are_not_listed(sysfs):
-    head = sysfs.disk("nvme4n1", "259:1")
-    path = sysfs.disk("nvme4c3n1", "259:5", hidden="1")
-    (path / "dev").unlink()  # a hidden disk has no number in sysfs
-    assert [drive.name for drive in list_drives(sysfs.root)] == ["nvme4n1"]
-    assert multipath_paths(head, sysfs.root / "class/block") == [sysfs.root / "class/block/nvme4c3n1"]
+    """The head has their transports, and the depth of the shortest queue."""
+    head = sysfs.disk("nvme4n1", "259:1", queue__nr_requests="128")
+    for name, requests, transport in (("nvme4c3n1", "1023", "rdma"), ("nvme4c5n1", "31", "tcp")):
+        path = sysfs.disk(name, f"259:{name[6]}", hidden="1", queue__nr_requests=requests, device__transport=transport)
+        (path / "dev").unlink()  # a hidden disk has no number in sysfs
+    drive, = list_drives(sysfs.root)
+    assert (drive.name, drive.transport, drive.queue_depth) == ("nvme4n1", "rdma, tcp", 31)
+    assert multipath_paths(head, sysfs.root / "class/block") == [
+        sysfs.root / "class/block" / name for name in ("nvme4c3n1", "nvme4c5n1")]
 
 
 def test_the_hash_of_a_serial_differs_between_installations(sysfs, tmp_path, monkeypatch):

@@ -85,6 +85,7 @@ def test_an_io_that_fails_over_to_another_path_is_one_row(rows_of, head, policy)
                          f"echo 1 > {controller}/reset_controller || true; wait; {dd(head, 'read', 2, 50)}")
     assert rows.offset_bytes.tolist() == [at * BLOCK_BYTES for at in (0, 1, 2, 50, 50, 51)]
     assert rows.op.tolist() == [OPS["write"]] * 4 + [OPS["read"]] * 2
+    assert {rows.attrs["metadata"]["threads"][str(tid)]["comm"] for tid in rows.tid} == {"dd"}
     assert set(rows.status) == {0} and (rows.latency_ns > 0).all()
     summary = rows.attrs["summary"]
     assert summary["ledger"]["failed_over"] == 1
