@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <linux/fs.h>
 #include <linux/ioprio.h>
@@ -209,6 +210,40 @@ static int64_t with_margin(int64_t nr_requests)
 	return nr_requests < 16 ? nr_requests : nr_requests - nr_requests / 4;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * The requests of the shortest queue among the paths nvmeXcZnY of a multipath head nvmeXnY or of its partition; 0: it
+ * is none. The head itself takes any number, and each path hands what its own queue does not take to io_uring's threads.
+ */
+static int64_t path_requests(dev_t device)
+{
+	char link[64], directory[PATH_MAX], pattern[64], text[32];
+	unsigned int instance, namespace;
+	int64_t requests = 0;
+	glob_t paths;
+
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(device), minor(device));
+	if (!realpath(link, directory) || sscanf(strrchr(directory, '/'), "/nvme%un%u", &instance, &namespace) != 2)
+		return 0;
+	snprintf(pattern, sizeof(pattern), "/sys/class/block/nvme%uc*n%u/queue/nr_requests", instance, namespace);
+	if (glob(pattern, 0, NULL, &paths))
+		return 0;
+	for (size_t i = 0; i < paths.gl_pathc; i++) {
+		int fd = open(paths.gl_pathv[i], O_RDONLY | O_CLOEXEC);
+		int64_t own = strtoll(read_attribute(fd, text, sizeof(text)), NULL, 10);
+
+		if (fd >= 0)
+			close(fd);
+		requests = requests && own ? smaller(requests, own) : requests + own;
+	}
+	globfree(&paths);
+	return requests;
+}
+
 static int read_block_device(struct target *target, dev_t device)
 {
 	uint64_t size_bytes;
@@ -229,15 +264,11 @@ static int read_block_device(struct target *target, dev_t device)
 	target->write_zeroes_max_bytes = queue_limit(device, "write_zeroes_max_bytes");
 	target->zone_bytes = zone_bytes(device);
 	target->max_io_bytes = queue_limit(device, "max_sectors_kb") * 1024;
-	target->queue_requests = target->bio_based ? 0 : with_margin(queue_limit(device, "nr_requests"));
+	target->queue_requests = with_margin(target->bio_based ? path_requests(device) :
+						    queue_limit(device, "nr_requests"));
 	target->fua = queue_limit(device, "fua");
 	target->write_cache = has_write_cache(device);
 	return 0;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* The number and the node of the character device ngXnY of a namespace nvmeXnY: its neighbor in sysfs. */
