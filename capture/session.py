@@ -20,6 +20,7 @@ from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
+from blkreel.common.system import io_max
 from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
@@ -419,7 +420,8 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
     host = platform.uname()
     private = options.private
     devices = [{**describe(drive), "fua": fua_of(drive), "layer": layer_of(drive),
-                **({"paths": paths} if (paths := paths_of(drive)) else {})} for drive in drives]
+                **({"paths": paths} if (paths := paths_of(drive)) else {}),
+                **({"io_max": limits} if (limits := _io_max(options, drive)) else {})} for drive in drives]
     volumes = volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)])
     return {
         "writer": f"blkreel {__version__}", "clock": "monotonic",
@@ -434,6 +436,13 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
         "devices": [{**device, "backing_file": ""} for device in devices] if private else devices,
         **({"source_lacks": ["names"]} if private else {}),
     }
+
+
+def _io_max(options: CaptureOptions, drive: Drive) -> dict[str, int]:
+    """The limits of the workload's control group when the capture starts; a command is in that of this process."""
+    group = cgroup_directory(options.cgroup) if options.cgroup is not None else None
+    own = Path("/proc", "self" if options.pid is None else str(options.pid), "cgroup")
+    return io_max(f"{drive.major}:{drive.minor}", group, own=own)
 
 
 def _drop_caches() -> None:

@@ -10,6 +10,7 @@ _SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin")  # may not be on a user's path
 # Only root can write here. A PATH that sudo or a service let through would give root another program.
 ROOT_DIRECTORIES = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MOUNTINFO = Path("/proc/self/mountinfo")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def read_kernel_text(path: Path | str) -> str:
@@ -38,6 +39,25 @@ def find_program(name: str) -> str | None:
     """The path of a program; None if it is not installed. Root does not use PATH."""
     directories = ROOT_DIRECTORIES if os.geteuid() == 0 else (os.environ.get("PATH", ""), *_SYSTEM_PROGRAMS)
     return shutil.which(name, path=os.pathsep.join(directories))
+
+
+def io_max(number: str, group: Path | None = None, root: Path = CGROUPS,
+           own: Path = Path("/proc/self/cgroup")) -> dict[str, int]:
+    """The limits of a drive (MAJOR:MINOR) in a control group of version 2 and those that it is in: riops, wiops, rbps,
+    wbps, as far as there are any. group: its directory; None for that of this process."""
+    limits: dict[str, int] = {}
+    if group is None:
+        paths = [line[3:] for line in text_in(own).splitlines() if line.startswith("0::")]
+        group = root / paths[0].lstrip("/") if paths else root
+    for directory in (group, *group.parents):
+        for line in text_in(directory / "io.max").splitlines():
+            device, *words = line.split()
+            for key, _, value in (word.partition("=") for word in words):
+                if device == number and value.isdigit():
+                    limits[key] = min(limits.get(key, int(value)), int(value))
+        if directory == root:
+            break
+    return limits
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""A token bucket of a provider: a constant rate that the drive has exceeded with the same kind of I/O before.
+"""A token bucket of a provider: a constant rate that the drive has exceeded with the same kind of I/O before, or the
+known rate of a control group (io.max).
 
 A volume with a limit serves I/O at full speed while it has credit, and then at exactly the rate of the limit. A drive
 that is merely busy, or was asked for less, looks alike in one of these: it never was faster, or its latency did not
@@ -6,6 +7,7 @@ rise, or its I/Os changed. A worn write cache does look alike; so writes count o
 while their size changes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ from blkreel.common.units import digits, duration
 _WINDOW_NS = 10**9
 _FEWEST_WINDOWS, _FEWEST_OPS = 5, 500  # at the limit
 _EVEN = 0.03  # (highest - lowest) / median of the rate at the limit
+_KNOWN = 0.1  # distance of the mean over the windows from the limit of a control group
 _FASTER = 1.5  # rate before / rate at the limit, and latency at the limit / latency before
 _ALIKE = 1.25  # mean sizes of the I/Os
 _WRITES = 0.01  # share of the I/Os, above which a write cache may be the cause
@@ -43,26 +46,78 @@ class ProviderLimit:
                 + (f" ({rates[1]})" if rates[1:] else ""))
 
 
-def provider_limit(partial: Partial) -> ProviderLimit | None:
-    """The limit of one run or trace; None if there is none to see, and of pooled runs."""
-    line, points = partial.timeline, partial.latency_points
-    if line is None or points is None or line.span_ns is None:
+@dataclass(frozen=True)
+class GroupLimit:
+    """Limits of a control group that the I/O reached. since_ns: of the first one, from the first submit on."""
+
+    since_ns: int
+    limits: Mapping[str, int]
+
+    @property
+    def words(self) -> str:
+        """`limited by io.max of the control group from 12 s on, 200 read IOPS`."""
+        since = duration(round(self.since_ns, -8)) if self.since_ns else "the start"
+        rates = [f"{f'{limit:,}' if key.endswith('iops') else digits(limit / 1e6)} "
+                 f"{'read' if key.startswith('r') else 'write'} {'IOPS' if key.endswith('iops') else 'MB/s'}"
+                 for key, limit in self.limits.items()]
+        return f"limited by io.max of the control group from {since} on, {', '.join(rates)}"
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Reads and writes of a run in windows of window_ns: arrays of (2, number of windows)."""
+
+    window_ns: int
+    ops: Rates
+    bytes: Rates
+
+
+def _windows(partial: Partial) -> _Windows | None:
+    """None of pooled runs, and of those that are too short for a limit."""
+    line = partial.timeline
+    if line is None or line.span_ns is None:
         return None
     together = -(-_WINDOW_NS // line.width_ns)
-    window_ns = together * line.width_ns
-    count = line.span_ns // window_ns  # the last one is not whole
+    count = line.span_ns // (together * line.width_ns)  # the last one is not whole
     if count <= _FEWEST_WINDOWS:
         return None
-    reads_writes = line.ops[:, :count * together].reshape(2, count, together).sum(axis=2)
-    ops = reads_writes.sum(axis=0).astype(float)
-    moved = line.bytes[:, :count * together].reshape(2, count, together).sum(axis=(0, 2)).astype(float)
+    ops, moved = (bins[:, :count * together].reshape(2, count, together).sum(axis=2).astype(float)
+                  for bins in (line.ops, line.bytes))
+    return _Windows(together * line.width_ns, ops, moved)
+
+
+def group_limit(partial: Partial, io_max: Mapping[str, int]) -> GroupLimit | None:
+    """The limits among io_max that one run or trace reached; None if it reached none."""
+    windows = _windows(partial)
+    if windows is None:
+        return None
+    reached: dict[str, tuple[int, int]] = {}
+    for key, limit in io_max.items():
+        rates = (windows.ops if key.endswith("iops") else windows.bytes)[int(key.startswith("w"))]
+        means = np.convolve(rates, np.ones(_FEWEST_WINDOWS), "valid") * 1e9 / (_FEWEST_WINDOWS * windows.window_ns)
+        at_limit = np.flatnonzero(np.abs(means - limit) <= _KNOWN * limit)
+        if len(at_limit):
+            reached[key] = int(at_limit[0]) * windows.window_ns, limit
+    if not reached:
+        return None
+    return GroupLimit(min(since_ns for since_ns, _ in reached.values()),
+                      {key: limit for key, (_, limit) in reached.items()})
+
+
+def provider_limit(partial: Partial) -> ProviderLimit | None:
+    """The limit of one run or trace; None if there is none to see, and of pooled runs."""
+    windows, points = _windows(partial), partial.latency_points
+    if windows is None or points is None:
+        return None
+    window_ns, ops, moved = windows.window_ns, windows.ops.sum(axis=0), windows.bytes.sum(axis=0)
+    count = len(ops)
     at = points.since_ns // window_ns
     within = at < count
     weights = np.bincount(at[within], points.ops[within], count)
     latency_ns = np.bincount(at[within], points.ops[within] * points.latency_ns[within].astype(float),
                              count) / np.maximum(weights, 1)
     sizes = moved / np.maximum(ops, 1)
-    has_writes = reads_writes[1] > _WRITES * ops
+    has_writes = windows.ops[1] > _WRITES * ops
     of_ops = _level(ops, ops, sizes, latency_ns, has_writes, window_ns, is_ops=True)
     of_bytes = _level(moved, ops, sizes, latency_ns, has_writes, window_ns, is_ops=False)
     if of_ops is None and of_bytes is None:

@@ -27,8 +27,9 @@ from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, figures
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.partial import Partial
-from blkreel.analysis.metrics.provider_limit import provider_limit
+from blkreel.analysis.metrics.provider_limit import GroupLimit, ProviderLimit, group_limit, provider_limit
 from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
+from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError, UsageError
@@ -145,8 +146,8 @@ def entry(runs: list[Measured]) -> Entry:
     partial, times = pooled_partial(runs), [RunTimes.of(run.metadata) for run in runs]
     per_run = [figures(run.partial, own_times) for run, own_times in zip(runs, times, strict=True)]
     pooled = figures(partial, sum(times[1:], times[0])) if len(runs) > 1 else per_run[0]
-    limits = [_limit_words(run) for run in runs]
-    judged = [verdicts.verdict(run.metadata, numbers, limit)
+    limits = [_limit(run) for run in runs]
+    judged = [verdicts.verdict(run.metadata, numbers, limit, stalls(run.partial))
               for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
     first = runs[0]
     paces = pace_names(first.stored_account.get("pace"))
@@ -167,7 +168,7 @@ def entry(runs: list[Measured]) -> Entry:
                                 [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
         "interference": None,
         "exposure": exposure_document(runs),
-        "provider_limit": next(filter(None, limits), None),
+        "provider_limit": next((limit.words for limit in limits if limit), None),
         "figures": pooled,
         "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.metadata.get("run"),
                   "figures": numbers}
@@ -176,12 +177,12 @@ def entry(runs: list[Measured]) -> Entry:
     return Entry(content, runs, partial)
 
 
-def _limit_words(measured: Measured) -> str:
-    """The limit of a provider that shows in a run or trace; "" if none does."""
-    if measured.account.telemetry.throttled:
-        return ""
-    limit = provider_limit(measured.partial)
-    return limit.words if limit else ""
+def _limit(measured: Measured) -> ProviderLimit | GroupLimit | None:
+    """The limit of a control group or of a provider that shows in a run or trace of one drive."""
+    devices = measured.metadata.get("devices") or []
+    if len(devices) == 1 and (limit := group_limit(measured.partial, devices[0].get("io_max") or {})):
+        return limit
+    return None if measured.account.telemetry.throttled else provider_limit(measured.partial)
 
 
 def exposure_document(runs: Sequence[Measured]) -> Document | None:

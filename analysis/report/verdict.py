@@ -5,8 +5,11 @@ from statistics import median
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.metric import SHARE
+from blkreel.analysis.metrics.provider_limit import GroupLimit, ProviderLimit
+from blkreel.analysis.metrics.stalls import Stalls
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
+from blkreel.common.device import NETWORKS
 from blkreel.common.units import duration
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
 from blkreel.traces.format.metadata_types import Run, lacks
@@ -16,16 +19,19 @@ Document = dict[str, Any]  # a JSON object: a document, a section, an entry or m
 START_APART_C = 3.0  # docs/method.md, "Verdict on a run"
 
 
-def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
+def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupLimit | None = None,
+            stalled: Stalls | None = None) -> Verdict:
     """The verdict (common/verdict.py) on one run or captured trace.
 
     Starts from the replay's verdict (docs/method.md, "Verdict on a run") and adds reasons from the records, each once.
-    limit: of the provider, in words; a note, because the figures are those of the volume as it is sold.
+    limit: of the provider, a note, because the figures are those of the volume as it is sold; those of a run in a
+    control group are not those of its drive. stalled: a note too, as a drive that stalls is like that; but behind a
+    network its figures are also those of the connection.
     """
     run = Run.of(metadata)
     replayed = recorded(run.verdict)
     reasons = replayed["reasons"]
-    notes = [*replayed["notes"], *([note("provider_limit", limit)] if limit else [])]
+    notes = list(replayed["notes"])
 
     def add(code: str, level: Level, text: str, *known_by: str) -> None:
         # Reasons of earlier versions have no code of their own.
@@ -33,6 +39,14 @@ def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
                    for reason in reasons):
             reasons.append(reason(code, level, text))
 
+    if isinstance(limit, GroupLimit) and "run" in metadata:
+        add("io_max", "qualified", limit.words)
+    elif limit:
+        notes.append(note("io_max" if isinstance(limit, GroupLimit) else "provider_limit", limit.words))
+    if stalled and (network := _network(metadata)):
+        add("stall", "qualified", f"{stalled.words}: the connection ({network}) or its target")
+    elif stalled:
+        notes.append(note("stall", stalled.words))
     if numbers["all"]["error_ops"]:
         add("io_errors", "invalid", f"{numbers['all']['error_ops']:,} I/Os failed", "failed")
     lost = lost_events(metadata)
@@ -53,6 +67,13 @@ def verdict(metadata: Document, numbers: Document, limit: str = "") -> Verdict:
     if run.idle.name != "original":
         add("idle_removed", "qualified", "idle time compressed", "idle")
     return judged(reasons, replayed["level"], notes, replayed["withheld"])
+
+
+def _network(metadata: Document) -> str:
+    """`tcp`, of the drives behind a network."""
+    devices = metadata.get("devices") or []
+    found = {name for device in devices for name in (device.get("transport") or "").split(", ")} & set(NETWORKS)
+    return ", ".join(sorted(found))
 
 
 def _no_completions(metadata: Document, unseen: int) -> str:

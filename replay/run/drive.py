@@ -5,6 +5,7 @@ from typing import Any
 
 from blkreel.common.device import describe
 from blkreel.common.emulated import EmulatedUse, EmulatedUses
+from blkreel.common.system import io_max
 from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.plan.plan import DrivePlan
@@ -72,6 +73,8 @@ class RunDrive:
     def describe(self) -> dict[str, Any]:
         target = self._plan.target
         description: dict[str, Any] = describe(target.drive)
+        if limits := io_max(f"{target.drive.major}:{target.drive.minor}"):
+            description["io_max"] = limits
         if target.partition:
             description |= {"partition": target.partition, "partition_size_bytes": target.size_bytes}
         return description

@@ -42,6 +42,7 @@ class Device(TypedDict, total=False):
     zoned: str
     zone_bytes: int
     transport: str
+    io_max: dict[str, int]
     serial_hash: str
     layer: str
 

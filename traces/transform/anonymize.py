@@ -30,7 +30,8 @@ _KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source",
          "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
 _DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
                 "read_ahead_bytes", "max_request_bytes",
-                "rotational", "write_cache", "fua", "read_only", "layer", "zoned", "zone_bytes", "transport")
+                "rotational", "write_cache", "fua", "read_only", "layer", "zoned", "zone_bytes", "transport",
+                "io_max")
 
 
 @dataclass

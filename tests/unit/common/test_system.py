@@ -2,7 +2,7 @@
 
 import os
 
-from blkreel.common.system import ROOT_DIRECTORIES, find_program
+from blkreel.common.system import ROOT_DIRECTORIES, find_program, io_max
 
 
 def test_root_takes_no_program_from_path(tmp_path, monkeypatch):
@@ -21,3 +21,16 @@ def test_programs_of_administrators_are_found_without_them_in_path(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert find_program("losetup") in ("/usr/sbin/losetup", "/sbin/losetup")
+
+
+def test_the_limits_of_a_control_group_are_those_of_its_parents_too(tmp_path):
+    group = tmp_path / "machine.slice/one"
+    group.mkdir(parents=True)
+    (tmp_path / "own").write_text("1:name=systemd:/other\n0::/machine.slice/one\n")
+    (group / "io.max").write_text("8:0 rbps=max wbps=max riops=10 wiops=max\n"
+                                  "259:1 rbps=max wbps=1000000 riops=200 wiops=max\n")
+    (group.parent / "io.max").write_text("259:1 rbps=max wbps=2000000 riops=100 wiops=300\n")
+    (tmp_path.parent / "io.max").write_text("259:1 rbps=1 wbps=1 riops=1 wiops=1\n")
+    limits = {"wbps": 1_000_000, "riops": 100, "wiops": 300}
+    assert io_max("259:1", root=tmp_path, own=tmp_path / "own") == io_max("259:1", group, tmp_path) == limits
+    assert io_max("259:2", group, tmp_path) == io_max("259:1", tmp_path / "gone", tmp_path) == {}

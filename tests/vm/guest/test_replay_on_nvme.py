@@ -1,12 +1,18 @@
-"""The engine on an NVMe drive: polled completions, long rows, zeroes, and a drive without a write cache."""
+"""The engine on an NVMe drive: polled completions, long rows, zeroes, a drive without a write cache, and a limit."""
 
+import json
+import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
+from tests.kernel.capture.test_own import limited_group  # noqa: F401
+from tests.vm.guest.test_ends import make_trace
 from tests.vm.guest.test_nvme_commands import OPS_WITHOUT_ZONES, commands_of  # noqa: F401
 
 MIB = 1 << 20
@@ -148,3 +154,47 @@ def test_without_a_cache_flushes_are_told(a_plan, issue, drive_without_cache, co
     assert {command[0] for command in commands_of()} == {"write"}
     assert not any(fua for *_, fua in commands_of())
     assert totals["altered"] == {"flush_without_cache": 5, "fua_without_cache": 5, "preflush_without_cache": 5}
+
+
+@contextmanager
+def within(group):
+    """What this process starts meanwhile is in the control group."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, tmp_path):  # noqa: F811
+    """The group has its I/Os, their latency has the wait for the limit, and its verdict names the limit."""
+    count, limit, depth = 350, 50, 32
+    trace = make_trace(tmp_path / "t.parquet", submit_ns=np.arange(count) * 10**6, latency_ns=np.full(count, 1000),
+                       length_bytes=np.full(count, 4096), offset_bytes=np.arange(count) * 4096,
+                       op=np.full(count, OPS["write"]))
+    group = limited_group(nvme, limit)
+    with within(group):
+        process = blkreel.start("replay", trace, "--on", nvme, "--pace", f"depth={depth}", "-o", tmp_path / "run",
+                                "--destroy", "GUEST001", "--json")
+    code = process.wait()
+    assert code in (0, 3), process.output()
+    run = open_trace(tmp_path / "run")
+    rows = run.table().to_pandas()
+    assert set(rows.status) == {0} and len(rows) == count
+    device, = run.metadata["devices"]
+    assert device["io_max"] == {"riops": limit, "wiops": limit}
+    assert re.search(rf"^{device['major']}:{device['minor']} .*\bwios={count}\b", (group / "io.stat").read_text(), re.M)
+    assert rows.latency_ns.median() > depth / limit * 1e9 / 2
+    entry = json.loads(blkreel("report", tmp_path / "run", "--json").stdout)["entry"]
+    limited, = (reason for reason in entry["verdict"]["reasons"] if reason["code"] == "io_max")
+    assert limited["level"] == "qualified" and limited["text"] == entry["provider_limit"]
+    assert re.fullmatch(rf"limited by io.max of the control group from .* on, {limit} write IOPS", limited["text"])
+
+
+def test_a_capture_in_a_control_group_with_a_limit(rows_of, nvme, limited_group):  # noqa: F811
+    """The time in the block layer has the wait for the limit, and not the latency of the drive."""
+    with within(limited_group(nvme, 20)):
+        rows = rows_of(nvme, f"dd if=/dev/zero of={nvme} bs=4k count=20 oflag=direct status=none", "--workload-only")
+    assert rows.attrs["metadata"]["devices"][0]["io_max"] == {"riops": 20, "wiops": 20}
+    assert len(rows) == 20 and (rows["flags"] & FLAGS["own"]).all()
+    assert (rows.queue_ns > 20_000_000).sum() >= 5

@@ -1,5 +1,6 @@
-"""The token bucket of a provider is recognized, and no drive without one is taken for such a volume."""
+"""The token bucket of a provider is recognized, and no drive without one is taken for such a volume; and stalls."""
 
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from tree import GAME_DOWNLOAD
 
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.metrics.provider_limit import provider_limit
+from blkreel.analysis.metrics.provider_limit import group_limit, provider_limit
+from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.report.document import report
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces import samples
@@ -73,9 +75,53 @@ def test_what_looks_alike_is_not_named(measured, drive, op):
     assert provider_limit(measured(drive, op, block="128K" if op == "write" else "4K").partial) is None
 
 
+@pytest.mark.parametrize(("drive", "op", "io_max", "words"), [
+    (f"{SLOW},iops_limit=3000", "read", {"riops": 3000, "wiops": 3000}, "3,000 read IOPS"),
+    (f"{SLOW},iops_limit=3000", "write", {"riops": 3000, "wiops": 3000}, "3,000 write IOPS"),
+    (f"{SLOW},rate_limit=4MB/s", "read", {"rbps": 4_000_000, "riops": 2000}, "4.00 read MB/s"),
+    (f"{SLOW},iops_limit=3000", "read", {"riops": 4000, "wiops": 3000}, ""),  # that it did not reach
+])
+def test_the_limit_of_a_control_group_is_named_without_credit(measured, drive, op, io_max, words):
+    """The kernel tells the limit, so that it is recognized by its rate alone."""
+    one = measured(drive, op)
+    limit = group_limit(one.partial, io_max)
+    one.metadata["devices"] = [{**one.metadata["devices"][0], "io_max": io_max}]
+    entry = report(one)[0]["entry"]
+    reasons = [reason for reason in entry["verdict"]["reasons"] if reason["code"] == "io_max"]
+    if not words:
+        assert limit is None and not reasons and entry["provider_limit"] is None
+        return
+    assert limit.words == f"limited by io.max of the control group from the start on, {words}"
+    assert entry["provider_limit"] == limit.words
+    assert [(reason["level"], reason["text"]) for reason in reasons] == [("qualified", limit.words)]
+    trace = replace(one, metadata={"devices": one.metadata["devices"]})
+    assert [note["code"] for note in report(trace)[0]["entry"]["verdict"]["notes"]] == ["io_max"]
+
+
+@pytest.mark.parametrize("transport", ["", "tcp"])
+def test_a_stall_is_in_the_verdict(measured, transport):
+    """The drive pauses from 12 s to 15.5 s and from 24 s to 27.5 s, with I/Os in flight."""
+    one = measured(f"{FAST},stall_every=12s,stall_for=3500ms")
+    found = stalls(one.partial)
+    assert (found.count, found.longest_s) == (2, 3) and 11 <= found.since_s <= 13
+    one.metadata["devices"] = [{**one.metadata["devices"][0], "transport": transport}]
+    verdict = report(one)[0]["entry"]["verdict"]
+    of_verdict = verdict["reasons"] if transport else verdict["notes"]
+    told = [each["text"] for each in of_verdict if each["code"] == "stall"]
+    assert told == [found.words + (": the connection (tcp) or its target" if transport else "")]
+    assert "no I/O completed for at least 3 s from " in told[0] and "; 2 stalls in all" in told[0]
+
+
+def test_no_stall_without_io_in_flight(measured):
+    """The seconds after the last one of a run are no stall, nor those in which others complete."""
+    assert stalls(measured(FAST).partial) is None
+    assert stalls(measured(f"{FAST},stall_every=10s,stall_for=900ms").partial) is None
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_no_sample_is_limited(name):
-    assert provider_limit(measure(f"sample:{name}").partial) is None
+    partial = measure(f"sample:{name}").partial
+    assert provider_limit(partial) is None and stalls(partial) is None
 
 
 @pytest.mark.parametrize(("drive", "pace"), zip(typical_drives(), cycle(["original", "dependent"])))
