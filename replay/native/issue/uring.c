@@ -61,6 +61,12 @@ static bool complete_entry(struct uring *uring, struct io *io, const struct io_u
 		uring_zero_without_hole(uring, io, slot);
 		return false;
 	}
+	/*
+	 * The kernel submits an I/O that waited for a path of a multipath head in a thread of its own, and then does
+	 * not wait for a tag.
+	 */
+	if (result == -EAGAIN && bytes && uring_repeat(uring, io, slot, bytes))
+		return false;
 	/* A short transfer on a drive is an error: some blocks were not transferred. */
 	if (result >= 0 && bytes && result != bytes)
 		result = -EIO;

@@ -60,6 +60,12 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot);
 /* Prepares the next pieces of a read or write, up to its window. `part` of its buffer is free. */
 void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigned part);
 
+/*
+ * Repeats a read or write that the kernel refused with EAGAIN, in one of io_uring's threads. Returns false for one that
+ * it cannot repeat.
+ */
+bool uring_repeat(struct uring *uring, const struct io *io, uint32_t slot, int32_t length_bytes);
+
 /* Prepares the next command of a discard or write-zeroes that is longer than one. */
 void uring_queue_next_command(struct uring *uring, struct io *io, uint32_t slot);
 

@@ -149,7 +149,7 @@ static size_t part_bytes(const struct target *target)
 
 /* A piece of a row, or all of it, that starts `at` bytes into the row. */
 static void queue_transfer(struct uring *uring, const struct io *io, uint32_t slot, int64_t at, unsigned length_bytes,
-			   unsigned part)
+			   unsigned part, uint8_t flags)
 {
 	uint64_t user_data = slot | (uint64_t)length_bytes << BYTES_SHIFT | (uint64_t)part << PART_SHIFT;
 	struct ring *ring = is_polled(uring, io) ? &uring->polled : &uring->ring;
@@ -186,8 +186,18 @@ static void queue_transfer(struct uring *uring, const struct io *io, uint32_t sl
 	if (!read)
 		sqe->rw_flags = (io->flags & FLAG_FUA ? RWF_DSYNC : 0) | (io->flags & FLAG_ATOMIC ? RWF_ATOMIC : 0);
 	sqe->ioprio = priority_of(uring, io);
+	sqe->flags |= flags;
 	address(ring, sqe, user_data);
 	ring->polling += ring->polled;
+}
+
+bool uring_repeat(struct uring *uring, const struct io *io, uint32_t slot, int32_t length_bytes)
+{
+	/* The place of a piece is not known any more. */
+	if (uring->commands || length_bytes != io->length_bytes || is_polled(uring, io))
+		return false;
+	queue_transfer(uring, io, slot, 0, (unsigned)length_bytes, 0, IOSQE_ASYNC);
+	return true;
 }
 
 static void queue_flush(struct uring *uring, const struct io *io, uint64_t user_data, uint8_t flags)
@@ -223,7 +233,7 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 
 		transfer->submitted_bytes += length_bytes;
 		io->pending++;
-		queue_transfer(uring, io, slot, at, length_bytes, part);
+		queue_transfer(uring, io, slot, at, length_bytes, part, 0);
 	}
 }
 
@@ -249,7 +259,7 @@ static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
 		transfer->submitted_bytes = io->length_bytes;
 		if (preflush)
 			queue_flush(uring, io, slot | UD_PREFLUSH, IOSQE_IO_LINK);
-		queue_transfer(uring, io, slot, 0, (unsigned)io->length_bytes, 0);
+		queue_transfer(uring, io, slot, 0, (unsigned)io->length_bytes, 0, 0);
 	}
 }
 
