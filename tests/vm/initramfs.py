@@ -17,7 +17,7 @@ INIT = Path(__file__).with_name("init")
 MODULES = {
     "virtio_pci": "", "9pnet_virtio": "", "9p": "", "virtio_console": "", "virtio_blk": "",
     "crc32c_generic": "", "crc32c_intel": "", "libcrc32c": "",
-    "nvme": "poll_queues=1",
+    "nvme": "poll_queues=1", "nvme-tcp": "", "nvmet-tcp": "",
     "ext4": "", "loop": "max_loop=8", "null_blk": "nr_devices=0", "zram": "num_devices=0",
     "scsi_debug": "add_host=0 lbpws=1 lbprz=1 atomic_wr=1", "sd_mod": "",
     "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "raid1": "", "raid0": "", "bcache": "",

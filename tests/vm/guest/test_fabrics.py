@@ -1,0 +1,236 @@
+"""NVMe over TCP on the loopback network: a connection that stalls or breaks off, during a capture and a replay."""
+
+import json
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from waiting import wait_until
+
+from blkreel.common.device import drive_of
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, OPS
+from tests.vm.guest.drives import counters, multipath_head
+from tests.vm.guest.test_ends import make_trace
+
+NVMET = Path("/sys/kernel/config/nvmet")
+NAME, SERIAL = "blkreel-test", "GUEST006"
+TARGET_PORT, PORT = 4420, 4421
+QUEUE = 32
+BLOCK_BYTES = 4096
+STRIDE_BYTES = 2 * BLOCK_BYTES  # a scheduler would merge neighbors
+
+
+class Connection:
+    """A process that passes on what goes between PORT and TARGET_PORT, and is controlled by signals.
+
+    SIGSTOP: the connections stall until SIGCONT. SIGUSR1: they break off, and new ones are refused until SIGUSR2.
+    """
+
+    def __init__(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+        self.pid = os.fork()
+        if self.pid == 0:
+            with suppress(BaseException):
+                self._run()
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+
+    def end(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def _run(self):
+        signal.signal(signal.SIGUSR1, self._break_off)
+        while True:
+            sockets = {}  # with the other end of each; the listener has none
+            with suppress(ConnectionAbortedError):
+                self._pass_on(sockets)
+            for each in sockets:
+                each.close()
+            signal.sigwait([signal.SIGUSR2])
+
+    @staticmethod
+    def _break_off(number, frame):
+        raise ConnectionAbortedError
+
+    @staticmethod
+    def _pass_on(sockets):
+        listener = socket.create_server(("127.0.0.1", PORT))
+        sockets[listener] = None
+        while True:
+            for ready in select.select(list(sockets), [], [])[0]:
+                if ready is listener:
+                    accepted, _ = listener.accept()
+                    far = socket.create_connection(("127.0.0.1", TARGET_PORT))
+                    sockets |= {accepted: far, far: accepted}
+                elif ready in sockets:
+                    data = b""
+                    with suppress(ConnectionResetError):
+                        data = ready.recv(1 << 20)
+                    if data:
+                        sockets[ready].sendall(data)
+                    else:
+                        sockets.pop(sockets.pop(ready)).close()
+                        ready.close()
+
+
+@pytest.fixture
+def connection():
+    connection = Connection()
+    yield connection
+    connection.end()
+
+
+@pytest.fixture
+def backing(null_blk):
+    """The drive of a target that accepts connections on TARGET_PORT."""
+    if not Path("/dev/nvme-fabrics").exists():
+        pytest.skip("needs nvme-tcp and nvmet-tcp: modprobe nvme-tcp nvmet-tcp")
+    drive = null_blk(memory_backed=1, size=64)
+    subsystem, port = NVMET / "subsystems" / NAME, NVMET / "ports/1"
+    namespace, exported = subsystem / "namespaces/1", port / "subsystems" / NAME
+    for directory, attributes in ((subsystem, {"attr_allow_any_host": 1, "attr_serial": SERIAL}),
+                                  (namespace, {"device_path": drive, "enable": 1}),
+                                  (port, {"addr_trtype": "tcp", "addr_adrfam": "ipv4", "addr_traddr": "127.0.0.1",
+                                          "addr_trsvcid": TARGET_PORT})):
+        directory.mkdir()
+        for name, value in attributes.items():
+            (directory / name).write_text(str(value))
+    exported.symlink_to(subsystem)
+    yield drive
+    exported.unlink()
+    (namespace / "enable").write_text("0")
+    for directory in (port, namespace, subsystem):
+        directory.rmdir()
+
+
+@pytest.fixture
+def drive(backing, connection):
+    """The drive of the target, over the connection: a head with one path, whose keep-alive never ends by itself."""
+    options = {"transport": "tcp", "traddr": "127.0.0.1", "trsvcid": PORT, "nqn": NAME, "queue_size": QUEUE,
+               "nr_io_queues": 2, "keep_alive_tmo": 600, "reconnect_delay": 1, "ctrl_loss_tmo": 600}
+    wait_until(lambda: _listens(PORT))
+    fabrics = os.open("/dev/nvme-fabrics", os.O_RDWR)
+    try:
+        os.write(fabrics, ",".join(f"{name}={value}" for name, value in options.items()).encode())
+        instance = os.read(fabrics, 100).decode().partition("instance=")[2].partition(",")[0]
+    finally:
+        os.close(fabrics)
+    yield multipath_head(SERIAL)
+    Path(f"/sys/class/nvme/nvme{instance}/delete_controller").write_text("1")
+
+
+def _listens(port):
+    return any(line.split()[1].endswith(f":{port:04X}") for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+
+
+def path_of(drive):
+    controller, namespace = Path(drive).name.rsplit("n", 1)
+    path, = Path("/sys/block").glob(f"{controller}c*n{namespace}")
+    return path
+
+
+def write(drive, count, first=0):
+    return f"dd if=/dev/zero of={drive} bs={BLOCK_BYTES} seek={first} count={count} oflag=direct status=none"
+
+
+def test_a_capture_has_each_io_once_with_its_wait_for_the_connection(rows_of, drive, backing, connection):
+    """Of a connection that stalls, the command is in flight. If it breaks off, the head keeps the I/O for its path."""
+    pid = connection.pid
+    in_flight = f"until grep -q '[1-9]' {path_of(drive)}/inflight; do sleep 0.05; done; sleep 1"
+    before = counters(backing)["writes"]
+    rows = rows_of(drive, f"""
+        {write(drive, 3)}
+        kill -STOP {pid}; {write(drive, 1, 10)} & {in_flight}; kill -CONT {pid}; wait
+        {write(drive, 2, 20)}
+        kill -STOP {pid}; {write(drive, 1, 30)} & {in_flight}; kill -USR1 {pid}; kill -CONT {pid}
+        until grep -q connecting {path_of(drive)}/device/state; do sleep 0.05; done
+        {write(drive, 1, 40)} & until grep -q '^1 0x1 ' /proc/$!/syscall; do sleep 0.05; done; sleep 1
+        kill -USR2 {pid}; wait
+        {write(drive, 2, 50)}""", "--workload-only")
+    device, = rows.attrs["metadata"]["devices"]
+    assert (device["path"], device["transport"]) == (drive, "tcp")
+    assert device["queue_depth"] == int((path_of(drive) / "queue/nr_requests").read_text())
+    assert rows.offset_bytes.tolist() == [at * BLOCK_BYTES for at in (0, 1, 2, 10, 20, 21, 30, 40, 50, 51)]
+    assert set(rows.op) == {OPS["write"]} and set(rows.status) == {0} and (rows["flags"] & FLAGS["own"]).all()
+    threads = rows.attrs["metadata"]["threads"]
+    assert {threads[str(tid)]["comm"] for tid in rows.tid} == {"dd"}
+    waited = rows.offset_bytes.isin([at * BLOCK_BYTES for at in (10, 30, 40)])
+    assert (rows.latency_ns[waited] >= 10**9).all() and (rows.latency_ns > 0).all()
+    summary = rows.attrs["summary"]
+    assert summary["ledger"]["failed_over"] == 1 and summary["missing"] == []
+    assert summary["diskstats"]["difference"] == 0 and summary["ledger"]["not_own"] == 0
+    assert counters(backing)["writes"] - before == len(rows)
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_a_connection_that_breaks_off_repeats_no_row_and_keeps_their_order(a_plan, issue, drive, backing, connection,
+                                                                          due):
+    """Rows with a deadline wait for room in the queue of the path. Others wait in the head, which then submits more at
+    once than the path takes."""
+    count, depth = (250, 1024) if due else (500, 4 * QUEUE)
+    plan = a_plan(np.arange(count) * STRIDE_BYTES, op=OPS["write"], due_ns=np.arange(count) * 10**7 if due else -1)
+    before = counters(backing)["writes"]
+    connection_ends = []
+
+    def stall(rows):
+        if not connection_ends:
+            os.kill(connection.pid, signal.SIGSTOP)
+            after_2_s(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+    def after_2_s(*numbers):
+        connection_ends.append(threading.Timer(2, lambda: [os.kill(connection.pid, number) for number in numbers]))
+        connection_ends[0].start()
+
+    if not due:
+        os.kill(connection.pid, signal.SIGUSR1)
+        wait_until(lambda: (path_of(drive) / "device/state").read_text() == "connecting\n")
+        after_2_s(signal.SIGUSR2)
+    totals, records = issue(plan, target=drive, depth=depth, may_write=True, on_rows=stall)
+    connection_ends[0].join()
+    assert set(records["status"]) == {0} and totals["completed_ops"] == count
+    order = np.lexsort((records["source_row"], records["submit_ns"]))
+    assert records["source_row"][order].tolist() == list(range(count))
+    waited = int((records["complete_ns"] - records["submit_ns"] > 10**9).sum())
+    queue = drive_of(drive).queue_depth
+    assert 1 <= waited <= (queue - queue // 4 if due else depth)
+    # A write that the target had got when the connection broke off is sent again.
+    written = counters(backing)["writes"] - before
+    assert count <= written <= count + waited
+    time.sleep(0.5)
+    assert counters(backing)["writes"] - before == written, "nothing is written late"
+
+
+def test_a_replay_has_the_stall_of_its_connection_in_its_verdict(blkreel, drive, backing, connection, tmp_path):
+    count = 1000
+    trace = make_trace(tmp_path / "t.parquet", submit_ns=np.arange(count) * 10**7, latency_ns=np.full(count, 1000),
+                       length_bytes=np.full(count, BLOCK_BYTES), offset_bytes=np.arange(count) * STRIDE_BYTES,
+                       op=np.full(count, OPS["write"]))
+    before = counters(backing)["writes"]
+    process = blkreel.start("replay", trace, "--on", drive, "--pace", "depth=4", "-o", tmp_path / "run", "--destroy",
+                            SERIAL)
+    wait_until(lambda: counters(backing)["writes"] > before + 20 or process.poll() is not None)
+    os.kill(connection.pid, signal.SIGSTOP)
+    wait_until(lambda: any(int(count) for count in (path_of(drive) / "inflight").read_text().split()))
+    time.sleep(3)
+    os.kill(connection.pid, signal.SIGCONT)
+    code = process.wait()
+    out, err = process.output()
+    assert code in (0, 3), out + err
+    assert counters(backing)["writes"] - before == count, "each once"
+    run = open_trace(tmp_path / "run")
+    rows = run.table().to_pandas()
+    assert set(rows.status) == {0} and 1 <= (rows.latency_ns > 2e9).sum() <= 4
+    assert run.metadata["run"]["drive"]["transport"] == "tcp"
+    entry = json.loads(blkreel("report", tmp_path / "run", "--json").stdout)["entry"]
+    stall, = (reason for reason in entry["verdict"]["reasons"] if reason["code"] == "stall")
+    assert stall["level"] == "qualified" and "no I/O completed for at least" in stall["text"]
+    assert "the connection (tcp)" in stall["text"]
