@@ -167,8 +167,11 @@ def within(group):
 
 
 def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, tmp_path):  # noqa: F811
-    """The group has its I/Os, their latency has the wait for the limit, and its verdict names the limit."""
-    count, limit, depth = 350, 50, 32
+    """The group has its I/Os, their latency has the wait for the limit, and its verdict names the limit.
+
+    Three seconds of them wait, from which the limit makes up for a time in which the guest had no processor.
+    """
+    count, limit, depth = 160, 20, 64
     trace = make_trace(tmp_path / "t.parquet", submit_ns=np.arange(count) * 10**6, latency_ns=np.full(count, 1000),
                        length_bytes=np.full(count, 4096), offset_bytes=np.arange(count) * 4096,
                        op=np.full(count, OPS["write"]))
