@@ -129,7 +129,7 @@ static inline int hint_index(int32_t flags)
 	return flags & FLAG_HINTS ? __builtin_ctz(flags & FLAG_HINTS) - __builtin_ctz(FLAG_HINT_NONE) : -1;
 }
 
-/* The flags of a row without the hint and the atomicity that the target has no way to carry out. */
+/* The flags of a row, without a hint and an atomicity that the target does not support. */
 int32_t target_write_flags(const struct target *target, enum trace_op op, int32_t flags, int64_t offset_bytes,
 			   int64_t length_bytes);
 
