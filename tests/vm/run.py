@@ -65,8 +65,8 @@ def parser():
     parser.add_argument("--cache", type=Path, default=CHECKOUT / ".vm",
                         help="directory for kernels and logs (default: .vm in the checkout)")
     parser.add_argument("--processors", type=int, default=2, help="number of processors of the guest (default: 2)")
-    parser.add_argument("--timeout", type=float, default=1200,
-                        help="stop the guest after this many seconds (default: 1200)")
+    parser.add_argument("--timeout", type=float, default=3600,
+                        help="stop the guest after this many seconds (default: 3600)")
     # Longer than the timeout of a test, which prints when it expires.
     parser.add_argument("--silence", type=float, default=400,
                         help="stop a guest without output for this many seconds (default: 400)")

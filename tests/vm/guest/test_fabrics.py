@@ -23,6 +23,7 @@ from tests.vm.guest.test_ends import make_trace
 NVMET = Path("/sys/kernel/config/nvmet")
 NAME, SERIAL = "blkreel-test", "GUEST006"
 TARGET_PORT, PORT = 4420, 4421
+LISTENING = "0A"  # TCP_LISTEN of include/net/tcp_states.h
 QUEUE = 32
 BLOCK_BYTES = 4096
 STRIDE_BYTES = 2 * BLOCK_BYTES  # a scheduler would merge neighbors
@@ -129,13 +130,21 @@ def drive(backing, connection):
 
 
 def _listens(port):
-    return any(line.split()[1].endswith(f":{port:04X}") for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    """A connection that a test before has closed is in the table for a minute, at the same port in another state."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(address.endswith(f":{port:04X}") and state == LISTENING for _, address, _, state, *_ in lines)
 
 
 def path_of(drive):
     controller, namespace = Path(drive).name.rsplit("n", 1)
     path, = Path("/sys/block").glob(f"{controller}c*n{namespace}")
     return path
+
+
+def deepest(begin_ns, end_ns):
+    """The most I/Os in flight at a time."""
+    at_ns = np.concatenate([end_ns, begin_ns])
+    return int(np.repeat([-1, 1], len(begin_ns))[np.argsort(at_ns, kind="stable")].cumsum().max())
 
 
 def write(drive, count, first=0):
@@ -176,7 +185,7 @@ def test_a_connection_that_breaks_off_repeats_no_row_and_keeps_their_order(a_pla
                                                                           due):
     """Rows with a deadline wait for room in the queue of the path. Others wait in the head, which then submits more at
     once than the path takes."""
-    count, depth = (250, 1024) if due else (500, 4 * QUEUE)
+    count, depth = (400, 1024) if due else (500, 4 * QUEUE)
     plan = a_plan(np.arange(count) * STRIDE_BYTES, op=OPS["write"], due_ns=np.arange(count) * 10**7 if due else -1)
     before = counters(backing)["writes"]
     connection_ends = []
@@ -201,7 +210,8 @@ def test_a_connection_that_breaks_off_repeats_no_row_and_keeps_their_order(a_pla
     assert records["source_row"][order].tolist() == list(range(count))
     waited = int((records["complete_ns"] - records["submit_ns"] > 10**9).sum())
     queue = drive_of(drive).queue_depth
-    assert 1 <= waited <= (queue - queue // 4 if due else depth)
+    assert 1 <= waited and deepest(records["submit_ns"], records["complete_ns"]) <= (
+        queue - queue // 4 if due else depth)
     # A write that the target had got when the connection broke off is sent again.
     written = counters(backing)["writes"] - before
     assert count <= written <= count + waited
@@ -228,7 +238,8 @@ def test_a_replay_has_the_stall_of_its_connection_in_its_verdict(blkreel, drive,
     assert counters(backing)["writes"] - before == count, "each once"
     run = open_trace(tmp_path / "run")
     rows = run.table().to_pandas()
-    assert set(rows.status) == {0} and 1 <= (rows.latency_ns > 2e9).sum() <= 4
+    assert set(rows.status) == {0} and (rows.latency_ns > 2e9).any()
+    assert deepest(rows.submit_ns, rows.submit_ns + rows.latency_ns) <= 4
     assert run.metadata["run"]["drive"]["transport"] == "tcp"
     entry = json.loads(blkreel("report", tmp_path / "run", "--json").stdout)["entry"]
     stall, = (reason for reason in entry["verdict"]["reasons"] if reason["code"] == "stall")
