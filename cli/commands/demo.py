@@ -22,7 +22,7 @@ def command(output: Path, quick: bool, work: Path, as_json: bool) -> int:
 
     Captures a program that scans a dataset on a loop drive, an image on disk. Runs the program and replays the capture
     on that drive and on an emulated SATA QLC drive, alone and beside writes of 110 MB/s, as of a download at 1 Gbit/s.
-    Then replays on eight typical drives, which are simulated. Prints the times of the program beside those of the
+    Then replays on nine typical drives, which are simulated. Prints the times of the program beside those of the
     replay, and the answer as the last line; the page has it as its title. Takes about three minutes, 1.5 GB on disk and
     1.5 GB of memory, and removes its drives even after a failure.
 

@@ -1,4 +1,4 @@
-"""The load on the eight typical drives, simulated: alone, and beside the writes."""
+"""The load on the nine typical drives, simulated: alone, and beside the writes."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

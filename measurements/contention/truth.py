@@ -26,7 +26,7 @@ from measurements.lab import SERVER_FIRST, as_a_program, machine, need
 BLKREEL = Path(sys.executable).with_name("blkreel")
 RUN_PROGRAM = Path(__file__).with_name("programs.py")
 # A cache that is filled and folded depends on all that was written before, so that program and replay differ in it.
-DRIVES = ("nvme-mid", "sata-tlc", "sata-qlc,cache=0", "usb,cache=0")
+DRIVES = ("sata-tlc", "sata-qlc,cache=0", "emmc", "usb,cache=0")
 SPARE_BYTES, WRITTEN_MIB, LEAD_S = 512 << 20, 1024, 4
 WARNED = 3  # exit code of blkreel: done, and not exact or not complete
 START_S = 0.25  # of a program, before its clock
