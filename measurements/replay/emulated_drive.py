@@ -114,6 +114,21 @@ def deep_iops(iops, op, seconds):
         return fio(device, seconds, rw=f"rand{op}", bs="4k", iodepth=32)[0][op]["iops"]
 
 
+def deep_latency_us(iops, op, seconds):
+    """The same by the kernel's count of the device, from the issue of an I/O to its completion: mean."""
+    with emulated({**NEUTRAL, f"{op}_latency": f"{32e9 / iops:.0f}ns"}) as (device, _):
+        before = count_and_ms(device, op)
+        fio(device, seconds, rw=f"rand{op}", bs="4k", iodepth=32)
+        count, total_ms = (after - earlier for after, earlier in zip(count_and_ms(device, op), before, strict=True))
+    return 1000 * total_ms / count
+
+
+def count_and_ms(device, op):
+    """Of Documentation/block/stat.rst: I/Os and their time."""
+    numbers = [int(word) for word in Path(f"/sys/block/{Path(device).resolve().name}/stat").read_text().split()]
+    return (numbers[0], numbers[3]) if op == "read" else (numbers[4], numbers[7])
+
+
 def mixed_us(us, op, seconds):
     """Latency of one kind at depth 1 beside the other at depth 1."""
     with emulated({**NEUTRAL, "read_latency": f"{us}us", "write_latency": f"{2 * us}us"}) as (device, _):
@@ -173,6 +188,8 @@ def rows(options):
                    lambda s, mb=mb, op=op: bandwidth_mb(mb, op, s))
         for iops in DEEP_IOPS:
             yield "iops", f"4 KiB {op}s, 32 in flight", "IOPS", iops, lambda s, iops=iops, op=op: deep_iops(iops, op, s)
+            yield ("iops", "their latency by the kernel, mean", "us", 32e6 / iops,
+                   lambda s, iops=iops, op=op: deep_latency_us(iops, op, s))
     for op, factor in (("read", 1), ("write", 2)):
         for us in (100, 500):
             yield ("mixed", f"{op}s beside {'writes' if op == 'read' else 'reads'}, each one at a time", "us",

@@ -17,22 +17,22 @@
 
 static struct drive drive, in_order;
 static struct delay delay;
-static struct issued issues[DELAY_SLOTS + 1];
-static unsigned issue_count;
+static struct noted notes[DELAY_SLOTS + 1];
+static unsigned note_count;
 
-static void take_issued(void *context)
+static void take_noted(void *context)
 {
 	(void)context;
-	for (unsigned i = 0; i < issue_count; i++)
-		delay_issued(&delay, &issues[i]);
-	issue_count = 0;
+	for (unsigned i = 0; i < note_count; i++)
+		delay_noted(&delay, &notes[i]);
+	note_count = 0;
 }
 
 /* All times are after the start. */
 static void issue(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
 {
-	issues[issue_count++] = (struct issued){ (uint64_t)(delay.start_ns + at_ns), (uint64_t)offset_bytes,
-						 (uint32_t)length_bytes, op == OP_WRITE };
+	notes[note_count++] = (struct noted){ (uint64_t)(delay.start_ns + at_ns), (uint64_t)offset_bytes,
+					      (uint32_t)length_bytes, op == OP_WRITE, false };
 }
 
 /* When the reply is due. */
@@ -55,11 +55,11 @@ static int64_t expect(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int
 
 static void begin(void)
 {
-	issue_count = 0;
+	note_count = 0;
 	make_drive(&drive, IN_TURNS);
 	make_drive(&in_order, IN_TURNS);
 	CHECK(!delay_init(&delay, &drive, DELAY_SLOTS));
-	delay_set_issued(&delay, take_issued, NULL);
+	delay_set_noted(&delay, take_noted, NULL);
 }
 
 static void a_read_that_overtakes_a_write_on_the_way(void)
@@ -135,6 +135,58 @@ static void a_calibration(void)
 	delay_deinit(&delay);
 }
 
+static void drop_reply(void *context, const struct emulated_io *io)
+{
+	(void)context;
+	(void)io;
+}
+
+/* A read whose reply leaves at once, and that the kernel completes now. Returns when its reply was due. */
+static int64_t complete_now(int64_t at_ns, int64_t offset_bytes)
+{
+	int64_t due_ns = arrive(at_ns, OP_READ, offset_bytes, 4096);
+
+	delay_ready(&delay, &delay.ios[delay.replies.entries[0].slot]);
+	delay_send_due(&delay);
+	CHECK_EQUAL((int64_t)delay.replies.count, 0);
+	notes[note_count++] = (struct noted){ (uint64_t)monotonic_ns(), (uint64_t)offset_bytes, 4096, false, true };
+	return due_ns;
+}
+
+/* Of reads that are complete seconds after the time of the model, 2 us each are learned. */
+static void completions_that_come_later(void)
+{
+	begin();
+	delay.start_ns -= 10 * NS_PER_S;
+	delay.reply = drop_reply;
+	for (int i = 0; i < 3; i++) {
+		int64_t at_ns = ARRIVED_NS + i * 100 * US;
+
+		CHECK_EQUAL(complete_now(at_ns, i * 4096ll), expect(at_ns, OP_READ, i * 4096ll, 4096) - i * 2 * US);
+	}
+	/* A write has its own, and a completion counts once. */
+	notes[note_count] = notes[note_count - 1];
+	note_count++;
+	CHECK_EQUAL(arrive(2 * ARRIVED_NS, OP_WRITE, 0, 4096), expect(2 * ARRIVED_NS, OP_WRITE, 0, 4096));
+	CHECK_EQUAL(arrive(3 * ARRIVED_NS, OP_READ, 0, 4096), expect(3 * ARRIVED_NS, OP_READ, 0, 4096) - 6 * US);
+	CHECK_EQUAL((int64_t)delay.counts.late_ios, 3);
+	delay_deinit(&delay);
+}
+
+static void completions_that_come_earlier(void)
+{
+	struct overhead overhead = { NS_PER_S, 0 };
+
+	begin();
+	delay.reply = drop_reply;
+	delay.later_ns[0] = 500 * US; /* of a time with many I/Os in flight */
+	delay_set_overhead(&delay, overhead, overhead);
+	complete_now(monotonic_ns() - delay.start_ns + NS_PER_S / 2, 0);
+	arrive(0, OP_WRITE, 0, 4096);
+	CHECK(delay.later_ns[0] < 500 * US);
+	delay_deinit(&delay);
+}
+
 int main(void)
 {
 	make_drive(&in_order, IN_TURNS);
@@ -143,6 +195,8 @@ int main(void)
 	what_the_kernel_did_not_announce();
 	more_than_can_be_in_flight();
 	a_calibration();
+	completions_that_come_later();
+	completions_that_come_earlier();
 	drive_deinit(&drive);
 	drive_deinit(&in_order);
 	return 0;

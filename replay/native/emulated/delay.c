@@ -19,6 +19,10 @@
 #define LATE_SHARE 0.05
 /* An I/O that was announced longer ago is another one. */
 #define LONGEST_WAY_NS (10 * NS_PER_S)
+/* Of the difference that each completion shows; no more of a late one, which other work or an idle processor delayed. */
+#define LEARNED_PART 16
+#define LEARNED_MOST_NS 2000ll
+#define LATER_MOST_NS 1000000ll
 /* The model still holds an I/O whose reply left early, so it has room for more than the slots. */
 #define MODELED_PER_SLOT 2
 
@@ -90,8 +94,8 @@ static void wait_until(struct delay *delay, int64_t until_ns, uint32_t generatio
 
 static void count_lateness(struct delay *delay, const struct emulated_io *io, int64_t now_ns)
 {
-	int64_t late_ns = now_ns - io->send_ns;
-	double limit_ns = LATE_SHARE * (double)(io->send_ns - io->arrived_ns);
+	int64_t late_ns = now_ns - (io->send_ns > io->due_ns ? io->send_ns : io->due_ns);
+	double limit_ns = LATE_SHARE * (double)(io->due_ns - io->arrived_ns);
 
 	if (delay->constant_ns != DELAY_NONE || late_ns <= LATE_NS || (double)late_ns <= limit_ns)
 		return;
@@ -113,6 +117,9 @@ static void send_reply(struct delay *delay, struct emulated_io *io)
 	int64_t now_ns = monotonic_ns();
 
 	count_lateness(delay, io, now_ns);
+	delay->sent[delay->sent_count++ % DELAY_SLOTS] = (struct sent){
+		io->offset_bytes, now_ns, io->complete_ns, io->op, io->constant, false,
+	};
 	if (is_blocking(io->op) && !--delay->blocking)
 		delay->counts.blocking_ns += now_ns - delay->blocking_since_ns;
 	pthread_mutex_unlock(&delay->lock);
@@ -251,13 +258,13 @@ static int64_t model(struct delay *delay, enum trace_op op, int64_t offset_bytes
 	return delay->start_ns + complete_ns;
 }
 
-/* ---- issued and not yet here ---- */
+/* ---- issued and not yet here, replied and not yet complete ---- */
 
-void delay_set_issued(struct delay *delay, void (*take_issued)(void *issues), void *issues)
+void delay_set_noted(struct delay *delay, void (*take_noted)(void *notes), void *notes)
 {
 	pthread_mutex_lock(&delay->lock);
-	delay->take_issued = take_issued;
-	delay->issues = issues;
+	delay->take_noted = take_noted;
+	delay->notes = notes;
 	pthread_mutex_unlock(&delay->lock);
 }
 
@@ -275,15 +282,55 @@ static struct announced *place_of_new(struct delay *delay)
 	return oldest;
 }
 
-/* Under the lock. */
-void delay_issued(struct delay *delay, const struct issued *issued)
+static void note_issue(struct delay *delay, enum trace_op op, int64_t offset_bytes, int64_t length_bytes, int64_t issued_ns)
 {
-	struct announced io = { (int64_t)issued->offset_bytes, (int64_t)issued->issued_ns, DELAY_NONE,
-				issued->is_write ? OP_WRITE : OP_READ };
+	struct announced io = { offset_bytes, issued_ns, DELAY_NONE, op };
 
 	if (delay->constant_ns == DELAY_NONE)
-		io.complete_ns = model(delay, io.op, io.offset_bytes, issued->length_bytes, io.issued_ns);
+		io.complete_ns = model(delay, op, offset_bytes, length_bytes, issued_ns);
 	*place_of_new(delay) = io;
+}
+
+/*
+ * The overhead grows with the I/Os in flight, and behind idle time: follows its median. What the program itself needs
+ * after the kernel's completion is a part of the calibrated overhead, and known from the calibration.
+ */
+static void learn(struct delay *delay, const struct sent *io, int64_t later_ns)
+{
+	unsigned kind = io->op == OP_WRITE;
+	int64_t *learning_ns = io->constant ? &delay->known_ns[kind] : &delay->later_ns[kind];
+	int64_t learned_ns = (later_ns - delay->known_ns[kind]) / LEARNED_PART;
+
+	*learning_ns += learned_ns < LEARNED_MOST_NS ? learned_ns : LEARNED_MOST_NS;
+	if (*learning_ns > LATER_MOST_NS)
+		*learning_ns = LATER_MOST_NS;
+}
+
+static void note_completion(struct delay *delay, enum trace_op op, int64_t offset_bytes, int64_t completed_ns)
+{
+	unsigned count = delay->sent_count < DELAY_SLOTS ? delay->sent_count : DELAY_SLOTS;
+
+	for (unsigned i = 1; i <= count; i++) {
+		struct sent *io = &delay->sent[(delay->sent_count - i) % DELAY_SLOTS];
+
+		if (io->offset_bytes != offset_bytes || io->op != op || io->sent_ns > completed_ns)
+			continue;
+		if (!io->complete)
+			learn(delay, io, completed_ns - io->complete_ns);
+		io->complete = true;
+		return;
+	}
+}
+
+/* Under the lock. */
+void delay_noted(struct delay *delay, const struct noted *noted)
+{
+	enum trace_op op = noted->is_write ? OP_WRITE : OP_READ;
+
+	if (noted->is_complete)
+		note_completion(delay, op, (int64_t)noted->offset_bytes, (int64_t)noted->at_ns);
+	else
+		note_issue(delay, op, (int64_t)noted->offset_bytes, noted->length_bytes, (int64_t)noted->at_ns);
 }
 
 /* Gives an I/O that arrived the time of its issue. Returns its completion by the model; DELAY_NONE: it is not in there. */
@@ -309,7 +356,7 @@ static int64_t take_announced(struct delay *delay, struct emulated_io *io)
 	return found.complete_ns;
 }
 
-static int64_t advance_ns(const struct delay *delay, const struct emulated_io *io)
+static int64_t overhead_ns(const struct delay *delay, const struct emulated_io *io)
 {
 	const struct overhead *overhead = io->op == OP_READ ? &delay->read : &delay->write;
 	double bytes = is_blocking(io->op) ? 0 : (double)io->length_bytes;
@@ -338,8 +385,8 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 	bool is_first;
 
 	pthread_mutex_lock(&delay->lock);
-	if (delay->take_issued)
-		delay->take_issued(delay->issues);
+	if (delay->take_noted)
+		delay->take_noted(delay->notes);
 	complete_ns = take_announced(delay, io);
 	if (delay->constant_ns == DELAY_NONE) {
 		if (complete_ns == DELAY_NONE)
@@ -347,10 +394,14 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 		count(delay, io);
 	} else {
 		complete_ns = io->arrived_ns + delay->constant_ns;
+		io->constant = true;
 	}
 	if (is_blocking(io->op) && !delay->blocking++)
 		delay->blocking_since_ns = io->arrived_ns;
-	io->send_ns = complete_ns - advance_ns(delay, io);
+	io->complete_ns = complete_ns;
+	io->due_ns = io->send_ns = complete_ns - overhead_ns(delay, io);
+	if (!io->constant && !is_blocking(io->op))
+		io->send_ns -= delay->later_ns[io->op == OP_WRITE];
 	is_first = !delay->replies.count || io->send_ns < delay->replies.entries[0].due_ns;
 	push_reply(delay, io);
 	if (is_first)

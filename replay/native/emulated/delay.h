@@ -3,7 +3,7 @@
  * Real-time completion of I/Os at the times of the drive model. A back end reads requests and calls delay_submit(); its
  * reply function is called when a reply is due, by the thread of delay_start(), or by a thread of the back end's own
  * that calls delay_send_due(). Replies leave earlier by the calibrated overhead of the way between a program and this
- * process.
+ * process, and by what the completions of the last I/Os took longer than that.
  */
 #ifndef BLKREEL_DELAY_H
 #define BLKREEL_DELAY_H
@@ -34,6 +34,9 @@ struct emulated_io {
 	enum trace_op op;
 	int64_t offset_bytes, length_bytes;
 	int64_t arrived_ns; /* when it reached this process; after delay_submit(), when the kernel issued it if that is known */
+	int64_t complete_ns; /* for the program: by the model, or the constant time of a calibration */
+	int64_t due_ns;      /* of its reply: the same less the calibrated overhead */
+	bool constant;
 	int64_t send_ns;
 	bool untimed_data; /* a write of the calibration: its data is dropped */
 	char *buffer;      /* with an image in a file */
@@ -48,6 +51,13 @@ struct announced {
 	int64_t offset_bytes, issued_ns;
 	int64_t complete_ns; /* by the model; DELAY_NONE: of a calibration */
 	enum trace_op op;
+};
+
+/* A reply that left, until the kernel completes its I/O. */
+struct sent {
+	int64_t offset_bytes, sent_ns, complete_ns;
+	enum trace_op op;
+	bool constant, complete;
 };
 
 struct delay_counts {
@@ -66,13 +76,17 @@ struct delay {
 	int64_t latest_ns; /* arrival of an I/O in the model, whose time does not go back */
 	int64_t constant_ns; /* of each I/O in place of the model, for a calibration; else DELAY_NONE */
 	struct overhead read, write;
+	int64_t known_ns[2]; /* of reads and writes: the kernel's completion of a calibrated one, after it is complete for the program */
+	int64_t later_ns[2]; /* what completions take longer than that */
+	struct sent sent[DELAY_SLOTS];
+	unsigned sent_count; /* in all; the last ones are there */
 	struct emulated_io ios[DELAY_SLOTS];
 	uint32_t free_slots[DELAY_SLOTS];
 	unsigned slots, free_count;
 	struct announced announced[DELAY_SLOTS];
 	unsigned announced_count;
-	void (*take_issued)(void *issues); /* calls delay_issued() for each new one; NULL: nobody knows them */
-	void *issues;
+	void (*take_noted)(void *notes); /* calls delay_noted() for each new one; NULL: nobody knows them */
+	void *notes;
 	struct due_heap modeled; /* in flight in the model */
 	struct due_heap replies;
 	uint64_t order;
@@ -114,11 +128,11 @@ void delay_submit(struct delay *delay, struct emulated_io *io);
 void delay_ready(struct delay *delay, struct emulated_io *io);
 
 /*
- * Before I/Os are submitted: take_issued() is called with each of them, and calls delay_issued() for what the kernel issued
- * up to then, in its order. The model knows an I/O from its issue on, before it arrives here.
+ * Before I/Os are submitted: take_noted() is called with each of them, and calls delay_noted() for what the kernel issued
+ * and completed up to then, in its order. The model knows an I/O from its issue on, before it arrives here.
  */
-void delay_set_issued(struct delay *delay, void (*take_issued)(void *issues), void *issues);
-void delay_issued(struct delay *delay, const struct issued *issued);
+void delay_set_noted(struct delay *delay, void (*take_noted)(void *notes), void *notes);
+void delay_noted(struct delay *delay, const struct noted *noted);
 
 /* Begins or, with DELAY_NONE, ends a calibration. Its I/Os are neither counted nor modeled. */
 void delay_set_constant(struct delay *delay, int64_t constant_ns);

@@ -44,8 +44,8 @@ extern int LINUX_KERNEL_VERSION __kconfig;
 /* Some hundred I/Os more than a device has in flight; the server takes them with each request. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 16);
-} issued SEC(".maps");
+	__uint(max_entries, 1 << 17);
+} noted SEC(".maps");
 
 /* major << 20 | minor, of user space; 0: no device yet. */
 __u32 device;
@@ -58,26 +58,38 @@ static __always_inline __u32 device_of(struct request *rq)
 	return disk ? (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor) : 0;
 }
 
+static __always_inline void note(struct request *rq, bool is_complete)
+{
+	struct noted *io;
+	unsigned int op;
+
+	if (!device || device_of(rq) != device)
+		return;
+	op = BPF_CORE_READ(rq, cmd_flags) & OP_MASK;
+	if (op != OP_READ && op != OP_WRITE)
+		return;
+	io = bpf_ringbuf_reserve(&noted, sizeof(*io), 0);
+	if (!io)
+		return;
+	io->at_ns = bpf_ktime_get_ns();
+	io->offset_bytes = BPF_CORE_READ(rq, __sector) * SECTOR_BYTES;
+	io->length_bytes = BPF_CORE_READ(rq, __data_len);
+	io->is_write = op == OP_WRITE;
+	io->is_complete = is_complete;
+	bpf_ringbuf_submit(io, BPF_RB_NO_WAKEUP);
+}
+
 SEC("raw_tp/block_rq_issue")
 int note_issue(struct bpf_raw_tracepoint_args *args)
 {
 	/* Before 5.11 the queue was first. */
-	struct request *rq = (struct request *)args->args[LINUX_KERNEL_VERSION < KERNEL_VERSION(5, 11, 0)];
-	struct issued *io;
-	unsigned int op;
+	note((struct request *)args->args[LINUX_KERNEL_VERSION < KERNEL_VERSION(5, 11, 0)], false);
+	return 0;
+}
 
-	if (!device || device_of(rq) != device)
-		return 0;
-	op = BPF_CORE_READ(rq, cmd_flags) & OP_MASK;
-	if (op != OP_READ && op != OP_WRITE)
-		return 0;
-	io = bpf_ringbuf_reserve(&issued, sizeof(*io), 0);
-	if (!io)
-		return 0;
-	io->issued_ns = bpf_ktime_get_ns();
-	io->offset_bytes = BPF_CORE_READ(rq, __sector) * SECTOR_BYTES;
-	io->length_bytes = BPF_CORE_READ(rq, __data_len);
-	io->is_write = op == OP_WRITE;
-	bpf_ringbuf_submit(io, BPF_RB_NO_WAKEUP);
+SEC("raw_tp/block_rq_complete")
+int note_completion(struct bpf_raw_tracepoint_args *args)
+{
+	note((struct request *)args->args[0], true);
 	return 0;
 }

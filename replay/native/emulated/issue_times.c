@@ -8,10 +8,10 @@
 
 #include "delay.h"
 
-static int take(void *delay, void *issued, size_t bytes)
+static int take(void *delay, void *noted, size_t bytes)
 {
 	(void)bytes;
-	delay_issued(delay, issued);
+	delay_noted(delay, noted);
 	return 0;
 }
 
@@ -26,12 +26,12 @@ void issue_times_begin(struct issue_times *times, struct delay *delay)
 	times->programs = issue_times_bpf__open_and_load();
 	if (!times->programs)
 		return;
-	times->ring = ring_buffer__new(bpf_map__fd(times->programs->maps.issued), take, delay, NULL);
+	times->ring = ring_buffer__new(bpf_map__fd(times->programs->maps.noted), take, delay, NULL);
 	if (!times->ring || issue_times_bpf__attach(times->programs)) {
 		issue_times_end(times);
 		return;
 	}
-	delay_set_issued(delay, take_all, times->ring);
+	delay_set_noted(delay, take_all, times->ring);
 }
 
 void issue_times_of(struct issue_times *times, const char *node)

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The reads and writes that the kernel issued to the device of an emulated drive, in their order: noted by a BPF program.
- * A request reaches the server later, after a wake-up from idle and behind those before it, and small ones before large
- * ones. The drive is to count from its issue, and in the order of issue. Without BPF, an I/O counts from its arrival.
+ * The reads and writes that the kernel issued to the device of an emulated drive, and their completions, in their order:
+ * noted by BPF programs. A request reaches the server later, after a wake-up from idle and behind those before it, and
+ * small ones before large ones. The drive is to count from its issue, and in the order of issue. A completion shows how
+ * much later than its reply it came. Without BPF, an I/O counts from its arrival.
  */
 #ifndef BLKREEL_EMULATED_ISSUE_TIMES_H
 #define BLKREEL_EMULATED_ISSUE_TIMES_H
 
 #include <linux/types.h>
 
-struct issued {
-	__u64 issued_ns; /* on CLOCK_MONOTONIC */
+struct noted {
+	__u64 at_ns; /* on CLOCK_MONOTONIC */
 	__u64 offset_bytes;
 	__u32 length_bytes;
-	__u32 is_write;
+	__u16 is_write;
+	__u16 is_complete; /* else issued */
 };
 
 #ifndef __bpf__
@@ -25,7 +27,7 @@ struct issue_times {
 	struct issue_times_bpf *programs;
 };
 
-/* Where the kernel can note them, it does so for the device of issue_times_of(). They are taken by delay_issued(). */
+/* Where the kernel can note them, it does so for the device of issue_times_of(). They are taken by delay_noted(). */
 void issue_times_begin(struct issue_times *times, struct delay *delay);
 void issue_times_of(struct issue_times *times, const char *node);
 void issue_times_end(struct issue_times *times);
