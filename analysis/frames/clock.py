@@ -16,6 +16,8 @@ _SECOND_NS = 10**9
 _STAMP_NS = 10_000_000
 _ASKED_NS = 1_000_000  # of a time that the user gives
 _NAME_SLACK_NS = 200_000_000  # between the start of a log and its name, beside the rounding to seconds
+# A log that is written at its end: by threads that start then, row by row. A key ends it within a frame after the last.
+_WRITING_NS, _WRITING_ROW_NS = 50_000_000, 10_000
 _ZONE_NS = 900 * _SECOND_NS  # time zones differ by whole quarters of an hour
 _MOST_SHIFTS = 41
 _ASK = "add --frames-start TIME: the time in the trace at which the clock of the log is 0"
@@ -63,21 +65,29 @@ def _by_wall_clock(log: FrameLog, metadata: Mapping[str, Any], end_ns: int) -> A
                        "by the date and time of the frames")
     if log.format != "MangoHud":
         raise UsageError(f"{log.path}: no start time recorded", _ASK)
-    # A version that writes row by row changes the file last as it logs the last frame.
-    by_change = None if log.named_end else log.changed_ns - last_ns
+    writing_ns = _writing_ns(log)
+    by_change = log.changed_ns - last_ns - writing_ns // 2
+    changed_within_ns = drift_ns + _STAMP_NS + writing_ns // 2
     if log.named_s is not None:
         zero_ns = log.named_s * _SECOND_NS - (last_ns if log.named_end else 0)
-        if by_change is not None and _within_name(by_change - zero_ns):
-            return _result(by_change, trace_zero_ns, drift_ns + _STAMP_NS, "changed",
+        if writing_ns < _SECOND_NS and _within_name(log.changed_ns - last_ns - zero_ns):
+            return _result(by_change, trace_zero_ns, changed_within_ns, "changed",
                            "by the time of the last change of the log, which its name confirms")
         zero_ns += _zone_shift(zero_ns - trace_zero_ns, last_ns, end_ns)
         return _result(zero_ns + _SECOND_NS // 2, trace_zero_ns, drift_ns + _SECOND_NS // 2 + _NAME_SLACK_NS, "named",
                        "by the name of the log alone, which has whole seconds: the file was copied or changed")
-    if by_change is not None and 0 <= log.changed_ns - trace_zero_ns <= end_ns + _SECOND_NS:
-        return _result(by_change, trace_zero_ns, drift_ns + _STAMP_NS, "changed",
+    if 0 <= log.changed_ns - trace_zero_ns <= end_ns + _SECOND_NS:
+        return _result(by_change, trace_zero_ns, changed_within_ns, "changed",
                        "by the time of the last change of the log, which is within the capture; its name has no time "
                        "to confirm it")
     raise UsageError(f"{log.path}: no start time: the file was renamed and changed after the capture", _ASK)
+
+
+def _writing_ns(log: FrameLog) -> int:
+    """From the last frame to the last change of the file, at most. 0 for a version that writes as it logs a frame."""
+    if not log.named_end:
+        return 0
+    return _WRITING_NS + int(np.median(log.time_ns)) + _WRITING_ROW_NS * len(log.time_ns)
 
 
 def _result(zero_ns: int, trace_zero_ns: int, uncertainty_ns: int, method: str, words: str) -> Alignment:
@@ -115,12 +125,15 @@ def _zone_shift(start_ns: int, log_ns: int, end_ns: int) -> int:
     return shift if moved + log_ns > 0 and moved < end_ns else 0
 
 
-def fitted(alignment: Alignment, offset_ns: int, uncertainty_ns: int, stalls: int) -> Alignment:
-    """The alignment refined by the stalls of the frames that coincide with waits for I/O."""
-    shift_ns = abs(offset_ns - alignment.offset_ns)
-    words = (f"{alignment.words}; then shifted by {duration(shift_ns)} so that {stalls} long frames coincide with "
-             f"waits for I/O, within {duration(uncertainty_ns)}")
-    return replace(alignment, offset_ns=offset_ns, uncertainty_ns=uncertainty_ns, method="fitted", words=words)
+def fitted(alignment: Alignment, first_ns: int, last_ns: int, step_ns: int, reason: str) -> Alignment:
+    """The alignment refined to shifts from the first to the last, if that is twice as exact. reason: of these."""
+    shift_ns, uncertainty_ns = (first_ns + last_ns) // 2, (last_ns - first_ns) // 2 + step_ns
+    if uncertainty_ns > alignment.uncertainty_ns // 2:
+        return alignment
+    words = (f"{alignment.words}; then shifted by {duration(abs(shift_ns))} so that {reason}, within "
+             f"{duration(uncertainty_ns)}")
+    return replace(alignment, offset_ns=alignment.offset_ns + shift_ns, uncertainty_ns=uncertainty_ns, method="fitted",
+                   words=words)
 
 
 def shifts_ns(alignment: Alignment) -> list[int]:

@@ -2,7 +2,8 @@
 
 A stutter is a frame that takes more than LONG times the usual frame time around it (D). It waited for I/O if threads
 whose waits make frames long waited for at least half of what it took beyond the usual time. A thread that waits just
-as long while the frames go on smoothly does not hold them up.
+as long while the frames go on smoothly does not hold them up, unless it takes part in each frame, as one that loads
+between two pictures of a loading screen: however much it waits for, it never waits as a frame ends.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ _WINDOW_STEP = 1.25  # lengths of stretches are rounded to powers of this
 _FIT_FROM_NS = 50_000_000  # a more exact alignment is not fitted
 _FIT_STEP_NS, _FIT_NEAR_NS = 2_000_000, 40_000_000
 _FIT_STALLS, _FIT_LESS = 3, 0.7
+# A thread takes part in the frames if it waits at no more of their ends than this share of those at which it would wait
+# by chance, which are at least so many.
+_PART_EXPECTED, _PART_SHARE = 10, 0.05
+_PART_FRAMES, _PART_SHIFTS = 2_000, 401
 
 Causes = npt.NDArray[np.int8]
 IO, OTHER, UNCLEAR = 0, 1, 2
@@ -94,10 +99,11 @@ def stutters_of(frames: Frames, waits: Waits, alignment: Alignment, end_ns: int)
 
     The cause of a stutter is unclear if it is not the same at each shift of the clocks within their uncertainty.
     """
-    alignment = _fit(frames, waits, alignment)
+    alignment = _by_frame_ends(frames, waits, _fit(frames, waits, alignment))
     at_ns = frames.start_ns[frames.is_long] + alignment.offset_ns
     within = (at_ns >= 0) & (at_ns + frames.time_ns[frames.is_long] <= end_ns)
-    judged = [_judged(frames, waits.threads, alignment.offset_ns + shift) for shift in shifts_ns(alignment)]
+    takes_part = [len(_shifts_of_part(frames, thread, alignment)[0]) > 0 for thread in waits.threads]
+    judged = [_judged(frames, waits.threads, takes_part, alignment.offset_ns + shift) for shift in shifts_ns(alignment)]
     causes = judged[0].causes.copy()
     for other in judged[1:]:
         causes[other.causes != judged[0].causes] = UNCLEAR
@@ -125,7 +131,7 @@ class _Judged:
         return [thread for thread, holds in zip(self.threads, self.holding[:, index].tolist(), strict=True) if holds]
 
 
-def _judged(frames: Frames, threads: Sequence[ThreadWaits], offset_ns: int) -> _Judged:
+def _judged(frames: Frames, threads: Sequence[ThreadWaits], takes_part: Sequence[bool], offset_ns: int) -> _Judged:
     begin_ns = frames.start_ns[frames.is_long] + offset_ns
     time_ns = frames.time_ns[frames.is_long]
     beyond_ns = time_ns - frames.usual_ns[frames.is_long]
@@ -136,6 +142,9 @@ def _judged(frames: Frames, threads: Sequence[ThreadWaits], offset_ns: int) -> _
     doubtful = np.zeros(len(begin_ns), bool)
     for at, thread in enumerate(threads):
         waited = thread.before(begin_ns + time_ns) - thread.before(begin_ns)
+        if takes_part[at]:
+            holding[at] = waited > 0
+            continue
         long_waits = np.sort(waited)
         for length, (starts, ends) in windows.items():
             smooth = np.sort(thread.before(ends) - thread.before(starts))
@@ -209,11 +218,44 @@ def _fit(frames: Frames, waits: Waits, alignment: Alignment) -> Alignment:
     far = np.abs(shifts - shifts[best]) > max(_FIT_NEAR_NS, int(np.median(beyond_ns)) // 2)
     if far.any() and explained_ns[far].max() > _FIT_LESS * explained_ns[best]:
         return alignment
-    # The shifts that explain nearly as much: the middle of them, and half their range.
+    # The shifts that explain nearly as much.
     good = shifts[explained_ns >= 0.98 * explained_ns[best]]
-    middle = int(good[0] + good[-1]) // 2
-    uncertainty_ns = int(good[-1] - good[0]) // 2 + _FIT_STEP_NS
-    return fitted(alignment, alignment.offset_ns + middle, uncertainty_ns, int(explained[best]))
+    return fitted(alignment, int(good[0]), int(good[-1]), _FIT_STEP_NS,
+                  f"{explained[best]} long frames coincide with waits for I/O")
+
+
+def _by_frame_ends(frames: Frames, waits: Waits, alignment: Alignment) -> Alignment:
+    """An alignment refined by the thread that takes part in most frames: it does not wait as they end."""
+    found = [_shifts_of_part(frames, thread, alignment) for thread in waits.threads]
+    shifts, expected = max(found, key=lambda part: part[1] if len(part[0]) else 0, default=(np.empty(0, np.int64), 0.0))
+    if not len(shifts) or alignment.method == "given":
+        return alignment
+    return fitted(alignment, int(shifts[0]), int(shifts[-1]), _part_step_ns(alignment),
+                  f"a thread that waits for I/O in most frames does not wait at their ends ({expected:.0f} expected by "
+                  "chance)")
+
+
+def _part_step_ns(alignment: Alignment) -> int:
+    return max(500_000, 2 * alignment.uncertainty_ns // (_PART_SHIFTS - 1))
+
+
+def _shifts_of_part(frames: Frames, thread: ThreadWaits, alignment: Alignment) -> tuple[Times, float]:
+    """(shifts of the clocks at which a thread takes part in the frames, in how many ends of frames it would wait if it
+    did not)."""
+    start_ns = frames.start_ns + alignment.offset_ns
+    end_ns = start_ns + frames.time_ns
+    share = (thread.before(end_ns) - thread.before(start_ns)) / np.maximum(frames.time_ns, 1)
+    with_waits = np.flatnonzero(share > _PART_SHARE)
+    sampled = with_waits[::max(1, len(with_waits) // _PART_FRAMES)]
+    expected = float(share[sampled].sum())
+    step_ns = _part_step_ns(alignment)
+    shifts = np.arange(-alignment.uncertainty_ns, alignment.uncertainty_ns + 1, step_ns, dtype=np.int64)
+    if expected < _PART_EXPECTED:
+        return shifts[:0], expected
+    ends_ns = (end_ns[sampled][None, :] + shifts[:, None]).ravel()
+    last = np.searchsorted(thread.begin_ns, ends_ns, "right") - 1
+    is_waiting = ((last >= 0) & (thread.end_ns[last] > ends_ns)).reshape(len(shifts), -1)
+    return shifts[is_waiting.sum(axis=1) <= _PART_SHARE * expected], expected
 
 
 def with_waits(stutter: Stutter, waits: Sequence[FrameWait]) -> Stutter:

@@ -82,8 +82,11 @@ class Rows:
 
 
 def mangohud(path, ends_ns, time_ns, *, zero_ns=400 * MS, unit=MS, versioned=False, keep_time=True):
-    """A log as MangoHud writes it row by row, named after the start of logging; zero_ns: that, in the trace."""
-    named = datetime.fromtimestamp((WALL_NS + zero_ns) // 10**9).strftime("%Y-%m-%d_%H-%M-%S")
+    """A log as MangoHud writes it row by row, named after the start of logging; zero_ns: that, in the trace. With times
+    in µs, as by version 0.6.8: written 3 ms after the last frame, and named then."""
+    written_ns = int(ends_ns[-1]) + (3 * MS if unit == 1000 else 0)
+    named_ns = WALL_NS + (written_ns if unit == 1000 else zero_ns)
+    named = datetime.fromtimestamp(named_ns // 10**9).strftime("%Y-%m-%d_%H-%M-%S")
     path = Path(path) / f"kart_{named}.csv"
     lines = ["v1", "0.8.2", "---------------------SYSTEM INFO---------------------"] if versioned else []
     lines += ["os,cpu,gpu,ram,kernel,driver,cpuscheduler", "Linux, 6,CPU,GPU,16 GB,6.12,Mesa,schedutil"]
@@ -93,8 +96,7 @@ def mangohud(path, ends_ns, time_ns, *, zero_ns=400 * MS, unit=MS, versioned=Fal
               for end, time in zip(ends_ns.tolist(), time_ns.tolist(), strict=True)]
     path.write_text("\n".join(lines) + "\n")
     if keep_time:
-        changed_ns = WALL_NS + int(ends_ns[-1])
-        os.utime(path, ns=(changed_ns, changed_ns))
+        os.utime(path, ns=(WALL_NS + written_ns, WALL_NS + written_ns))
     return path
 
 
@@ -139,3 +141,25 @@ def rendered(tid=RENDERER, stream=True, by_io=BY_IO, by_computing=BY_COMPUTING):
         ordered.read(STREAMER, at, latency)
         at += latency + MS
     return ordered, ends, time_ns
+
+
+def loading(stalls, by_computing):
+    """(rows, ends and times of frames) of a loading screen: one thread renders, and reads for 200 to 420 ms between two
+    pictures; in the frames `stalls` it reads for 1,400 ms, in `by_computing` it computes for 1,500 ms. Another thread
+    streams."""
+    rows, ends, time_ns = Rows(), [], []
+    at = 500 * MS
+    for frame in range(160):
+        begin = at
+        for _ in range(140 if frame in stalls else 20 + frame * 37 % 23):
+            rows.read(RENDERER, at, 10 * MS, offset=frame << 20)
+            at += 10 * MS + 10_000
+        at += 1_500 * MS if frame in by_computing else 60 * MS
+        ends.append(at)
+        time_ns.append(at - begin)
+        at += 2 * MS  # until it reads again
+    until, at = at, 0
+    while at < until:
+        rows.read(STREAMER, at, 40 * MS)
+        at += 50 * MS
+    return rows, np.array(ends), np.array(time_ns)

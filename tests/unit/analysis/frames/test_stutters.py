@@ -19,14 +19,18 @@ from rendering import (
     Rows,
     capframex,
     frame_ends,
+    loading,
     mangohud,
     presentmon,
     rendered,
 )
+from tree import TREE
 
 from blkreel.analysis.frames.document import FrameOptions, report_frames
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
+
+GAME_CHANGED_NS = 1795746232170772736  # realtime of the last change of its log
 
 
 def joined(trace, log, **options):
@@ -41,12 +45,16 @@ EXPECTED = {**dict.fromkeys(BY_IO, "io"), **dict.fromkeys(BY_COMPUTING, "other")
 
 
 @pytest.mark.parametrize("tid", [RENDERER, LOADER])
-def test_no_stutter_is_confused(tmp_path, tid):
+@pytest.mark.parametrize(("unit", "methods", "within_ns"), [(MS, {"changed"}, 10 * MS),
+                                                             (1000, {"changed", "fitted"}, 60 * MS)])
+def test_no_stutter_is_confused(tmp_path, tid, unit, methods, within_ns):
     """Whether the thread that renders reads, or another one that it waits for; beside a thread that always waits."""
     rows, ends, time_ns = rendered(tid)
-    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns, unit=unit))
     assert causes(document) == EXPECTED
-    assert document["clock"]["method"] == "changed" and document["clock"]["uncertainty_ns"] == 10 * MS
+    clock = document["clock"]
+    assert abs(clock["offset_ns"] - 400 * MS) <= clock["uncertainty_ns"] <= within_ns
+    assert "by the time of the last change of the log" in clock["words"] and clock["method"] in methods
     for stutter in document["stutters"]:
         if stutter["cause"] == "io":
             longest = stutter["waits"][0]
@@ -88,6 +96,46 @@ def test_a_later_wake_up_by_another_thread_hides_no_read(tmp_path):
             row["think_ns"] = row["submit_ns"] - done[-1]["submit_ns"] - done[-1]["latency_ns"] if done else 0
     document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
     assert causes(document) == EXPECTED
+
+
+def test_a_thread_that_takes_part_in_all_frames_holds_them_up(tmp_path):
+    """A loading screen, of which each frame waits for I/O: a longer one waits for more, or computes."""
+    rows, ends, time_ns = loading(stalls := (20, 35, 60), by_computing := (28, 50, 70))
+    trace, log = rows.write(tmp_path / "t.parquet", seconds=90), mangohud(tmp_path, ends, time_ns)
+    expected = dict.fromkeys(stalls, "io") | dict.fromkeys(by_computing, "other")
+    document = joined(trace, log)
+    assert causes(document) == expected
+    for stutter in document["stutters"]:
+        assert stutter["cause"] == "other" or stutter["waits"][0]["tid"] == RENDERER
+    os.utime(log)
+    copied = joined(trace, log)
+    assert causes(copied) == expected and copied["clock"]["method"] == "fitted"
+    assert abs(copied["clock"]["offset_ns"] - 400 * MS) <= copied["clock"]["uncertainty_ns"] < 50 * MS
+    # The streaming thread alone waits for more of the time.
+    assert set(causes(joined(trace, mangohud(tmp_path, ends, time_ns), process="streamer")).values()) == {"other"}
+
+
+def test_a_real_game(tmp_path):
+    """0 A.D. under MangoHud 0.6.8, from a drive with reads of 12 ms: its rendering thread loads a map, with frames that
+    take much longer than others, one of them by computing for 21 s; then it is played."""
+    log, = (TREE / "tests/golden/frames").glob("pyrogenesis_*.csv")
+    path = tmp_path / log.name
+    path.write_bytes(log.read_bytes())
+    trace, offsets_ns = TREE / "tests/golden/frames/game.parquet", []
+    copied = joined(trace, path)
+    os.utime(path, ns=(GAME_CHANGED_NS, GAME_CHANGED_NS))
+    for document in (joined(trace, path), copied):
+        assert document["log"]["frames"] == 341 and document["log"]["rejected"] == 0
+        assert causes(document) == {**dict.fromkeys((1, 31, 32, 34), "io"),
+                                    **dict.fromkeys((41, 42, 250, 270, 315), "other")}
+        for stutter in document["stutters"]:
+            if stutter["cause"] == "io":
+                assert (stutter["waits"][0]["path"], stutter["waits"][0]["thread"]) == (
+                    "/games/0ad/mods/public/public.zip", "main")
+                assert stutter["lost_ns"] > 0.6 * stutter["time_ns"]
+        assert document["clock"]["method"] == "fitted" and document["clock"]["uncertainty_ns"] < 15 * MS
+        offsets_ns.append(document["clock"]["offset_ns"])
+    assert abs(offsets_ns[0] - offsets_ns[1]) < 15 * MS, "by its last change, and by its name"
 
 
 def test_without_recorded_waits_the_assumption_is_said(tmp_path):
