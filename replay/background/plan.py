@@ -53,6 +53,10 @@ class PlanBeside(Plan):
         return self.measured
 
     @property
+    def trace_plans(self) -> tuple[TracePlan, ...]:
+        return (self.measured, *(each.plan for each in self.backgrounds if isinstance(each, LoopedTrace)))
+
+    @property
     def start_ns(self) -> int:
         """When the foreground starts."""
         return LEAD_NS + self.lead_ns

@@ -147,6 +147,11 @@ class Plan(ABC):
         """The plan whose I/O is measured; another plan's for one with a background."""
         return self
 
+    @property
+    def trace_plans(self) -> tuple["TracePlan", ...]:
+        """Of each trace whose rows are issued."""
+        return ()
+
     @abstractmethod
     def lanes(self, counts: PlannedCounts | None = None) -> list[Lane]:
         """The I/Os, the same at every call. counts: what is counted as the batches are taken."""
@@ -240,6 +245,10 @@ class TracePlan(Plan):
     observed: bool = False
     sharding: Sharding = SINGLE
     without: tuple[str, ...] = ()
+
+    @property
+    def trace_plans(self) -> tuple["TracePlan", ...]:
+        return (self,)
 
     @property
     def paces(self) -> list[Pace]:

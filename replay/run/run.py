@@ -246,7 +246,10 @@ class _Run:
         set_written(untimed.written_bytes, 0)
 
     def _has_hints(self, drive: DrivePlan) -> bool:
-        return not self.options.passthrough and not drive.survey.write_flags.keys().isdisjoint(HINTS)
+        """Whether the trace or a background writes to it with hints."""
+        surveys = [part.survey for plan in self.plan.trace_plans for part in plan.drives if part.target == drive.target]
+        return not self.options.passthrough and any(
+            not survey.write_flags.keys().isdisjoint(HINTS) for survey in surveys)
 
     def _issue(self, claims: list[Claim], support: list[WriteSupport]) -> None:
         plan = self.plan

@@ -15,21 +15,22 @@ _AS_COMMANDS = "--passthrough has neither"
 
 def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
     """A sentence for the hints, and one for the atomic writes, that a drive of the plan does not get."""
-    trace_plan = plan.foreground
-    if not isinstance(trace_plan, TracePlan):
-        return
-    for drive in trace_plan.drives:
-        sums, target = drive.survey.write_flags, drive.target
-        hinted_bytes = sum(sums.get(name, 0) for name in HINTS) * drive.mapping.copies
-        if hinted_bytes and (why := _AS_COMMANDS if passthrough else hints_obstacle(target)):
-            yield f"{target.path}: {format_bytes(hinted_bytes)} of writes are issued without their write hint: {why}"
-        if "atomic" in sums and not target.is_nil:
-            limits = (0, 0) if passthrough else atomic_bytes(target)
-            why = _AS_COMMANDS if passthrough else "the drive has none"
-            if limits[1]:
-                why = f"the drive has those of {limits[0]:,} to {limits[1]:,} bytes, powers of two at a multiple of it"
-            if count := _not_atomic(trace_plan, drive, limits):
-                yield f"{target.path}: {count:,} atomic writes are issued as plain ones: {why}"
+    for trace_plan in plan.trace_plans:
+        of_pass = "" if trace_plan is plan.foreground else f" in each pass of {trace_plan.trace.name}"
+        for drive in trace_plan.drives:
+            sums, target = drive.survey.write_flags, drive.target
+            hinted_bytes = sum(sums.get(name, 0) for name in HINTS) * drive.mapping.copies
+            if hinted_bytes and (why := _AS_COMMANDS if passthrough else hints_obstacle(target)):
+                yield (f"{target.path}: {format_bytes(hinted_bytes)} of writes{of_pass} are issued without their "
+                       f"write hint: {why}")
+            if "atomic" in sums and not target.is_nil:
+                limits = (0, 0) if passthrough else atomic_bytes(target)
+                why = _AS_COMMANDS if passthrough else "the drive has none"
+                if limits[1]:
+                    why = (f"the drive has those of {limits[0]:,} to {limits[1]:,} bytes, powers of two at a multiple "
+                           "of it")
+                if count := _not_atomic(trace_plan, drive, limits):
+                    yield f"{target.path}: {count:,} atomic writes{of_pass} are issued as plain ones: {why}"
 
 
 def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> int:

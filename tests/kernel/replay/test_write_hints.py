@@ -13,10 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from small_trace import new_trace
 from tree import TREE
 
-from blkreel.traces.format.schema import HINTS
+from blkreel.traces.format.schema import FLAGS, HINTS, OPS
 
 pytestmark = pytest.mark.kernel
 
@@ -110,3 +112,21 @@ def test_the_hint_of_a_job_of_fio(blkreel, loop_drive, program, tmp_path):
             fcntl.fcntl(node, 1036, struct.pack("Q", 0))
     assert flags_of(blkreel, trace)["hint_long"]["bytes"] == 1 << 20
     assert len(flags_of(blkreel, trace)) == 1
+
+
+def test_the_hints_of_a_background(blkreel, loop_drive, hints_given, tmp_path):
+    """Of a trace that the foreground has none of: all but those of its last pass."""
+    flags, number = [FLAGS[name] for name in HINTS], np.arange(1, len(HINTS) + 1)
+    new_trace(tmp_path / "b.parquet", drive_bytes=1 << 20, op=OPS["write"], flags=flags, length_bytes=number * 4096,
+              offset_bytes=number << 16, submit_ns=number * 1_000_000)
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(20) * 1_000_000)
+    drive = loop_drive()
+    seen = hints_given(drive)
+    result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", "--background", tmp_path / "b.parquet",
+                     "--no-prefill", "--background-lead", "1s", "--json", check=False)
+    assert result.returncode in (0, 3), result.stderr
+    bytes_by_hint = seen()
+    assert bytes_by_hint.keys() == set(number.tolist())
+    passes = [bytes_by_hint[hint] / (4096 * hint) for hint in number.tolist()]
+    assert min(passes) >= 1 and max(passes) - min(passes) <= 1
+    assert "hint" not in result.stderr and json.loads(result.stdout)["run"]["altered"] == {}

@@ -60,6 +60,24 @@ def test_each_write_hint_has_its_bytes(blkreel, tmp_path):
     assert json.loads(blkreel("info", tmp_path / "run", "--json").stdout)["write_flags"] == {}
 
 
+def test_what_a_background_writes_without_its_hint_is_said(blkreel, tmp_path):
+    flags = [FLAGS[name] for name in WRITE_FLAGS]
+    background = new_trace(tmp_path / "b.parquet", drive_bytes=1 << 20, op=OPS["write"], flags=flags,
+                           length_bytes=np.arange(1, 7) * 4096, submit_ns=np.arange(6) * 1_000_000)
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(20) * 1_000_000)
+    empty_image(tmp_path / "image", 8 << 20)
+    arguments = ("replay", trace, "--background", background, "--background-lead", "10ms", "--json")
+    result = blkreel(*arguments, "--on", tmp_path / "image", "-o", tmp_path / "run", check=False)
+    of_pass = f"writes in each pass of {background} are issued"
+    assert f"61.4 KB of {of_pass} without their write hint: a file has one hint" in result.stderr
+    assert f"1 atomic {of_pass} as plain ones: the drive has none" in result.stderr
+    run = json.loads(result.stdout)["run"]
+    assert run["altered"]["write_hint"] >= 5 * run["altered"]["atomic"] - 5 > 0
+    texts = [reason["text"] for reason in run["verdict"]["reasons"]]
+    assert f"{run['altered']['write_hint']:,} I/Os altered: write_hint" in texts and run["write_flags"] == {}
+    assert "issued" not in blkreel(*arguments, "--on", "nil:8MiB", "-o", tmp_path / "nil", check=False).stderr
+
+
 def test_it_goes_without_pandas(blkreel, trace, tmp_path):
     """A process of a replay is to stay small and to start soon."""
     result = blkreel("replay", trace, "--on", "nil:1GiB", "-o", tmp_path / "run", check=False,
