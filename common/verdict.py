@@ -48,6 +48,7 @@ CODES = {
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
+    "unseen_commands": "programs passed commands to the drive that a trace does not have",
     "coarse_times": "all submit times of the trace are multiples of 100 ms or more, and `import --clock-resolution` "
                     "overrode that",
     "unseen_completions": "the capture did not see more than 1 % of the completions, or the source records none",

@@ -175,6 +175,9 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     lost = run.source.lost["total"] if run.source.lost else None
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
+    if commands := run.source.commands_unseen:
+        yield reason("unseen_commands", "qualified", f"{commands:,} commands that programs passed to the drive are not "
+                     "in the trace", None, commands, 0)
     step_ns = run.source.times_step_ns
     if step_ns and run.pace.name not in ("depth", "asap"):
         yield reason("coarse_times", "qualified", "all submit times of the trace are multiples of "

@@ -291,6 +291,12 @@ class TracePlan(Plan):
         in_time = sum(lane.ios(count.workload_ios > 0) for lane in planned.read_ahead_in_time.values())
         return {**count.account(), "in_time_ios": in_time if self.observed else None}
 
+    @property
+    def commands_unseen(self) -> int | None:
+        """Commands that programs passed to the drives of the capture, without a row in the trace."""
+        count = (self.trace.metadata.get("ledger") or {}).get("commands_unseen")
+        return count if isinstance(count, int) else None
+
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata
         programs = {thread.get("comm") for thread in trace.threads.values()}
@@ -298,7 +304,7 @@ class TracePlan(Plan):
                 "duration_ns": self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns,
                 "ios": sum(drive.survey.total_ios for drive in self.drives),
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
-                "programs": sorted(programs - {None, ""}),
+                "programs": sorted(programs - {None, ""}), "commands_unseen": self.commands_unseen,
                 **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}
 
     @property

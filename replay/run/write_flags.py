@@ -1,4 +1,4 @@
-"""Write hints and atomic writes of a trace that its drives do not take: a replay states them before its first write."""
+"""What the drives of a replay do not get, though that of the trace did: a replay states it before its first write."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,12 @@ _AS_COMMANDS = "--passthrough has neither"
 
 
 def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
-    """A sentence for the hints, and one for the atomic writes, that a drive of the plan does not get."""
+    """A sentence for the commands that a trace does not have, for the hints, and for the atomic writes, that a drive of
+    the plan does not get."""
     for trace_plan in plan.trace_plans:
+        if trace_plan.commands_unseen:
+            yield (f"{trace_plan.trace.name}: {trace_plan.commands_unseen:,} commands that programs passed to the "
+                   "drive are not in the trace and not issued (such as compare, verify, copy; deallocate, unmap)")
         of_pass = "" if trace_plan is plan.foreground else f" in each pass of {trace_plan.trace.name}"
         for drive in trace_plan.drives:
             sums, target = drive.survey.write_flags, drive.target

@@ -254,6 +254,7 @@ class Source:
     command: list[str] | None = None
     devices: list[Device] | None = None
     lost: Lost | None = None
+    commands_unseen: int | None = None
     source_lacks: list[str] | None = None
     times_step_ns: int | None = None
 

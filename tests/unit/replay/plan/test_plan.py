@@ -104,6 +104,16 @@ def test_writes_that_a_drive_does_not_take_are_stated(trace, target, tmp_path):
     assert atomic_bytes(part) == atomic_bytes(target) == (0, 0)
 
 
+def test_commands_that_a_trace_does_not_have_are_stated(trace, target):
+    """A program compared and verified past the block layer."""
+    plan = make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 3}), target)
+    line, = issued_without(plan)
+    assert line == (f"{plan.trace.name}: 3 commands that programs passed to the drive are not in the trace and not "
+                    "issued (such as compare, verify, copy; deallocate, unmap)")
+    assert plan.source()["commands_unseen"] == 3
+    assert list(issued_without(make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 0}), target))) == []
+
+
 PREFLUSH, FUA = FLAGS["preflush"], FLAGS["fua"]
 
 
