@@ -1,107 +1,214 @@
-"""What writes cost reads on a fitted drive: the keys that runs beside a background show, and a slowdown predicted.
+"""What writes cost reads on a fitted drive: the keys that runs beside a background show.
 
-A drive shares its link between both directions, and a read waits for programs on its die. Which of the two it is on a
-real drive, or whether reads just take longer beside writes, a search decides (Nelder and Mead, 1965).
+A drive shares its link between both directions, a read waits for programs on its die, a simple drive does one command
+after the other, or reads just take longer beside writes. Each cause gives the latencies of reads another distribution:
+waits for programs last up to a program, also without a write in flight, and are as long for short reads as for long
+ones. So simulated loads are compared with the measured ones by distributions, for each size of reads (Wasserstein
+distance), and the cause and its values are those with the least distance (Nelder and Mead, 1965).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blkreel.common.errors import TraceError
 from blkreel.common.progress import Progress
-from blkreel.replay.background.plan import PlanBeside, plan_beside
-from blkreel.replay.background.spec import parse_background
-from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import Batch
-from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE
-from blkreel.replay.plan.idle import IdlePolicy
-from blkreel.replay.plan.pace import DEPENDENT
-from blkreel.replay.plan.plan import TracePlan
-from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.run.records import foreground_of
-from blkreel.replay.run.simulate import simulate
-from blkreel.replay.simulated.spec import SimulatedDrive
-from blkreel.traces.format.metadata_types import Background
-from blkreel.traces.format.trace import Trace
 
-from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
+from .measured_run import Ios, MeasuredRun, repeated_ios
+from .model import MAX_SLOWDOWN, FittedModel
 
-_SIMULATIONS = 50
+_SIMULATIONS = 40  # of each cause
+_POLISHED = 2  # causes, the best ones
+_MIN_IOS = 50  # of a size
+_SHARES = (np.arange(200) + 0.5) / 200
+_FARTHEST = 10.0
 _SHORT_WRITE_NS = 20e3
-_USUAL_CHANNELS = (8, 32)
-_PROGRAMS_NS = (3e5, 1e6, 3e6, 1e7)
-# From such a value on a link limits nothing, and below the least program time no read waits for it.
-_FREE_LINK, _SHORT_PROGRAM_NS = 1e11, 2e3
-# Of the values that are searched: write latency in ns, write bandwidth and link in bytes/s, program in ns, slowdown.
-_LEAST = np.array([MIN_LATENCY_NS, 1e4, 1e5, 1e3, 1.0])
-_MOST = np.array([60e9, 1e12, 1e12, 1e9, MAX_SLOWDOWN])
+_DIES = (4, 32)
+_PROGRAMS_NS = (2e5, 1e6, 5e6)
+_SHORTEST_NS = 1e4
+_FREE_LINK = 1e11  # from such a value on a link limits nothing
+_LEAST = {"write_bandwidth": 1e4, "link": 1e5, "program_ns": 1e3, "read_slowdown": 1.0, "channels": 1}
+_MOST = {"write_bandwidth": 1e12, "link": 1e12, "program_ns": 1e9, "read_slowdown": MAX_SLOWDOWN, "channels": 256}
+# Sizes of the first steps of a search, in powers of 2.
+_STEPS = {"write_bandwidth": -0.3, "link": 0.3, "program_ns": 0.4, "read_slowdown": 0.5, "channels": -1.5}
+
+Values = Mapping[str, float]
 
 
-def with_contention(model: FittedModel, fastest_write: float,
-                    misfit: Callable[[FittedModel], float]) -> FittedModel:
-    """The model with the least misfit that a search from several causes of contention finds.
+class ContendedLoad:
+    """A load beside backgrounds: its runs, and those of the same load alone, in groups of I/Os.
 
-    fastest_write: bytes/s of the faster writes beside the reads. misfit: of the runs, alone and beside a background.
-    Latency and bandwidth of the reads stay. Runs with one read at a time do not show the channels, which are the dies
-    of programs: more of them are tried.
+    Groups: reads by size (powers of 2), and writes between the first read and the last.
     """
+
+    def __init__(self, runs: Sequence[MeasuredRun], alone: Sequence[MeasuredRun], progress: Progress):
+        self._runs, self._alone, self._progress = runs, alone, progress
+        ios = _joined([_groups(run) for run in runs])
+        least = min(_MIN_IOS, max(map(len, ios.values())))
+        self._measured = _distributions({group: latency_ns for group, latency_ns in ios.items()
+                                         if len(latency_ns) >= least}, _joined([_groups(run) for run in alone]))
+        self._simulated_alone: dict[tuple[int, int | None], dict[int, np.ndarray]] = {}
+
+    def misfit(self, model: FittedModel) -> float:
+        """Mean over the groups of the distance of simulated from measured latencies, as a share of their mean."""
+        simulated = _distributions(_groups(repeated_ios(self._runs[0], model.drive(), self._progress)),
+                                   self._alone_on(model))
+        return float(np.mean([_distance(simulated.get(group), measured) for group, measured in self._measured.items()]))
+
+    @property
+    def longest_wait_ns(self) -> float | None:
+        """What reads that were submitted without a write in flight took longer than alone, of 9 of 10; None if there
+        are too few of them."""
+        waits_ns = [run.latency_ns[met_none & (size == each)] - float(np.median(usual))
+                    for run in self._runs for size, met_none in [(_size(run), (run.op == READ) & ~run.beside_write)]
+                    for each, usual in _joined([_groups(run) for run in self._alone]).items()]
+        joined = np.concatenate(waits_ns) if waits_ns else np.empty(0)
+        return float(np.quantile(joined, 0.9)) if len(joined) >= _MIN_IOS else None
+
+    def _alone_on(self, model: FittedModel) -> dict[int, np.ndarray]:
+        """What writes cost changes nothing of the load alone, except what it shares with its own I/O."""
+        if not self._alone:
+            return {}
+        key = model.channels, model.commands
+        if key not in self._simulated_alone:
+            self._simulated_alone[key] = _groups(repeated_ios(self._alone[0], model.drive(), self._progress))
+        return self._simulated_alone[key]
+
+
+def _groups(ios: Ios) -> dict[int, np.ndarray]:
+    """Latencies by the binary logarithm of the size of reads, -1 for writes."""
+    is_read = ios.op == READ
+    end_ns = ios.submit_ns + ios.latency_ns
+    during = (ios.submit_ns >= ios.submit_ns[is_read].min()) & (ios.submit_ns <= end_ns[is_read].max())
+    group = np.where(is_read, _size(ios), -1)[during & (is_read | (ios.op == WRITE))]
+    latency_ns = ios.latency_ns[during & (is_read | (ios.op == WRITE))]
+    return {int(each): latency_ns[group == each] for each in np.unique(group)}
+
+
+def _size(ios: Ios) -> np.ndarray:
+    """Binary logarithm, rounded up."""
+    size: np.ndarray = np.ceil(np.log2(np.maximum(ios.length_bytes, 1))).astype(int)
+    return size
+
+
+def _distributions(beside: Mapping[int, np.ndarray], alone: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Quantiles of each group: of reads as multiples of what such reads take alone, so that an error in what a load
+    takes alone is no contention."""
+    usual_ns = {group: float(np.median(latency_ns)) for group, latency_ns in alone.items()
+                if group >= 0 and len(latency_ns) >= _MIN_IOS}
+    return {group: np.quantile(latency_ns, _SHARES) / usual_ns.get(group, 1.0)
+            for group, latency_ns in beside.items()}
+
+
+def _joined(parts: Sequence[Mapping[int, np.ndarray]]) -> dict[int, np.ndarray]:
+    groups = defaultdict(list)
+    for part in parts:
+        for group, latency_ns in part.items():
+            groups[group].append(latency_ns)
+    return {group: np.concatenate(latencies) for group, latencies in groups.items()}
+
+
+def _distance(simulated: np.ndarray | None, measured: np.ndarray) -> float:
+    if simulated is None:
+        return 1.0
+    return min(float(np.abs(simulated - measured).mean() / max(measured.mean(), 1e-9)), _FARTHEST)
+
+
+def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedLoad]:
+    """The runs beside a background, those of one load beside the same background together."""
+    beside = defaultdict(list)
+    for run in runs:
+        if run.has_background:
+            backgrounds = ((each.spec, each.phase, each.lead_ns) for each in run.account.background)
+            beside[run.workload, *backgrounds].append(run)
+    return [ContendedLoad(same, [run for run in runs if not run.has_background and run.workload == same[0].workload],
+                          progress) for same in beside.values()]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """cause: of the contention. misfit: as ContendedLoad.misfit, the mean of all loads."""
+
+    cause: str
+    model: FittedModel
+    values: Values
+    misfit: float
+
+
+def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> list[Fit]:
+    """The model with each cause of contention that was searched, best first. Latency and bandwidth of reads stay."""
+    loads = loads_of(runs, progress)
+    writes = [run for run in runs if run.has_background]
+    rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
+                            for run in writes])
+    fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
+    latency = [*model.latency_ns]
+    latency[WRITE] = _SHORT_WRITE_NS
+    base = replace(model, latency_ns=latency)
+
+    def fit_of(cause: str, base: FittedModel, values: Values) -> Fit:
+        at = with_values(base, values)
+        return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])))
+
+    starts = [min((fit_of(cause, start, values) for start, values in each), key=lambda fit: fit.misfit)
+              for cause, each in _causes(base, fastest_write, _program_times(loads)).items()]
+    starts.sort(key=lambda fit: fit.misfit)
+    fits = []
+    for start in starts[:_POLISHED]:
+        fits.append(_searched(start, fit_of))
+    return sorted(fits, key=lambda fit: fit.misfit)
+
+
+def _program_times(loads: Sequence[ContendedLoad]) -> tuple[float, ...]:
+    """Starts of the search: where several reads wait in turn, the longest wait is that for several programs."""
+    waits_ns = [wait_ns for load in loads if (wait_ns := load.longest_wait_ns) is not None]
+    return tuple(max(min(waits_ns) / part, _SHORTEST_NS) for part in (1, 2.5)) if waits_ns else _PROGRAMS_NS
+
+
+def _causes(base: FittedModel, fastest_write: float,
+            programs_ns: Sequence[float]) -> dict[str, list[tuple[FittedModel, Values]]]:
+    """Starts of the search for each cause."""
+    writes = {"write_bandwidth": fastest_write}
+    shared = {**writes, "link": base.bandwidth[READ]}
+    programs = [{"program_ns": ns, "channels": dies} for ns in programs_ns for dies in _DIES]
+    causes: dict[str, list[tuple[FittedModel, Values]]] = {
+        "link": [(base, shared)],
+        "programs": [(base, {**writes, "link": link, **values}) for values in programs
+                     for link in (base.bandwidth[READ], _FREE_LINK)],
+        "slowdown": [(base, {**writes, "read_slowdown": 1.1})],
+    }
+    if base.commands is None:
+        causes["one command"] = [(replace(base, commands=1), {**writes, **values}) for values in programs]
+    return causes
+
+
+def with_values(base: FittedModel, values: Values) -> FittedModel:
+    limited = {key: float(np.clip(value, _LEAST[key], _MOST[key])) for key, value in values.items()}
+    write_bandwidth = limited.pop("write_bandwidth")
+    if "channels" in limited:
+        limited["channels"] = round(limited["channels"])
+    if limited.get("link", 0) >= _FREE_LINK:
+        del limited["link"]
+    elif "link" in limited:
+        limited["link"] = max(limited["link"], base.bandwidth[READ])
+    return replace(base, bandwidth=[base.bandwidth[READ], write_bandwidth], **limited)  # type: ignore[arg-type]
+
+
+def _searched(start: Fit, fit_of: Callable[[str, FittedModel, Values], Fit]) -> Fit:
     from scipy.optimize import minimize  # takes half a second to load
 
-    read_bandwidth = model.bandwidth[READ]
-    channels = [model.channels, *(count for count in _USUAL_CHANNELS if count > model.channels)]
-    causes = [(model.channels, 1e12, 1e3, model.read_slowdown), (model.channels, read_bandwidth, 1e3, 1.0),
-              *((count, 1e12, program_ns, 1.0) for count in channels for program_ns in _PROGRAMS_NS)]
+    best, keys = start, list(start.values)
 
-    def model_at(place: np.ndarray, count: int) -> FittedModel:
-        values = np.clip(2.0 ** np.clip(place, -60, 60), _LEAST, _MOST).tolist()
-        latency = [*model.latency_ns]
-        latency[WRITE] = values[0]
-        return replace(model, channels=count, latency_ns=latency, bandwidth=[read_bandwidth, values[1]],
-                       link=values[2] if values[2] < _FREE_LINK else None,
-                       program_ns=values[3] if values[3] > _SHORT_PROGRAM_NS else None, read_slowdown=values[4])
+    def misfit(place: np.ndarray) -> float:
+        nonlocal best
+        fit = fit_of(start.cause, start.model, dict(zip(keys, (2.0 ** np.clip(place, -60, 60)).tolist(), strict=True)))
+        best = min(best, fit, key=lambda each: each.misfit)
+        return fit.misfit
 
-    starts = [(np.log2([_SHORT_WRITE_NS, fastest_write, *cause]), count) for count, *cause in causes]
-    at, count = min(starts, key=lambda start: misfit(model_at(*start)))
-    simplex = at + np.vstack([np.zeros(len(at)), np.diag([-1.0, -1.0, 0.3, 1.0, 0.5])])
-    found = minimize(lambda place: misfit(model_at(place, count)), at, method="Nelder-Mead", options={
-        "maxfev": _SIMULATIONS, "xatol": 0.02, "fatol": 1e-3, "initial_simplex": simplex})
-    return model_at(found.x, count)
-
-
-def load_time_beside(trace: Trace, backgrounds: Sequence[Background], drive: SimulatedDrive, device: int | None,
-                     idle: IdlePolicy, progress: Progress) -> int:
-    """Load time in ns of a trace on the drive, beside the backgrounds of a run at dependent pace.
-
-    Raises BlkreelError if it cannot be simulated, such as without the trace of a background.
-    """
-    target = find_target(drive.spec)
-
-    def foreground(part: Any, map_name: str | None) -> TracePlan:
-        return plan_trace(trace, target, pace=DEPENDENT, idle=idle, map_name=map_name, prefill=False, device=device,
-                          part=part)
-
-    plan: PlanBeside = plan_beside(
-        foreground, target, [parse_background(background.spec) for background in backgrounds],
-        lead_ns=backgrounds[0].lead_ns, map_name=None, prefill=True, seed=1).at_phase(backgrounds[0].phase)
-    span = RunSpan()
-
-    def take(rows: Batch) -> None:
-        span.add(foreground_of(rows)[0])
-
-    if not simulate(plan, drive, take, progress, "predicting beside the background"):
-        raise TraceError(f"{trace.path}: its replay beside a background cannot be simulated",
-                         f"check it: blkreel check {trace.path}")
-    return span.load_time_ns
-
-
-def measured_misfit(measured_ns: np.ndarray, simulated_ns: np.ndarray, op: np.ndarray) -> float:
-    """Mean of |log2(simulated / measured)| of reads and writes alike, and of the sum over the reads, which decides
-    their throughput."""
-    off = np.abs(np.log2(np.maximum(simulated_ns, 1) / np.maximum(measured_ns, 1)))
-    kinds = [off[op == kind].mean() for kind in (READ, WRITE) if (op == kind).any()]
-    sums = [float(times[op == READ].sum()) for times in (simulated_ns, measured_ns)]
-    return float(np.mean(kinds)) + abs(float(np.log2(max(sums[0], 1) / max(sums[1], 1))))
+    at = np.log2(list(start.values.values()))
+    simplex = at + np.vstack([np.zeros(len(at)), np.diag([_STEPS[key] for key in keys])])
+    minimize(misfit, at, method="Nelder-Mead", options={
+        "maxfev": _SIMULATIONS, "xatol": 0.01, "fatol": 1e-3, "initial_simplex": simplex})
+    return best

@@ -8,33 +8,20 @@ explains too little, as for a trace full of flushes, which the queue does not kn
 """
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.progress import Progress
-from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import Batch
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE, QueueModel, first_guess, fit
-from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL
-from blkreel.replay.plan.plan import TracePlan
-from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.run.simulate import simulate
-from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES, SimulatedDrive
-from blkreel.traces.format.metadata_types import Run
-from blkreel.traces.format.reader import open_trace
+from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.trace import Trace
 
-from .contention import measured_misfit, with_contention
+from .contention import contention_fits
+from .measured_run import Ios, MeasuredRun, beside_any, same_drive, simulated_latencies
 from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
 
-# Fewer reads have no p99.
-MIN_READS = 100
 # I/Os of each run that the queue is fitted to; chunks from all over it.
 _CHUNK_ROWS, _CHUNKS = 4096, 4
 _ROUNDS = 8
@@ -48,123 +35,118 @@ _FLUSH = OPS["flush"]
 _LEAST = np.array([MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
 _MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
 _USUAL_CHANNELS = 32
-_LARGEST_DRIVE_BYTES = 1 << 53
-_IDENTITY = ("model", "firmware", "serial_hash", "size_bytes")
-
-
-@dataclass(frozen=True)
-class MeasuredRun:
-    """Completed I/Os of a run in the order of submission; times in ns.
-
-    trace: the records. account: of the run. row: of the records. beside_write: whether a write was in flight when the
-    I/O was submitted.
-    """
-
-    trace: Trace
-    account: Run
-    row: np.ndarray
-    op: np.ndarray
-    length_bytes: np.ndarray
-    submit_ns: np.ndarray
-    latency_ns: np.ndarray
-    beside_write: np.ndarray
-
-    @property
-    def has_background(self) -> bool:
-        return bool(self.account.background)
-
-    @property
-    def workload(self) -> str:
-        """What the run replayed: the checksum of the trace, or its path."""
-        return str(self.account.source.sha256 or self.account.source.path)
-
-
-def read_run(path: str) -> MeasuredRun:
-    """Raises UsageError for a trace that is not a run, and for a run that a drive cannot be fitted to."""
-    trace = open_trace(path)
-    if not trace.is_run:
-        raise UsageError(f"{path} is a capture: it tells what a program did, not what a drive can do",
-                         f"replay it on the drive, then fit the run: blkreel replay {path} --on DEVICE -o RUN")
-    if (drives := len(trace.metadata.get("devices") or [])) != 1:
-        raise UsageError(f"{path} is a run on {drives} drives", "fit runs on one drive")
-    if not 0 < trace.account.drive.get("size_bytes", 0) <= _LARGEST_DRIVE_BYTES:
-        raise UsageError(f"{path} has no size of its drive: run.drive.size_bytes is not one of a drive",
-                         "replay the trace again on the drive")
-    if trace.account.verdict["level"] == "invalid":
-        raise UsageError(f"{path} is invalid, so its times are not those of the drive",
-                         f"see why: blkreel report {path} --why")
-    table = trace.table(["submit_ns", "latency_ns", "length_bytes", "op", "status"])
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    row = np.flatnonzero((columns["latency_ns"] >= 0) & (columns["status"] == 0))
-    columns = {name: column[row] for name, column in columns.items()}
-    if (columns["op"] == READ).sum() < MIN_READS:
-        raise UsageError(f"{path} has fewer than {MIN_READS} completed reads", "fit runs of a longer trace")
-    return MeasuredRun(trace, trace.account, row, columns["op"], columns["length_bytes"], columns["submit_ns"],
-                       columns["latency_ns"],
-                       beside_write(columns["op"], columns["submit_ns"], columns["latency_ns"]))
-
-
-def beside_write(op: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray) -> np.ndarray:
-    """Whether a write that was submitted before was still in flight, for each I/O in the order of submission."""
-    ends_ns = np.maximum.accumulate(np.where(op == WRITE, submit_ns + latency_ns, np.iinfo(np.int64).min))
-    before_ns = np.concatenate([[np.iinfo(np.int64).min], ends_ns[:-1]])
-    beside: np.ndarray = before_ns > submit_ns
-    return beside
-
-
-def same_drive(runs: Sequence[MeasuredRun]) -> Mapping[str, Any]:
-    """The drive of the runs. Raises UsageError if they are of several."""
-    drives: list[Mapping[str, Any]] = [run.account.drive for run in runs]
-    for run, drive in zip(runs, drives, strict=True):
-        for key in _IDENTITY:
-            if drive.get(key) != drives[0].get(key):
-                raise UsageError(f"{runs[0].trace.path} and {run.trace.path} are runs on different drives: {key} "
-                                 f"{drives[0].get(key)!r} and {drive.get(key)!r}", "fit the runs of one drive")
-    return drives[0]
+_LONG_BYTES = 256 << 10
+# Difference and ratio of the misfits of models that explain runs equally well.
+_AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
 
 
 def fit_drive(runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """runs: of one drive. Raises TraceError if the I/Os of a run cannot be simulated.
+    """As the first of fit_drives()."""
+    return fit_drives(runs, progress)[0]
 
-    What reads take alone is fitted to the runs without a background, if there are any; then what they take beside
-    writes to those with one.
+
+def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
+    """The model that explains the runs best, and others that explain them as well: what the runs leave open.
+
+    runs: of one drive. What reads take alone is fitted to the runs without a background, if there are any; then what
+    they take beside writes to those with one. Raises TraceError if the I/Os of a run cannot be simulated.
     """
-    contended = [run for run in runs if run.has_background]
     quiet = [run for run in runs if not run.has_background]
-    if contended and quiet:
-        rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
-                                for run in contended])
-        fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
-        model = with_contention(_fitted(quiet, progress), fastest_write,
-                                lambda model: _mean_misfit(runs, model, progress))
-    else:
-        model = _fitted(runs, progress)
-    compared = _compared(quiet or runs, model, progress)
-    for op in (READ, WRITE):
-        model.spread[op] = _spread(model, compared, op)
-    return model
+    models = _fitted(quiet or runs, progress)
+    if quiet and len(quiet) < len(runs):
+        fits = [fit for model in models for fit in contention_fits(model, runs, progress)]
+        least = min(fit.misfit for fit in fits)
+        fits = [fit for fit in fits if fit.misfit <= least * _AS_GOOD_FACTOR + _AS_GOOD]
+        models = [fit.model for fit in fits]
+    for model in models:
+        compared = _compared(quiet or runs, model, progress)
+        model.spread = {op: _spread(model, compared, op) for op in (READ, WRITE)}
+    return models
 
 
-def _mean_misfit(runs: Sequence[MeasuredRun], model: FittedModel, progress: Progress) -> float:
-    drive = model.drive()
-    return float(np.mean([measured_misfit(run.latency_ns, simulated_latencies(run, drive, progress), run.op)
-                          for run in runs]))
-
-
-def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """Without a spread."""
+def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
+    """The best model, and those that differ in what a byte costs and are as good; without a spread."""
     queue = _queue(runs)
     size_bytes = int(same_drive(runs).get("size_bytes") or 0)
     latency_ns = [max(value, MIN_LATENCY_NS) for value in queue.latency_ns]
-    model, misfit = _corrected(FittedModel(size_bytes, queue.channels, latency_ns,
-                                           [1e9 / max(of, 1e-6) for of in queue.ns_per_byte]), runs, progress)
+    bandwidth = [1e9 / max(of, 1e-6) for of in queue.ns_per_byte]
+    start = FittedModel(size_bytes, queue.channels, latency_ns, bandwidth)
+    model, misfit = _corrected(start, runs, progress)
+    # Reads of one size that always overlap are as well explained by few channels as by the bus, which drives have.
+    buses = [_corrected(bus, runs, progress) for bus in _buses(start, runs)]
+    if buses and (bus := min(buses, key=lambda fit: fit[1]))[1] < misfit + _AS_GOOD:
+        model, misfit = bus
     if misfit > _SEARCHED_FROM:
-        model = _searched([model, _of_fast_ios(runs, size_bytes)], runs, progress)
-    return model
+        return [_searched([model, _of_fast_ios(runs, size_bytes)], runs, progress)]
+    return [model, *(other for other in _of_other_bandwidth(model, runs)
+                     if _compared(runs, other, progress).misfit < misfit + _AS_GOOD)]
+
+
+def _buses(start: FittedModel, runs: Sequence[MeasuredRun]) -> list[FittedModel]:
+    """Starts with a bus, for drives of many commands and of one."""
+    if (reads := _bus(runs)) is None:
+        return []
+    bus = replace(start, channels=_USUAL_CHANNELS, latency_ns=[reads[0], *start.latency_ns[1:]],
+                  bandwidth=[reads[1], start.bandwidth[WRITE]])
+    return [bus, replace(bus, commands=1)]
+
+
+def _of_other_bandwidth(model: FittedModel, runs: Sequence[MeasuredRun]) -> list[FittedModel]:
+    """Models whose reads of the usual size take as long on an idle drive, nearly all of it latency, or transfer."""
+    usual_bytes = float(np.median(np.concatenate([run.length_bytes[run.op == READ] for run in runs])))
+    service_ns = model.latency_ns[READ] + usual_bytes * 1e9 / model.bandwidth[READ]
+    others = []
+    for share in (0.1, 0.9):
+        transfer_ns = max(service_ns * (1 - share), 1)
+        if not 0.5 < transfer_ns * model.bandwidth[READ] / 1e9 / usual_bytes < 2:
+            others += [replace(model, channels=_USUAL_CHANNELS, commands=commands,
+                               latency_ns=[service_ns * share, *model.latency_ns[1:]],
+                               bandwidth=[usual_bytes * 1e9 / transfer_ns, model.bandwidth[WRITE]])
+                       for commands in (None, 1)]
+    return others
+
+
+def _bus(runs: Sequence[MeasuredRun]) -> tuple[float, float] | None:
+    """Latency in ns and bandwidth in bytes/s of reads, from those that overlapped and those that did not.
+
+    Overlapping long reads complete at the rate of the bus; without any, sizes of single reads have a slope.
+    """
+    rates, lengths, latencies = [], [], []
+    for run in runs:
+        reads = Ios(*(getattr(run, column.name)[run.op == READ] for column in fields(Ios)))
+        end_ns = reads.submit_ns + reads.latency_ns
+        alone = ~beside_any(run)[run.op == READ]
+        lengths.append(reads.length_bytes[alone])
+        latencies.append(reads.latency_ns[alone])
+        order = np.argsort(end_ns, kind="stable")
+        gap_ns = np.diff(end_ns[order])
+        follows = (reads.submit_ns[order][1:] < end_ns[order][:-1]) & (gap_ns > 0)
+        follows &= reads.length_bytes[order][1:] >= max(np.median(reads.length_bytes), _LONG_BYTES)
+        rates.append((reads.length_bytes[order][1:] / np.maximum(gap_ns, 1))[follows])
+    length_bytes, latency_ns, rate = (np.concatenate(each) for each in (lengths, latencies, rates))
+    if not len(latency_ns):
+        return None
+    per_byte = _slope(length_bytes, latency_ns)
+    if per_byte is None:
+        if len(rate) < _MIN_COMPARED:
+            return None
+        per_byte = 1 / float(np.median(rate))
+    return max(float(np.median(latency_ns - per_byte * length_bytes)), MIN_LATENCY_NS), 1e9 / per_byte
+
+
+def _slope(length_bytes: np.ndarray, latency_ns: np.ndarray) -> float | None:
+    """ns per byte between short and long I/Os; None if they are too few, or of one size."""
+    short, long = (length_bytes <= np.quantile(length_bytes, 0.25)), (length_bytes >= np.quantile(length_bytes, 0.75))
+    more_bytes = float(np.median(length_bytes[long]) - np.median(length_bytes[short]))
+    if min(short.sum(), long.sum()) < _MIN_COMPARED / 2 or more_bytes <= 0:
+        return None
+    more_ns = float(np.median(latency_ns[long]) - np.median(latency_ns[short]))
+    return more_ns / more_bytes if more_ns > 0 else None
 
 
 def _corrected(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> tuple[FittedModel, float]:
     """The best model of all rounds, and its misfit."""
+    model = copy.deepcopy(model)
     best, least = model, np.inf
     for _ in range(_ROUNDS):
         compared = _compared(runs, model, progress)
@@ -283,23 +265,6 @@ def _spread(model: FittedModel, compared: _Compared, op: int) -> np.ndarray:
     factors = np.quantile(np.clip(1 + ios.excess_ns / latency_ns, 0, MAX_FACTOR), SPREAD_SHARES)
     rising: np.ndarray = np.maximum.accumulate(factors)
     return rising
-
-
-def simulated_latencies(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> np.ndarray:
-    """Latencies in ns of the run's completed I/Os on the drive, submitted when they were."""
-    latency_ns = np.full(run.trace.rows, -1, np.int64)
-
-    def take(rows: Batch) -> None:
-        latency_ns[rows["source_row"]] = rows["complete_ns"] - rows["submit_ns"]
-
-    if not simulate(_plan_of(run, drive), drive, take, progress, "simulating the run"):
-        raise TraceError(f"{run.trace.path}: its I/Os cannot be simulated", "check it: blkreel check RUN")
-    simulated: np.ndarray = latency_ns[run.row]
-    return simulated
-
-
-def _plan_of(run: MeasuredRun, drive: SimulatedDrive) -> TracePlan:
-    return plan_trace(run.trace, find_target(drive.spec), pace=ORIGINAL, idle=ORIGINAL_IDLE, prefill=False)
 
 
 def _queue(runs: Sequence[MeasuredRun]) -> QueueModel:

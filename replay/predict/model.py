@@ -16,8 +16,8 @@ _FLUSH = OPS["flush"]
 @dataclass
 class FittedModel:
     """latency_ns: of the operations in their channel. bandwidth: bytes/s of reads and of writes. link: bytes/s of both
-    together, program_ns: for which a write holds a die; None if they cost reads nothing. spread: factors of the
-    latencies of reads and writes, at SPREAD_SHARES."""
+    together, program_ns: for which a write holds a die; None if they cost reads nothing. commands: on which it works at
+    once, None for any number. spread: factors of the latencies of reads and writes, at SPREAD_SHARES."""
 
     size_bytes: int
     channels: int
@@ -26,6 +26,7 @@ class FittedModel:
     read_slowdown: float = 1.0
     link: float | None = None
     program_ns: float | None = None
+    commands: int | None = None
     spread: dict[int, np.ndarray] = field(default_factory=lambda: {op: np.ones(len(SPREAD_SHARES))
                                                                    for op in (READ, WRITE)})
 
@@ -43,6 +44,7 @@ class FittedModel:
                 "write_bandwidth": f"{self.bandwidth[WRITE]:.0f}/s", "read_slowdown": f"{self.read_slowdown:.6g}",
                 **({} if self.link is None else {"link": f"{self.link:.0f}/s"}),
                 **({} if self.program_ns is None else {"program": ns(self.program_ns)}),
+                **({} if self.commands is None else {"commands": str(self.commands)}),
                 "read_spread": spread(READ), "write_spread": spread(WRITE)}
 
     def drive(self) -> SimulatedDrive:

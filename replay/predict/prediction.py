@@ -1,15 +1,13 @@
 """What a trace takes on a fitted drive, and how far such predictions were off for traces that were measured on it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 
-from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.progress import Progress
 from blkreel.common.units import format_ns
 from blkreel.replay.drive.target import find_target
@@ -24,15 +22,16 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, Source, clock_step_ns
-from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
-from .contention import load_time_beside
-from .fit import MeasuredRun, fit_drive, read_run, simulated_latencies
+from .fit import fit_drives
+from .measured_run import MeasuredRun, repeated_load_time, simulated_latencies
+from .model import FittedModel
 
 _P99 = (99, 100)
+_DECIDED = 1.25  # highest over lowest prediction up to which a slowdown is stated
 _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
 
 
@@ -53,17 +52,33 @@ class Prediction:
 class PredictionError:
     """Simulated over measured - 1 for one run; None where it could not be compared. run: its directory.
 
-    slowdown: load time beside the background of a run / alone, predicted and measured.
     """
 
     run: str
     load_time: float | None
     read_p99: float
-    slowdown: tuple[float, float] | None = None
+    slowdown: "PredictedSlowdown | None" = None
 
     @property
     def slowdown_by_writes(self) -> float | None:
-        return self.slowdown[0] / self.slowdown[1] - 1 if self.slowdown else None
+        """None if the fitted runs leave the slowdown open."""
+        of = self.slowdown
+        return of.predicted / of.measured - 1 if of and of.is_decided else None
+
+
+@dataclass(frozen=True)
+class PredictedSlowdown:
+    """Load time beside the background of a run / alone. low, high: of all models that explain the fitted runs as well
+    as the one that predicted it."""
+
+    predicted: float
+    low: float
+    high: float
+    measured: float
+
+    @property
+    def is_decided(self) -> bool:
+        return self.high <= self.low * _DECIDED
 
 
 @dataclass(frozen=True)
@@ -119,73 +134,37 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None)
 
 
-def checked(runs: Sequence[MeasuredRun], progress: Progress) -> CheckedErrors:
-    """Predict each run by a model of the runs of other traces; with runs of one trace only, by a model of all."""
+def checked(runs: Sequence[MeasuredRun], fitted: Sequence[FittedModel], progress: Progress) -> CheckedErrors:
+    """Predict each run by models of the runs of other traces; with runs of one trace only, by those fitted to all."""
     workloads = {run.workload for run in runs}
     held_out = len(workloads) > 1
     errors = []
     for workload in sorted(workloads):
-        others = [run for run in runs if run.workload != workload] if held_out else list(runs)
-        drive = fit_drive(others, progress).drive()
-        errors += [error_of(run, drive, progress) for run in runs if run.workload == workload]
+        models = (fit_drives([run for run in runs if run.workload != workload], progress) if held_out else fitted)
+        errors += [error_of(run, [model.drive() for model in models], progress) for run in runs
+                   if run.workload == workload]
     return CheckedErrors(tuple(errors), held_out)
 
 
-def error_of(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) -> PredictionError:
-    """How far the drive is off for a run. Raises TraceError if its I/Os cannot be simulated."""
+def error_of(run: MeasuredRun, drives: Sequence[SimulatedDrive], progress: Progress) -> PredictionError:
+    """How far the first drive is off for a run. Raises TraceError if its I/Os cannot be simulated.
+
+    drives: that explain the fitted runs equally well.
+    """
     is_read = run.op == READ
     p99_ns = [float(np.quantile(latency_ns[is_read], 0.99)) for latency_ns in (
-        simulated_latencies(run, drive, progress), run.latency_ns)]
-    measured_ns, predicted_ns, slowdown = _measured_load_time_ns(run.account), None, None
-    if measured_ns and (source := _source(run.account.source)) is not None:
-        device, idle = run.account.source.device, run.account.idle
-        policy = IdlePolicy(idle.name, idle.cap_ns)
-        predicted_ns = predict(source, drive, device, progress, policy).load_time_ns
-        if run.has_background:
-            alone_ns, predicted_ns = predicted_ns, None
-            with suppress(BlkreelError):  # the trace of a background may be gone
-                predicted_ns = load_time_beside(source, run.account.background, drive, device, policy, progress)
-                slowdown = _slowdown(run.account, predicted_ns, alone_ns)
+        simulated_latencies(run, drives[0], progress), run.latency_ns)]
+    measured_ns, predicted_ns, slowdown = run.load_time_ns, None, None
+    if measured_ns and (plan := run.plan):
+        predicted_ns = repeated_load_time(run, plan, drives[0], progress)
+        measured = run.account.baseline.slowdown.load_time if run.has_background and run.account.baseline else None
+        if measured and run.plan_alone:
+            predicted = [repeated_load_time(run, plan, drive, progress)
+                         / max(repeated_load_time(run, run.plan_alone, drive, progress), 1) for drive in drives]
+            slowdown = PredictedSlowdown(predicted[0], min(predicted), max(predicted), measured)
     return PredictionError(str(run.trace.path.parent),
                            predicted_ns / measured_ns - 1 if predicted_ns and measured_ns else None,
                            p99_ns[0] / p99_ns[1] - 1, slowdown)
-
-
-def _slowdown(account: Run, beside_ns: int, alone_ns: int | None) -> tuple[float, float] | None:
-    """Predicted and measured; None without a baseline."""
-    measured = account.baseline.slowdown.load_time if account.baseline else None
-    return (beside_ns / alone_ns, measured) if measured and alone_ns else None
-
-
-def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
-    """The runs of the directories, each with the run alone that a run beside a background has."""
-    runs = []
-    for path in paths:
-        run = read_run(path)
-        runs.append(run)
-        baseline = run.account.baseline
-        if run.has_background and baseline and baseline.verdict != "invalid":
-            runs.append(read_run(str(run.trace.path.parent / baseline.path)))
-    return runs
-
-
-def _measured_load_time_ns(account: Run) -> int | None:
-    """Of a run that predict() can repeat: of one whole device at dependent pace, each I/O once."""
-    pace, copies = account.pace, account.map.get("copies") or 1
-    is_usual = pace.name == DEPENDENT.name and not pace.compute and not pace.streams
-    if not is_usual or account.drives or copies > 1 or account.without or account.partial:
-        return None
-    return account.own_wall_ns or account.wall_ns
-
-
-def _source(source: Source) -> Trace | None:
-    """The trace that was replayed, if it is still there and the same."""
-    try:
-        trace = open_trace(source.path or "")
-        with open(Path(str(trace.path)), "rb") as file:
-            return trace if hashlib.file_digest(file, "sha256").hexdigest() == source.sha256 else None
-    except (BlkreelError, OSError):
-        return None
 
 
 def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapping[str, Any],
@@ -194,14 +173,26 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
     name = drive.get("model") or drive.get("name") or "drive"
     facts: dict[str, Any] = {"drive": str(name), "firmware": str(drive.get("firmware") or ""),
                              "runs": len(runs), "traces": len({run.workload for run in runs}),
-                             "held_out": errors.held_out, "version": version,
+                             "held_out": errors.held_out, "version": version, **_reads_beside(runs),
                              **{f"{key}_error": round(value, 4) for key, value in errors.largest().items()}}
+    if left_open := sum(run.slowdown is not None and not run.slowdown.is_decided for run in errors.runs):
+        facts["slowdown_by_writes_open"] = left_open
     lines = ["# A simulated drive, fitted to runs of a real one. Replay on it: --on nil:THIS_FILE.toml",
              f"size = {_toml(str(drive['size_bytes']))}",
              *(f"{key} = {_toml(word)}" for key, word in words.items()), "",
              "# *_error: the largest error of a prediction, as a share. held_out: of traces that were not fitted.",
+             "# reads_*_bytes: sizes of the reads beside writes. *_open: runs whose slowdown the runs leave open.",
              f"[{FITTED}]", *(f"{key} = {_toml(value)}" for key, value in facts.items())]
     return "\n".join(lines) + "\n"
+
+
+def _reads_beside(runs: Sequence[MeasuredRun]) -> dict[str, int]:
+    """Sizes of the reads beside backgrounds, without the least and the largest 1 %."""
+    sizes = [run.length_bytes[run.op == READ] for run in runs if run.has_background]
+    if not sizes:
+        return {}
+    least, largest = np.quantile(np.concatenate(sizes), (0.01, 0.99), method="nearest")
+    return {"reads_from_bytes": int(least), "reads_to_bytes": int(largest)}
 
 
 def _toml(value: str | bool | int | float) -> str:
@@ -224,6 +215,9 @@ class FittedFacts(TypedDict, total=False):
     load_time_error: float
     read_p99_error: float
     slowdown_by_writes_error: float
+    slowdown_by_writes_open: int
+    reads_from_bytes: int
+    reads_to_bytes: int
     version: str
 
 

@@ -1,5 +1,6 @@
 """`blkreel model-drive`: fit a simulated drive to runs of a real one."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,8 +14,9 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.files.output_lock import write_output
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
-from blkreel.replay.predict.fit import fit_drive, same_drive
-from blkreel.replay.predict.prediction import CheckedErrors, checked, file_text, with_baselines
+from blkreel.replay.predict.fit import fit_drives
+from blkreel.replay.predict.measured_run import same_drive, with_baselines
+from blkreel.replay.predict.prediction import CheckedErrors, checked, file_text
 from blkreel.traces.format.writer import refuse_output
 
 
@@ -28,7 +30,8 @@ def command(runs: tuple[str, ...], output: Path, force: bool, as_json: bool) -> 
 
     Fitted are the latencies of reads, writes and flushes with their spread, the bandwidths, the number of I/Os that
     the drive works on at once, and how much longer reads take beside writes: best from runs with --background and
-    --baseline, whose slowdown is predicted too. Not fitted are write caches, the decline under long writes, heat and
+    --baseline, with reads of several sizes, whose slowdown is predicted too: it is withheld where the runs leave it
+    open. Not fitted are write caches, the decline under long writes, heat and
     the intervals between stalls. With runs of several traces, each trace is predicted by a fit to the others, and the
     largest error is written to the file.
 
@@ -39,20 +42,26 @@ def command(runs: tuple[str, ...], output: Path, force: bool, as_json: bool) -> 
     refuse_output(output, force)
     measured = with_baselines(runs)
     drive = same_drive(measured)
-    model = fit_drive(measured, progress)
-    errors = checked(measured, progress)
-    text = file_text(measured, model.words(), drive, errors, __version__)
+    models = fit_drives(measured, progress)
+    errors = checked(measured, models, progress)
+    text = file_text(measured, models[0].words(), drive, errors, __version__)
     write_output(output, text, force=force, owner=caller_of_sudo())
     if as_json:
-        print_json({"version": 1, "path": str(output), "drive": dict(drive), "model": model.words(),
+        print_json({"version": 1, "path": str(output), "drive": dict(drive), "model": models[0].words(),
                     "held_out": errors.held_out, "largest_error": errors.largest(),
                     "runs": [{"run": run.run, "load_time_error": run.load_time, "read_p99_error": run.read_p99,
                               "slowdown_by_writes": run.slowdown and {
-                                  "predicted": run.slowdown[0], "measured": run.slowdown[1]}} for run in errors.runs]})
+                                  **asdict(run.slowdown), "is_decided": run.slowdown.is_decided}}
+                             for run in errors.runs]})
         return
     name = drive.get("model") or drive.get("name")
     print(printable(f"{output}: {name}, fitted to {len(measured)} run{'s' * (len(measured) > 1)}"))
     print(_error_line(errors))
+    for run in errors.runs:
+        if run.slowdown and not run.slowdown.is_decided:
+            print(printable(f"left open by the fitted runs: slowdown by writes of {run.run}, {run.slowdown.low:.2f} to "
+                            f"{run.slowdown.high:.2f} (measured {run.slowdown.measured:.2f}): fit a run with reads of "
+                            "its sizes"))
     print(f"next: {command_line('predict', 'TRACE', output)}")
 
 

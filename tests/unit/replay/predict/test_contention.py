@@ -12,8 +12,9 @@ from documented import run_blkreel
 from blkreel.cli.main import cli
 from blkreel.common.progress import ProgressTask
 from blkreel.replay.predict import contention
-from blkreel.replay.predict.fit import fit_drive
-from blkreel.replay.predict.prediction import error_of, with_baselines
+from blkreel.replay.predict.fit import fit_drives
+from blkreel.replay.predict.measured_run import same_drive, with_baselines
+from blkreel.replay.predict.prediction import CheckedErrors, error_of, file_text
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.writer import TraceWriter
 
@@ -21,12 +22,12 @@ ALONE = "nil:8GiB,clock=virtual,read_latency=100us,write_latency=50us,channels=8
 BACKGROUND = ("--pace", "dependent", "--background", "writes=150MB/s", "--background-lead", "1s", "--baseline")
 
 
-def write_load(path, seed, length_bytes, think_ns):
-    """Each read follows the one before."""
+def write_load(path, seed, length_bytes, think_ns, depth=1):
+    """Each read follows the one that is `depth` reads before."""
     rows = 400
     lengths = np.random.default_rng(seed).choice(length_bytes, rows)
     submit_ns = np.arange(rows) * (think_ns + 100_000)
-    waited_on = np.arange(rows) - 1
+    waited_on = np.maximum(np.arange(rows) - depth, -1)
     with TraceWriter(path) as out:
         out.write({"submit_ns": submit_ns, "latency_ns": np.full(rows, 100_000), "op": np.zeros(rows, "i8"),
                    "offset_bytes": np.cumsum(lengths) - lengths, "length_bytes": lengths,
@@ -37,8 +38,11 @@ def write_load(path, seed, length_bytes, think_ns):
 
 
 LOADS = {"large": (1, [1 << 20, 512 << 10], 100_000), "mixed": (2, [4096, 131072, 1 << 20], 50_000),
-         "small": (3, [65536, 131072], 20_000)}
-CAUSES = {"link": "write_bandwidth=450MB/s,link=500MB/s", "program": "write_bandwidth=300MB/s,program=4ms"}
+         "small": (3, [65536, 131072], 20_000), "megabytes": (4, [1 << 20], 20_000, 4),
+         "single": (5, [1 << 20], 100_000)}
+DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
+          "program": f"{ALONE},write_bandwidth=300MB/s,program=4ms", "sata-qlc": "nil:sata-qlc,cache=0",
+          "usb": "nil:usb,cache=0"}
 
 
 def quiet(step, total=None):
@@ -52,37 +56,54 @@ def few_simulations(monkeypatch):
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory, command_server):
-    """replayed(cause, load): the directory of a replay beside the background, made once."""
+    """replayed(drive, load): the directory of a replay beside the background, made once."""
     place = tmp_path_factory.mktemp("contention")
 
-    def replay(cause, load):
-        trace, run = place / f"{load}.parquet", place / f"{load}-{cause.partition('=')[0]}"
+    def replay(drive, load):
+        trace, run = place / f"{load}.parquet", place / f"{load}-{drive}"
         if not run.exists():
             run_blkreel(command_server, place, "replay", trace if trace.exists() else write_load(trace, *LOADS[load]),
-                        "--on", f"{ALONE},{CAUSES[cause]}", "-o", run, *BACKGROUND)
-        return run
+                        "--on", DRIVES[drive], "-o", run, *BACKGROUND)
+        return str(run)
 
     return replay
 
 
-@pytest.mark.parametrize(("cause", "error"), [("link", 0.05), ("program", 0.25)])
-def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, cause, error):
-    beside, alone = runs = with_baselines([str(replayed(cause, "mixed"))])
-    assert beside.has_background and not alone.has_background
-    drive = fit_drive(runs, quiet).drive()
-    for load in ("large", "small"):
-        predicted, measured = error_of(with_baselines([str(replayed(cause, load))])[0], drive, quiet).slowdown
-        assert predicted == pytest.approx(measured, rel=error), load
-        assert measured > 1.15
+@pytest.mark.parametrize(("drive", "fitted", "others", "error"), [
+    ("link", ["mixed"], ["large", "small"], 0.05), ("program", ["mixed"], ["large", "small"], 0.15),
+    # One size of reads, of which most is the time of the link: they wait for programs as long as short reads do.
+    ("sata-qlc", ["single", "megabytes"], ["small", "large"], 0.1), ("usb", ["small", "single"], ["megabytes"], 0.1)])
+def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, drive, fitted, others, error):
+    runs = with_baselines([replayed(drive, load) for load in fitted])
+    assert [run.has_background for run in runs] == [True, False] * len(fitted)
+    drives = [model.drive() for model in fit_drives(runs, quiet)]
+    for load in others:
+        slowdown = error_of(with_baselines([replayed(drive, load)])[0], drives, quiet).slowdown
+        assert slowdown.predicted == pytest.approx(slowdown.measured, rel=error), load
+        assert slowdown.is_decided and slowdown.measured > 1.15
+
+
+def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed):
+    """Single reads of one size do not show how much of them is latency, and so not what shorter reads take."""
+    runs = with_baselines([replayed("sata-qlc", "single")])
+    models = fit_drives(runs, quiet)
+    error = error_of(with_baselines([replayed("sata-qlc", "small")])[0], [model.drive() for model in models], quiet)
+    assert not error.slowdown.is_decided and error.slowdown_by_writes is None
+    assert error.slowdown.low < error.slowdown.measured * 1.1 and error.slowdown.high > 2 * error.slowdown.low
+    text = file_text(runs, models[0].words(), same_drive(runs), CheckedErrors((error,), True), "1")
+    facts = tomllib.loads(text)["fitted"]
+    assert facts["slowdown_by_writes_open"] == 1 and "slowdown_by_writes_error" not in facts
+    assert facts["reads_from_bytes"] == facts["reads_to_bytes"] == 1 << 20
 
 
 def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(replayed, tmp_path):
-    told = CliRunner().invoke(cli, ["model-drive", str(replayed("link", "large")), "-o", str(tmp_path / "drive.toml"),
+    told = CliRunner().invoke(cli, ["model-drive", replayed("link", "large"), "-o", str(tmp_path / "drive.toml"),
                                     "--json"])
     document = json.loads(told.stdout)
     beside, alone = document["runs"]
     slowdown = beside["slowdown_by_writes"]
     assert alone["slowdown_by_writes"] is None and slowdown["predicted"] == pytest.approx(slowdown["measured"], rel=0.1)
+    assert slowdown["is_decided"] and slowdown["low"] <= slowdown["predicted"] <= slowdown["high"]
     assert document["largest_error"]["slowdown_by_writes"] == pytest.approx(
         abs(slowdown["predicted"] / slowdown["measured"] - 1))
     facts = tomllib.loads((tmp_path / "drive.toml").read_text())["fitted"]
