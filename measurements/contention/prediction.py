@@ -1,7 +1,8 @@
 """How far the slowdown by writes is off that a fitted drive predicts, on three block devices.
 
 Programs that read are captured on an emulated drive, and replayed beside writes on an image on disk, on zram and on an
-emulated drive. For each trace, `blkreel model-drive` is fitted to the runs of the others, and predicts its slowdown.
+emulated drive. They read 1 MiB at a time, 60 to 128 KiB, and small files. For each trace, `blkreel model-drive` is
+fitted to the runs of the others, and predicts its slowdown.
 Needs root and /dev/fuse, and a machine without other work. --only-fit: to the runs that are in DIRECTORY.
 """
 
@@ -18,7 +19,7 @@ from measurements.contention.truth import on_drive
 from measurements.lab import as_a_program, machine, run, zram_drive
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
-PROGRAMS = ("read", "mmap", "direct")
+PROGRAMS = ("read", "mmap", "direct", "small")
 SIZE_BYTES = 2 << 30
 RATE = "110MB/s"
 
@@ -34,7 +35,8 @@ def main():
     if not options.only_fit:
         options.directory.mkdir(mode=0o755)
         on_drive("sata-tlc", "capture", list(PROGRAMS), options.rate, options.directory)
-    print(f"writes of {options.rate}\n{'device':12} {'trace':8} {'measured':>9} {'predicted':>10} {'error':>7}")
+    print(f"writes of {options.rate}\n{'device':12} {'trace':8} {'measured':>9} {'predicted':>10} {'error':>7}  "
+          f"{'low':>7} {'high':>7}")
     for name, device in (("image", disk_image), ("zram", lambda _: zram_drive(SIZE_BYTES)), ("sata-qlc", qlc_drive)):
         if not options.only_fit:
             with device(options.directory) as path, as_a_program():
@@ -78,9 +80,13 @@ def show(name, options):
     for program in PROGRAMS:
         pairs = [each["slowdown_by_writes"] for each in document["runs"]
                  if Path(each["run"]).parent.name == f"{name}-{program}" and each["slowdown_by_writes"]]
-        measured, predicted = (statistics.geometric_mean(pair[key] for pair in pairs)
-                               for key in ("measured", "predicted"))
-        print(f"{name:12} {program:8} {measured:9.2f} {predicted:10.2f} {predicted / measured - 1:+7.1%}", flush=True)
+        if not pairs:
+            continue  # not replayed
+        measured, predicted, low, high = (statistics.geometric_mean(pair[key] for pair in pairs)
+                                          for key in ("measured", "predicted", "low", "high"))
+        is_open = "" if all(pair["is_decided"] for pair in pairs) else "  left open by the runs of the others"
+        print(f"{name:12} {program:8} {measured:9.2f} {predicted:10.2f} {predicted / measured - 1:+7.1%}  {low:7.2f} "
+              f"{high:7.2f}{is_open}", flush=True)
 
 
 if __name__ == "__main__":
