@@ -2,6 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
+from page_reader import settle
 from synthetic_history import NIGHTS, QUERY, fill_nights
 
 from blkreel.cli.main import cli
@@ -34,17 +35,15 @@ def assert_changes_are_visible(page):
         assert "worse" in cells.all_inner_texts()
 
 
-@pytest.mark.parametrize("width", [400, 1000])
-def test_changes_have_their_date_and_size_at_any_width(reader, history, width):
-    page = reader.open(history, width=width)
-    assert page.evaluate(OVERFLOW) <= 0
-    assert_changes_are_visible(page)
-    for picture in page.locator("main svg").all():
-        assert picture.bounding_box()["width"] <= width
-
-
-def test_everything_is_reached_by_keyboard(reader, history):
+def test_changes_at_any_width_and_everything_by_keyboard(reader, history):
     page = reader.open(history)
+    for width in (1000, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert page.evaluate(OVERFLOW) <= 0
+        assert_changes_are_visible(page)
+        for picture in page.locator("main svg").all():
+            assert picture.bounding_box()["width"] <= width
     nights = page.locator("#history-throughput-table")
     assert not nights.is_visible()
     page.locator("#history-throughput-behind summary").focus()

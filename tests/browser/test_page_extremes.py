@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+from page_reader import Reader, settle
 from synthetic_runs import write_run
 
 from blkreel.analysis.charts.axes import Axis
@@ -30,10 +31,19 @@ def path(runs, tmp_path_factory):
     return output
 
 
+@pytest.fixture(scope="module")
+def shared(browser, path):
+    reader = Reader(browser)
+    yield reader.open(path)
+    reader.close()
+    assert reader.complaints == []
+
+
 @pytest.mark.parametrize("width", [400, 900])
-def test_a_name_without_end_leaves_room_for_what_is_said_of_the_drive(reader, path, width):
-    page = reader.open(path, width=width)
-    table = page.locator("#drives-table")
+def test_a_name_without_end_leaves_room_for_what_is_said_of_the_drive(shared, width):
+    shared.set_viewport_size({"width": width, "height": 900})
+    settle(shared)
+    table = shared.locator("#drives-table")
     names = {name: table.locator(".name", has_text=name).bounding_box() for name in (LONG, SHORT)}
     assert names[LONG]["width"] <= 0.6 * width and names[LONG]["height"] > 3 * names[SHORT]["height"] / 2
     assert names[LONG]["x"] + names[LONG]["width"] <= table.locator("th", has_text="Verdict").bounding_box()["x"]
@@ -43,8 +53,17 @@ def test_a_name_without_end_leaves_room_for_what_is_said_of_the_drive(reader, pa
     assert caption["x"] >= 0 and caption["x"] + caption["width"] <= width
 
 
-def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(reader, path, runs):
-    page = reader.open(path)
+def test_the_drive_under_test_is_marked_where_the_system_chooses_colors(shared):
+    shared.emulate_media(forced_colors="active")
+    settle(shared)
+    widths = shared.evaluate("""() => [...document.querySelectorAll("#drives-table tbody tr")].map((row) =>
+        [row.matches(".marked"), parseFloat(getComputedStyle(row.firstElementChild).borderLeftWidth)])""")
+    shared.emulate_media(forced_colors="none")
+    assert sorted(widths) == [[False, 0], [True, 6]]
+
+
+def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(shared, runs):
+    page = shared
     page.locator("#figures a.about").first.click()
     words = shlex.split(page.locator("#about code").first.inner_text())
     mine = [str(run) for run in runs if run.name.startswith(SHORT[:5])]
@@ -53,15 +72,8 @@ def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(reader, p
     assert float(figure.printed(present.compare(mine), words[-1])) == float(shown.get_attribute("data-v"))
 
 
-def test_the_drive_under_test_is_marked_where_the_system_chooses_colors(reader, path):
-    page = reader.open(path, forced_colors="active")
-    widths = page.evaluate("""() => [...document.querySelectorAll("#drives-table tbody tr")].map((row) =>
-        [row.matches(".marked"), parseFloat(getComputedStyle(row.firstElementChild).borderLeftWidth)])""")
-    assert sorted(widths) == [[False, 0], [True, 6]]
-
-
 def test_pairs_go_with_the_drives_that_filters_hide(reader, tmp_path):
-    runs = [write_run(tmp_path / f"{name}-{seed}", name, 90, seed=seed, seconds=4, model=name)
+    runs = [write_run(tmp_path / f"{name}-{seed}", name, 90, seed=seed, seconds=3, model=name)
             for name in ("alpha", "bravo", "charlie") for seed in range(6)]
     present.compare(runs, tmp_path / "page.html", view=export.View(highlight="alpha"))
     page = reader.open(tmp_path / "page.html", view="search=bravo")
@@ -70,8 +82,7 @@ def test_pairs_go_with_the_drives_that_filters_hide(reader, tmp_path):
     assert rows and set(rows) == {"bravo"}
 
 
-@pytest.mark.parametrize("width", [400, 1600])
-def test_names_of_equal_drives_stand_below_each_other_and_the_marked_one_on_top(reader, tmp_path, width):
+def test_names_of_equal_drives_stand_below_each_other_and_the_marked_one_on_top(reader, tmp_path):
     drives = [f"Drive {number}" for number in range(12)]
     points = [Point(name, "", x, 100.0) for name in drives for x in (1.0, 2.0)]
     spec = curves("Rates", points, SeriesStyle(tuple(drives), {}), Axis("time, s"), Axis("MB/s"), dots=False)
@@ -81,7 +92,14 @@ def test_names_of_equal_drives_stand_below_each_other_and_the_marked_one_on_top(
     path.write_text(render_page(Page("comparison", "Equal", "", tuple(
         Entry(name, {}, {"level": "valid", "reasons": []}) for name in drives),
         (Section("s", "S", (Chart("rates", "Rates", table, spec),)),))), encoding="utf-8")
-    page = reader.open(path, width=width, view="highlight=Drive+5")
+    page = reader.open(path, width=1600, view="highlight=Drive+5")
+    assert_names_stand_apart(page)
+    page.set_viewport_size({"width": 400, "height": 900})
+    settle(page)
+    assert_names_stand_apart(page)
+
+
+def assert_names_stand_apart(page):
     names = page.locator("[data-chart=rates] svg .mark-text text", has_text="Drive")
     boxes = {name.text_content(): name.bounding_box() for name in names.all()}
     assert sorted(boxes, key=lambda name: boxes[name]["y"]) == ["Drive 4", "Drive 5", "Drive 6"]

@@ -1,7 +1,7 @@
 """A site of a catalog as its readers meet it: at three widths, by keyboard, without JavaScript."""
 
 import pytest
-from page_reader import settle
+from page_reader import SETTLED, settle, show
 from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill
 
 from blkreel.benchmarks.site import build
@@ -22,8 +22,10 @@ def pages(site):
 
 
 def test_each_page_fits_its_window(reader, site):
+    page = reader.open(site / "index.html")
     for path in pages(site):
-        page = reader.open(path)
+        page.goto(path.as_uri())
+        page.wait_for_function(SETTLED)
         for width in (400, 1000, 1600):
             page.set_viewport_size({"width": width, "height": 900})
             settle(page)
@@ -31,7 +33,7 @@ def test_each_page_fits_its_window(reader, site):
             assert page.locator("h1").bounding_box()["width"] <= width
 
 
-def test_from_the_overview_to_a_raw_file_by_keyboard(reader, site):
+def test_from_the_overview_to_a_drive_by_keyboard_and_search(reader, site):
     page = reader.open(site / "index.html")
 
     def follow(name, directory):
@@ -42,16 +44,14 @@ def test_from_the_overview_to_a_raw_file_by_keyboard(reader, site):
         page.wait_for_url(f"**/{directory}/*")
 
     follow(WORKLOADS[0], "workloads")
-    page.wait_for_function("document.documentElement.dataset.settled === '1'")
+    page.wait_for_function(SETTLED)
     follow("Slow", "drives")
-    page.wait_for_function("document.documentElement.dataset.settled === '1'")
+    page.wait_for_function(SETTLED)
     page.get_by_role("navigation", name="Site").get_by_role("link").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/index.html")
-
-
-def test_search_and_permalink_keep_the_drives(reader, site):
-    page = reader.open(site / "index.html", view="search=slow")
+    page.wait_for_function(SETTLED)
+    show(page, "search=slow")
     assert page.locator("#drives-table tbody tr:visible").count() == 1
     page.locator("#search").fill("")
     page.wait_for_function("document.querySelectorAll('#drives-table tbody tr:not([hidden])').length === 3")
