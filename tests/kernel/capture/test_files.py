@@ -54,8 +54,7 @@ READERS = {
 }
 
 
-@KINDS
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "kind"), [*((reader, "tp_btf") for reader in READERS), ("mapped", "raw_tp")])
 def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
     drive, directory = mounted
     rows = captured(blkreel, drive, tmp_path / "t.parquet", f"cd {directory}; {READERS[reader]}", "--programs", kind)
