@@ -35,12 +35,17 @@ def odd_runs(tmp_path_factory):
             for number, (reason, trait) in enumerate(traits.items())}
 
 
-@pytest.fixture
-def catalog(tmp_path, small_runs, odd_runs, a_test):
-    opened = Catalog.open(tmp_path / "catalog", create=True)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory, small_runs, odd_runs, a_test):
+    opened = Catalog.open(tmp_path_factory.mktemp("filled") / "catalog", create=True)
     for run in (*small_runs, *odd_runs.values(), a_test):
         opened.add(run)
     return opened
+
+
+@pytest.fixture
+def catalog(filled, tmp_path):
+    return Catalog.open(shutil.copytree(filled.directory, tmp_path / "catalog"))
 
 
 @pytest.fixture

@@ -61,14 +61,20 @@ def built(tmp_path_factory):
     return catalog, run, root / "site", site
 
 
+@pytest.fixture(scope="module")
+def plain(built, tmp_path_factory):
+    """The directory of a site that is built without drives.toml."""
+    site = tmp_path_factory.mktemp("plain") / "site"
+    build(built[0], site)
+    return site
+
+
 @pytest.fixture
-def own(built, tmp_path):
-    """A catalog and a site that a test may change: built without drives.toml."""
+def own(built, plain, tmp_path):
+    """A catalog and a site that a test may change."""
     catalog, run, _, _ = built
-    shutil.copytree(catalog.directory, tmp_path / "catalog")
-    copied = type(catalog).open(tmp_path / "catalog")
-    build(copied, tmp_path / "site")
-    return copied, run, tmp_path / "site"
+    copied = type(catalog).open(shutil.copytree(catalog.directory, tmp_path / "catalog"))
+    return copied, run, shutil.copytree(plain, tmp_path / "site")
 
 
 def names_of(site):

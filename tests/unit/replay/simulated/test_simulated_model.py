@@ -85,7 +85,7 @@ def drives():
         "stall": st.sampled_from(["stall_every=1ms,stall_for=200us", "stall_every=100us,stall_for=99us"])})
 
 
-@cases(13)
+@cases(6)
 @given(data=st.data(), keys=drives())
 def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     stall = keys.pop("stall", None)
