@@ -200,11 +200,11 @@ def vanishing_drive(require_root, tmp_path):
 
 def test_a_drive_that_disappears_ends_the_capture_well(started, blkreel, loop_drive, vanishing_drive, tmp_path):
     stays, (drive, vanish) = loop_drive(), vanishing_drive
-    process = started(stays, drive, "--for", "60s")
+    process = started(stays, drive, "--for", "250s")
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4k", "iflag=direct", "status=none"], check=True)
     read(stays, 100)
     vanish()
-    stdout, stderr = process.communicate(timeout=50)
+    stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 3 and "taken away" in stderr
     trace = open_trace(tmp_path / "t.parquet")
     rows = trace.table().to_pandas()

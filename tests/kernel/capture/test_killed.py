@@ -122,7 +122,7 @@ def lives(pid):
         return False
 
 
-def wait_until(holds, goes_on=lambda: True, seconds=60):
+def wait_until(holds, goes_on=lambda: True, seconds=180):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline and goes_on(), "waited in vain"

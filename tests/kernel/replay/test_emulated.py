@@ -60,15 +60,15 @@ def running(blkreel, command_server, name, tmp_path):
         process = command_server.start([blkreel.command, "emulate", drive, "--name", name, ANY_MACHINE, *words],
                                        env=blkreel.environment, cwd=tmp_path)
         try:
-            wait_until(lambda: (LINKS / name).exists() or process.poll() is not None, seconds=60)
+            wait_until(lambda: (LINKS / name).exists() or process.poll() is not None)
             assert process.poll() is None, process.communicate()[1]
             yield process, os.path.realpath(LINKS / name)
-            wait_until(lambda: process.poll() is not None, seconds=60)
+            wait_until(lambda: process.poll() is not None)
             assert process.returncode == code, process.stderr.read()
         finally:
             process.kill()
             process.communicate()
-        wait_until(lambda: not left_behind(name), seconds=10)
+        wait_until(lambda: not left_behind(name))
 
     return run
 
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_it_in_order_and_not_while_mounted(running, name, tmp_path):
 def test_force_unmounts(running, tmp_path):
     (tmp_path / "mnt").mkdir()
     with running("--mount", "mnt", "--force") as (process, _):
-        wait_until(lambda: os.path.ismount(tmp_path / "mnt"), seconds=30)
+        wait_until(lambda: os.path.ismount(tmp_path / "mnt"))
         process.send_signal(signal.SIGINT)
     assert not os.path.ismount(tmp_path / "mnt")
 
@@ -268,7 +268,7 @@ def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_p
     with tempfile.TemporaryDirectory(dir="/var/tmp") as mount:
         Path(mount).chmod(0o755)
         with running("--image", "drive.img", "--mount", mount, "--force", drive=drive, code=1) as (process, _):
-            wait_until(lambda: os.path.ismount(mount), seconds=30)
+            wait_until(lambda: os.path.ismount(mount))
             writer = subprocess.Popen(writes, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                       env={**os.environ, "BLKREEL_MOUNT": mount})
             committed = [int(writer.stdout.readline()) for _ in range(40)]
@@ -355,7 +355,7 @@ def test_memory_pressure_does_not_stop_it(blkreel, name, tmp_path, image):
         assert result.returncode == 0, result.stderr
         assert "aborted" not in result.stderr
     finally:
-        wait_until(lambda: not (group / "cgroup.procs").read_text(), seconds=10)
+        wait_until(lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
     assert not left_behind(name)
 

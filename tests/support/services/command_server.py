@@ -220,7 +220,8 @@ class _Server:
     def _become(self, request, descriptors):
         """In the fork: no trace of the server, but for the pipe that takes the names of modules."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGHUP):  # below nohup, the tests ignore the latter
+            signal.signal(number, signal.SIG_DFL)
         self._connection.close()
         for descriptor in (self._modules, self._wakeups, self._wakes, descriptors[3], *self._status_pipes.values()):
             os.close(descriptor)

@@ -72,6 +72,6 @@ def detach_loop(path):
     if result.returncode:
         attached = Path("/sys/block") / Path(path).name / "loop/backing_file"
         try:
-            wait_until(lambda: not attached.exists(), seconds=10)
+            wait_until(lambda: not attached.exists(), seconds=60)
         except AssertionError:
             raise AssertionError(result.stderr) from None

@@ -15,7 +15,7 @@ from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, n
 CPU = Path("/sys/devices/system/cpu/cpu1/online")
 
 
-def wait_until(holds, seconds=60):
+def wait_until(holds, seconds=180):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
