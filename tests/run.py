@@ -90,6 +90,8 @@ def run_part(part: Part, prefixed: bool) -> Result:
     # Beside other workers a second thread of the linear algebra only spins.
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ,
                    "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+    # Without bytecode, each worker compiles all tests, for ten seconds. Git ignores it.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if sys.stdout.isatty():
         environment["PY_COLORS"] = "1"
     pieces: list[str] = []
