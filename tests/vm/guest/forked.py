@@ -1,11 +1,18 @@
-"""The installed command without the start-up time of an emulated Python: in a fork of a process with all imports."""
+"""The installed command without the start-up time of an emulated Python: in a fork of a process with all imports.
 
+What a command imports besides, this process imports before the next one.
+"""
+
+import gc
 import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+
+from command_server import PACKAGES
 
 
 def load_command():
@@ -21,6 +28,8 @@ class Forked:
 
     def __init__(self, arguments, out, err, cwd, environment):
         self._paths, self.returncode = (out, err), None
+        self._modules = Path(f"{out}.modules")
+        gc.freeze()  # a collection in the fork would copy the pages of all objects
         self.pid = os.fork()
         if self.pid == 0:
             _become_command(arguments, out, err, cwd, environment)
@@ -29,6 +38,10 @@ class Forked:
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+            if pid and self._modules.exists():  # it was not killed
+                for name in self._modules.read_text().splitlines():
+                    with suppress(ImportError):
+                        import_module(name)
         return self.returncode
 
     def wait(self, timeout=120):
@@ -46,7 +59,7 @@ class Forked:
 
 def _become_command(arguments, out, err, cwd, environment):
     """In the child: run the command and never come back."""
-    code = 1
+    code, known = 1, set(sys.modules)
     try:
         for number in (signal.SIGALRM, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -68,6 +81,10 @@ def _become_command(arguments, out, err, cwd, environment):
     except BaseException as error:  # a child must not go on as a second pytest
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            new = [name for name in list(sys.modules) if name not in known and name.partition(".")[0] in PACKAGES]
+            Path(f"{out}.modules").write_text("\n".join(new))
+        finally:
+            os._exit(code)

@@ -1,4 +1,4 @@
-"""Those tests of tests/kernel that need a loop device's image: the replay, and captures by blktrace.
+"""Those tests of tests/kernel that capture with blktrace from a loop device. The engine's are in test_nvme_commands.py.
 
 Many machines refuse the command blktrace, because they are locked down.
 """
@@ -20,17 +20,6 @@ from tests.kernel.capture.test_file_systems import (  # noqa: F401
 from tests.kernel.capture.test_hard_cases import (  # noqa: F401
     captured,
     test_a_drive_that_grows_during_the_capture,
-)
-from tests.kernel.replay.test_engine_drive import (  # noqa: F401
-    test_a_drive_detached_in_mid_run_does_not_hang,
-    test_flush_discard_and_zeroes_reach_the_drive_as_such,
-)
-from tests.kernel.replay.test_engine_seen import (  # noqa: F401
-    test_a_plan_is_issued_as_it_stands,
-)
-from tests.kernel.replay.test_loop import (  # noqa: F401
-    make_trace,
-    test_every_io_of_the_trace_and_no_other_reaches_the_drive,
 )
 from tests.vm.guest.drives import nvme_path
 

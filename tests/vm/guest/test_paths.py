@@ -114,6 +114,8 @@ def test_a_mapped_device_is_recorded_on_the_drives_below(rows_of, dm, nvme_drive
                            f"dd if={device} of=/dev/null bs=64k count=12 skip=512 iflag=direct status=none")
     assert sorted(rows.attrs["summary"]["devices"]) == sorted([first, second])
     assert "the whole drive is recorded" in rows.attrs["stderr"]
+    mapping, = rows.attrs["metadata"]["volumes"]
+    assert rows.attrs["metadata"]["storage_layer"] == "device" and mapping["kind"] == "dm-linear"
     name = [entry["path"] for entry in rows.attrs["metadata"]["devices"]]
     below = {path: rows[rows.device == index] for index, path in enumerate(name)}
     assert below[first].offset_bytes.tolist() == [MIB + at * 65536 for at in range(30)]

@@ -255,16 +255,9 @@ def test_each_layer_has_each_io_once(blkreel, rows_of, volume, tmp_path):
     assert mapping["kind"] == kind and mapping["name"] == name
     assert {part["name"] for part in mapping["parts"]} == {Path(drive).name for drive in drives}
 
-    rows, of, counts = captured(device, layer="device")
-    assert rows.attrs["metadata"]["storage_layer"] == "device" and rows.attrs["metadata"]["volumes"] == [mapping]
-    # The counters of a drive have an fsync as a write of no bytes.
-    empty_flushes = rows.attrs["summary"]["ledger"]["empty_flushes"]
-    assert sum(counts[path] for path in of) == sum(map(len, of.values())) + empty_flushes
-    assert set(of) == {Path(drive).name for drive in drives}
-
     rows, of, counts = captured(device, *drives, layer="volume")
     assert rows.attrs["metadata"]["storage_layer"] == "both" and as_issued(of[name]) == ios
-    for drive in drives:
+    for drive in drives:  # whose counters have an fsync as a write of no bytes
         below = of[Path(drive).name]
         assert 0 <= counts[Path(drive).name] - len(below) <= rows.attrs["summary"]["ledger"]["empty_flushes"]
     if place:
@@ -278,6 +271,8 @@ def test_each_layer_has_each_io_once(blkreel, rows_of, volume, tmp_path):
     else:
         assert {part["offset_bytes"] for part in mapping["parts"]} == {None}
     assert set(threads_of(of[name])) == {"dd"}
+    if kind != "dm-linear":  # what reads a trace needs no kind of volume
+        return
     document = json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)
     ops = [{op: total["ios"] for op, total in layer["ops"].items() if op != "flush"} for layer in document["layers"]]
     assert ops[1] == {"write": 23, "read": 30}
