@@ -21,7 +21,6 @@ def torrent(scratch: Scratch, size_bytes: int) -> Iterator[Path]:
     album.mkdir(parents=True)
     for number, file_bytes in enumerate(sizes(size_bytes, _PICTURE_BYTES)):
         make_payload(album / f"{number:04}.jpg", file_bytes)
-    (scratch.mount / DOWNLOADS).mkdir(parents=True, exist_ok=True)
     with swarm(album, directory, scratch.workspace.environment) as seeded:
         yield seeded.torrent
 

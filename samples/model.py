@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from environment import environment
-from scratch import RECORDINGS, SATA, Scratch, emulated_drive
+from scratch import EMMC, RECORDINGS, SATA, Scratch, emulated_drive
 
 _PACKAGES = ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6")
 MODEL_BYTES = 4400 << 20  # with the file system
@@ -11,7 +11,7 @@ MODEL_BYTES = 4400 << 20  # with the file system
 
 def record_load(name: str, mode: str) -> None:
     """mode: read, mmap or direct."""
-    with emulated_drive(MODEL_BYTES, SATA) as scratch:
+    with emulated_drive(MODEL_BYTES, EMMC if mode == "read" else SATA) as scratch:
         command = put_model(scratch, mode)
         for _ in range(RECORDINGS):
             scratch.settle()

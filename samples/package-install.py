@@ -1,6 +1,6 @@
-"""A package is installed: build-essential and all it needs, downloaded before."""
+"""Packages are installed: build-essential and all it needs, downloaded before."""
 
-from scratch import Root, make_sample, scratch_drive
+from scratch import EMMC, RECORDINGS, Root, emulated_drive, make_sample
 
 _PACKAGE = "build-essential"
 _ROOT = Root("install", hooks=(f'chroot "$1" apt-get install --yes --download-only {_PACKAGE}',),
@@ -8,12 +8,14 @@ _ROOT = Root("install", hooks=(f'chroot "$1" apt-get install --yes --download-on
 
 
 def make(name: str) -> None:
-    with scratch_drive(2 << 30) as scratch:
-        scratch.install(_ROOT)
-        scratch.settle()
-        command = ["apt-get", "install", "--yes", "--no-download", "--no-install-recommends", _PACKAGE]
-        # Without names: those of 4,000 files would be three quarters of the trace.
-        scratch.record(name, ["chroot", scratch.mount, *command], files=False)
+    with emulated_drive(2 << 30, EMMC) as scratch:
+        # Not apt-get, which looks for the end of dpkg every half second: that would count as computing.
+        command = ["sh", "-c", "dpkg --install /var/cache/apt/archives/*.deb"]
+        for _ in range(RECORDINGS):
+            scratch.install(_ROOT)
+            scratch.settle()
+            # Without names: those of 4,000 files would be three quarters of the trace.
+            scratch.record_best(name, ["chroot", scratch.mount, *command], files=False)
 
 
 make_sample("package-install", make)

@@ -31,8 +31,7 @@ SAMPLES = {
     "game-download": "the same beside a download at 300 Mbit/s to the same drive",
     "download": "a BitTorrent download of an album of pictures (aria2c)",
     "app-start": "an office application starts from a cold cache, with a document",
-    "package-install": "a package and all it needs is installed",
-    "compile": "a program is compiled from a cold cache",
+    "package-install": "a package and all it needs are installed (dpkg)",
 }
 TITLES = {
     "model-load": "Model load",
@@ -55,7 +54,6 @@ TITLES = {
     "download": "Download",
     "app-start": "Application start",
     "package-install": "Package installation",
-    "compile": "Compilation",
 }
 
 

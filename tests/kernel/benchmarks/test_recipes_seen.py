@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from host_reasons import HOST_REASONS
 from kernel_trace import CUT_NS, Seen, Watch, assert_one_after_another, assert_random, assert_random_places
+from tree import COMPILE
 
 from blkreel.traces.samples import sample_path
 
@@ -361,16 +362,16 @@ def data_of(path):
     return [sorted(trace.length_bytes[(trace.op == op) & (trace.length_bytes > 0)].tolist()) for op in (0, 1)]
 
 
-def assert_replays(step: Step, sample: str) -> None:
-    """The I/Os of the sample, each once, in whatever order."""
-    assert [sorted(step.seen.of(kind).length.tolist()) for kind in "RW"] == data_of(sample_path(sample))
+def assert_replays(step: Step, trace: str) -> None:
+    """The I/Os of the trace, each once, in whatever order."""
+    assert [sorted(step.seen.of(kind).length.tolist()) for kind in "RW"] == data_of(trace)
 
 
 def test_trace_consistency(carried_out):
     """The whole drive a second time, then three phases, each pass with its writes or idle time before the trace."""
     fill, *steps = carried_out("trace-consistency", degrade_passes=2, degrade_time="150ms", degrade_step="100ms",
                                steady_passes=1, steady_time="250ms", recovery_passes=1, recovery_idle="300ms",
-                               traces="sample:compile", pace="depth=8")
+                               traces=COMPILE, pace="depth=8")
     assert fill.role == "fill" and set(fill.seen.kind) == {"W"}
     assert_one_after_another(fill.seen, 128 * KIB, 0, DRIVE_BYTES)
     assert len(fill.seen) == DRIVE_BYTES // (128 * KIB)
@@ -389,13 +390,13 @@ def test_trace_consistency(carried_out):
     assert (length % 4096 != 0).any() and (offset % 4096 != 0).any()
     for step in steps:
         if step.role == "trace":
-            assert_replays(step, "compile")
+            assert_replays(step, COMPILE)
     assert steps[-2].rest_ns >= 300 * MS, "idle before the pass of recovery"
 
 
 def test_game_score(carried_out):
     """From the state client on, with no I/O between the passes."""
-    steps = carried_out("game-score", passes=2, traces="sample:compile", pace="depth=8")
+    steps = carried_out("game-score", passes=2, traces=COMPILE, pace="depth=8")
     assert [(step.role, step.labels["pass_number"]) for step in steps] == [("trace", 1), ("trace", 2)]
     for step in steps:
-        assert_replays(step, "compile")
+        assert_replays(step, COMPILE)

@@ -109,7 +109,7 @@ def _trace(test):
 def _trace_passes(test):
     for phase, slower in (("degrade", (1, 2, 3)), ("steady", (4, 4)), ("recovery", (3, 2))):
         for number, factor in enumerate(slower, 1):
-            for trace, cost_ns in (("sample:game-load", 100 * US), ("sample:compile", 40 * US)):
+            for trace, cost_ns in (("sample:game-load", 100 * US), ("sample:app-start", 40 * US)):
                 test.step("trace", {"state": "full", "phase": phase, "pass_number": number, "trace": trace},
                           closed_loop(100, cost_ns * factor, 2, op=np.arange(100) % 2))
 

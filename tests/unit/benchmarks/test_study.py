@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_runs import write_run
 from synthetic_tests import MS, closed_loop, write_step
-from tree import GAME_LOAD
+from tree import COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -179,7 +179,7 @@ def test_a_url_is_as_good_as_a_path():
     fsspec.filesystem("memory").pipe("/traces/t.parquet", located(GAME_LOAD).read_bytes())
     study = blkreel.open("memory://traces/t.parquet")
     assert study.labels == ["t"] and study.figures == blkreel.open(GAME_LOAD).figures
-    assert blkreel.open(["memory://traces/t.parquet", "sample:compile"]).labels == ["t", "compile"]
+    assert blkreel.open(["memory://traces/t.parquet", COMPILE]).labels == ["t", "compile"]
     with pytest.raises(blkreel.BlkreelError, match="memory://traces/none.parquet"):
         blkreel.open("memory://traces/none.parquet")
 
@@ -209,7 +209,7 @@ def test_a_test_is_the_runs_of_its_steps(quick_test):
     reads = test.metrics.loc["read"].set_index("label")
     assert reads.latency_p50_ns.to_dict() == {"01-slow": 200_000, "02-fast": 50_000}
     assert test.steps.status.to_dict() == {"01-slow": "done", "02-fast": "done", "03-later": "waiting"}
-    assert blkreel.open([quick_test, "sample:compile"]).labels == ["qd1/01-slow", "qd1/02-fast", "compile"]
+    assert blkreel.open([quick_test, COMPILE]).labels == ["qd1/01-slow", "qd1/02-fast", "compile"]
     with pytest.raises(blkreel.BlkreelError, match="unknown report"):
         _ = test.results
 

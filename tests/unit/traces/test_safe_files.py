@@ -355,7 +355,7 @@ ON_VIRTUAL = ("--on", "nil:1GiB,clock=virtual")
 WITH_OUTPUT = {
     "import": ("data.csv", "--columns", "time=t:ns,op=op:R=read/W=write,offset=at:bytes,length=n:bytes"),
     "export": ("sample:app-start", "--format", "csv"), "slice": ("sample:app-start", "--to", "1s"),
-    "concat": ("sample:app-start", "sample:compile"), "merge": ("sample:app-start", "sample:compile"),
+    "concat": ("sample:app-start", "sample:update-unpack"), "merge": ("sample:app-start", "sample:update-unpack"),
     "anonymize": ("sample:app-start",), "model": ("sample:app-start",), "replay": ("sample:app-start", *ON_VIRTUAL),
     "test": ("qd1", "--quick", "--fit", *ON_VIRTUAL), "report": ("sample:app-start",), "compare": ("run", "run"),
     "results history": ("app-start", "--catalog", "catalog"), "results site": ("--catalog", "catalog"),

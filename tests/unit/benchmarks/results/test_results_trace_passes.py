@@ -124,8 +124,8 @@ def test_a_trace_that_changed_between_passes_makes_the_test_invalid(tmp_path, sh
 
 
 def test_names_of_traces_are_parts_of_a_key():
-    assert trace_names(["sample:compile", "/a/b.v2.parquet"]) == {
-        "sample:compile": "compile", "/a/b.v2.parquet": "b_v2"}
+    assert trace_names(["sample:app-start", "/a/b.v2.parquet"]) == {
+        "sample:app-start": "app-start", "/a/b.v2.parquet": "b_v2"}
     # Equal names of files keep their directories.
     assert trace_names(["/a/x.parquet", "/b/x.parquet"]) == {"/a/x.parquet": "/a/x_parquet",
                                                              "/b/x.parquet": "/b/x_parquet"}

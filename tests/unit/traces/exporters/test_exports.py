@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from documents import valid_document
 from small_trace import new_trace, write_trace
-from tree import GAME_DOWNLOAD
+from tree import GAME_DOWNLOAD, PACKAGE_INSTALL
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
@@ -75,9 +75,9 @@ def test_fio_replays_as_many_operations_and_bytes(exported, program, tmp_path):
     assert job["error"] == 0 and not account.omitted
 
 
-@pytest.mark.parametrize("name", ["app-start", "game-download", "package-install"])
-def test_blktrace_events_give_back_the_rows(name, exported, tmp_path):
-    opened = open_trace(f"sample:{name}")
+@pytest.mark.parametrize("trace", ["sample:app-start", "sample:game-download", PACKAGE_INSTALL])
+def test_blktrace_events_give_back_the_rows(trace, exported, tmp_path):
+    opened = open_trace(trace)
     path, account = exported(opened, "blktrace")
     result = import_recording([path], tmp_path / "back.parquet")
     rows, back = opened.table().to_pandas(), open_trace(result.path).table().to_pandas()

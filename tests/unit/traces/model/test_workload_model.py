@@ -9,7 +9,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import new_trace
-from tree import GAME_DOWNLOAD, GAME_LOAD
+from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
@@ -152,7 +152,7 @@ def test_runs_do_not_overlap_and_long_ones_stay_long():
     assert len(small) == 4000 and len(np.unique(small // MIB)) < 500
 
 
-@pytest.mark.parametrize("trace", [GAME_LOAD, GAME_DOWNLOAD, "sample:compile"])
+@pytest.mark.parametrize("trace", [GAME_LOAD, GAME_DOWNLOAD, COMPILE])
 def test_places_of_a_trace_are_near(trace):
     model, _ = modeled_trace(open_trace(trace))
     after = properties(measured(generated(model, 1), model.capacity_bytes, model.ios))

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from quiet import progress
 from transformed import assert_valid, columns_of
-from tree import GAME_LOAD
+from tree import COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
@@ -124,8 +124,8 @@ def test_names_have_one_hash_per_key(named, tmp_path):
 
 @pytest.mark.parametrize("region_bytes", [1 << 20, 1 << 26])
 def test_permuted_regions_keep_each_io_and_each_overlap(tmp_path, region_bytes):
-    anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=region_bytes)
-    before, after = columns_of("sample:compile"), assert_valid(tmp_path / "t.parquet")  # inside the device
+    anonymize(open_trace(COMPILE), tmp_path / "t.parquet", key=KEY, region_bytes=region_bytes)
+    before, after = columns_of(COMPILE), assert_valid(tmp_path / "t.parquet")  # inside the device
     assert (before["length_bytes"] == after["length_bytes"]).all()
     assert (before["offset_bytes"] != after["offset_bytes"]).any()
     assert ((before["offset_bytes"] - after["offset_bytes"]) % 4096 == 0).all()
@@ -142,13 +142,13 @@ def test_permuted_regions_keep_each_io_and_each_overlap(tmp_path, region_bytes):
 
 
 def test_a_region_as_large_as_the_drive_moves_nothing_and_says_so(tmp_path):
-    result = anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=1 << 40)
+    result = anonymize(open_trace(COMPILE), tmp_path / "t.parquet", key=KEY, region_bytes=1 << 40)
     assert "no offset changed" in result.notes[0]
 
 
 def test_regions_that_are_no_blocks(tmp_path):
     with pytest.raises(UsageError, match="give a multiple of 4K"):
-        anonymize(open_trace("sample:compile"), tmp_path / "t.parquet", key=KEY, region_bytes=1000)
+        anonymize(open_trace(COMPILE), tmp_path / "t.parquet", key=KEY, region_bytes=1000)
 
 
 def test_a_replay_gives_the_same_figures(tmp_path, blkreel):
@@ -166,7 +166,7 @@ def test_a_replay_gives_the_same_figures(tmp_path, blkreel):
 def test_a_bad_key(tmp_path, blkreel):
     (tmp_path / "key").write_bytes(b"short")
     for name in ("key", "missing"):
-        result = blkreel("anonymize", "sample:compile", "-o", "t.parquet", "--key-file", name, check=False,
+        result = blkreel("anonymize", COMPILE, "-o", "t.parquet", "--key-file", name, check=False,
                          cwd=tmp_path)
         assert result.returncode == 2 and "openssl rand" in result.stderr
     assert not (tmp_path / "t.parquet").exists()
@@ -178,8 +178,8 @@ def test_a_certificate_says_how_far_replays_agree(blkreel, tmp_path):
     printed = blkreel("anonymize", "sample:app-start", "-o", output, "--certify").stdout
     certificate = open_trace(output).metadata["certificate"]
     assert set(certificate["drives"]) == set(typical_drives())
-    assert (certificate["largest"], certificate["swapped"], certificate["pairs"]) == (0, 0, 28)
-    text = ("replays on 8 simulated drives: load time and read latency p99 within 0 % of those of the original, "
+    assert (certificate["largest"], certificate["swapped"], certificate["pairs"]) == (0, 0, 36)
+    text = ("replays on 9 simulated drives: load time and read latency p99 within 0 % of those of the original, "
             "order equal")
     assert text in printed
     assert text in " ".join(blkreel("info", output).stdout.split())

@@ -8,7 +8,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from transformed import assert_valid, columns_of, of_another_machine
-from tree import GAME_DOWNLOAD, GAME_LOAD
+from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -126,7 +126,7 @@ def test_nothing_to_select(tmp_path, selection, text):
 @given(data=st.data())
 def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("slices")
-    name = data.draw(st.sampled_from(["sample:app-start", "sample:compile"]))
+    name = data.draw(st.sampled_from(["sample:app-start", COMPILE]))
     trace, whole = open_trace(name), columns_of(name)
     last_ns = int(whole["submit_ns"][-1])
     cuts = sorted(data.draw(st.sets(st.sampled_from(whole["submit_ns"][1:].tolist()), min_size=1, max_size=4)))
@@ -164,7 +164,7 @@ def test_rebased_slices_of_a_trace_without_an_epoch_keep_their_distance(tmp_path
 
 
 def test_other_traces_follow_each_other(tmp_path):
-    names = ["sample:app-start", of_another_machine("sample:compile", tmp_path / "other.parquet")]
+    names = ["sample:app-start", of_another_machine(COMPILE, tmp_path / "other.parquet")]
     result = concat([open_trace(name) for name in names], tmp_path / "t.parquet", pause_ns=10**9)
     rows, (first, second) = assert_valid(tmp_path / "t.parquet"), map(columns_of, names)
     count = len(first["submit_ns"])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tree import GAME_LOAD
+from tree import COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import BlkreelError
@@ -52,8 +52,8 @@ def test_a_part_of_a_trace_by_its_index(tmp_path):
 
 
 def test_the_same_rows_give_the_same_rows(tmp_path):
-    frame = blkreel.open("sample:compile").frame()
-    path = blkreel.write_trace(tmp_path / "t.parquet", frame, like="sample:compile")
+    frame = blkreel.open(COMPILE).frame()
+    path = blkreel.write_trace(tmp_path / "t.parquet", frame, like=COMPILE)
     pd.testing.assert_frame_equal(blkreel.open(path).frame(), frame)
 
 
