@@ -16,6 +16,7 @@ import pytest
 from blkreel.analysis.report.html.rendering import unbroken
 from blkreel.cli.demo import workspace as demo_workspace
 from blkreel.common.emulated import LINKS, RUN
+from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
@@ -110,14 +111,14 @@ def test_the_last_line_is_the_answer_and_the_title_of_the_page(demo):
     assert f"<h1>{unbroken(answer)}</h1>" in html
 
 
-def test_program_and_replay_stand_side_by_side_on_both_drives_and_eight_are_simulated(demo):
+def test_program_and_replay_stand_side_by_side_on_both_drives_and_typical_ones_are_simulated(demo):
     output, result = demo
     html = (output / "compare.html").read_text()
     for text in (result.stdout, html):
         for words in (*LABELS.values(), "program", "replay", "SATA TLC", "USB stick", "3D XPoint"):
             assert words in text
     assert "late" in result.stdout, "the late answers of the emulated drive are not shown"
-    assert len([path for path in (output / "runs").iterdir() if path.is_dir()]) == 2 * PAIRS + 8
+    assert len([path for path in (output / "runs").iterdir() if path.is_dir()]) == 2 * PAIRS + len(typical_drives())
 
 
 def test_it_fits_80_columns_but_for_the_answer(demo):
