@@ -187,6 +187,26 @@ static void completions_that_come_earlier(void)
 	delay_deinit(&delay);
 }
 
+/* What completions show under a calibration is known, and is not learned again. */
+static void completions_of_a_calibration(void)
+{
+	begin();
+	delay.start_ns -= 10 * NS_PER_S;
+	delay.reply = drop_reply;
+	delay_set_constant(&delay, CONSTANT_NS);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQUAL(complete_now(ARRIVED_NS, i * 4096ll), ARRIVED_NS + CONSTANT_NS);
+	take_noted(NULL);
+	CHECK_EQUAL(delay.known_ns[0], 6 * US);
+	CHECK_EQUAL(delay.later_ns[0], 0);
+	delay_set_constant(&delay, DELAY_NONE);
+	delay.known_ns[0] = 3600 * NS_PER_S; /* more than the next completion comes later */
+	complete_now(ARRIVED_NS, 0);
+	take_noted(NULL);
+	CHECK(delay.later_ns[0] < 0);
+	delay_deinit(&delay);
+}
+
 int main(void)
 {
 	make_drive(&in_order, IN_TURNS);
@@ -197,6 +217,7 @@ int main(void)
 	a_calibration();
 	completions_that_come_later();
 	completions_that_come_earlier();
+	completions_of_a_calibration();
 	drive_deinit(&drive);
 	drive_deinit(&in_order);
 	return 0;

@@ -292,8 +292,8 @@ static void note_issue(struct delay *delay, enum trace_op op, int64_t offset_byt
 }
 
 /*
- * The overhead grows with the I/Os in flight, and behind idle time: follows its median. What the program itself needs
- * after the kernel's completion is a part of the calibrated overhead, and known from the calibration.
+ * The overhead grows with the I/Os in flight, and behind idle time: follows it, hardly moved by late ones. What the
+ * program itself needs after the kernel's completion is a part of the calibrated overhead, and known from the calibration.
  */
 static void learn(struct delay *delay, const struct sent *io, int64_t later_ns)
 {

@@ -76,7 +76,7 @@ struct delay {
 	int64_t latest_ns; /* arrival of an I/O in the model, whose time does not go back */
 	int64_t constant_ns; /* of each I/O in place of the model, for a calibration; else DELAY_NONE */
 	struct overhead read, write;
-	int64_t known_ns[2]; /* of reads and writes: the kernel's completion of a calibrated one, after it is complete for the program */
+	int64_t known_ns[2]; /* of reads and writes: from completion for the program to that of the kernel, calibrated; negative */
 	int64_t later_ns[2]; /* what completions take longer than that */
 	struct sent sent[DELAY_SLOTS];
 	unsigned sent_count; /* in all; the last ones are there */
