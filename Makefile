@@ -155,7 +155,7 @@ docs: $(STAMPS)/install
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
-# One or all sample traces: make samples SAMPLES=download. Takes about half an hour, 15 GiB of memory, and 15 GiB on
+# One or all sample traces: make samples SAMPLES=download. Takes an hour and more, 15 GiB of memory, and 15 GiB on
 # disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 SAMPLES := model-load model-load-mmap model-load-direct model-download data-scan database-restart database-queries \
     download-300m-steady download-1g-steady download-300m download-1g file-copy update-unpack update-verify \
