@@ -188,23 +188,18 @@ def test_a_connection_that_breaks_off_repeats_no_row_and_keeps_their_order(a_pla
     count, depth = (400, 1024) if due else (500, 4 * QUEUE)
     plan = a_plan(np.arange(count) * STRIDE_BYTES, op=OPS["write"], due_ns=np.arange(count) * 10**7 if due else -1)
     before = counters(backing)["writes"]
-    connection_ends = []
-
-    def stall(rows):
-        if not connection_ends:
-            os.kill(connection.pid, signal.SIGSTOP)
-            after_2_s(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-
-    def after_2_s(*numbers):
-        connection_ends.append(threading.Timer(2, lambda: [os.kill(connection.pid, number) for number in numbers]))
-        connection_ends[0].start()
-
+    os.kill(connection.pid, signal.SIGSTOP if due else signal.SIGUSR1)
     if not due:
-        os.kill(connection.pid, signal.SIGUSR1)
         wait_until(lambda: (path_of(drive) / "device/state").read_text() == "connecting\n")
-        after_2_s(signal.SIGUSR2)
-    totals, records = issue(plan, target=drive, depth=depth, may_write=True, on_rows=stall)
-    connection_ends[0].join()
+    goes_on = threading.Timer(2, lambda: [os.kill(connection.pid, number) for number in (
+        signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)[0 if due else 1:]])
+
+    def on_note(note):
+        if note["outstanding"] and goes_on.ident is None:
+            goes_on.start()
+
+    totals, records = issue(plan, target=drive, depth=depth, may_write=True, on_note=on_note)
+    goes_on.join()
     assert set(records["status"]) == {0} and totals["completed_ops"] == count
     order = np.lexsort((records["source_row"], records["submit_ns"]))
     assert records["source_row"][order].tolist() == list(range(count))
