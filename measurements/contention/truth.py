@@ -3,6 +3,7 @@
 Each program reads its data cold on an emulated drive, alone and beside direct writes of 1 MiB at a steady rate. Its
 trace from another drive is replayed on the simulated drive of the same description, alone and beside the same writes.
 What the program took before its first I/O and behind its last, while it was captured, is added to the replay.
+With --alone no writes are beside, and a capture on the drive gives latency and depth of the program's own reads.
 Needs root and /dev/fuse, and a machine without other work: each line has the share of late answers.
 """
 
@@ -17,9 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 from blkreel.common.emulated import IO_KINDS, read_account
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, OPS
 from measurements.contention.programs import PROGRAMS, fill, install_game, size_bytes, write_random
 from measurements.lab import SERVER_FIRST, as_a_program, machine, need
 
@@ -34,8 +37,10 @@ START_S = 0.25  # of a program, before its clock
 WRITER = """
 import mmap, os, sys, time
 path, rate = sys.argv[1], float(sys.argv[2])
-file, block = os.open(path, os.O_WRONLY | os.O_DIRECT), mmap.mmap(-1, 1 << 20)
-block.write(os.urandom(1 << 20))
+file, memory = os.open(path, os.O_WRONLY | os.O_DIRECT), mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE)
+memory.madvise(mmap.MADV_HUGEPAGE)  # the kernel would split a write from many small pages
+memory.write(os.urandom(1 << 20))
+block = memoryview(memory)[:1 << 20]
 size, at, count, began = os.fstat(file).st_size, 0, 0, time.monotonic()
 while True:
     time.sleep(max(0, began + count * (1 << 20) / rate - time.monotonic()))
@@ -53,6 +58,7 @@ def parse():
     parser.add_argument("--trace-of", default="nvme-mid", help="drive that the replayed traces are captured on")
     parser.add_argument("--rate", default="110MB/s", help="of the writes")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--alone", action="store_true", help="compare latency and depth of the reads, without writes")
     parser.add_argument("--inside", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -72,6 +78,9 @@ def main():
         if "game" in programs:
             install_game(directory)
         outside_s = on_drive(options.trace_of, "capture", programs, options.rate, directory)
+        if options.alone:
+            show_reads(options, programs, directory, outside_s)
+            return
         print(f"\nwrites of {options.rate}; traces of {options.trace_of}; s, median of {options.repeat}")
         print(f"{'program':8} {'drive':16} {'alone':>7} {'replay':>7} {'error':>7}  {'beside':>7} {'replay':>7} "
               f"{'slowdown':>8} {'replay':>7} {'error':>7} {'reached':>8} {'replay':>7} {'late':>6}")
@@ -89,6 +98,38 @@ def show(program, drive, measured, replayed):
     print(f"{program:8} {drive:16} {alone:7.2f} {replayed['alone_s']:7.2f} {replayed['alone_s'] / alone - 1:+7.1%}  "
           f"{beside:7.2f} {replayed['beside_s']:7.2f} {slowdown:8.2f} {replayed_slowdown:7.2f} "
           f"{replayed_slowdown / slowdown - 1:+7.1%} {reached:8.1%} {replayed['reached']:7.1%} {late:6.2%}", flush=True)
+
+
+def show_reads(options, programs, directory, outside_s):
+    print(f"\ntraces of {options.trace_of}; each pair: program, replay; reads")
+    print(f"{'program':8} {'drive':16} {'load time, s':22} {'p50, us':24} {'p99, us':24} {'mean depth':21} {'most':>9} "
+          f"{'late':>6}")
+    for drive in options.drives:
+        on_drive(drive, "own", programs, options.rate, directory)
+        result = on_drive(drive, "alone", programs, options.rate, directory)
+        for program in programs:
+            own = reads_of(directory / f"own-{program}.parquet")
+            run = replayed(program, drive, directory)[0]
+            replay = reads_of(run)
+            load_s = own_io_s(run) + outside_s[program]
+            columns = [(result[program]["alone_s"], load_s, ".2f"), (own[0], replay[0], ",.0f"),
+                       (own[1], replay[1], ",.0f"), (own[2], replay[2], ".2f")]
+            print(f"{program:8} {drive:16} " + " ".join(
+                f"{program_has:{form}}, {replay_has:{form}} {replay_has / program_has - 1:+.1%}".ljust(24)
+                for program_has, replay_has, form in columns)
+                + f"{own[3]:3}, {replay[3]:3} {result[program]['late_share']:6.2%}", flush=True)
+
+
+def reads_of(path):
+    """Median and p99 latency in microseconds, mean depth while any is in flight, and the most in flight."""
+    rows = own_rows(path)
+    rows = rows[rows.op == OPS["read"]]
+    at_ns = np.concatenate([rows.submit_ns + rows.latency_ns, rows.submit_ns])
+    order = np.argsort(at_ns, kind="stable")
+    depth = np.repeat([-1, 1], len(rows))[order].cumsum()[:-1]
+    lasts_ns = np.diff(at_ns[order])
+    return (*np.quantile(rows.latency_ns, (0.5, 0.99)) / 1e3,
+            (depth * lasts_ns).sum() / lasts_ns[depth > 0].sum(), int(depth.max()))
 
 
 def on_drive(drive, task, programs, rate, directory):
@@ -118,13 +159,16 @@ def inside(task, programs, directory, result):
     for program in programs.split(","):
         remount(mount, device)
         command = [sys.executable, RUN_PROGRAM, program, mount]
-        if task == "capture":
-            trace = Path(directory) / f"{program}.parquet"
+        if task in ("capture", "own"):
+            trace = Path(directory) / f"{task}-{program}.parquet"
             took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
             found[program] = took_s - own_io_s(trace)
             continue
         before = counts()
         alone_s = seconds_of(command)
+        if task == "alone":
+            found[program] = {"alone_s": alone_s, "late_share": late_share(before, counts())}
+            continue
         remount(mount, device)
         writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "written", str(rate_bytes_s(options.rate))],
                                   stdout=subprocess.PIPE, bufsize=0)
@@ -135,11 +179,10 @@ def inside(task, programs, directory, result):
         written = (writer.stdout.read() or b"").count(b"\n") << 20
         writer.kill()
         writer.wait()
-        after = counts()
         # The program starts and ends within the time that its writes are counted in.
         found[program] = {"alone_s": alone_s, "beside_s": beside_s,
                           "reached": written / (beside_s + START_S) / rate_bytes_s(options.rate),
-                          "late_share": (after[0] - before[0]) / max(1, after[1] - before[1])}
+                          "late_share": late_share(before, counts())}
     Path(result).write_text(json.dumps(found))
 
 
@@ -157,10 +200,14 @@ def seconds_of(command):
 
 def own_io_s(trace):
     """From the first I/O of the captured program to its last completion."""
-    rows = open_trace(trace).table(["submit_ns", "latency_ns", "flags"])
-    submit_ns, latency_ns, flags = (rows[name].to_numpy() for name in rows.column_names)
-    own = (flags & FLAGS["own"]) != 0
-    return int((submit_ns + latency_ns.clip(min=0))[own].max() - submit_ns[own].min()) / 1e9
+    rows = own_rows(trace)
+    return int((rows.submit_ns + rows.latency_ns).max() - rows.submit_ns.min()) / 1e9
+
+
+def own_rows(trace):
+    """With latencies only."""
+    rows = open_trace(trace).table(["submit_ns", "latency_ns", "op", "flags"]).to_pandas()
+    return rows[((rows["flags"] & FLAGS["own"]) != 0) & (rows.latency_ns >= 0)]
 
 
 def remount(mount, device):
@@ -175,16 +222,25 @@ def counts():
     return account["counts"]["late_ios"], sum(account["counts"][f"{kind}_ios"] for kind in IO_KINDS)
 
 
-def predicted(program, drive, rate, directory, outside_s):
-    """outside_s: of the program, before its first I/O and behind its last, which no replay has."""
+def replayed(program, drive, directory, *options):
+    """Run directory and account of the program's trace."""
     run = directory / "run"
     done = subprocess.run(
-        [BLKREEL, "replay", directory / f"{program}.parquet", "--on", f"nil:{drive}", "-o", run, "--force", "--pace",
-         "dependent", "--background", f"writes={rate}", "--background-lead", f"{LEAD_S}s", "--baseline", "--json"],
-        capture_output=True, text=True)
+        [BLKREEL, "replay", directory / f"capture-{program}.parquet", "--on", f"nil:{drive}", "-o", run, "--force",
+         "--pace", "dependent", *options, "--json"], capture_output=True, text=True)
     if done.returncode not in (0, WARNED):
         raise SystemExit(f"the replay of {program} on nil:{drive} failed: {done.stderr.strip()[-2000:]}")
-    account = json.loads(done.stdout)["run"]
+    return run, json.loads(done.stdout)["run"]
+
+
+def late_share(before, after):
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
+
+def predicted(program, drive, rate, directory, outside_s):
+    """outside_s: of the program, before its first I/O and behind its last, which no replay has."""
+    _, account = replayed(program, drive, directory, "--background", f"writes={rate}", "--background-lead",
+                          f"{LEAD_S}s", "--baseline")
     phases = [account["own_wall_ns"], *(phase["load_time_ns"] for phase in account["other_phases"] or ())]
     return {"alone_s": account["baseline"]["load_time_ns"] / 1e9 + outside_s,
             "beside_s": statistics.geometric_mean(phases) / 1e9 + outside_s,
