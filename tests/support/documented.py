@@ -18,7 +18,7 @@ NOT_TRUSTWORTHY = 3  # exit code of every replay on a simulated drive
 
 
 def run_blkreel(command_server, directory, *words):
-    result = command_server.run([Path(sys.executable).with_name("blkreel"), *words], cwd=directory, timeout=120,
+    result = command_server.run([Path(sys.executable).with_name("blkreel"), *words], cwd=directory, timeout=300,
                                 env={**os.environ, "BLKREEL_STATE_DIR": str(directory / "state")})
     assert result.returncode in (0, NOT_TRUSTWORTHY), result.stderr
     return result

@@ -3,7 +3,7 @@
 import time
 
 
-def wait_until(holds, process=None, seconds=180):
+def wait_until(holds, process=None, seconds=300):
     """Wait until holds() is true. Fails with the stderr of `process` if it ends before."""
     deadline = time.monotonic() + seconds
     while not holds():

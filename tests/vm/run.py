@@ -68,8 +68,8 @@ def parser():
     parser.add_argument("--timeout", type=float, default=3600,
                         help="stop the guest after this many seconds (default: 3600)")
     # Longer than the timeout of a test, which prints when it expires.
-    parser.add_argument("--silence", type=float, default=400,
-                        help="stop a guest without output for this many seconds (default: 400)")
+    parser.add_argument("--silence", type=float, default=700,
+                        help="stop a guest without output for this many seconds (default: 700)")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--command", help="run this shell command in the guest instead of tests")
     mode.add_argument("--shell", action="store_true",

@@ -137,7 +137,7 @@ def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(captured, held
                                               f"/sys/block/{Path(held_drive.path).name}/inflight; do sleep 0.05; done;"
                                               f" dd if={held_drive.path} of=/dev/null bs=8k count=5 iflag=direct"
                                               " status=none")
-    writer.wait(timeout=60)
+    writer.wait(timeout=300)
     assert rows[rows.op == OPS["read"]].length_bytes.tolist() == [8192] * 5
     assert (rows.op == OPS["write"]).sum() == 0
     assert summary["in_flight_at_start"] == 1
@@ -170,11 +170,11 @@ def test_what_completed_unseen_is_told_from_what_is_in_flight(held_drive):
     helper.stdin.write(b"detach\n")
     wait_until(lambda: not links_of(helper.pid))
     held_drive.let_go()
-    writer.wait(timeout=60)
+    writer.wait(timeout=300)
     wait_until(lambda: held_drive.in_flight() == 0)
     helper.stdin.close()
     end = json.loads(helper.stdout.read().splitlines()[-1])
-    assert helper.wait(60) == 0
+    assert helper.wait(300) == 0
     nowhere.close()
     assert end["note"] == "end" and end["ios"][OPS["write"]] == 1
     assert end["ledger"]["reused"] == 1 and end["in_flight_at_end"] == 0

@@ -25,7 +25,7 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.spool.block_file import BlockFile
 from blkreel.traces.spool.spool import recover
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kernel
 
 BLOCK_BYTES = 4096
 AT_ONCE = 3
@@ -102,7 +102,7 @@ class Capture:
         return killed_ns
 
     def end(self, helper):
-        self.process.join(60)
+        self.process.join(300)
         assert not self.process.is_alive(), "the death of the helper ends the capture"
         if helper:
             wait_until(lambda: not lives(helper))
@@ -122,7 +122,7 @@ def lives(pid):
         return False
 
 
-def wait_until(holds, goes_on=lambda: True, seconds=180):
+def wait_until(holds, goes_on=lambda: True, seconds=300):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline and goes_on(), "waited in vain"

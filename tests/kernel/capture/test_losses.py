@@ -80,7 +80,7 @@ def synthetic(loop_drive, tmp_path):
         wanted = ["--synthetic", str(per_second), "--synthetic-count", str(count)]
         helper = Helper(["--device", number, *wanted, *arguments], spool,
                         lambda: changed.set() if helper.end or helper.error else None)
-        assert changed.wait(60)
+        assert changed.wait(300)
         helper.stop()
         assert helper.end, helper.error
         return helper.end, open_trace(spool.finish({}))

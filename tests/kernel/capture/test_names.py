@@ -59,7 +59,7 @@ def start(loop_drive, tmp_path):
         # The ring holds 8 seconds of records, so that a busy machine loses none.
         helper = Helper(["--device", number, "--ring-bytes", str(64 << 20), "--synthetic", str(per_second),
                          "--synthetic-count", str(1 << 40)], spool, attached.set)
-        assert attached.wait(60) and helper.attached, helper.error
+        assert attached.wait(300) and helper.attached, helper.error
         return drive, spool, helper
 
     return run

@@ -52,7 +52,7 @@ def test_what_a_command_and_its_children_cause_is_marked(started, loop_drive, wa
               f" while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
     process = started(drive, "--", "sh", "-c", script)
     other.communicate("go\n")
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     frame = rows(path)
     assert sorted(frame[frame.own].sector) == list(range(2 * COUNT)), "from its first I/O on"
@@ -65,7 +65,7 @@ def test_with_own_only_others_are_counted_and_not_recorded(started, loop_drive, 
     script = f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done"
     process = started(drive, "--workload-only", "--files", "--json", "--", "sh", "-c", script)
     other.communicate("go\n")
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     summary = json.loads(stdout)
     assert list(rows(path).sector) == list(range(COUNT))
@@ -82,7 +82,7 @@ def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive
     process = started(drive, "--pid", shell.pid, "--until-exit")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     shell.communicate("go\n")
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     frame = rows(path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
@@ -111,7 +111,7 @@ def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_g
     shell.communicate("go\n")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     frame = rows(path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
@@ -212,7 +212,7 @@ def test_throttled_io_of_others_is_not_of_the_workload(started, loop_drive, limi
     other = waiting_shell(f"echo $$ > {group}/cgroup.procs; {dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
     process = started(drive, "--", "sh", "-c", f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
     other.communicate("go\n")
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     frame = rows(path)
     assert sorted(frame[frame.own].sector) == list(range(COUNT))

@@ -48,7 +48,7 @@ def test_a_helper_that_records_can_do_nothing_else(blkreel, loop_drive, tmp_path
             assert set(status["Uid"].split()) == set(status["Gid"].split()) == {"65534"}
             assert not status["Groups"].strip()
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[1].count("not complete") == 0
+        assert process.communicate(timeout=300)[1].count("not complete") == 0
     finally:
         process.kill()
     assert process.returncode == 0
@@ -72,7 +72,7 @@ def test_an_ordinary_user_captures_by_a_helper_with_capabilities(loop_drive, as_
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=512", "count=300", "iflag=direct", "status=none"],
                    check=True)
     os.kill(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     assert open_trace(output).rows == 300 and output.stat().st_uid == 65534
     refused = subprocess.run([*run, "capture", drive, "-o", open_directory / "cold.parquet", "--cold", "--", "true"],

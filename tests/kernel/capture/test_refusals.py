@@ -148,7 +148,7 @@ def test_no_space_for_the_trace_itself(blkreel, started, loop_drive, tiny_filesy
     process = started(drive, "--", "sh", "-c", script, output=trace)
     wait_until(lambda: len(rows_on_disk(trace)) == 2000, process)
     (tmp_path / "recorded").touch()
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "no space left" in stderr and "df -h" in stderr and f"blkreel recover {trace}" in stderr
     assert "Traceback" not in stderr and not trace.exists()

@@ -46,7 +46,7 @@ def test_only_the_last_rows_are_held(started, loop_drive, tmp_path):
     # The ring, the last blocks, and whole pages: a look at it every half a second drops what is more.
     wait_until(lambda: rows.stat().st_blocks * 512 < size_bytes + 4000 * 120 + (256 << 10), process)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     trace = open_trace(tmp_path / "t.parquet")
     assert sectors(trace) == list(range(40_000 - trace.rows, 40_000)), "the last ones, without a gap"
@@ -66,7 +66,7 @@ def test_what_is_older_than_asked_for_is_dropped(started, loop_drive, tmp_path):
     time.sleep(1)
     read(drive, 100, 5000)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     trace = open_trace(tmp_path / "t.parquet")
     gone = trace.metadata["ring"]["dropped_rows"]
     assert gone > 3000 and sectors(trace) == [*range(gone, 4000), *range(5000, 5100)]
@@ -82,7 +82,7 @@ def test_a_signal_saves_what_is_held_and_the_capture_goes_on(started, blkreel, l
         wait_until(lambda: len(list(tmp_path.glob("t-*.parquet"))) == part + 1, process)  # noqa: B023
     read(drive, 100, 2000)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert stderr.count("the capture goes on") == 2
     first, second = sorted(tmp_path.glob("t-*.parquet"), key=os.path.getmtime)
     expected = [*range(100), *range(1000, 1100), *range(2000, 2100)]
@@ -108,7 +108,7 @@ def test_what_is_saved_before_the_end_has_the_size_of_a_drive_that_has_grown(sta
     if number == signal.SIGUSR1:
         wait_until(lambda: list(tmp_path.glob("t-*.parquet")), process)
         process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     trace = next(tmp_path.glob("t-*.parquet"), tmp_path / "t.parquet")
     if number == signal.SIGKILL:
         blkreel("recover", trace)

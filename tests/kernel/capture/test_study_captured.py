@@ -39,7 +39,7 @@ def test_the_notebook_records_and_studies_a_command(place, monkeypatch):
     source = notebook.cells[1].source
     source = re.sub("CAPTURE = None", f"CAPTURE = {COMMAND}", source).replace("REPEATS = 6", "REPEATS = 2")
     notebook.cells[1].source = source
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
     trace = open_trace(place / "study/captured.parquet")
     assert trace.metadata["command"] == COMMAND and trace.metadata["cold"] is True
     reads = trace.table(["op", "length_bytes"]).to_pandas().query("op == 0")

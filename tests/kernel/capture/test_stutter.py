@@ -61,7 +61,7 @@ def test_planted_stutters_have_their_cause(require_root, blkreel, tmp_path):
     captured = (f"{blkreel.command} capture $BLKREEL_DEVICE -o t.parquet -- {sys.executable} renderer.py "
                 f"$BLKREEL_DEVICE {tmp_path}")
     result = blkreel("emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec", captured, cwd=tmp_path,
-                     timeout=240, check=False)
+                     timeout=300, check=False)
     assert (tmp_path / "t.parquet").exists(), result.stderr
     (log,) = tmp_path.glob("renderer_*.csv")
     shown = blkreel("report", "t.parquet", "--frames", log.name, "--json", cwd=tmp_path, check=False)

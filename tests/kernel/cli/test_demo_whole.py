@@ -143,7 +143,7 @@ def test_an_interrupted_demo_gives_its_drives_back(blkreel, tmp_path, number, co
         assert below in losetup_list()
         demo.send_signal(number)
         rest = demo.stderr.read()
-        assert demo.wait(timeout=60) == code, rest
+        assert demo.wait(timeout=300) == code, rest
     finally:
         demo.kill()
     assert "Traceback" not in rest

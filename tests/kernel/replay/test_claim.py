@@ -26,7 +26,7 @@ from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
 from blkreel.traces.format.schema import OPS
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 SIZE = 16 * MIB
@@ -99,7 +99,7 @@ def disturbed(blkreel):
     """Runs the command with a shell script at that place of it."""
     def run(place, script, words):
         return subprocess.run([sys.executable, "-c", DISTURBED, *place, script, *map(str, words)], text=True,
-                              capture_output=True, env=blkreel.environment, timeout=120)
+                              capture_output=True, env=blkreel.environment, timeout=300)
 
     return run
 

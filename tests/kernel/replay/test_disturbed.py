@@ -25,7 +25,7 @@ from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 BY_THE_MACHINE = {"preempted", "machine", "kernel", "wakeup", "paging", "blocked"}

@@ -18,7 +18,7 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 SIZE = 16 * MIB
@@ -65,7 +65,7 @@ class Command:
         return self._log.read_text()
 
     def exit_code(self):
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=300)
 
 
 @pytest.fixture
@@ -190,5 +190,5 @@ def test_a_lost_terminal_ends_the_command_after_the_last_write(on_terminal, held
     wait_until(lambda: held_drive.in_flight() > 0)
     terminal.hang_up()
     assert_next_owner_keeps_its_data(held_drive)
-    terminal.process.wait(timeout=60)
+    terminal.process.wait(timeout=300)
     assert listed(blkreel, held_drive.path)["state_words"].startswith("unknown: preparing full at ")

@@ -76,7 +76,7 @@ def test_a_helper_that_issues_can_do_nothing_else(blkreel, trace, target, tmp_pa
             assert not status["Groups"].strip() and status["NoNewPrivs"] == "1"
             assert int(status["CapEff"], 16) == int(status["CapPrm"], 16)
             assert int(status["CapInh"], 16) == int(status["CapAmb"], 16) == int(status["CapBnd"], 16) == 0
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode in (0, 3), err

@@ -41,7 +41,7 @@ class CommandServer:
 
     def close(self):
         self._socket.close()
-        self._process.wait(60)
+        self._process.wait(300)
 
     def takes(self, environment):
         """Whether a command with this environment can be a fork: what was imported has read the same variables."""

@@ -28,8 +28,8 @@ class LocalCluster:
                                         "--local-directory", str(self._directory), environment=environment, cwd=cwd))
 
     def wait_for(self, count):
-        with Client(self.address, timeout=30, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=60)
+        with Client(self.address, timeout=300, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=300)
 
     def kill(self, index):
         os.kill(self.workers[index].pid, signal.SIGKILL)

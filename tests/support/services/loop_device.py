@@ -44,7 +44,7 @@ def own_loop(stack: ExitStack) -> str:
         except OSError as error:
             if error.errno != errno.EEXIST:
                 raise
-    stack.callback(wait_until, lambda: _removed(control, number), seconds=10)
+    stack.callback(wait_until, lambda: _removed(control, number))
     path = Path(f"/dev/loop{number}")
     if not path.exists():  # where /dev is no devtmpfs
         os.mknod(path, 0o600 | 0o060000, os.makedev(LOOP_MAJOR, number))
@@ -72,6 +72,6 @@ def detach_loop(path):
     if result.returncode:
         attached = Path("/sys/block") / Path(path).name / "loop/backing_file"
         try:
-            wait_until(lambda: not attached.exists(), seconds=60)
+            wait_until(lambda: not attached.exists())
         except AssertionError:
             raise AssertionError(result.stderr) from None

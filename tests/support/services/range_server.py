@@ -41,7 +41,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.server.waiting.append(self)
         if len(self.server.waiting) > 1:
             self.server.two_at_once.set()
-        self.server.two_at_once.wait(20)
+        self.server.two_at_once.wait(300)
         self.server.waiting.remove(self)
 
     def log_message(self, *_):

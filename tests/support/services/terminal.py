@@ -36,7 +36,7 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    def wait_for(self, pattern: str, seconds=180) -> re.Match:
+    def wait_for(self, pattern: str, seconds=300) -> re.Match:
         """Until it shows that; a match of all that it has shown."""
         deadline = time.monotonic() + seconds
         while not (found := re.search(pattern, self.text)):
@@ -46,7 +46,7 @@ class Terminal:
             assert not ended or re.search(pattern, self.text), f"ended without {pattern!r}:\n{self.text}"
         return found
 
-    def wait(self, seconds=180) -> int:
+    def wait(self, seconds=300) -> int:
         """Until it has ended; its exit code."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:

@@ -13,8 +13,6 @@ from blkreel import write_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.telemetry.reader import read_telemetry
 
-pytestmark = pytest.mark.timeout(300)
-
 GB, GIB, MIB = 10**9, 1 << 30, 1 << 20
 
 
@@ -25,7 +23,7 @@ def found(blkreel, tmp_path):
         words = [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
         output = tmp_path / f"{test}-{len(list(tmp_path.iterdir()))}"
         result = blkreel("test", test, "--on", f"nil:{size},{drive},clock=virtual", "-o", output, "--json", *words,
-                         check=False, timeout=250)
+                         check=False, timeout=300)
         assert result.returncode == 0, result.stderr
         document = json.loads(result.stdout)
         assert document["simulated"] and document["verdict"]["level"] in ("valid", "qualified")

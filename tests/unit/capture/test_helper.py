@@ -36,7 +36,7 @@ def run(tmp_path, monkeypatch):
         changed = threading.Event()
         spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
         helper = Helper([], spool, changed.set)
-        assert changed.wait(30)
+        assert changed.wait(300)
         helper.stop()
         return helper, open_trace(spool.finish({})).rows
 

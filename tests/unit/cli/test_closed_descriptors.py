@@ -12,5 +12,5 @@ def test_a_closed_descriptor_is_given_to_the_null_device(blkreel, tmp_path, desc
             f"open({str(tmp_path / 'target')!r}, 'w').write(os.readlink('/proc/self/fd/{descriptor}') + "
             f"str(os.get_inheritable({descriptor})))")
     script = f'exec "{blkreel.command.with_name("python")}" -c "$1" {descriptor}>&-'
-    subprocess.run(["/bin/bash", "-c", script, "bash", code], check=True, env=blkreel.environment, timeout=60)
+    subprocess.run(["/bin/bash", "-c", script, "bash", code], check=True, env=blkreel.environment, timeout=300)
     assert (tmp_path / "target").read_text() == "/dev/nullTrue"

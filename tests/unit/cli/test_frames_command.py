@@ -19,7 +19,7 @@ SLOW = "nil:1GiB,clock=virtual,read_latency=40ms"
 @pytest.fixture(scope="module")
 def run(command_server):
     def run(directory, *words, code=0):
-        result = command_server.run([BLKREEL, *words], cwd=directory, timeout=120,
+        result = command_server.run([BLKREEL, *words], cwd=directory, timeout=300,
                                     env={**os.environ, "COLUMNS": "200"})
         assert result.returncode == code, result.stderr
         return result

@@ -17,7 +17,7 @@ def limited(blkreel, tmp_path):
     def run(option, value, *words):
         script = f"ulimit -c 0; ulimit {option} {value}; exec {shlex.join([str(blkreel.command), *map(str, words)])}"
         return subprocess.run(["/bin/bash", "-c", script], env=blkreel.environment, capture_output=True, text=True,
-                              cwd=tmp_path, timeout=120)
+                              cwd=tmp_path, timeout=300)
     return run
 
 

@@ -128,7 +128,7 @@ def test_a_terminal_that_is_shut_ends_a_replay_in_order_unless_that_is_ignored(b
     terminal.wait_for(r"simulated drive +\d")
     os.close(terminal.master)
     os.close(terminal.slave)
-    terminal.process.wait(60)
+    terminal.process.wait(300)
     run = open_trace(tmp_path / "run/records.parquet").metadata["run"]
     assert run["partial"] == (None if ignored else "interrupted")
     assert (run["completed_ops"] == 3000) == ignored

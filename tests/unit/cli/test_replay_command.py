@@ -236,7 +236,7 @@ def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, imag
     rows = runs / "1/.records.parquet.spool/rows.blocks"
     wait_until(lambda: rows.exists() and rows.stat().st_size, process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "interrupted after 0 of 2 repetitions; run the same command again to continue" in errors
     assert blkreel(*words, check=False).returncode in (0, 3)

@@ -15,7 +15,7 @@ def test_a_capture_is_ready_when_it_records(tmp_path, monkeypatch, abstract):
     address = f"@blkreel{tmp_path}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address.replace("@", "\0"))
-        manager.settimeout(60)
+        manager.settimeout(300)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         _Monitor(None).begun()
         assert manager.recv(100) == b"READY=1"

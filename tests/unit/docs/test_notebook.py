@@ -39,7 +39,7 @@ def test_all_cells_run(stored, tmp_path):
     notebook = nbformat.from_dict(stored)
     parameters = next(cell for cell in notebook.cells if "REPEATS = 6" in cell.source)
     parameters.source = parameters.source.replace("REPEATS = 6", "REPEATS = 3")
-    NotebookClient(notebook, timeout=120, kernel_name="python3",
+    NotebookClient(notebook, timeout=300, kernel_name="python3",
                    resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert kinds_of(notebook) == kinds_of(stored)
     text = "".join(output.get("text", "") for output in outputs_of(notebook))

@@ -429,7 +429,7 @@ def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, 
     path = recording.write(directory / "sda.blktrace.0")
     with open(directory / "rows", "wb") as rows:
         done = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--", path], pass_fds=[rows.fileno()],
-                              capture_output=True, timeout=120)
+                              capture_output=True, timeout=300)
     end = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0 and end["stream"]["events"] == len(some)
     try:
@@ -454,7 +454,7 @@ def test_any_bytes_end_in_an_error_or_in_rows(tmp_path_factory, noise, at, cut):
     path.write_bytes(data[:at] + noise + data[at + cut:])
     with open(path.with_name("rows"), "wb") as rows:
         done = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--", path], pass_fds=[rows.fileno()],
-                              capture_output=True, timeout=120)
+                              capture_output=True, timeout=300)
     assert done.returncode in (0, 1) and (done.returncode == 0 or done.stderr)
 
 

@@ -62,7 +62,7 @@ def blkreel(command_loaded, tmp_path):
         started.append(process)
         return process
 
-    def run(*arguments, check=True, timeout=120, **options):
+    def run(*arguments, check=True, timeout=300, **options):
         process = start(*arguments, **options)
         result = subprocess.CompletedProcess(arguments, process.wait(timeout), *process.output())
         if check and result.returncode:
@@ -141,7 +141,7 @@ def scsi_debug():
         pytest.skip("needs scsi_debug: modprobe scsi_debug")
     before = {path.name for path in Path("/sys/block").iterdir()}
     (SCSI_DEBUG / "add_host").write_text("1")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not (new := {path.name for path in Path("/sys/block").glob("sd*")} - before):
         assert time.monotonic() < deadline, "no drive came"
         time.sleep(0.1)

@@ -16,7 +16,7 @@ def nvme_controllers():
 
 def nvme_path(serial):
     """The block device of an emulated drive, waited for where it is just coming back."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         controller = nvme_controllers().get(serial)
         for namespace in controller.glob("nvme*n*") if controller else ():
@@ -29,7 +29,7 @@ def nvme_path(serial):
 
 def multipath_head(serial):
     """The block device of a namespace with several paths, waited for until it is there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         for subsystem in Path("/sys/class/nvme-subsystem").iterdir():
             for head in subsystem.glob("nvme*n*"):

@@ -44,7 +44,7 @@ class Forked:
                         import_module(name)
         return self.returncode
 
-    def wait(self, timeout=120):
+    def wait(self, timeout=300):
         deadline = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > deadline:

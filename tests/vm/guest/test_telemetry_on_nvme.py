@@ -83,7 +83,7 @@ def test_a_replay_tells_heat_and_smart_of_its_drive(blkreel, nvme, trace, tmp_pa
 
 
 def test_doctor_names_the_drives_that_tell_their_temperature(blkreel, nvme):
-    result = blkreel("doctor", "--json", check=False, timeout=250)
+    result = blkreel("doctor", "--json", check=False, timeout=300)
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert hwmon_of(nvme)
     assert Path(nvme).name in checks["temperature"]["detail"].partition(";")[0]

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from cases import is_fuzzing
 
-pytestmark = pytest.mark.timeout(300)
 millions_of_ios = pytest.mark.skipif(not is_fuzzing(), reason="millions of I/Os: make fuzz FUZZ_ARGS=lengths")
 
 KIB, MIB, GIB, GB = 1 << 10, 1 << 20, 1 << 30, 10**9
@@ -35,7 +34,7 @@ def carried_out(blkreel, tmp_path):
     def carry_out(name, drive, *words, size="128GiB"):
         output = tmp_path / "test"
         result = blkreel("test", name, "--on", f"nil:{size},{drive},clock=virtual", "-o", output, *words, check=False,
-                         timeout=250)
+                         timeout=300)
         assert result.returncode in (0, 3), result.stderr
         found = []
         for step in json.loads((output / "test.json").read_text())["steps"]:
