@@ -115,6 +115,7 @@ def test_a_worker_without_blkreel_is_named(runs, three, tmp_path):
         "    return known(name)\n"
         "metadata.version = version\n")
     three.add_worker(environment={"PYTHONPATH": str(tmp_path)})
+    three.wait_for(1)
     with pytest.raises(BlkreelError, match="tcp://.* of the cluster tcp://.* cannot import blkreel; install blkreel"):
         measure_fleet(runs, read_options=ReadOptions(cluster=three.address, keep=False))
 

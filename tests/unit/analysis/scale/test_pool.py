@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -129,10 +128,9 @@ def test_no_process_outlives_the_command(number, code):
     command = subprocess.Popen([sys.executable, pool_programs.__file__], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, start_new_session=True)
     children = [int(command.stdout.readline()) for _ in range(2)]
-    begun = time.monotonic()
     os.killpg(command.pid, number) if number == signal.SIGINT else os.kill(command.pid, number)
-    told = command.communicate(timeout=120)[1]
-    assert command.returncode in (code, 1, 130) and time.monotonic() - begun < 120, "they slept for 600 s"
+    told = command.communicate(timeout=300)[1]  # they sleep for 600 s
+    assert command.returncode in (code, 1, 130)
     assert told.count("Traceback") <= 1, "the processes say nothing of Ctrl-C, only the command does"
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 

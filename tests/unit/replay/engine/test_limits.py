@@ -10,6 +10,7 @@ from cases import cases
 from helpers import helpers_of
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_until
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.engine.engine import BLOCK_ROWS, RECORD_COLUMNS, EngineOptions, Lane, run_engine
@@ -105,19 +106,13 @@ def test_io_uring_is_ended_like_that_too(a_plan, tmp_path):
 
 def test_a_plan_that_is_missing_does_not_hold_the_end_up(a_plan, run_lanes):
     """Its feeder thinks about the next block for long; the helper does not wait for it."""
-    released = threading.Event()
-
     def plan():
         for _ in range(12):
             yield a_plan(np.zeros(1000, "i8"))
-        released.wait(60)
+        wait_until(lambda: not helpers_of(os.getpid()))
         yield a_plan(np.zeros(10, "i8"))
 
-    timer = threading.Timer(2, released.set)
-    timer.start()
     totals, records = run_lanes([Lane(plan(), 4)], stop_ns=10 * MS)
-    timer.cancel()
-    released.set()
     assert totals["planned_ops"] <= 12_000
     assert totals["time_limit"] is True, "nobody knows whether more would have come"
     assert totals["stopped"] is None

@@ -103,10 +103,9 @@ def test_an_error_of_the_consumer_ends_the_run(a_plan, issue):
     def full(rows):
         raise OSError(errno.ENOSPC, "no space left")
 
-    started = time.monotonic()
+    # It does not go on to the end of a plan of a day.
     with pytest.raises(OSError, match="no space left"):
-        issue(a_plan(np.zeros(100), due_ns=np.arange(100) * 10**9), nil_bytes=GIB, on_rows=full)
-    assert time.monotonic() - started < 60, "it went on to the end of a plan of 100 s"
+        issue(a_plan(np.zeros(100), due_ns=np.arange(100) * 10**12), nil_bytes=GIB, on_rows=full)
     assert helpers_of(os.getpid()) == []
 
 
@@ -123,7 +122,7 @@ def test_a_late_plan_is_counted_as_underrun(a_plan):
     def plan():
         for block in range(12):
             if block == 10:
-                assert is_due.wait(60)
+                assert is_due.wait(300)
             yield a_plan(np.zeros(10), due_ns=np.full(10, block * 10**6))
 
     def watch(note):
@@ -218,7 +217,7 @@ def test_the_helper_dies_with_its_parent():
 
 def test_a_plan_cut_off_ends_the_run():
     helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    out, _ = helper.communicate(b"", timeout=120)
+    out, _ = helper.communicate(b"", timeout=300)
     assert helper.returncode == 0
     assert b'"stopped": "the plan broke off"' in out
 
@@ -226,7 +225,7 @@ def test_a_plan_cut_off_ends_the_run():
 def test_a_foreign_plan_is_refused():
     helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
-    _, said = helper.communicate(b"PAR1" * 100, timeout=120)
+    _, said = helper.communicate(b"PAR1" * 100, timeout=300)
     assert helper.returncode == 5
     assert b"another layout" in said
     assert said.count(b"\n") == 1
@@ -293,7 +292,7 @@ def start_script(body):
 
 def run_script(body):
     with start_script(body) as process:
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=300)
     return process.returncode, out.decode().splitlines()
 
 
@@ -311,23 +310,23 @@ def test_a_thread_that_never_rests_gives_its_real_time_priority_up(a_plan, issue
     assert rests["realtime_given_up"] == 0
 
 
-def test_rows_that_a_stop_delayed_are_flagged(a_plan):
+def test_rows_that_a_stop_delayed_are_flagged(a_plan, issue):
     """Those that were due meanwhile, and no others for that reason: what the monitor lists, row by row."""
-    count = 3000
-    plan = a_plan(np.arange(count) * 4096, due_ns=np.arange(count) * 1_000_000)
-    parts, acted = [], []
+    # A busy machine may let the test notice the run when it is over: then the next one is longer.
+    for count in (3000, 12_000, 48_000, 192_000):
+        continued_ns = []
 
-    def stop(note):
-        if not acted and note.get("elapsed_ns", 0) > 0:
-            acted.append(True)
-            (pid,) = helpers_of(os.getpid())
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.1)
-            os.kill(pid, signal.SIGCONT)
+        def stop(note, continued_ns=continued_ns):
+            if not continued_ns and note.get("elapsed_ns", 0) > 0 and (pids := helpers_of(os.getpid())):
+                os.kill(pids[0], signal.SIGSTOP)
+                time.sleep(0.1)
+                os.kill(pids[0], signal.SIGCONT)
+                continued_ns.append(time.monotonic_ns())
 
-    run_engine(EngineOptions(nil_bytes=GIB), [plan], lambda rows: parts.append(
-        {name: column.copy() for name, column in rows.items()}), stop)
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        totals, rows = issue(a_plan(np.arange(count) * 4096, due_ns=np.arange(count) * 1_000_000), nil_bytes=GIB,
+                             on_note=stop)
+        if continued_ns and continued_ns[0] < totals["start_monotonic_ns"] + (count - 1) * 1_000_000:
+            break
     flagged = (rows["flags"] & FLAGS["host_stalled"]) != 0
     late_ns = rows["submit_ns"] - rows["due_ns"]
     assert ((late_ns > 50_000) <= flagged).all()

@@ -117,13 +117,13 @@ def test_a_sensor_that_hangs_holds_up_nothing_but_itself(monkeypatch):
         def read(self):
             if not first:
                 hangs.set()
-                hanging.wait(20)
+                hanging.wait(300)
             first.clear()
             return {"a": 1.0}
 
     sampler = Sampler("test", [Hanging(None, [])], 0.05, Mock())
     sampler.begin()
-    assert hangs.wait(20)
+    assert hangs.wait(300)
     assert not sampler.end()
     hanging.set()
 
