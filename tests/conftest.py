@@ -122,7 +122,7 @@ def zram_drive(require_root):
         yield Path(f"/dev/zram{number}")
     finally:
         # The kernel lets go of the node some time after its last user has ended.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         while Path(f"/sys/block/zram{number}").exists():  # a test may have taken it away itself
             try:
                 (control / "hot_remove").write_text(number)
@@ -131,6 +131,14 @@ def zram_drive(require_root):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+
+def removed(directory):
+    try:
+        directory.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -148,12 +156,7 @@ def tracing_instance(require_root):
         (instance / "trace_options").write_text(option)
     yield instance
     # Events that are just being written hold it for a moment.
-    for _ in range(50):
-        try:
-            instance.rmdir()
-            break
-        except OSError:
-            time.sleep(0.1)
+    wait_until(lambda: removed(instance))
 
 
 @pytest.fixture
@@ -213,7 +216,7 @@ def blkreel(tmp_path, command_server):
                                   if not (Path(directory) / "blkreel").exists())
     environment = {**os.environ, "PATH": search_path, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
 
-    def run(*arguments, check=True, timeout=120, **options):
+    def run(*arguments, check=True, timeout=300, **options):
         environment_here = {**environment, **options.pop("env", {})}
         words = [str(command), *map(str, arguments)]
         if options.keys() <= {"cwd"} and command_server.takes(environment_here):

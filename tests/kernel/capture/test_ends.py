@@ -54,7 +54,7 @@ def test_a_capture_without_stdin_or_stdout(blkreel, loop_drive, tracer, tmp_path
     result = subprocess.run(
         ["/bin/bash", "-c", f'exec "$@" {descriptor}>&-', "bash", blkreel.command, "capture", drive, "-o", trace,
          "--source", source, "--", "sh", "-c", command], env=blkreel.environment, stderr=subprocess.PIPE, text=True,
-        timeout=60)
+        timeout=300)
     assert_recorded(source, result.returncode, result.stderr)
     assert open_trace(trace).rows >= (50 if source == "bpftrace" else 100)
 
@@ -65,7 +65,7 @@ def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
     process = started(drive)
     read(drive, 500)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     assert "500 I/Os" in stdout
     trace = open_trace(tmp_path / "t.parquet")
@@ -79,7 +79,7 @@ def test_ctrl_c_reaches_the_command_and_keeps_the_trace(started, loop_drive, tmp
     process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; exec sleep 1000")
     wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 100, process)
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130, "the exit code of the command, as in a shell"
     assert open_trace(tmp_path / "t.parquet").rows == 100
 
@@ -112,7 +112,7 @@ def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tm
     read(drive, 1000)
     wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 1000, process)
     os.kill(*helpers_of(process.pid), signal.SIGKILL)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 3
     assert "broke off" in stderr and "signal 9" in stderr
     assert open_trace(tmp_path / "t.parquet").rows == 1000
@@ -122,17 +122,22 @@ def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):
     result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", "--for", "500ms", "--json")
     summary = json.loads(result.stdout)
     assert summary["rows"] == 0
-    assert 0.5e9 <= summary["duration_ns"] < 20e9
+    assert 0.5e9 <= summary["duration_ns"] < 300e9
     assert open_trace(tmp_path / "t.parquet").rows == 0
 
 
 def test_a_command_that_outlives_the_time_is_waited_for_and_no_longer_recorded(blkreel, loop_drive, tmp_path):
     drive = loop_drive()
     first, late = READ.format(drive=drive, count=10), READ.format(drive=drive, count=20)
-    # The helper has ended when the time is over.
-    script = f"{first}; while pgrep -P $PPID -x blkreel-capture >/dev/null; do sleep 0.1; done; {late}; " \
-             f"touch {tmp_path}/end"
-    blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--for", "2s", "--", "sh", "-c", script)
+    # The helper has ended when the time is over. Where a busy machine begins later than that, it gets more of it.
+    helper = "pgrep -P $PPID -x blkreel-capture >/dev/null"
+    script = (f"{first}; {helper} && touch {tmp_path}/begun; while {helper}; do sleep 0.1; done; {late}; "
+              f"touch {tmp_path}/end")
+    for seconds in (1, 8, 64):
+        blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--force", "--for", f"{seconds}s", "--", "sh", "-c",
+                script)
+        if (tmp_path / "begun").exists():
+            break
     assert (tmp_path / "end").exists()
     assert open_trace(tmp_path / "t.parquet").rows == 10
 
@@ -152,9 +157,9 @@ def test_what_is_in_flight_at_the_end_has_a_row_without_latency(started, held_dr
     held_drive.hold()
     writer = held_drive.write()
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     held_drive.let_go()
-    writer.wait(timeout=60)
+    writer.wait(timeout=300)
     assert process.returncode == 0, stderr
     trace = open_trace(tmp_path / "t.parquet")
     rows = trace.table().to_pandas()
@@ -204,7 +209,7 @@ def test_a_drive_that_disappears_ends_the_capture_well(started, blkreel, loop_dr
     subprocess.run(["dd", f"if={drive}", "of=/dev/null", "bs=4k", "iflag=direct", "status=none"], check=True)
     read(stays, 100)
     vanish()
-    stdout, stderr = process.communicate(timeout=200)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 3 and "taken away" in stderr
     trace = open_trace(tmp_path / "t.parquet")
     rows = trace.table().to_pandas()
@@ -220,7 +225,7 @@ def test_an_io_that_is_stuck_during_the_whole_capture_is_reported(blkreel, held_
     result = blkreel("capture", held_drive.path, "--for", "1s", "--source", source, "-o", tmp_path / "t.parquet",
                      check=False)
     held_drive.let_go()
-    assert writer.wait(timeout=60) == 0
+    assert writer.wait(timeout=300) == 0
     assert result.returncode == 3 and "1 I/Os of" in result.stderr and "whole capture" in result.stderr, result.stderr
     metadata = open_trace(tmp_path / "t.parquet").metadata
     assert metadata["ledger"]["stuck"] == {Path(held_drive.path).name: 1}
@@ -233,13 +238,13 @@ def test_an_io_that_begins_or_ends_in_the_capture_is_not_stuck(started, held_dri
     writer = held_drive.write()
     process = started(held_drive.path, "--source", source)
     held_drive.let_go()
-    assert writer.wait(timeout=60) == 0
+    assert writer.wait(timeout=300) == 0
     held_drive.hold()
     writer = held_drive.write()
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     held_drive.let_go()
-    assert writer.wait(timeout=60) == 0
+    assert writer.wait(timeout=300) == 0
     assert_recorded(source, process.returncode, stderr)
     metadata = open_trace(tmp_path / "t.parquet").metadata
     assert metadata["ledger"]["stuck"] == {}

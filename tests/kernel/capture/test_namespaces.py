@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from capture_sources import skip_unless_it_runs
+from waiting import wait_until
 
 from blkreel.capture.sources import SOURCES
 from blkreel.traces.format.reader import open_trace
@@ -36,7 +37,7 @@ def inside(blkreel, require_root):
         if subprocess.run([*unshare, "true"], capture_output=True).returncode:
             pytest.skip("needs the namespace in the kernel, and util-linux 2.36")
         result = subprocess.run([*unshare, "sh", "-c", f'{before}\nexec "$@"', "sh", blkreel.command, *map(str, words)],
-                                env=blkreel.environment, capture_output=True, text=True, timeout=120)
+                                env=blkreel.environment, capture_output=True, text=True, timeout=300)
         assert not check or result.returncode == 0, result.stderr
         return result
 
@@ -50,6 +51,9 @@ def outer_reader(require_root):
 
     def start(drive, block=OTHERS // 8):
         readers.append(subprocess.Popen([sys.executable, "-c", READER.format(block=block), drive]))
+        stat = Path("/sys/block", Path(drive).name, "stat")
+        before = int(stat.read_text().split()[0])
+        wait_until(lambda: int(stat.read_text().split()[0]) > before + 5, readers[-1])
         return readers[-1]
 
     yield start
@@ -104,7 +108,7 @@ def test_threads_have_their_own_names_in_a_pid_namespace(inside, loop_drive, out
     if not LAST_PID.exists():
         pytest.skip("needs a kernel with CONFIG_CHECKPOINT_RESTORE")
     result = inside(PID, "capture", drive, "--source", name, "--for", "1s", "-o", tmp_path / "t.parquet",
-                    before=f"echo {reader.pid - 1} >{LAST_PID}; sleep 60 & test $! = {reader.pid} || exit 99")
+                    before=f"echo {reader.pid - 1} >{LAST_PID}; sleep 600 & test $! = {reader.pid} || exit 99")
     assert result.returncode in (0, 3), result.stderr
     trace = open_trace(tmp_path / "t.parquet")
     assert set(trace.table(["tid"])["tid"].to_pylist()) == {reader.pid}
