@@ -14,7 +14,7 @@ from blkreel.traces.samples import located
 DOCS = TREE / "docs"
 DRIVES = {"fast": "nil:64GiB,read_latency=60us,read_bandwidth=7GB/s,clock=virtual",
           "slow": "nil:64GiB,read_latency=110us,read_bandwidth=600MB/s,channels=8,clock=virtual"}
-NOT_TRUSTWORTHY = 3  # exit code of every replay on a simulated drive
+NOT_TRUSTWORTHY = 3  # exit code of a replay whose verdict is not valid
 
 
 def run_blkreel(command_server, directory, *words):

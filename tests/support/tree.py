@@ -4,6 +4,7 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
 # Recordings of a game with many programs, files and kinds of I/O, alone and beside a download.
-COMPILE, GAME_DOWNLOAD, GAME_LOAD, PACKAGE_INSTALL = (
+# The start of an office application.
+APP_START, COMPILE, GAME_DOWNLOAD, GAME_LOAD, PACKAGE_INSTALL = (
     f"{TREE}/tests/golden/traces/{name}.parquet" for name in (
-        "compile", "game-download", "game-load", "package-install"))
+        "app-start", "compile", "game-download", "game-load", "package-install"))

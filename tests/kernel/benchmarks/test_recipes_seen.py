@@ -9,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from host_reasons import HOST_REASONS
 from kernel_trace import CUT_NS, Seen, Watch, assert_one_after_another, assert_random, assert_random_places
-from tree import COMPILE
-
-from blkreel.traces.samples import sample_path
+from tree import APP_START, COMPILE
 
 pytestmark = pytest.mark.kernel
 
@@ -337,10 +335,9 @@ def test_slc_cache(carried_out):
 
 def test_trace(carried_out):
     """The trace's own I/Os in its order, gaps of its drive cut to 25 ms, worked out here from the file alone."""
-    path = sample_path("app-start")
-    fresh, full = carried_out("trace", trace="sample:app-start")
+    fresh, full = carried_out("trace", trace=APP_START)
     assert [step.labels["state"] for step in (fresh, full)] == ["fresh", "full"]
-    trace = pd.read_parquet(path, columns=["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"])
+    trace = pd.read_parquet(APP_START, columns=["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op"])
     busy_until = (trace.submit_ns + trace.latency_ns.clip(lower=0)).cummax().shift(fill_value=trace.submit_ns[0])
     idle_ns = (trace.submit_ns - busy_until).clip(lower=0)
     due_ns = (trace.submit_ns - trace.submit_ns[0] - (idle_ns - 25 * MS).clip(lower=0).cumsum()).to_numpy()

@@ -6,6 +6,7 @@ from functools import reduce
 import pytest
 from cases import is_fuzzing
 from damaged import ABSENT, StoredMetadata, outcome, placed, places
+from tree import APP_START
 
 from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
@@ -27,7 +28,7 @@ OWN_MESSAGES = {("schema_version",), ("run",), ("clock_resolution_ns",), ("times
 def recorded(tmp_path_factory):
     """A directory with a slice of a recorded trace and a replay of it."""
     root = tmp_path_factory.mktemp("recorded")
-    assert outcome("slice", "sample:app-start", "--from", "0.5s", "--to", "1s", "-o", root / "t.parquet") is None
+    assert outcome("slice", APP_START, "--from", "0.5s", "--to", "1s", "-o", root / "t.parquet") is None
     outcome("replay", root / "t.parquet", "--on", DRIVE, "--pace", "dependent", "-o", root / "run")
     (root / "drive.toml").write_text('size = "64GiB"\nread_latency = "90us"\n')
     return root

@@ -52,7 +52,7 @@ def test_latency_weighted_percentile(ask, game):
 
 def test_bursts(ask, game):
     result, ours = ask("Bursts"), game.bursts("read")
-    assert len(ours) > 3
+    assert len(ours) > 1
     for name in ("start_ns", "end_ns", "ops", "bytes"):
         assert result[name].astype("int64").tolist() == ours[name].tolist()
     np.testing.assert_allclose(result.throughput_mb_s.astype(float), ours.throughput_mb_s)

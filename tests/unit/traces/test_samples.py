@@ -51,8 +51,13 @@ def test_it_is_valid_and_nearly_whole(name, blkreel):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_its_emulated_drive_was_in_time(name):
-    for use in open_trace(sample_path(name)).metadata.get("emulated", []):
-        assert use["late_ios"] < 0.1 * use["ios"], f"{use['name']}: recorded on a busy machine"
+    (use,) = open_trace(sample_path(name)).metadata["emulated"]
+    assert use["late_ios"] < 0.1 * use["ios"], f"{use['name']}: recorded on a busy machine"
+
+
+def test_a_load_time_of_the_application_start_is_no_lower_bound(blkreel):
+    """It has the uses of pages."""
+    assert "lower bound" not in blkreel("info", "sample:app-start").stdout
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tree import APP_START
 
 from blkreel.analysis.compare import second_pass
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document, export, present
 from blkreel.analysis.report.page import compare_page
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.samples import located
 
 
 @pytest.fixture(scope="module")
 def fleet():
     """(document, sections) of a dozen traces."""
-    one = measure("sample:app-start")
+    one = measure(APP_START)
     return document.comparison([replace(one, path=Path(f"host{number}.parquet")) for number in range(12)])
 
 
@@ -38,7 +38,7 @@ def test_the_drive_that_is_looked_at_has_its_charts(fleet):
 @pytest.mark.parametrize(("highlight", "read"), [(None, []), ("host7", ["host7.parquet"])])
 def test_rows_are_read_again_only_for_what_is_drawn(tmp_path, monkeypatch, highlight, read):
     for number in range(12):
-        shutil.copy(located("sample:app-start"), tmp_path / f"host{number}.parquet")
+        shutil.copy(APP_START, tmp_path / f"host{number}.parquet")
     opened = []
     monkeypatch.setattr(second_pass, "open_trace", lambda path: opened.append(Path(path).name) or open_trace(path))
     present.compare([tmp_path], tmp_path / "fleet.html", view=export.View(highlight=highlight))

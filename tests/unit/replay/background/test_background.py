@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from quiet import progress
 from small_trace import new_trace
+from tree import APP_START
 from waiting import wait_until
 
 from blkreel.analysis.metrics.definitions.registry import figures
@@ -333,7 +334,7 @@ def test_each_phase_starts_from_the_state_before_the_run_and_leaves_that_after_i
 
 def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):
     """Its rows are those of the plan, and no metric is of them."""
-    blkreel("merge", "sample:app-start", "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
+    blkreel("merge", APP_START, "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
             "--offset", "0=2s", "--as-background", "1", "--onto", "one")
     blkreel("replay", tmp_path / "t.parquet", "--on", "nil:8GiB,clock=virtual", "--pace", "1:paced", "--pace",
             "dependent", "-o", tmp_path / "run", check=False)

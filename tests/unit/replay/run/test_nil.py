@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from empty_image import empty_image
 from small_trace import new_trace
+from tree import APP_START
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import check_order
@@ -155,7 +156,7 @@ def test_a_step_back_between_row_groups_is_found(stepping_back, tmp_path):
 def test_data_that_were_written_for_the_replay_leave_no_full_cache(blkreel, tmp_path):
     """A cache that is folded meanwhile made the reads of a QLC drive slower, alone more than beside writes."""
     def load_time_ns(drive, *words):
-        result = blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--force", "--pace",
+        result = blkreel("replay", APP_START, "--on", drive, "-o", tmp_path / "run", "--force", "--pace",
                          "dependent", "--json", *words, check=False)
         return json.loads(result.stdout)["run"]["reads"]["load_time_ns"]
 

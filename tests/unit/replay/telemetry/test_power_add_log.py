@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from documented import run_blkreel
 from empty_image import empty_image
+from tree import APP_START
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.telemetry.reader import read_telemetry
@@ -47,7 +48,7 @@ def made(tmp_path_factory, command_server):
     """A directory with a run of a trace with a pause, and a test, on a file that stands in for a drive."""
     directory = tmp_path_factory.mktemp("made")
     empty_image(directory / "drive.img", 8 << 20)
-    run_blkreel(command_server, directory, "replay", "sample:app-start", "--on", "drive.img", "--map", "wrap", "--pace",
+    run_blkreel(command_server, directory, "replay", APP_START, "--on", "drive.img", "--map", "wrap", "--pace",
                 "x4", "-o", "run")
     (directory / "two.toml").write_text(RECIPE)
     run_blkreel(command_server, directory, "test", "two.toml", "--on", "drive.img", "-o", "test")
@@ -133,7 +134,7 @@ def test_half_a_log_qualifies(blkreel, run, tmp_path):
 
 def test_what_was_amended_does_not_outlive_its_run(blkreel, run, drive, tmp_path):
     blkreel("power", run, "--log", write_log(tmp_path / "meter.csv", run, 4.0))
-    blkreel("replay", "sample:app-start", "--on", drive, "--map", "wrap", "--pace", "x8", "-o", run, "--force",
+    blkreel("replay", APP_START, "--on", drive, "--map", "wrap", "--pace", "x8", "-o", run, "--force",
             check=False)
     assert "power not measured" in reasons(run)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from documents import valid_document
 from small_trace import new_trace, write_trace
-from tree import GAME_DOWNLOAD, PACKAGE_INSTALL
+from tree import APP_START, GAME_DOWNLOAD, PACKAGE_INSTALL
 
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
@@ -21,10 +21,8 @@ from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.importers import ImportOptions, import_recording
 
-SAMPLE = "sample:app-start"
 
-
-@pytest.mark.parametrize("source", ["own", SAMPLE])
+@pytest.mark.parametrize("source", ["own", APP_START])
 def test_csv_has_all_values(source, trace, exported):
     opened = trace if source == "own" else open_trace(source)
     path, account = exported(opened, "csv")
@@ -58,7 +56,7 @@ def test_iolog_lines(trace, exported):
 
 def test_fio_replays_as_many_operations_and_bytes(exported, program, tmp_path):
     fio = program("fio")
-    opened = open_trace(SAMPLE)
+    opened = open_trace(APP_START)
     path, account = exported(opened, "iolog3")
     disk = tmp_path / "disk"
     disk.touch()
@@ -75,7 +73,7 @@ def test_fio_replays_as_many_operations_and_bytes(exported, program, tmp_path):
     assert job["error"] == 0 and not account.omitted
 
 
-@pytest.mark.parametrize("trace", ["sample:app-start", "sample:game-download", PACKAGE_INSTALL])
+@pytest.mark.parametrize("trace", [APP_START, "sample:game-download", PACKAGE_INSTALL])
 def test_blktrace_events_give_back_the_rows(trace, exported, tmp_path):
     opened = open_trace(trace)
     path, account = exported(opened, "blktrace")
@@ -120,7 +118,7 @@ def test_blktrace_events_by_hand(trace, exported):
     assert account.not_expressed | {"op write_zeroes, as a write": 1, "queue_ns of a flush": 1} == account.not_expressed
 
 
-@pytest.mark.parametrize("source", ["own", SAMPLE, GAME_DOWNLOAD])
+@pytest.mark.parametrize("source", ["own", APP_START, GAME_DOWNLOAD])
 def test_blkparse_prints_the_same_lines(source, trace, exported, program):
     blkparse = program("blkparse", "blktrace")
     opened = trace if source == "own" else open_trace(source)
@@ -135,7 +133,7 @@ def test_blkparse_prints_the_same_lines(source, trace, exported, program):
 
 def test_btt_and_iowatcher_read_the_events(exported, program, tmp_path):
     btt, iowatcher = program("btt", "blktrace"), program("iowatcher")
-    opened = open_trace(SAMPLE)
+    opened = open_trace(APP_START)
     path, _ = exported(opened, "blktrace")
     path = path.rename(tmp_path / "sample.dump")
     rows = opened.table().to_pandas()
@@ -172,7 +170,7 @@ def test_events_are_in_order_of_time_across_batches(exported, tmp_path, monkeypa
         assert rows[column].tolist() == back[column].tolist(), column
 
 
-@pytest.mark.parametrize("source", ["own", SAMPLE, "several row groups"])
+@pytest.mark.parametrize("source", ["own", APP_START, "several row groups"])
 def test_oracle_general_names_the_next_request_of_an_object(source, trace, exported, tmp_path, monkeypatch):
     if source == "several row groups":
         monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
@@ -184,7 +182,7 @@ def test_oracle_general_names_the_next_request_of_an_object(source, trace, expor
                   device=generator.integers(0, 2, count))
         trace = open_trace(tmp_path / "many.parquet")
         assert len(trace.group_rows) > 5
-    opened = open_trace(SAMPLE) if source == SAMPLE else trace
+    opened = open_trace(APP_START) if source == APP_START else trace
     path, account = exported(opened, "oracle-general")
     rows = opened.table().to_pandas()
     rows = rows[rows.op.isin([0, 1])]
@@ -196,7 +194,7 @@ def test_oracle_general_names_the_next_request_of_an_object(source, trace, expor
         following.append(last.get(key, -1))
         last[key] = number
     assert [request[3] for request in requests] == following[::-1]
-    assert source == SAMPLE or max(following) > 0
+    assert source == APP_START or max(following) > 0
     assert [request[:3] for request in requests] == [
         (row.submit_ns // 10**9, row.device << 48 | row.offset_bytes // 512, row.length_bytes)
         for row in rows.itertuples()]
@@ -212,7 +210,7 @@ def test_oracle_general_names_the_next_request_of_an_object(source, trace, expor
     ("iolog3", {}, []),
     ("oracle-general", {"block_bytes": 512}, [])])
 def test_an_import_gives_back_the_columns_that_the_format_has(name, options, shared, exported, tmp_path):
-    opened = open_trace(SAMPLE)
+    opened = open_trace(APP_START)
     path, account = exported(opened, name)
     result = import_recording([path], tmp_path / "back.parquet", format_name="columns" if name == "csv" else name,
                               options=ImportOptions(**options))
@@ -262,7 +260,7 @@ def test_the_command(name, tmp_path, blkreel):
         assert reason in result.stderr
     assert output.stat().st_mode & 0o777 == 0o600
     before = output.read_bytes()
-    assert blkreel("export", SAMPLE, "--format", name, "-o", output, check=False).returncode == 1
+    assert blkreel("export", APP_START, "--format", name, "-o", output, check=False).returncode == 1
     assert output.read_bytes() == before
     quiet = blkreel("export", tmp_path / "t.parquet", "--format", name, "-o", output, "--force", "--public", "-q",
                     check=False)
@@ -271,7 +269,7 @@ def test_the_command(name, tmp_path, blkreel):
 
 
 def test_refusals(tmp_path, blkreel):
-    result = blkreel("export", SAMPLE, "--format", "fio-iolgo", "-o", tmp_path / "out", check=False)
+    result = blkreel("export", APP_START, "--format", "fio-iolgo", "-o", tmp_path / "out", check=False)
     assert result.returncode == 2 and "fio-iolgo: no such format; use one of: csv, iolog3" in result.stderr
     with TraceWriter(tmp_path / "empty.parquet") as out:
         out.close({})

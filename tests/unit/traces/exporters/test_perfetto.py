@@ -4,13 +4,12 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 from small_trace import write_trace
-from tree import GAME_DOWNLOAD
+from tree import APP_START, GAME_DOWNLOAD
 
 from blkreel.traces.exporters import FORMATS, export_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, UNKNOWN
 
-SAMPLE = "sample:app-start"
 BEGIN, END, INSTANT = (getattr(schema.TrackEvent, f"TYPE_{name}") for name in ("SLICE_BEGIN", "SLICE_END", "INSTANT"))
 
 
@@ -83,7 +82,7 @@ def of_rows(read):
     return full, {each[4]["row"]: each for each in read.slices if len(each[4]) == 1}
 
 
-@pytest.mark.parametrize("source", ["own", SAMPLE, GAME_DOWNLOAD])
+@pytest.mark.parametrize("source", ["own", APP_START, GAME_DOWNLOAD])
 def test_slices_arguments_and_flows_are_those_of_the_rows(source, trace, exported):
     opened = trace if source == "own" else open_trace(source)
     path, account = exported(opened, "perfetto")
@@ -123,7 +122,7 @@ def test_slices_arguments_and_flows_are_those_of_the_rows(source, trace, exporte
 
 
 def test_rows_in_several_batches_give_the_same(tmp_path, monkeypatch):
-    opened = open_trace(SAMPLE)
+    opened = open_trace(APP_START)
     whole = export_trace(opened, tmp_path / "whole", FORMATS["perfetto"]).path.read_bytes()
     monkeypatch.setattr("blkreel.traces.exporters.perfetto._ROWS", 7)
     assert export_trace(opened, tmp_path / "parts", FORMATS["perfetto"]).path.read_bytes() == whole

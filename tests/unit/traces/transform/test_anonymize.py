@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from quiet import progress
 from transformed import assert_valid, columns_of
-from tree import COMPILE, GAME_LOAD
+from tree import APP_START, COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
@@ -189,7 +189,7 @@ def test_a_certificate_says_how_far_replays_agree(blkreel, tmp_path):
 
 def test_a_certificate_notices_a_trace_that_behaves_otherwise(tmp_path):
     """The beginning of a program that loads for longer."""
-    original = open_trace("sample:app-start")
+    original = open_trace(APP_START)
     part = slice_trace(original, tmp_path / "part.parquet", Selection(to_ns=10**8)).path
     certificate = certify(original, open_trace(part), progress)
     assert certificate["drives"]["optane"]["load_time"] < -0.1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from transformed import assert_valid, columns_of, of_another_machine
-from tree import COMPILE, GAME_DOWNLOAD
+from tree import APP_START, COMPILE, GAME_DOWNLOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -31,7 +31,7 @@ def test_two_slices_by_process_are_the_original_again(tmp_path):
 
 
 def test_traces_of_other_boots_are_aligned_by_their_start(tmp_path):
-    names = ["sample:app-start", of_another_machine(COMPILE, tmp_path / "other.parquet")]
+    names = [APP_START, of_another_machine(COMPILE, tmp_path / "other.parquet")]
     merge([open_trace(name) for name in names], tmp_path / "t.parquet", align="start")
     rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
     for device, name in enumerate(names):

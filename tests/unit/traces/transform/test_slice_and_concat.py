@@ -8,7 +8,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from transformed import assert_valid, columns_of, of_another_machine
-from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
+from tree import APP_START, COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
@@ -81,7 +81,7 @@ def test_rebase_moves_times_and_epoch(tmp_path):
 
 
 def test_losses_of_the_time_range(tmp_path):
-    path = blkreel.write_trace(tmp_path / "t.parquet", blkreel.open("sample:app-start").frame(), metadata={"lost": {
+    path = blkreel.write_trace(tmp_path / "t.parquet", blkreel.open(APP_START).frame(), metadata={"lost": {
         "total": 5, "per_cpu": {"0": 2, "1": 3}, "intervals": [
             {"cpu": 0, "first_ns": 10**6, "last_ns": 2 * 10**6, "count": 2},
             {"cpu": 1, "first_ns": 10**9, "last_ns": 2 * 10**9, "count": 3}]}})
@@ -93,9 +93,9 @@ def test_losses_of_the_time_range(tmp_path):
 
 def test_losses_keep_their_place_among_the_rows_where_the_total_is_not_known(tmp_path):
     """A capture without its last counts has a total that its intervals do not add up to."""
-    trace = open_trace("sample:app-start")
+    trace = open_trace(APP_START)
     at_ns = 10**9
-    path = blkreel.write_trace(tmp_path / "t.parquet", blkreel.open("sample:app-start").frame(), metadata={"lost": {
+    path = blkreel.write_trace(tmp_path / "t.parquet", blkreel.open(APP_START).frame(), metadata={"lost": {
         "total": 9, "per_cpu": {}, "intervals": [{"cpu": 0, "first_ns": at_ns, "last_ns": at_ns, "count": 2}]}})
     slice_trace(open_trace(path), tmp_path / "s.parquet", Selection(from_ns=5 * 10**8), rebase=True)
     begin_ns = next(ns for ns in columns_of(str(trace.path))["submit_ns"] if ns >= 5 * 10**8)
@@ -126,7 +126,7 @@ def test_nothing_to_select(tmp_path, selection, text):
 @given(data=st.data())
 def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("slices")
-    name = data.draw(st.sampled_from(["sample:app-start", COMPILE]))
+    name = data.draw(st.sampled_from([APP_START, COMPILE]))
     trace, whole = open_trace(name), columns_of(name)
     last_ns = int(whole["submit_ns"][-1])
     cuts = sorted(data.draw(st.sets(st.sampled_from(whole["submit_ns"][1:].tolist()), min_size=1, max_size=4)))
@@ -164,7 +164,7 @@ def test_rebased_slices_of_a_trace_without_an_epoch_keep_their_distance(tmp_path
 
 
 def test_other_traces_follow_each_other(tmp_path):
-    names = ["sample:app-start", of_another_machine(COMPILE, tmp_path / "other.parquet")]
+    names = [APP_START, of_another_machine(COMPILE, tmp_path / "other.parquet")]
     result = concat([open_trace(name) for name in names], tmp_path / "t.parquet", pause_ns=10**9)
     rows, (first, second) = assert_valid(tmp_path / "t.parquet"), map(columns_of, names)
     count = len(first["submit_ns"])
