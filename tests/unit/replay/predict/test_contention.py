@@ -2,15 +2,14 @@
 
 import json
 import tomllib
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from documented import run_blkreel
+from quiet import progress
 
 from blkreel.cli.main import cli
-from blkreel.common.progress import ProgressTask
 from blkreel.replay.predict import contention
 from blkreel.replay.predict.fit import fit_drives
 from blkreel.replay.predict.measured_run import same_drive, with_baselines
@@ -45,10 +44,6 @@ DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
           "usb": "nil:usb,cache=0"}
 
 
-def quiet(step, total=None):
-    return nullcontext(ProgressTask())
-
-
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch):
     monkeypatch.setattr(contention, "_SIMULATIONS", 30)
@@ -76,9 +71,9 @@ def replayed(tmp_path_factory, command_server):
 def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, drive, fitted, others, error):
     runs = with_baselines([replayed(drive, load) for load in fitted])
     assert [run.has_background for run in runs] == [True, False] * len(fitted)
-    drives = [model.drive() for model in fit_drives(runs, quiet)]
+    drives = [model.drive() for model in fit_drives(runs, progress)]
     for load in others:
-        slowdown = error_of(with_baselines([replayed(drive, load)])[0], drives, quiet).slowdown
+        slowdown = error_of(with_baselines([replayed(drive, load)])[0], drives, progress).slowdown
         assert slowdown.predicted == pytest.approx(slowdown.measured, rel=error), load
         assert slowdown.is_decided and slowdown.measured > 1.15
 
@@ -86,8 +81,8 @@ def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, driv
 def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed):
     """Single reads of one size do not show how much of them is latency, and so not what shorter reads take."""
     runs = with_baselines([replayed("sata-qlc", "single")])
-    models = fit_drives(runs, quiet)
-    error = error_of(with_baselines([replayed("sata-qlc", "small")])[0], [model.drive() for model in models], quiet)
+    models = fit_drives(runs, progress)
+    error = error_of(with_baselines([replayed("sata-qlc", "small")])[0], [model.drive() for model in models], progress)
     assert not error.slowdown.is_decided and error.slowdown_by_writes is None
     assert error.slowdown.low < error.slowdown.measured * 1.1 and error.slowdown.high > 2 * error.slowdown.low
     text = file_text(runs, models[0].words(), same_drive(runs), CheckedErrors((error,), True), "1")

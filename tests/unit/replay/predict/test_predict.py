@@ -2,15 +2,14 @@
 
 import json
 import tomllib
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from quiet import progress
 from small_trace import new_trace
 from tree import GAME_DOWNLOAD
 
 from blkreel.common.errors import UsageError
-from blkreel.common.progress import ProgressTask
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.measured_run import beside_write, read_run, simulated_latencies
 from blkreel.replay.predict.prediction import checked
@@ -114,8 +113,8 @@ def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
     drive = "nil:64GiB,clock=virtual,read_latency=80us,write_latency=200us,read_slowdown=3"
     blkreel("replay", GAME_DOWNLOAD, "--on", drive, "-o", tmp_path / "run", "--idle", "cap=25ms", check=False)
     run = read_run(str(tmp_path / "run"))
-    model = fit.fit_drive([run], lambda step, total=None: nullcontext(ProgressTask()))
-    simulated_ns = simulated_latencies(run, model.drive(), lambda step, total=None: nullcontext(ProgressTask()))
+    model = fit.fit_drive([run], progress)
+    simulated_ns = simulated_latencies(run, model.drive(), progress)
     reads, writes = run.op == 0, run.op == 1
     for ios, share, error in ((reads, 0.5, 0.15), (reads, 0.99, 0.25), (writes, 0.5, 0.3)):
         measured_ns = np.quantile(run.latency_ns[ios], share)
@@ -133,8 +132,7 @@ def test_an_error_is_that_of_the_replay_as_it_was_made(tmp_path, blkreel, monkey
     blkreel("replay", tmp_path / "t.parquet", "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", *options,
             check=False)
     run = read_run(str(tmp_path / "run"))
-    quiet = lambda step, total=None: nullcontext(ProgressTask())  # noqa: E731
-    (error,) = checked([run], fit.fit_drives([run], quiet), quiet).runs
+    (error,) = checked([run], fit.fit_drives([run], progress), progress).runs
     assert (error.load_time is not None) == compared
     assert not compared or abs(error.load_time) < 0.5
 
