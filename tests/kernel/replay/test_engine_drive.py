@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -221,12 +219,16 @@ def test_a_drive_that_shrinks_gives_errors_and_no_hang(loop_drive, a_plan, issue
 
 def test_a_drive_detached_in_mid_run_does_not_hang(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE, replaceable=True)
-    timer = threading.Timer(0.3, subprocess.run, [["losetup", "--detach", drive]])
-    timer.start()
+    attached = [drive]
+
+    def detach(note):
+        if attached and note["submitted"]:
+            subprocess.run(["losetup", "--detach", attached.pop()], check=True)
+
     try:
-        totals, records = issue(a_plan(random_blocks(1000), due_ns=np.arange(1000) * 10**6), target=drive)
+        totals, records = issue(a_plan(random_blocks(3000), due_ns=np.arange(3000) * 10**6), target=drive,
+                                on_note=detach)
     finally:
-        timer.join()
         # The fixture detaches the device again: attach the image for it.
         subprocess.run(["losetup", drive, loop_drive.image_of(drive)], check=True)
     assert totals["completed_ops"] == len(records["op"])
@@ -241,10 +243,8 @@ def test_a_signal_ends_in_order_with_io_outstanding(loop_drive, a_plan, issue):
             os.kill(helper, signal.SIGTERM)
 
     endless = [a_plan(random_blocks(16000, seed)) for seed in range(4)] * 200
-    started = time.monotonic()
     totals, records = issue(*endless, target=drive, depth=64, on_note=stop)
     assert totals["stopped"] == "interrupted"
-    assert time.monotonic() - started < 60
     assert 0 < totals["completed_ops"] == totals["issued_ops"] == len(records["op"]) < 200 * 64000
     assert totals["abandoned_ops"] == 0
 
