@@ -19,6 +19,7 @@ from tree import TREE
 from waiting import wait_until
 
 from blkreel.traces.format.schema import OPS
+from tests.kernel.replay.test_claim import BEFORE_THE_READ_BACK, disturbed  # noqa: F401
 
 sys.path.insert(0, str(TREE))
 from empty_image import empty_image  # noqa: E402
@@ -263,16 +264,15 @@ def test_a_zram_device_that_was_reset(blkreel, zram_drive):
     assert told(blkreel, zram_drive) == "unknown: it was full, and the drive was reset since"
 
 
-def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, loop_drive):
-    """The image is spoilt behind the drive's back, while it rests before it is read back."""
+def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, disturbed, loop_drive):  # noqa: F811
+    """The image is spoilt behind the drive's back, before it is read back."""
     size = 16 * MIB
     drive = loop_drive(size)
-    process = blkreel.start("precondition", drive, "--state", "client", "--rest", "2s")
-    wait_until(lambda: at_step(blkreel, 3), process)
-    with open(loop_drive.image_of(drive), "r+b") as image:
-        image.write(bytes(BLOCK))  # the first block of an extent is always read
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    # The first block of an extent is always read.
+    spoil = f"dd if=/dev/zero of={loop_drive.image_of(drive)} bs={BLOCK} count=1 conv=notrunc status=none"
+    result = disturbed(BEFORE_THE_READ_BACK, spoil, ["precondition", drive, "--state", "client", "--rest", "100ms"])
+    errors = result.stderr
+    assert result.returncode == 1
     assert "1 of 3,00" in errors and f"read back from {drive} differ from what was written, the first" in errors
     assert "unknown: 1 of 3,00" in told(blkreel, drive)
     result = blkreel("precondition", drive, "--state", "client", "--rest", "0s")
@@ -293,30 +293,23 @@ def at_step(blkreel, step):
     return progress_of(blkreel).get("step") == step
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("state", ["enterprise", "op25"])
-def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
-    """At several random moments, until it is through: the drive then holds all of it, and little was written twice."""
-    size = 512 * MIB
-    drive = loop_drive(size)
-    random = Random(f"{how} {state}")
-    before, discarded_before = counted(drive)
-    wanted = {"enterprise": 2 * size, "op25": size * 3 // 4}[state]
-    cuts, said, reached = 0, [], []
+def cut_three_times(blkreel, drive, state, how, wanted, random):
+    """Prepare a drive, and cut that short at three random moments: (messages of each command, percent that each had
+    reached, output of the last)."""
+    said, reached = [], []
     while True:
         process = blkreel.start("precondition", drive, "--state", state)
         # Counted from here on. Early enough for three interruptions, although the command writes on until it handles
         # the signal.
         began, limit = counted(drive)[0], random.uniform(0.02, 0.15) * wanted
-        while process.poll() is None and (cuts == 3 or counted(drive)[0] - began < limit):
+        while process.poll() is None and (len(reached) == 3 or counted(drive)[0] - began < limit):
             time.sleep(0.002)
         if process.poll() is None:
             process.send_signal(how)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=300)
         said.append(errors)
         if not process.returncode:
-            break
-        cuts += 1
+            return said, reached, output
         # What it still writes does not count for the next command, which would be stopped before its first message.
         wait_until(lambda: not has_helper(drive))
         assert process.returncode == (-how if how == signal.SIGKILL else 130), errors
@@ -325,7 +318,24 @@ def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
             assert "starting" not in errors
         reached.append(progress_of(blkreel)["percent"])
         assert "unknown: preparing" in told(blkreel, drive)
-    assert cuts == 3
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("state", ["enterprise", "op25"])
+def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
+    """At several random moments, until it is through: the drive then holds all of it, and little was written twice."""
+    size = 512 * MIB
+    random = Random(f"{how} {state}")
+    wanted = {"enterprise": 2 * size, "op25": size * 3 // 4}[state]
+    # A busy machine may let the test notice a preparation when it is over.
+    for _ in range(5):
+        drive = loop_drive(size)
+        before, discarded_before = counted(drive)
+        said, reached, output = cut_three_times(blkreel, drive, state, how, wanted, random)
+        if len(reached) == 3:
+            break
+    else:
+        pytest.skip("needs a machine on which a preparation is noticed before it is over")
     assert reached == sorted(reached)
     for errors, percent in zip(said[1:], reached, strict=True):
         assert f"resuming {state} at {percent:.0f} %, interrupted " in errors
@@ -333,7 +343,7 @@ def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
     written = counted(drive)[0] - before
     assert written >= wanted
     if how != signal.SIGKILL:  # which costs what the helper writes on until it notices: test_a_kill_costs_seconds
-        assert written <= wanted + cuts * size // 8, "an eighth of what there is, each time, at most"
+        assert written <= wanted + len(reached) * size // 8, "an eighth of what there is, each time, at most"
     assert counted(drive)[1] - discarded_before == size, "erased once"
     assert holds_stamps(loop_drive.image_of(drive)).sum() == (size if state == "enterprise" else wanted) // BLOCK
     assert not progress_of(blkreel)
@@ -350,25 +360,27 @@ def test_a_kill_costs_seconds(blkreel, tmp_path):
         with slow_drive(tmp_path / "image", 40_000_000) as drive:
             before = counted(drive)[0]
             process = blkreel.start("precondition", drive, "--state", "full")
-            wait_until(lambda: counted(drive)[0] - before > size * 6 // 10, process)
+            wait_until(lambda: progress_of(blkreel).get("percent", 0) > 50, process)
             process.kill()
             process.communicate()
+            wait_until(lambda: not has_helper(drive))
+            written, noted = counted(drive)[0] - before, progress_of(blkreel)["percent"]
             result = blkreel("precondition", drive, "--state", "full")
-            written = counted(drive)[0] - before
+            rest = counted(drive)[0] - before - written
     except CannotMake as error:
         pytest.skip(str(error))
-    assert re.search(r"resuming full at [4-6]\d %", result.stderr), result.stderr
+    assert f"resuming full at {noted:.0f} %" in result.stderr and noted > 50
     assert "all as written" in result.stdout
-    assert size <= written <= size * 14 // 10, "starting over would be 1.6"
+    assert size - written <= rest <= size * (101 - noted) / 100, "starting over would be all"
 
 
 def test_it_goes_on_in_its_rest(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
     words = ["precondition", drive, "--state", "client", "--rest"]
-    process = blkreel.start(*words, "60s")
+    process = blkreel.start(*words, "600s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "run the same command again to resume" in errors
     before = counted(drive)
@@ -380,10 +392,10 @@ def test_it_goes_on_in_its_rest(blkreel, loop_drive):
 def test_a_replay_ends_what_was_interrupted(blkreel, loop_drive, reads, tmp_path):
     drive = loop_drive(16 * MIB)
     words = ["precondition", drive, "--state", "client", "--rest"]
-    process = blkreel.start(*words, "60s")
+    process = blkreel.start(*words, "600s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     blkreel("replay", reads, "--on", drive, "-o", tmp_path / "run", check=False)
     assert "resuming" not in blkreel(*words, "0s").stderr
 
@@ -391,10 +403,10 @@ def test_a_replay_ends_what_was_interrupted(blkreel, loop_drive, reads, tmp_path
 def test_what_others_wrote_meanwhile_ends_it(blkreel, loop_drive):
     drive = loop_drive(16 * MIB)
     words = ["precondition", drive, "--state", "client", "--rest"]
-    process = blkreel.start(*words, "60s")
+    process = blkreel.start(*words, "600s")
     wait_until(lambda: at_step(blkreel, 3), process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     subprocess.run(["dd", "if=/dev/zero", f"of={drive}", "bs=1M", "count=2", "oflag=direct", "status=none"], check=True)
     result = blkreel(*words, "0s")
     assert re.search(r"discarding client at 100 %, interrupted \d+ s ago: 2.10 MB of external writes", result.stderr)
