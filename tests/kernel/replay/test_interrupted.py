@@ -21,7 +21,7 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.spool.spool import recover
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 DRIVE_BYTES = 32 * MIB
@@ -32,7 +32,7 @@ LAST_SECOND_NS = 10**9
 @pytest.fixture
 def trace(tmp_path):
     """trace(count, gap_ns, op) is a trace of I/Os of 4 KiB."""
-    def make(count=20_000, gap_ns=10**6, op="write", name="t.parquet", span_bytes=DRIVE_BYTES):
+    def make(count=120_000, gap_ns=10**6, op="write", name="t.parquet", span_bytes=DRIVE_BYTES):
         return new_trace(tmp_path / name, drive_bytes=span_bytes, submit_ns=np.arange(count) * gap_ns, latency_ns=1000,
                          offset_bytes=np.arange(count) * 4096 % span_bytes, op=OPS[op])
 
@@ -74,7 +74,7 @@ def issuing(process):
     return found[0]
 
 
-def ended(process, seconds=60):
+def ended(process, seconds=300):
     return *process.communicate(timeout=seconds), process.returncode
 
 
@@ -177,10 +177,7 @@ def test_a_killed_replay_does_not_leave_a_drive_that_counts_as_untouched(running
     drive = loop_drive(64 * MIB)
     blkreel("precondition", drive, "--state", "full")
     assert state_of(tmp_path)["written_since_bytes"] == 0
-    if during == "prefill":
-        source = trace(op="read", count=16_384, gap_ns=10**6, span_bytes=64 * MIB)
-    else:
-        source = trace(count=20_000, gap_ns=10**6)
+    source = trace(op="read", count=16_384, span_bytes=64 * MIB) if during == "prefill" else trace()
     process = running(source, drive, tmp_path / "run")
     helper = issuing(process)
     if during == "replay":
