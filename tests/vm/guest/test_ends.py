@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
@@ -13,13 +14,6 @@ from blkreel.traces.format.writer import TraceWriter
 from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, nvme_path
 
 CPU = Path("/sys/devices/system/cpu/cpu1/online")
-
-
-def wait_until(holds, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def in_flight(drive):
@@ -108,7 +102,9 @@ def test_a_drive_that_is_pulled_leaves_a_whole_trace_that_says_so(blkreel, retur
 def test_a_null_drive_that_is_removed_under_load(blkreel, null_blk, tmp_path):
     drive = null_blk(irqmode=2, completion_nsec=1_000_000)
     directory = null_blk.directory_of[drive]
-    script = (f"({reads(drive, 100000)} || true) & sleep 1; rmdir {directory};"
+    script = (f"reads() {{ set -- $(cat /sys/block/{Path(drive).name}/stat); echo $1; }}; before=$(reads);"
+              f"({reads(drive, 100000)} || true) & until [ $(reads) -gt $((before + 20)) ]; do sleep 0.1; done;"
+              f"rmdir {directory};"
               f"until [ ! -e {drive} ]; do sleep 0.1; done; wait")
     result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script, check=False)
     assert result.returncode == 3, result.stdout + result.stderr

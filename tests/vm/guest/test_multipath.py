@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from blkreel.replay.drive.external_io import count_of_disk
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from tests.vm.guest.drives import counters, multipath_head
-from tests.vm.guest.test_ends import make_trace, wait_until
+from tests.vm.guest.test_ends import make_trace
 
 MIB = 1 << 20
 BLOCK_BYTES = 65536

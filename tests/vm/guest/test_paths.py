@@ -38,7 +38,7 @@ def test_neighbors_in_one_submission_are_one_row(rows_of, nvme, program, tmp_pat
 
 def test_requests_that_merge_in_the_scheduler_are_one_row(rows_of, null_blk, program, tmp_path):
     """One request is in the slow drive and one next in line for it; of those behind, a third fills the gap of two."""
-    drive = null_blk(irqmode=2, completion_nsec=300_000_000, hw_queue_depth=1, submit_queues=1)
+    drive = null_blk(irqmode=2, completion_nsec=1_000_000_000, hw_queue_depth=1, submit_queues=1)
     attribute(drive, "scheduler", "mq-deadline")
     attribute(drive, "nr_requests", 64)  # and room for many before the scheduler
     ios = [("read", offset, 4096) for offset in (32 * MIB, 48 * MIB, 0, 8192, 4096)]
