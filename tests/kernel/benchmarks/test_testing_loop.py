@@ -18,7 +18,7 @@ from blkreel.traces.format.reader import open_trace
 sys.path.insert(0, str(TREE))
 from measurements.replay.drive_pair import CannotMake, slow_drive  # noqa: E402
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 DRIVE_BYTES = 64 * MIB
@@ -123,7 +123,7 @@ def test_an_interruption_costs_one_step(blkreel, started_test, recipe, loop_driv
     wait_until(lambda: measuring(output, "02"), process)
     helpers = helpers_of(process.pid)
     os.kill(process.pid, how)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     if how == signal.SIGKILL:
         # The helper sees that nobody reads, and lets the drive go.
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in helpers))
@@ -159,7 +159,7 @@ def test_an_interruption_while_the_drive_is_prepared(blkreel, started_test, reci
             process = started_test(recipe, "--on", drive, "-o", output)
             wait_until(lambda: written(drive) > before, process)
             os.kill(process.pid, signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=300)
             assert process.returncode == 130, err
             assert statuses(output) == ["failed", "waiting", "waiting"]
             assert blkreel("test", "--resume", output, "--on", drive, check=False).returncode in (0, 3)
@@ -223,7 +223,7 @@ def test_it_goes_on_only_on_its_own_drive(blkreel, started_test, recipe, loop_dr
     process = started_test(recipe, "--on", drive, "-o", output, "--set", "time=20s")
     wait_until(lambda: measuring(output, "02"), process)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     result = blkreel("test", "--resume", output, "--on", other, check=False)
     assert result.returncode == 2
     assert "another drive" in result.stderr

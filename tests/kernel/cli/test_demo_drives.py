@@ -109,7 +109,7 @@ def test_after_a_signal(work, number):
     # Impatient users press Ctrl-C again.
     with suppress(ProcessLookupError):
         child.send_signal(number)
-    assert child.wait(timeout=120) != 0
+    assert child.wait(timeout=300) != 0
     assert not left_below(work)
     assert not any(work.iterdir())
 
