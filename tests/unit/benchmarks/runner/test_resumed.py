@@ -8,6 +8,7 @@ import shutil
 import time
 
 import pytest
+from documented import run_blkreel
 
 from blkreel.common.device import describe
 from blkreel.replay.drive.target import find_target
@@ -42,14 +43,25 @@ def checksum(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory, command_server):
+    """A directory with a recipe, an image, and a test of it in `out`, which has ended."""
+    directory = tmp_path_factory.mktemp("ended")
+    (directory / "writes.toml").write_text(RECIPE)
+    image_at(directory / "image")
+    run_blkreel(command_server, directory, "test", "writes.toml", "--on", directory / "image", "-o", "out")
+    return directory
+
+
 @pytest.fixture
-def output(blkreel, tmp_path):
-    """A test of a file, which has ended."""
-    (tmp_path / "writes.toml").write_text(RECIPE)
-    result = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "out",
-                     check=False)
-    assert result.returncode in (0, 3), result.stderr
-    return tmp_path / "out"
+def image(ended):
+    return ended / "image"
+
+
+@pytest.fixture
+def output(ended, tmp_path):
+    """A copy of the test."""
+    return shutil.copytree(ended / "out", tmp_path / "out")
 
 
 def change(output, **changes):
@@ -82,7 +94,7 @@ def test_a_test_that_has_ended_is_shown_without_naming_its_file(blkreel, output)
 
 
 @pytest.mark.parametrize("owned", ["directory", "test.json", "writable"])
-def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output, require_root, tmp_path, owned):
+def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output, image, require_root, tmp_path, owned):
     command = f"touch {tmp_path / 'ran'}; while sleep 0.1; do echo 1 1; done"
     document = json.loads((output / "test.json").read_text())
     change(output, telemetry={**document["telemetry"], "power_command": command})
@@ -90,7 +102,7 @@ def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output
         output.chmod(0o777)
     else:
         os.chown(output if owned == "directory" else output / "test.json", NOBODY, NOBODY)
-    named = ["test", "--resume", output, "--on", tmp_path / "image"]
+    named = ["test", "--resume", output, "--on", image]
     refused = blkreel(*named, check=False)
     assert refused.returncode == 5, refused.stderr
     assert f"--power-command {shlex.quote(command)}" in refused.stderr
@@ -99,23 +111,23 @@ def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output
     assert (tmp_path / "ran").exists()
 
 
-def test_a_power_command_that_only_this_user_can_have_written_runs_again(blkreel, output, tmp_path):
+def test_a_power_command_that_only_this_user_can_have_written_runs_again(blkreel, output, image, tmp_path):
     document = json.loads((output / "test.json").read_text())
     command = f"touch {tmp_path / 'ran'}; while sleep 0.1; do echo 1 1; done"
     change(output, telemetry={**document["telemetry"], "power_command": command})
     output.chmod(0o755)
     (output / "test.json").chmod(0o644)
-    assert blkreel("test", "--resume", output, "--on", tmp_path / "image", check=False).returncode in (0, 3)
+    assert blkreel("test", "--resume", output, "--on", image, check=False).returncode in (0, 3)
     assert (tmp_path / "ran").exists()
 
 
-def test_a_step_set_aside_stays_in_its_directory(blkreel, output, tmp_path):
+def test_a_step_set_aside_stays_in_its_directory(blkreel, output, image, tmp_path):
     document = json.loads((output / "test.json").read_text())
     (tmp_path / "elsewhere").mkdir()
     for step in document["steps"]:
         step |= {"status": "failed", "interrupted": "1/../../../elsewhere/x"}
     (output / "test.json").write_text(json.dumps(document))
-    refused = blkreel("test", "--resume", output, "--on", tmp_path / "image", check=False)
+    refused = blkreel("test", "--resume", output, "--on", image, check=False)
     assert (refused.returncode, list((tmp_path / "elsewhere").iterdir())) == (1, [])
     assert "test.json is damaged" in refused.stderr
 
@@ -139,7 +151,7 @@ def test_a_power_log_is_added_to_no_run_elsewhere(blkreel, output, tmp_path, dir
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
 
 
-def test_force_removes_what_a_test_made_and_nothing_else(blkreel, output, tmp_path):
+def test_force_removes_what_a_test_made_and_nothing_else(blkreel, output, image, tmp_path):
     run = output / "steps" / json.loads((output / "test.json").read_text())["steps"][0]["id"]
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -154,7 +166,7 @@ def test_force_removes_what_a_test_made_and_nothing_else(blkreel, output, tmp_pa
     for name in ("rows.blocks", "reserve", "metadata.json", "trace.parquet"):
         (left / name).write_text("old")
     (run / "records.parquet").write_text("old")
-    again = blkreel("test", tmp_path / "writes.toml", "--on", tmp_path / "image", "-o", output, "--force", check=False)
+    again = blkreel("test", image.parent / "writes.toml", "--on", image, "-o", output, "--force", check=False)
     assert again.returncode in (0, 3), again.stderr
     for name in ("report.html", "steps/notes.txt", f"steps/{run.name}/notes.txt", "runs/records.parquet"):
         assert (output / name).read_text() == "mine"
@@ -174,9 +186,9 @@ def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
     assert (tmp_path / "photos/results.json").read_text() == "mine"
 
 
-def test_a_dry_run_of_a_resumed_test_shows_the_steps_that_are_left_and_writes_nothing(blkreel, output, tmp_path):
+def test_a_dry_run_of_a_resumed_test_shows_the_steps_that_are_left_and_writes_nothing(blkreel, output, image):
     change(output)
-    files = [tmp_path / "image", *output.rglob("*.json"), *output.rglob("*.parquet")]
+    files = [image, *output.rglob("*.json"), *output.rglob("*.parquet")]
     before = {path: checksum(path) for path in files}
     shown = json.loads(blkreel("test", "--resume", output, "--dry-run", "--json").stdout)
     stored = json.loads((output / "test.json").read_text())
