@@ -6,12 +6,12 @@ from bittorrent import DOWNLOADS, torrent
 from scratch import EMMC, RECORDINGS, emulated_drive, make_sample
 from swarm import download_command
 
-_BYTES = 512 << 20
+_BYTES = 1536 << 20
 _BYTES_PER_S = 25 << 20
 
 
 def make(name: str) -> None:
-    with emulated_drive(2 << 30, EMMC, _BYTES + (64 << 20)) as scratch, torrent(scratch, _BYTES) as file:
+    with emulated_drive(3 << 30, EMMC, _BYTES + (64 << 20)) as scratch, torrent(scratch, _BYTES) as file:
         directory = scratch.mount / DOWNLOADS
         command = download_command(file, directory, _BYTES_PER_S)
         for _ in range(RECORDINGS):
