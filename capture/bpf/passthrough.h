@@ -51,6 +51,12 @@ static __always_inline enum command_kind decode_nvme(const void *behind, struct 
 	case 0x02:
 		command->op = OP_READ;
 		break;
+	case 0x05:
+		command->op = OP_COMPARE;
+		break;
+	case 0x0c:
+		command->op = OP_VERIFY;
+		break;
 	case 0x08:
 		command->op = OP_WRITE_ZEROES;
 		if (words[NVME_COUNT] & NVME_DEALLOCATE)
@@ -76,7 +82,9 @@ static __always_inline enum command_kind decode_nvme(const void *behind, struct 
 }
 
 #define SCSI_BYTES 16
-#define SCSI_FUA 0x08 /* of byte 1, in commands of 10 bytes and more */
+/* Of byte 1, in commands of 10 bytes and more. */
+#define SCSI_FUA 0x08
+#define SCSI_BYTE_CHECK 0x06 /* of verify: it compares with data */
 
 static __always_inline __u64 big_endian(const __u8 *bytes, int count)
 {
@@ -107,6 +115,11 @@ static __always_inline enum command_kind decode_scsi(const void *behind, struct 
 	case 0x8a:
 		command->op = OP_WRITE;
 		break;
+	case 0x2f:
+	case 0x8f:
+	case 0xaf:
+		command->op = bytes[1] & SCSI_BYTE_CHECK ? OP_COMPARE : OP_VERIFY;
+		break;
 	case 0x35: /* synchronize cache: also of a range, which the trace does not have */
 	case 0x91:
 		command->op = OP_FLUSH;
@@ -115,9 +128,6 @@ static __always_inline enum command_kind decode_scsi(const void *behind, struct 
 	case 0x2e: /* write and verify */
 	case 0x8e:
 	case 0xae:
-	case 0x2f: /* verify */
-	case 0x8f:
-	case 0xaf:
 	case 0x41: /* write same */
 	case 0x93:
 	case 0x42: /* unmap */
@@ -147,7 +157,7 @@ static __always_inline enum command_kind decode_scsi(const void *behind, struct 
 		command->count = big_endian(bytes + 6, 4);
 		break;
 	}
-	if (bytes[1] & SCSI_FUA)
+	if (bytes[1] & SCSI_FUA && !op_is_check(command->op))
 		command->flags |= FLAG_FUA;
 	return command->count ? COMMAND_DECODED : COMMAND_OTHER;
 }

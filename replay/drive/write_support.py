@@ -1,9 +1,11 @@
-"""What a drive does for writes beyond their data: write hints and atomic writes.
+"""What a drive does beyond reads and plain writes: write hints, atomic writes, and verify commands.
 
 The kernel keeps a hint for the inode of a node, not for a write. So a replay with hints has a private node of the drive
 for each hint, and writes through all of them at once.
 """
 
+import ctypes
+import errno
 import fcntl
 import os
 import platform
@@ -25,17 +27,28 @@ _F_GET_RW_HINT, _F_SET_RW_HINT = 1035, 1036  # of the inode, not of the descript
 _HINT = struct.Struct("Q")
 _HINTS_SINCE = (6, 9)
 _NODES = Path("/dev")  # a file system that allows device nodes
+# struct nvme_passthru_cmd, and the NVM Express base and command set specifications 2.0: Identify Controller, ONCS, VSL.
+_ADMIN_COMMAND = struct.Struct("BBHIIIQQII6III")
+_NVME_IOCTL_ADMIN_CMD = 0xC0484E41
+_IDENTIFY, _IDENTIFY_BYTES = 0x06, 4096
+_OF_CONTROLLER, _OF_COMMAND_SET = 0x01, 0x06
+_ONCS, _ONCS_VERIFY = struct.Struct("<H"), 1 << 7
+_ONCS_AT = 520
+_UNIT_BYTES = 4096  # the smallest page of a controller
+_NO_LIMIT = 40  # the exponent of a length that no namespace exceeds
 
 
 @dataclass(frozen=True)
 class WriteSupport:
     """hints: descriptors of the drive for writing, one for each of HINTS; empty: the drive gets no hints.
 
-    atomic_bytes: least and greatest length of an atomic write; 0, 0: there are none.
+    atomic_bytes: least and greatest length of an atomic write; 0, 0: there are none. verify_bytes: greatest length of a
+    verify command; 0: the drive does not have it.
     """
 
     hints: tuple[int, ...] = ()
     atomic_bytes: tuple[int, int] = (0, 0)
+    verify_bytes: int = 0
 
 
 def hints_obstacle(target: Target) -> str | None:
@@ -72,15 +85,44 @@ def atomic_bytes(target: Target) -> tuple[int, int]:
     return least, most
 
 
+def verify_bytes(target: Target) -> int:
+    """The greatest length of a verify command; 0 if the target has none, or does not answer."""
+    try:
+        descriptor = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        if not _ONCS.unpack_from(_identify(descriptor, _OF_CONTROLLER), _ONCS_AT)[0] & _ONCS_VERIFY:
+            return 0
+        try:
+            limit = _identify(descriptor, _OF_COMMAND_SET)[0]  # a power of two
+        except OSError:
+            limit = 0  # before version 2.0 of the specification there is none
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)
+    return _UNIT_BYTES << min(limit or _NO_LIMIT, _NO_LIMIT)
+
+
+def _identify(descriptor: int, structure: int) -> bytes:
+    data = ctypes.create_string_buffer(_IDENTIFY_BYTES)
+    command = _ADMIN_COMMAND.pack(_IDENTIFY, 0, 0, 0, 0, 0, 0, ctypes.addressof(data), 0, _IDENTIFY_BYTES, structure,
+                                  0, 0, 0, 0, 0, 0, 0)
+    if status := fcntl.ioctl(descriptor, _NVME_IOCTL_ADMIN_CMD, bytearray(command)):
+        raise OSError(errno.EIO, f"identify: status {status:#x}")
+    return data.raw
+
+
 @contextmanager
-def write_support(claim: Claim, *, hinted: bool) -> Iterator[WriteSupport]:
+def write_support(claim: Claim, *, hinted: bool, passthrough: bool = False) -> Iterator[WriteSupport]:
     """Of a claimed target, while the block runs. hinted: with descriptors for hints, if there is no obstacle."""
     with ExitStack() as stack:
         hints: tuple[int, ...] = ()
         if hinted and hints_obstacle(claim.target) is None:
             with suppress(OSError):
                 hints = _hinted(claim, stack)
-        yield WriteSupport(hints, atomic_bytes(claim.target))
+        yield WriteSupport(hints, atomic_bytes(claim.target), verify_bytes(claim.target) if passthrough else 0)
 
 
 def _hinted(claim: Claim, stack: ExitStack) -> tuple[int, ...]:

@@ -225,7 +225,8 @@ class EngineOptions:
                          f"{identity.diskseq}")
         for index, support in enumerate(self.write_support):
             if support != WriteSupport():
-                words.append(f"--write-support={','.join(map(str, (index, *support.atomic_bytes, *support.hints)))}")
+                numbers = (index, *support.atomic_bytes, support.verify_bytes, *support.hints)
+                words.append(f"--write-support={','.join(map(str, numbers))}")
         return [*words, "--", *map(str, self.targets)]
 
 

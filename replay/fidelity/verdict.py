@@ -21,7 +21,7 @@ from blkreel.common.verdict import (
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
-from blkreel.traces.format.schema import ZONE_MANAGEMENT
+from blkreel.traces.format.schema import CHECKS, ZONE_MANAGEMENT
 
 from . import health
 from .certificate import main_cause, times
@@ -62,7 +62,7 @@ def _invalid(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     elif not run.dropped and not account["as_planned"]:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
     for name, count in run.dropped.items():
-        if name in ZONE_MANAGEMENT:
+        if name in ZONE_MANAGEMENT or _is_check_left_out(name, account):
             continue  # a drive without zones needs none
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
@@ -196,6 +196,10 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
         if count := run.dropped.get(name):
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because this drive has no zones: {name}",
                          None, count, 0)
+    for name in CHECKS:
+        if (count := run.dropped.get(name)) and _is_check_left_out(name, account):
+            why = "their data are not in the trace" if name == "compare" else "only --passthrough issues them"
+            yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because {why}: {name}", None, count, 0)
     for name, count in run.altered.items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
@@ -204,6 +208,11 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
                      "external I/O not counted: the kernel has no count for this kind of target")
     yield from health.qualified(run.telemetry)
     yield from emulated.reasons(run.emulated)
+
+
+def _is_check_left_out(name: str, account: Mapping[str, Any]) -> bool:
+    """Whether the replay, not the drive, has no such command."""
+    return name == "compare" or (name in CHECKS and not account.get("passthrough"))
 
 
 def _pace(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
-from blkreel.traces.format.schema import OPS, WRITES, ZONE_MANAGEMENT
+from blkreel.traces.format.schema import OPS, READING_CODES, WRITES, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import (
     BLOCK_SIZES,
@@ -194,7 +194,7 @@ def _folded_read_first(trace: Trace, device: int, mapping: Mapping, on_rows: OnR
     touch, rows = FirstTouch(max_memory_bytes(trace.footer.size_bytes)), 0
     for batch in trace.batches(COLUMNS):
         io, _, _ = select(batch, device, 0)
-        is_read = io["op"] == OPS["read"]
+        is_read = io["op"] == OPS["read"] if reads_only else np.isin(io["op"], READING_CODES)
         start, end = mapping.map(io["offset_bytes"], io["length_bytes"])
         if reads_only:
             start, end, is_read = start[is_read], end[is_read], is_read[is_read]

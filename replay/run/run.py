@@ -157,7 +157,8 @@ class _Run:
             stack.enter_context(sigterm_as_interrupt())
             try:
                 claims = [claim for target in self.plan.targets if (claim := stack.enter_context(held(target)))]
-                support = [stack.enter_context(write_support(claim, hinted=self._has_hints(drive)))
+                support = [stack.enter_context(write_support(claim, hinted=self._has_hints(drive),
+                                                       passthrough=self.options.passthrough))
                            for drive, claim in zip(self.plan.drives, claims, strict=False)]
                 for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
                     self._prefill(drive, run_drive)

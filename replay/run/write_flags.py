@@ -5,21 +5,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from blkreel.common.units import format_bytes
-from blkreel.replay.drive.write_support import atomic_bytes, hints_obstacle
+from blkreel.replay.drive.target import Target
+from blkreel.replay.drive.write_support import atomic_bytes, hints_obstacle, verify_bytes
 from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
-from blkreel.traces.format.schema import FLAGS, HINTS
+from blkreel.traces.format.schema import CHECKS, FLAGS, HINTS
 from blkreel.traces.format.trace_survey import COLUMNS, select
 
 _AS_COMMANDS = "--passthrough has neither"
 
 
 def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
-    """A sentence for the commands that a trace does not have, for the hints, and for the atomic writes, that a drive of
-    the plan does not get."""
+    """A sentence for the commands that a trace does not have, and for the hints, the atomic writes, and the verify and
+    compare commands that a drive of the plan does not get."""
     for trace_plan in plan.trace_plans:
         if trace_plan.commands_unseen:
             yield (f"{trace_plan.trace.name}: {trace_plan.commands_unseen:,} commands that programs passed to the "
-                   "drive are not in the trace and not issued (such as compare, verify, copy; deallocate, unmap)")
+                   "drive are not in the trace and not issued (such as copy, deallocate, unmap)")
         of_pass = "" if trace_plan is plan.foreground else f" in each pass of {trace_plan.trace.name}"
         for drive in trace_plan.drives:
             sums, target = drive.survey.write_flags, drive.target
@@ -35,6 +36,18 @@ def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
                            "of it")
                 if count := _not_atomic(trace_plan, drive, limits):
                     yield f"{target.path}: {count:,} atomic writes{of_pass} are issued as plain ones: {why}"
+            for name in CHECKS:
+                count = drive.survey.ios.get(name, 0) * drive.mapping.copies
+                if count and not target.is_nil and (why := _check_obstacle(name, target, passthrough)):
+                    yield f"{target.path}: {count:,} {name} commands{of_pass} are not issued: {why}"
+
+
+def _check_obstacle(name: str, target: Target, passthrough: bool) -> str | None:
+    if name == "compare":
+        return "their data are not in the trace"
+    if not passthrough:
+        return "only --passthrough issues them"
+    return None if verify_bytes(target) else "the drive has no such command"
 
 
 def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> int:

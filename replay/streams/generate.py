@@ -9,7 +9,7 @@ import numpy as np
 from blkreel.common.errors import UsageError
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.plan.batch import plan_batch
-from blkreel.traces.format.schema import OPS, ZONE_OPS
+from blkreel.traces.format.schema import CHECKS, OPS, ZONE_OPS
 
 from .rules import Permutation
 from .spec import ACCESSES, Bursts, StreamSpec
@@ -26,7 +26,7 @@ _RATE_PARTS = 1000
 _MAX_NS = 1 << 62
 _MAX_BYTES = 1 << 62
 _MAX_IOPS = 10**9
-_OPS = [op for op in OPS if op not in ZONE_OPS]
+_OPS = [op for op in OPS if op not in (*ZONE_OPS, *CHECKS)]
 _OFFSETS, _MIX, _PASS, _SIZES = range(4)
 
 

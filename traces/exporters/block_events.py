@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blkreel.traces.format.schema import FLAGS, WITHOUT_DATA, ZONE_MANAGEMENT
+from blkreel.traces.format.schema import CHECKS, FLAGS, WITHOUT_DATA, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, batches, check_export_state, chosen, is_op
@@ -80,12 +80,12 @@ class BlockEvents:
         flush = is_op(columns, "flush")
         outside = (columns["length_bytes"] >= 1 << 32) & ~flush
         unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~is_op(columns, *WITHOUT_DATA) & ~outside
-        zones = self.account.omit_ops(columns, ZONE_MANAGEMENT)
-        empty = (columns["length_bytes"] == 0) & ~flush & ~zones
+        others = self.account.omit_ops(columns, (*ZONE_MANAGEMENT, *CHECKS))
+        empty = (columns["length_bytes"] == 0) & ~flush & ~others
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
-        mask = ~(outside | unaligned | empty | zones)
+        mask = ~(outside | unaligned | empty | others)
         rows = chosen(columns, mask)
         self.account.lose_columns(rows, _EXPRESSED, _EVENT_FLAGS)
         for name in ("write_zeroes", "zone_append"):

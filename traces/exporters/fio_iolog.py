@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.traces.format.schema import OPS, ZONE_MANAGEMENT
+from blkreel.traces.format.schema import CHECKS, OPS, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, ExportFormat, batches, chosen, device_names, is_op, joined
@@ -42,7 +42,7 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
 
 def _rows_of_lines(columns: dict[str, np.ndarray], account: Account) -> dict[str, np.ndarray]:
     """The rows of a batch that become lines, with the columns of lines."""
-    without = account.omit_ops(columns, ("write_zeroes", *ZONE_MANAGEMENT))
+    without = account.omit_ops(columns, ("write_zeroes", *ZONE_MANAGEMENT, *CHECKS))
     empty = (columns["length_bytes"] == 0) & ~is_op(columns, "flush") & ~without
     account.omit("length_bytes is 0", empty)
     endless = (columns["length_bytes"] > _LONGEST_SPLIT_BYTES) & ~without

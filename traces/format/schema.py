@@ -10,7 +10,8 @@ SCHEMA_VERSION = 1
 KEY_PREFIX = "blkreel."
 
 OPS = {"read": 0, "write": 1, "flush": 2, "discard": 3, "write_zeroes": 4, "zone_append": 5, "zone_reset": 6,
-       "zone_reset_all": 7, "zone_open": 8, "zone_close": 9, "zone_finish": 10}
+       "zone_reset_all": 7, "zone_open": 8, "zone_close": 9, "zone_finish": 10, "verify": 11,
+       "compare": 12}
 OP_NAMES = {code: name for name, code in OPS.items()}
 # An append is a write whose offset the drive chooses.
 WRITES = ("write", "zone_append")
@@ -18,6 +19,10 @@ WRITES = ("write", "zone_append")
 ZONE_MANAGEMENT = ("zone_reset", "zone_reset_all", "zone_open", "zone_close", "zone_finish")
 ZONE_OPS = ("zone_append", *ZONE_MANAGEMENT)
 WITHOUT_DATA = ("flush", *ZONE_MANAGEMENT)
+# The drive reads a range and the program gets no data: commands, which the block layer does not have.
+CHECKS = ("verify", "compare")
+# A drive answers these faster for blocks that were never written.
+READING_CODES = [OPS[name] for name in ("read", *CHECKS)]
 WRITE_CODES, ZONE_MANAGEMENT_CODES, WITHOUT_DATA_CODES = (
     [OPS[name] for name in names] for names in (WRITES, ZONE_MANAGEMENT, WITHOUT_DATA))
 FLAGS = {

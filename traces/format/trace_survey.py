@@ -16,7 +16,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, too_scattered
 
-from .schema import FLAGS, OP_NAMES, OPS, WITHOUT_DATA_CODES, WRITE_FLAGS, Metadata
+from .schema import FLAGS, OP_NAMES, OPS, READING_CODES, WITHOUT_DATA_CODES, WRITE_FLAGS, Metadata
 
 VERSION = 1
 COLUMNS = ["submit_ns", "latency_ns", "offset_bytes", "length_bytes", "op", "flags", "device"]
@@ -68,7 +68,8 @@ class DeviceSurvey:
             self.ios[name] = self.ios.get(name, 0) + int(matches.sum())
             self.bytes[name] = self.bytes.get(name, 0) + int(io["length_bytes"][matches].sum())
         add_write_flags(self.write_flags, io["flags"], io["length_bytes"])
-        touch.add(io["offset_bytes"], io["offset_bytes"] + io["length_bytes"], io["op"] == OPS["read"])
+        touch.add(io["offset_bytes"], io["offset_bytes"] + io["length_bytes"],
+                  np.isin(io["op"], READING_CODES))
 
 
 def add_write_flags(sums: dict[str, int], flags: np.ndarray, length_bytes: np.ndarray) -> None:

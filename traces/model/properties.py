@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blkreel.traces.format.schema import OPS, ZONE_OPS
+from blkreel.traces.format.schema import CHECKS, OPS, ZONE_OPS
 
 from .arrivals import WINDOWS_NS
 from .measurement import Measurement
@@ -71,7 +71,8 @@ def properties(measurement: Measurement) -> dict[str, float | None]:
     for op, code in OPS.items():
         if op in ZONE_OPS:
             continue
-        values[f"{op}_share"] = int(measurement.ios[code]) / ios
+        count = int(measurement.ios[code])
+        values[f"{op}_share"] = count / ios if count or op not in CHECKS else None
     for op in _TRANSFERS:
         code = OPS[op]
         count, located = int(measurement.ios[code]), int(placement.located[code])

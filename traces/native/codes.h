@@ -20,7 +20,9 @@ enum trace_op {
 	OP_ZONE_OPEN = 8,
 	OP_ZONE_CLOSE = 9,
 	OP_ZONE_FINISH = 10,
-	OP_COUNT = 11,
+	OP_VERIFY = 11,
+	OP_COMPARE = 12,
+	OP_COUNT = 13,
 };
 
 /* An append is a write whose offset the drive chooses. */
@@ -33,6 +35,17 @@ static inline bool op_is_write(int op)
 static inline bool op_is_zone_management(int op)
 {
 	return op >= OP_ZONE_RESET && op <= OP_ZONE_FINISH;
+}
+
+/* The drive reads a range and the program gets no data: commands, which the block layer does not have. */
+static inline bool op_is_check(int op)
+{
+	return op == OP_VERIFY || op == OP_COMPARE;
+}
+
+static inline bool op_changes_data(int op)
+{
+	return op != OP_READ && op != OP_FLUSH && !op_is_check(op);
 }
 
 enum trace_flag {

@@ -66,11 +66,6 @@ static int64_t run_time_ns(const struct engine *engine)
 	return run_clock_ns(&engine->clock);
 }
 
-static bool changes_data(const struct io *io)
-{
-	return io->op != OP_READ && io->op != OP_FLUSH;
-}
-
 static bool any_changing(const struct engine *engine)
 {
 	for (unsigned i = 0; i < MAX_TARGETS; i++)
@@ -130,7 +125,7 @@ static void prepare_row(struct engine *engine, struct lane *lane, int64_t now_ns
 		io->flags |= FLAG_HAZARD;
 		engine->totals.hazards++;
 	}
-	engine->changing[io->target] += changes_data(io);
+	engine->changing[io->target] += op_changes_data(io->op);
 	zone_guard_set(&engine->select.zone_guard, io->target, io->op, io->offset_bytes, true);
 	engine->issuer->queue(engine->issuer, io, slot);
 	engine->batch[engine->batch_count++] = slot;
@@ -307,7 +302,7 @@ static bool take_completions(struct engine *engine)
 		if (engine->counts_hazards)
 			hazard_remove(&engine->hazard, slots[i]);
 		lane_select_add_requests(&engine->select, io->target, -(int64_t)io->requests);
-		engine->changing[io->target] -= changes_data(io);
+		engine->changing[io->target] -= op_changes_data(io->op);
 		zone_guard_set(&engine->select.zone_guard, io->target, io->op, io->offset_bytes, false);
 		lane_completed(&engine->select.lanes[io->lane], io, now_ns, stall_ns);
 		engine->free_slots[engine->free_count++] = slots[i];

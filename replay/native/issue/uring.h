@@ -66,7 +66,7 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
  */
 bool uring_repeat(struct uring *uring, const struct io *io, uint32_t slot, int32_t length_bytes);
 
-/* Prepares the next command of a discard or write-zeroes that is longer than one. */
+/* Prepares the next command of a discard, write-zeroes or verify that is longer than one. */
 void uring_queue_next_command(struct uring *uring, struct io *io, uint32_t slot);
 
 /* Repeats a write-zeroes that failed as a hole because the drive lacks the command. */

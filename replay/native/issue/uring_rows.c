@@ -70,6 +70,7 @@ enum nvme_opcode {
 	NVME_READ = 0x02,
 	NVME_WRITE_ZEROES = 0x08,
 	NVME_DATASET_MANAGEMENT = 0x09,
+	NVME_VERIFY = 0x0c,
 };
 
 #define NVME_FUA (1u << 30)
@@ -110,17 +111,19 @@ void uring_queue_next_command(struct uring *uring, struct io *io, uint32_t slot)
 	const struct target *target = &uring->targets[io->target];
 	struct transfer *transfer = &uring->transfers[slot];
 	int64_t at = io->offset_bytes + transfer->submitted_bytes, left = io->length_bytes - transfer->submitted_bytes;
-	bool discard = io->op == OP_DISCARD;
-	int64_t limit_bytes = discard ? target->discard_max_bytes : target->write_zeroes_max_bytes;
+	bool discard = io->op == OP_DISCARD, verify = io->op == OP_VERIFY;
+	int64_t limit_bytes = discard ? target->discard_max_bytes :
+			      verify ? target->write_support.verify_max_bytes : target->write_zeroes_max_bytes;
 	int64_t length_bytes = left < limit_bytes ? left : limit_bytes;
 	struct nvme_range *range = &uring->ranges[slot];
 	struct nvme_uring_cmd *command;
 
-	if ((!discard && io->op != OP_WRITE_ZEROES) || !length_bytes)
+	if ((!discard && !verify && io->op != OP_WRITE_ZEROES) || !length_bytes)
 		return;
 	transfer->submitted_bytes += length_bytes;
 	io->pending++;
-	command = prepare_command(uring, io, discard ? NVME_DATASET_MANAGEMENT : NVME_WRITE_ZEROES, slot, 0);
+	command = prepare_command(uring, io, discard ? NVME_DATASET_MANAGEMENT : verify ? NVME_VERIFY : NVME_WRITE_ZEROES,
+				  slot, 0);
 	if (!discard) {
 		place_command(command, target, io, at, length_bytes);
 		return;
@@ -365,6 +368,9 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 			queue_commands(uring, io, slot);
 		else
 			queue_write_zeroes(uring, io, slot, is_hole(uring, io));
+		break;
+	case OP_VERIFY:
+		queue_commands(uring, io, slot);
 		break;
 	default:
 		queue_zone_management(uring, io, slot);

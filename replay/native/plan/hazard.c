@@ -77,7 +77,7 @@ static bool ended_before(const struct io *earlier, const struct io *later)
 
 static bool is_hazard(const struct io *a, const struct io *b)
 {
-	if (a->target != b->target || (a->op == OP_READ && b->op == OP_READ) || !has_range(b))
+	if (a->target != b->target || (!op_changes_data(a->op) && !op_changes_data(b->op)) || !has_range(b))
 		return false;
 	if (a->offset_bytes >= b->offset_bytes + b->length_bytes || b->offset_bytes >= a->offset_bytes + a->length_bytes)
 		return false;

@@ -30,8 +30,8 @@ static int check_row(const struct plan *plan, const struct plan_block *block, ui
 		snprintf(why, size, "is omitted, and the plan has no dependencies");
 		return -EINVAL;
 	}
-	/* A flush changes no data, and the kernel takes it on a file that is open for reading. */
-	if (op != OP_READ && op != OP_FLUSH && !target->may_write) {
+	/* The kernel takes a flush on a file that is open for reading. */
+	if (op_changes_data(op) && !target->may_write) {
 		snprintf(why, size, "is a %s, and the target is open for reading only", op_names[op]);
 		return -EROFS;
 	}

@@ -46,8 +46,8 @@ static const char usage[] =
 	"  --shared          do not claim block devices with O_EXCL\n"
 	"  --claimed FD,EXCLUSIVE,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
 	"                    the descriptor EXCLUSIVE claims it until its last I/O is done; once for each target\n"
-	"  --write-support INDEX,MIN,MAX[,FD...]  that target takes atomic writes of MIN to MAX bytes, and each write hint\n"
-	"                    by its descriptor, in the order of the kernel\n"
+	"  --write-support INDEX,MIN,MAX,VERIFY[,FD...]  that target takes atomic writes of MIN to MAX bytes, verify\n"
+	"                    commands of up to VERIFY bytes, and each write hint by its descriptor, in the order of the kernel\n"
 	"  --seed N          seed of written data (0)\n"
 	"  --compressible P  percent of written data that a compressor removes (0)\n"
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
@@ -117,8 +117,9 @@ static int add_write_support(void *context, const char *text)
 	int *fds = support.hint_fds, end = 0, tail = 0;
 	unsigned index;
 
-	if (sscanf(text, "%u,%" SCNd64 ",%" SCNd64 "%n", &index, &support.atomic_min_bytes, &support.atomic_max_bytes,
-		   &end) != 3 || index >= MAX_TARGETS || support.atomic_min_bytes < 0 || support.atomic_max_bytes < 0)
+	if (sscanf(text, "%u,%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &index, &support.atomic_min_bytes,
+		   &support.atomic_max_bytes, &support.verify_max_bytes, &end) != 4 || index >= MAX_TARGETS ||
+	    support.atomic_min_bytes < 0 || support.atomic_max_bytes < 0 || support.verify_max_bytes < 0)
 		return EXIT_WRONG_USAGE;
 	_Static_assert(HINT_COUNT == 5, "one %d for each hint");
 	if (text[end] && (sscanf(text + end, ",%d,%d,%d,%d,%d%n", &fds[0], &fds[1], &fds[2], &fds[3], &fds[4], &tail) !=

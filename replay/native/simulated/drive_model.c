@@ -364,15 +364,18 @@ static int64_t occupy_link(struct drive *drive, int64_t start, int64_t length_by
  * Channel, then bus and link together. Returns the completion in work time. `factor` changes only the completion: a
  * drive that is slow with one I/O goes on with the others.
  */
-static int64_t execute_read(struct drive *drive, int64_t start, double latency_ns, double factor, double transfer_ns,
-			    int64_t offset_bytes, int64_t length_bytes)
+/* A verify reads without the link. */
+static int64_t execute_read(struct drive *drive, int64_t start, enum trace_op op, double latency_ns, double factor,
+			    double transfer_ns, int64_t offset_bytes, int64_t length_bytes)
 {
 	int64_t flash = occupy_channel(drive, after_program(drive, start, offset_bytes, length_bytes), latency_ns);
-	int64_t begin = occupy_link(drive, later(flash, drive->read_bus_free), length_bytes), done;
+	int64_t begin = later(flash, drive->read_bus_free), done;
+	bool has_link = op != OP_VERIFY && drive->parameters.link_bandwidth != 0;
 
+	if (has_link)
+		begin = occupy_link(drive, begin, length_bytes);
 	drive->read_bus_free = begin + rounded(transfer_ns);
-	done = drive->parameters.link_bandwidth == 0 ? drive->read_bus_free :
-						       later(drive->read_bus_free, drive->link_free);
+	done = has_link ? later(drive->read_bus_free, drive->link_free) : drive->read_bus_free;
 	return done + rounded(latency_ns * (factor - 1));
 }
 
@@ -422,11 +425,13 @@ static int64_t execute(struct drive *drive, int64_t start, enum trace_op op, int
 
 	switch (op) {
 	case OP_READ:
+	case OP_VERIFY:
+	case OP_COMPARE:
 		if (drive->writes) {
 			slower *= p->read_slowdown;
 			varied *= p->read_slowdown;
 		}
-		return execute_read(drive, start, p->read_latency_ns * varied, spread(drive, p->read_spread),
+		return execute_read(drive, start, op, p->read_latency_ns * varied, spread(drive, p->read_spread),
 				    (double)length_bytes * 1e9 / p->read_bandwidth * slower, offset_bytes, length_bytes);
 	case OP_WRITE:
 	case OP_ZONE_APPEND:

@@ -36,6 +36,8 @@ const char *const op_names[OP_COUNT] = {
 	[OP_ZONE_OPEN] = "zone_open",
 	[OP_ZONE_CLOSE] = "zone_close",
 	[OP_ZONE_FINISH] = "zone_finish",
+	[OP_VERIFY] = "verify",
+	[OP_COMPARE] = "compare",
 };
 
 const char *const fidelity_names[FIDELITY_COUNT] = {
@@ -327,6 +329,8 @@ static int open_commands(struct target *target, const struct target_options *opt
 	target->max_io_bytes -= target->max_io_bytes % (block_bytes > PAGE_BYTES ? block_bytes : PAGE_BYTES);
 	target->write_zeroes_max_bytes = smaller(target->write_zeroes_max_bytes, MAX_COMMAND_BLOCKS * block_bytes);
 	target->discard_max_bytes = smaller(target->discard_max_bytes, (int64_t)UINT32_MAX * block_bytes);
+	target->write_support.verify_max_bytes = smaller(target->write_support.verify_max_bytes,
+							 MAX_COMMAND_BLOCKS * block_bytes);
 	return 0;
 }
 
@@ -518,6 +522,8 @@ static int64_t request_limit(const struct target *target, enum trace_op op)
 		return target->discard_max_bytes;
 	case OP_WRITE_ZEROES:
 		return target->write_zeroes_max_bytes ? target->write_zeroes_max_bytes : data_bytes;
+	case OP_VERIFY:
+		return target->write_support.verify_max_bytes;
 	default:
 		return 0;
 	}
@@ -585,6 +591,10 @@ static enum fidelity command_fidelity(const struct target *target, enum trace_op
 	case OP_WRITE_ZEROES:
 		/* Without the command the kernel writes zeros. */
 		return target->block_device && target->write_zeroes_max_bytes ? AS_PLANNED : ALTERED_WRITE_ZEROES;
+	case OP_VERIFY:
+	case OP_COMPARE:
+		/* Only the nil target and simulated drives, which need no interface for it. */
+		return target->fd < 0 ? AS_PLANNED : DROPPED;
 	default:
 		return AS_PLANNED;
 	}
@@ -595,8 +605,10 @@ static enum fidelity passthrough_fidelity(const struct target *target, enum trac
 {
 	if (op == OP_ZONE_APPEND)
 		return ALTERED_ZONE_APPEND;
-	if (op_is_zone_management(op) || (op == OP_DISCARD && !target->discard_max_bytes) ||
-	    (op == OP_WRITE_ZEROES && !target->write_zeroes_max_bytes))
+	/* The data of a compare are not in the plan. */
+	if (op_is_zone_management(op) || op == OP_COMPARE || (op == OP_DISCARD && !target->discard_max_bytes) ||
+	    (op == OP_WRITE_ZEROES && !target->write_zeroes_max_bytes) ||
+	    (op == OP_VERIFY && !target->write_support.verify_max_bytes))
 		return DROPPED;
 	if ((flags & FLAG_FUA) && (op == OP_FLUSH || op == OP_DISCARD))
 		return ALTERED_FUA;

@@ -39,9 +39,10 @@ extern const char *const fidelity_names[FIDELITY_COUNT];
 
 #define MAX_TARGETS 16
 
-/* What the caller has found out about the writes of a block device. */
+/* What the caller has found out about a block device. */
 struct write_support {
 	int64_t atomic_min_bytes, atomic_max_bytes; /* 0: no atomic writes */
+	int64_t verify_max_bytes; /* of a command; 0: the drive does not have it */
 	bool hinted;
 	int hint_fds[HINT_COUNT]; /* inherited, if hinted: nodes of the device, each with its hint */
 };

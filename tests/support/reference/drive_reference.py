@@ -7,6 +7,7 @@ import heapq
 import math
 
 READ, WRITE, FLUSH, DISCARD, WRITE_ZEROES = range(5)
+VERIFY, COMPARE = 11, 12
 FUA, PREFLUSH = 8, 16
 
 
@@ -64,11 +65,14 @@ class Reference:
     def execute(self, start, op, flags, offset, length):
         of = self.drive
         slowdown = of["read_slowdown"] if any(one[2] == WRITE for one in self.in_flight) else 1.0
-        if op == READ:
+        if op in (READ, VERIFY, COMPARE):
+            has_link = of["link_bandwidth"] and op != VERIFY
             flash = self.channel(self.after_program(start, offset, length), of["read_latency_ns"] * slowdown)
-            begin = self.begin_on_link(max(flash, self.read_bus), length)
+            begin = max(flash, self.read_bus)
+            if has_link:
+                begin = self.begin_on_link(begin, length)
             self.read_bus = begin + ns(length * 1e9 / of["read_bandwidth"] * slowdown)
-            done = max(self.read_bus, self.link) if of["link_bandwidth"] else self.read_bus
+            done = max(self.read_bus, self.link) if has_link else self.read_bus
         elif op in (WRITE, WRITE_ZEROES):
             transfer, cached, direct, speed = self.write(offset, length) if op == WRITE else (0.0, 0.0, 0.0, 1.0)
             if op == WRITE_ZEROES:

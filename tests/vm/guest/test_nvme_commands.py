@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from blkreel.common.device import drive_of
-from blkreel.traces.format.schema import FLAGS, OPS, ZONE_OPS
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.drive.write_support import WriteSupport, verify_bytes
+from blkreel.traces.format.schema import CHECKS, FLAGS, OPS, ZONE_OPS
 
 MIB = 1 << 20
-OPS_WITHOUT_ZONES = [name for name in OPS if name not in ZONE_OPS]
+OF_BLOCK_LAYER = [name for name in OPS if name not in (*ZONE_OPS, *CHECKS)]
 CHECKOUT = Path(__file__).resolve().parents[3]
 PASS = f"python3 -S {CHECKOUT}/tests/support/services/pass_commands.py"
 FUA = 0x4000
-COMMAND = re.compile(r"disk=(\w+),.* cmd=\(nvme_cmd_(\w+) ?(.*)\)")
+COMMAND = re.compile(r"disk=(\w+),.* cmd=\((?:nvme_cmd_)?(\w+) ?(.*)\)")
+NAMES = {"0xc": "verify"}  # those that Linux 6.1 has no name for
 
 
 @pytest.fixture
@@ -36,8 +39,15 @@ def commands_of(tracing, nvme):
                 length = (fields["len"] + 1) * block_bytes
                 found.append((match[2], fields["slba"] * block_bytes, length, bool(fields.get("ctrl", 0) & FUA)))
             else:
-                found.append((match[2], 0, 0, False))
+                name = NAMES.get(match[2], match[2])
+                found.append((name, *words(match[3]), False) if name in CHECKS else (name, 0, 0, False))
         return found
+
+    def words(text):
+        """Place of a command that the kernel shows as the bytes of its words from 10 on."""
+        shown = bytes.fromhex(re.search(r"cdw10=([0-9a-f ]+)", text)[1])
+        return (int.from_bytes(shown[:8], "little") * block_bytes,
+                (int.from_bytes(shown[8:10], "little") + 1) * block_bytes)
 
     return commands
 
@@ -45,7 +55,7 @@ def commands_of(tracing, nvme):
 def as_command(op, offset_bytes, length_bytes, flags):
     """The command of a row. A drive's dataset management holds its ranges in its data, where no trace looks."""
     name = {OPS["read"]: "read", OPS["write"]: "write", OPS["flush"]: "flush", OPS["discard"]: "dsm",
-            OPS["write_zeroes"]: "write_zeroes"}[op]
+            OPS["write_zeroes"]: "write_zeroes", OPS["verify"]: "verify", OPS["compare"]: "compare"}[op]
     if name in ("flush", "dsm"):
         return name, 0, 0, False
     return name, offset_bytes, length_bytes, bool(flags & FLAGS["fua"])
@@ -77,15 +87,16 @@ def test_commands_of_programs_have_their_place(rows_of, nvme, commands_of, progr
     passed = rows["flags"] & FLAGS["passthrough"] != 0
     assert (~passed).sum() == 1, "the read of dd"
     seen = [as_command(*row) for row in rows[["op", "offset_bytes", "length_bytes", "flags"]].to_numpy().tolist()]
-    assert {"compare", "dsm"} <= {name for name, *_ in commands}, "this kernel does not name verify"
-    assert seen == [command for command in commands if command[0] not in ("compare", "verify", "dsm")]
-    assert {name for name, *_ in seen} == {"read", "write", "flush", "write_zeroes"} and len(seen) >= 68
+    assert "dsm" in {name for name, *_ in commands}
+    assert seen == [command for command in commands if command[0] != "dsm"]
+    assert {("compare", 4096, 4096, False), ("verify", 4096, 4096, False)} <= set(seen)
+    assert {name for name, *_ in seen} == {"read", "write", "flush", "write_zeroes", *CHECKS} and len(seen) >= 70
     assert [command for command in seen if command[3]] == [("write", 2 * MIB, 4096, True),
                                                            ("write", 102400, 4096, True)]
     assert rows["flags"][(rows.op == OPS["write_zeroes"]) & (rows.offset_bytes == 524288)].tolist()[0] & (
         FLAGS["may_unmap"])
     summary = rows.attrs["summary"]
-    assert summary["ledger"]["commands_unseen"] == 3
+    assert summary["ledger"]["commands_unseen"] == 1
     assert summary["diskstats"]["difference"] == 0 and summary["missing"] == []
     assert any("passed to the drive" in line for line in summary["incomplete"])
     assert (rows.latency_ns > 0).all() and (rows["flags"] & FLAGS["own"] != 0).all()
@@ -106,7 +117,9 @@ def test_commands_to_a_scsi_drive_have_their_place(rows_of, scsi_debug, kind):
                 "88 00 00 00 00 00 00 00 06 00 00 00 00 01 00 00:read:512": ("read", 0x600, 1, 0),
                 "35 00 00 00 00 00 00 00 00 00:none:0": ("flush", 0, 0, 0),
                 "12 00 00 00 24 00:read:36": None, "00 00 00 00 00 00:none:0": None,  # INQUIRY, TEST UNIT READY
-                "2f 00 00 00 02 00 00 00 08 00:none:0": "unseen"}
+                "2f 00 00 00 02 00 00 00 08 00:none:0": ("verify", 0x200, 8, 0),
+                "8f 02 00 00 00 00 00 00 06 00 00 00 00 01 00 00:write:512": ("compare", 0x600, 1, 0),
+                "42 00 00 00 00 00 00 00 00 00:none:0": "unseen"}  # UNMAP of nothing
     words = " ".join(f"'{word}'" for word in commands)
     rows = rows_of(scsi_debug.path, f"{PASS} {scsi_debug.path} {words} >/dev/null", "--programs", kind)
     names = {code: op for op, code in OPS.items()}
@@ -143,13 +156,14 @@ def test_each_row_of_a_capture_is_a_command(rows_of, nvme, commands_of):
 def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of, passthrough):
     """Every kind of I/O, as the engine hands it on: FUA in the command itself, a flush before a preflush write."""
     random = np.random.default_rng(7)
-    op = random.choice([OPS[name] for name in OPS_WITHOUT_ZONES], 300)
+    op = random.choice([OPS[name] for name in (*OF_BLOCK_LAYER, *["verify"] * passthrough)], 300)
     length = np.where(op == OPS["flush"], 0, random.choice([4096, 8192, 65536], 300))
     with_fua = ["write", "read", "write_zeroes"] if passthrough else ["write"]
     flags = np.where(np.isin(op, [OPS[name] for name in with_fua]) & (random.random(300) < 0.5), FLAGS["fua"], 0)
     plan = a_plan(random.integers(0, 1000, 300) * 65536 * (op != OPS["flush"]), op=op, length_bytes=length,
                   flags=flags)
-    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=passthrough)
+    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=passthrough,
+                            write_support=[WriteSupport(verify_bytes=MIB)])
     wanted = [as_command(*row) for row in zip(*(plan[name].tolist() for name in
                                                 ("op", "offset_bytes", "length_bytes", "flags")), strict=True)]
     assert commands_of() == wanted
@@ -166,21 +180,53 @@ def test_a_preflush_is_a_flush_before_its_write(a_plan, issue, nvme, commands_of
                              for command in (("flush", 0, 0, False), ("write", at * MIB, 4096, True))]
 
 
+def test_a_replay_of_verify_and_compare(blkreel, rows_of, nvme, commands_of, program, tmp_path):
+    """With --passthrough the drive gets each verify. Both are named where they are left out."""
+    cli, data = program("nvme", "nvme-cli"), tmp_path / "data"
+    data.write_bytes(bytes(4096))
+    rows = rows_of(nvme, f"""
+        exec >{tmp_path}/log
+        dd if=/dev/zero of={nvme} bs=64k count=4 oflag=direct status=none
+        {cli} verify {nvme} -s 8 -c 7
+        {cli} verify {nvme} -s 128 -c 63
+        {cli} compare {nvme} -s 8 -c 7 -z 4096 -d {data}""")
+    names = {code: op for op, code in OPS.items()}
+    assert [names[op] for op in rows.op] == ["write"] * 4 + ["verify", "verify", "compare"]
+    has_verify = verify_bytes(find_target(nvme)) > 0
+    identified = subprocess.run([cli, "id-ctrl", nvme, "-o", "json"], capture_output=True, text=True, check=True).stdout
+    assert has_verify == bool(json.loads(identified)["oncs"] & 1 << 7)
+    for passthrough in (True, False):
+        before = len(commands_of())
+        result = blkreel("replay", tmp_path / "t.parquet", "--on", nvme, "-o", tmp_path / f"run-{passthrough}",
+                         "--idle", "cap=1ms", "--map", "identity", "--json", "--destroy", "GUEST001",
+                         *["--passthrough"] * passthrough, check=False)
+        issued = passthrough and has_verify
+        assert result.returncode in (0, 3), result.stderr
+        assert ("2 verify commands are not issued" in result.stderr) == (not issued)
+        assert "1 compare commands are not issued: their data are not in the trace" in result.stderr
+        run = json.loads(result.stdout)["run"]
+        assert run["dropped"] == {"compare": 1} | ({} if issued else {"verify": 2})
+        assert [place for name, *place, _ in commands_of()[before:] if name == "verify"] == (
+            [[4096, 4096], [65536, 32768]] if issued else [])
+
+
 def test_long_rows_are_several_commands(a_plan, issue, nvme, commands_of):
     """None is longer than the drive takes, none is missing, and what a deallocation names reads as zeros."""
     Path(nvme).write_bytes(b"x" * (32 * MIB))
     subprocess.run(["blockdev", "--flushbufs", nvme], check=True)
-    op, length = [OPS[name] for name in ("write", "read", "write_zeroes", "discard", "write")], [3, 9, 40, 16, 10]
-    plan = a_plan(np.array([32, 0, 64, 8, 112]) * MIB, op=np.array(op), length_bytes=np.array(length) * MIB,
-                  flags=np.array([FLAGS["preflush"], 0, 0, 0, FLAGS["fua"]]))
+    op = [OPS[name] for name in ("write", "read", "write_zeroes", "discard", "write", "verify")]
+    length = [3, 9, 40, 16, 10, 3]
+    plan = a_plan(np.array([32, 0, 64, 8, 112, 0]) * MIB, op=np.array(op), length_bytes=np.array(length) * MIB,
+                  flags=np.array([FLAGS["preflush"], 0, 0, 0, FLAGS["fua"], 0]))
     before = len(commands_of())
-    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=True)
+    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=True,
+                            write_support=[WriteSupport(verify_bytes=512 << 10)])
     commands = commands_of()[before:]
     assert set(records["status"]) == {0} and totals["altered"] == totals["dropped"] == {}
     limit_bytes = int(Path("/sys/block", Path(nvme).name, "queue/max_hw_sectors_kb").read_text()) << 10
     assert commands[0][0] == "flush" and [name for name, *_ in commands].count("dsm") == 1
     for name, first, bytes_, fua in (("write", 32, 3, False), ("read", 0, 9, False), ("write_zeroes", 64, 40, False),
-                                     ("write", 112, 10, True)):
+                                     ("write", 112, 10, True), ("verify", 0, 3, False)):
         parts = sorted((offset, length) for kind, offset, length, bit in commands
                        if kind == name and bit == fua and first * MIB <= offset < (first + bytes_) * MIB)
         assert len(parts) > 1 and sum(length for _, length in parts) == bytes_ * MIB

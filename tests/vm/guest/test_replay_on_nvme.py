@@ -13,7 +13,7 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from tests.kernel.capture.test_own import limited_group  # noqa: F401
 from tests.vm.guest.test_ends import make_trace
-from tests.vm.guest.test_nvme_commands import OPS_WITHOUT_ZONES, commands_of  # noqa: F401
+from tests.vm.guest.test_nvme_commands import OF_BLOCK_LAYER, commands_of  # noqa: F401
 
 MIB = 1 << 20
 
@@ -85,7 +85,7 @@ def test_polled_reads_and_writes_take_no_interrupt(a_plan, issue, polling_nvme, 
 
 def test_what_cannot_be_polled_goes_beside(a_plan, issue, polling_nvme, commands_of):  # noqa: F811
     """One row at a time: each command in its place, whichever ring it came by."""
-    plan = random_rows(a_plan, 300, OPS_WITHOUT_ZONES, seed=2)
+    plan = random_rows(a_plan, 300, OF_BLOCK_LAYER, seed=2)
     random = np.random.default_rng(3)
     flags = np.where(plan["op"] == OPS["write"], random.choice([0, FLAGS["fua"], FLAGS["preflush"]], 300), 0)
     plan["flags"] = flags
@@ -104,7 +104,7 @@ def test_what_cannot_be_polled_goes_beside(a_plan, issue, polling_nvme, commands
 
 
 def test_a_full_polled_queue_of_all_ops_loses_none(a_plan, issue, polling_nvme):
-    plan = random_rows(a_plan, 1500, OPS_WITHOUT_ZONES, seed=4)
+    plan = random_rows(a_plan, 1500, OF_BLOCK_LAYER, seed=4)
     flags = np.where(plan["op"] == OPS["write"], FLAGS["preflush"] | FLAGS["fua"], 0)
     plan["flags"] = np.where(np.arange(1500) % 3 == 0, flags, 0)
     totals, records = issue(plan, target=polling_nvme, depth=32, may_write=True, polled=True)

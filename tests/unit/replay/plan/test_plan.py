@@ -13,6 +13,7 @@ from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run import write_flags
 from blkreel.replay.run.write_flags import issued_without
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -105,13 +106,29 @@ def test_writes_that_a_drive_does_not_take_are_stated(trace, target, tmp_path):
 
 
 def test_commands_that_a_trace_does_not_have_are_stated(trace, target):
-    """A program compared and verified past the block layer."""
+    """A program copied past the block layer."""
     plan = make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 3}), target)
     line, = issued_without(plan)
     assert line == (f"{plan.trace.name}: 3 commands that programs passed to the drive are not in the trace and not "
-                    "issued (such as compare, verify, copy; deallocate, unmap)")
+                    "issued (such as copy, deallocate, unmap)")
     assert plan.source()["commands_unseen"] == 3
     assert list(issued_without(make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 0}), target))) == []
+
+
+@pytest.mark.parametrize(("passthrough", "most_bytes", "why"), [
+    (False, 524288, "only --passthrough issues them"), (True, 0, "the drive has no such command"),
+    (True, 524288, None)])
+def test_verify_and_compare_that_a_drive_does_not_get_are_stated(trace, target, monkeypatch, passthrough, most_bytes,
+                                                                          why):
+    """Both read, so blocks that they alone name are written beforehand; neither changes the drive."""
+    monkeypatch.setattr(write_flags, "verify_bytes", lambda target: most_bytes)
+    verify, compare = OPS["verify"], OPS["compare"]
+    plan = make_plan(trace((0, 0, 4096, verify), (1, 8192, 4096, verify), (2, 65536, 512, compare)), target)
+    stated = [f"{target.path}: 2 verify commands are not issued: {why}"] if why else []
+    assert list(issued_without(plan, passthrough=passthrough)) == [
+        *stated, f"{target.path}: 1 compare commands are not issued: their data are not in the trace"]
+    assert not plan.drives[0].survey.changes_drive()
+    assert plan.drives[0].survey.read_first.bytes >= 8704
 
 
 PREFLUSH, FUA = FLAGS["preflush"], FLAGS["fua"]

@@ -11,9 +11,10 @@ from blkreel.replay.drive.target import engine_options, find_target
 from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 from blkreel.replay.simulated import state
 from blkreel.replay.simulated.spec import typical_drives
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import CHECKS, OPS
 
 S, MS, US = 10**9, 10**6, 10**3
+OPS_OF_A_PLAN = [OPS[name] for name in ("read", "write", "flush", "discard", "write_zeroes", *CHECKS)]
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     timed = data.draw(st.booleans())
     gaps = random.choice([0, 10, 5_000, 300_000, 5_000_000], count)
     offsets = np.where(random.random(count) < 0.5, np.arange(count) % 200 * 4096, random.integers(0, 200, count) * 4096)
-    plan = a_plan(offsets, due_ns=np.cumsum(gaps) if timed else -1, op=random.integers(0, 5, count),
+    plan = a_plan(offsets, due_ns=np.cumsum(gaps) if timed else -1, op=random.choice(OPS_OF_A_PLAN, count),
                   length_bytes=random.choice([512, 4096, 65536, 196608], count),
                   flags=random.choice([0, 0, 8, 16, 24], count))
     depth = data.draw(st.integers(1, 12))
@@ -117,7 +118,7 @@ def test_what_holds_of_any_drive(on_drive, a_plan, data, keys):
     count = data.draw(st.integers(1, 80))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     plan = a_plan(random.integers(0, 200, count) * 4096, due_ns=np.cumsum(random.integers(0, 3_000_000, count)),
-                  op=random.integers(0, 5, count))
+                  op=random.choice(OPS_OF_A_PLAN, count))
     depth = data.draw(st.integers(1, 12))
     totals, rows = on_drive(spec, plan, depth)
     assert (rows["complete_ns"] >= rows["submit_ns"]).all()
