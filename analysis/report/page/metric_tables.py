@@ -73,7 +73,7 @@ def by_class(entry: Document) -> list[Chart]:
     of_percentiles = [replace(column, key=metric.path.rpartition(".")[2], title=metric.label.rpartition(" ")[2])
                       for metric, column in zip(percentiles, columns_of(percentiles), strict=True)]
     return [
-        *chart("work", "Work and time", "By class of I/O. “Other” are flushes, discards and write-zeroes; --figure "
+        *chart("work", "Work and time", "By class of I/O. “Other” are all but reads and writes; --figure "
                  "takes read_, write_ or other_ before the name", of_work,
                  [row(*class_, work, of_work) for class_ in present]),
         *chart("percentiles", "Percentiles", "By nearest rank; the commands are those of latency",
