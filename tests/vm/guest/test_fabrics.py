@@ -1,6 +1,7 @@
 """NVMe over TCP on the loopback network: a connection that stalls or breaks off, during a capture and a replay."""
 
 import json
+import mmap
 import os
 import select
 import signal
@@ -36,6 +37,7 @@ class Connection:
     """
 
     def __init__(self):
+        self._left_bytes = mmap.mmap(-1, 8)  # of both processes
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
         self.pid = os.fork()
         if self.pid == 0:
@@ -43,6 +45,19 @@ class Connection:
                 self._run()
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+
+    def stall_after(self, count_bytes):
+        """Stops itself when it has passed on as much to the target."""
+        self._left_bytes[:] = count_bytes.to_bytes(8, "little")
+
+    def has_stalled(self):
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+
+    def _count(self, passed_bytes):
+        if left_bytes := int.from_bytes(self._left_bytes, "little"):
+            self.stall_after(max(0, left_bytes - passed_bytes))
+            if left_bytes <= passed_bytes:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     def end(self):
         os.kill(self.pid, signal.SIGKILL)
@@ -62,8 +77,7 @@ class Connection:
     def _break_off(number, frame):
         raise ConnectionAbortedError
 
-    @staticmethod
-    def _pass_on(sockets):
+    def _pass_on(self, sockets):
         listener = socket.create_server(("127.0.0.1", PORT))
         sockets[listener] = None
         while True:
@@ -78,6 +92,8 @@ class Connection:
                         data = ready.recv(1 << 20)
                     if data:
                         sockets[ready].sendall(data)
+                        if sockets[ready].getpeername()[1] == TARGET_PORT:
+                            self._count(len(data))
                     else:
                         sockets.pop(sockets.pop(ready)).close()
                         ready.close()
@@ -220,10 +236,10 @@ def test_a_replay_has_the_stall_of_its_connection_in_its_verdict(blkreel, drive,
                        length_bytes=np.full(count, BLOCK_BYTES), offset_bytes=np.arange(count) * STRIDE_BYTES,
                        op=np.full(count, OPS["write"]))
     before = counters(backing)["writes"]
+    connection.stall_after(20 * BLOCK_BYTES)
     process = blkreel.start("replay", trace, "--on", drive, "--pace", "depth=4", "-o", tmp_path / "run", "--destroy",
                             SERIAL)
-    wait_until(lambda: counters(backing)["writes"] > before + 20 or process.poll() is not None)
-    os.kill(connection.pid, signal.SIGSTOP)
+    wait_until(lambda: connection.has_stalled() or process.poll() is not None)
     wait_until(lambda: any(int(count) for count in (path_of(drive) / "inflight").read_text().split()))
     time.sleep(3)
     os.kill(connection.pid, signal.SIGCONT)
