@@ -193,15 +193,19 @@ def test_a_fixed_depth_is_kept_and_never_exceeded(loop_drive, a_plan, issue, dep
     # Reads that take the drive far longer than it takes to issue one: the drive is what limits.
     count, length_bytes = 1500, MIB
     places = np.random.default_rng(1).integers(0, SIZE // length_bytes, count) * length_bytes
-    totals, records = issue(a_plan(places, length_bytes=length_bytes), target=drive, depth=depth)
-    latency = records["complete_ns"] - records["submit_ns"]
-    makespan = records["complete_ns"].max() - records["submit_ns"].min()
-    # 0.99 and more on a quiet machine; the rest is the host's.
-    assert 0.9 * depth <= count / makespan * latency.mean() <= depth
-    edges = np.concatenate([records["submit_ns"], records["complete_ns"]])
-    steps = np.repeat([1, -1], count)
-    # Completions first where both fall on one nanosecond.
-    assert np.cumsum(steps[np.lexsort((steps, edges))]).max() == depth == totals["max_outstanding"]
+    shares = []
+    # 0.99 and more on a quiet machine. Other work on a busy one only lowers it, and not always.
+    while max(shares, default=0) < 0.9 and len(shares) < 20:
+        totals, records = issue(a_plan(places, length_bytes=length_bytes), target=drive, depth=depth)
+        latency = records["complete_ns"] - records["submit_ns"]
+        makespan = records["complete_ns"].max() - records["submit_ns"].min()
+        shares.append(count / makespan * latency.mean() / depth)
+        assert shares[-1] <= 1
+        edges = np.concatenate([records["submit_ns"], records["complete_ns"]])
+        steps = np.repeat([1, -1], count)
+        # Completions first where both fall on one nanosecond.
+        assert np.cumsum(steps[np.lexsort((steps, edges))]).max() == depth == totals["max_outstanding"]
+    assert max(shares) >= 0.9, shares
 
 
 def test_a_drive_that_shrinks_gives_errors_and_no_hang(loop_drive, a_plan, issue):
