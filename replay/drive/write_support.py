@@ -105,6 +105,13 @@ def verify_bytes(target: Target) -> int:
     return _UNIT_BYTES << min(limit or _NO_LIMIT, _NO_LIMIT)
 
 
+def check_left_out(op: str, *, passthrough: bool) -> str | None:
+    """Why a replay issues a check (CHECKS) to no real drive. None if it does where the drive has the command."""
+    if op == "compare":
+        return "their data are not in the trace"
+    return None if passthrough else "only --passthrough issues them"
+
+
 def _identify(descriptor: int, structure: int) -> bytes:
     data = ctypes.create_string_buffer(_IDENTIFY_BYTES)
     command = _ADMIN_COMMAND.pack(_IDENTIFY, 0, 0, 0, 0, 0, 0, ctypes.addressof(data), 0, _IDENTIFY_BYTES, structure,

@@ -18,6 +18,7 @@ from blkreel.common.verdict import (
     judged,
     reason,
 )
+from blkreel.replay.drive.write_support import check_left_out
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
@@ -62,8 +63,8 @@ def _invalid(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     elif not run.dropped and not account["as_planned"]:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
     for name, count in run.dropped.items():
-        if name in ZONE_MANAGEMENT or _is_check_left_out(name, account):
-            continue  # a drive without zones needs none
+        if name in ZONE_MANAGEMENT or _check_left_out(name, account):
+            continue  # a drive without zones needs no zone management, and checks are left out on any drive
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
     if account["unwritten_bytes"]:
@@ -197,8 +198,7 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because this drive has no zones: {name}",
                          None, count, 0)
     for name in CHECKS:
-        if (count := run.dropped.get(name)) and _is_check_left_out(name, account):
-            why = "their data are not in the trace" if name == "compare" else "only --passthrough issues them"
+        if (count := run.dropped.get(name)) and (why := _check_left_out(name, account)):
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because {why}: {name}", None, count, 0)
     for name, count in run.altered.items():
         if count:
@@ -210,9 +210,8 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
     yield from emulated.reasons(run.emulated)
 
 
-def _is_check_left_out(name: str, account: Mapping[str, Any]) -> bool:
-    """Whether the replay, not the drive, has no such command."""
-    return name == "compare" or (name in CHECKS and not account.get("passthrough"))
+def _check_left_out(name: str, account: Mapping[str, Any]) -> str | None:
+    return check_left_out(name, passthrough=bool(account.get("passthrough"))) if name in CHECKS else None
 
 
 def _pace(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:

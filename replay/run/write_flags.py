@@ -6,7 +6,7 @@ import numpy as np
 
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.target import Target
-from blkreel.replay.drive.write_support import atomic_bytes, hints_obstacle, verify_bytes
+from blkreel.replay.drive.write_support import atomic_bytes, check_left_out, hints_obstacle, verify_bytes
 from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
 from blkreel.traces.format.schema import CHECKS, FLAGS, HINTS
 from blkreel.traces.format.trace_survey import COLUMNS, select
@@ -43,11 +43,8 @@ def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
 
 
 def _check_obstacle(name: str, target: Target, passthrough: bool) -> str | None:
-    if name == "compare":
-        return "their data are not in the trace"
-    if not passthrough:
-        return "only --passthrough issues them"
-    return None if verify_bytes(target) else "the drive has no such command"
+    why = check_left_out(name, passthrough=passthrough)
+    return why or (None if verify_bytes(target) else "the drive has no such command")
 
 
 def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> int:

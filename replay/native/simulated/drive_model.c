@@ -362,9 +362,8 @@ static int64_t occupy_link(struct drive *drive, int64_t start, int64_t length_by
 
 /*
  * Channel, then bus and link together. Returns the completion in work time. `factor` changes only the completion: a
- * drive that is slow with one I/O goes on with the others.
+ * drive that is slow with one I/O goes on with the others. A verify needs no link.
  */
-/* A verify reads without the link. */
 static int64_t execute_read(struct drive *drive, int64_t start, enum trace_op op, double latency_ns, double factor,
 			    double transfer_ns, int64_t offset_bytes, int64_t length_bytes)
 {
