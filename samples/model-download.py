@@ -1,9 +1,11 @@
 """A language model of 4 GB loads from a cold cache beside a download at 1 Gbit/s to the same drive."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from model import MODEL_BYTES, put_model
-from scratch import RECORDINGS, SATA, emulated_drive, make_sample
+from scratch import RECORDINGS, SATA, Scratch, emulated_drive, make_sample
 from web import RATES, UNDER_WAY_S, download_beside, limited_dirty_data, server
 
 _RATE = "1g"
@@ -15,13 +17,22 @@ def make(name: str) -> None:
           server(_DOWNLOAD_BYTES) as url):
         command = put_model(scratch, "read")
         for _ in range(RECORDINGS):
-            (scratch.mount / "download.bin").unlink(missing_ok=True)
-            scratch.settle()
-            # With a limit of dirty data: the page cache that the load fills raises the default limits.
-            with limited_dirty_data(scratch), download_beside(scratch, url, _RATE):
-                time.sleep(UNDER_WAY_S)
+            with _download(scratch, url):
                 # The load is the captured command, and the download other work on the drive.
                 scratch.record_best(name, command)
+        with _download(scratch, url):
+            scratch.time(command)
+
+
+@contextmanager
+def _download(scratch: Scratch, url: str) -> Iterator[None]:
+    """A download that is under way on a cold drive."""
+    (scratch.mount / "download.bin").unlink(missing_ok=True)
+    scratch.settle()
+    # With a limit of dirty data: the page cache that the load fills raises the default limits.
+    with limited_dirty_data(scratch), download_beside(scratch, url, _RATE):
+        time.sleep(UNDER_WAY_S)
+        yield
 
 
 make_sample("model-download", make)

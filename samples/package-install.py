@@ -16,6 +16,9 @@ def make(name: str) -> None:
             scratch.settle()
             # Without names: those of 4,000 files would be three quarters of the trace.
             scratch.record_best(name, ["chroot", scratch.mount, *command], files=False)
+        scratch.install(_ROOT)
+        scratch.settle()
+        scratch.time(["chroot", scratch.mount, *command])
 
 
 make_sample("package-install", make)
