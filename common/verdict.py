@@ -16,6 +16,8 @@ UNSEEN_LIMIT = 0.01
 READ_AHEAD_LIMIT = 0.1
 # Bytes that a background wrote / bytes that were due.
 BACKGROUND_LIMIT = 0.95
+# Of the bytes read beside a background on a fitted drive, those of reads of sizes that were not fitted.
+NOT_FITTED_LIMIT = 0.05
 
 # code -> cause. A code never changes its meaning; docs/method.md lists the same.
 CODES = {
@@ -46,6 +48,7 @@ CODES = {
                           "another length ahead on this drive",
     "compute_scaled": "computing times were divided (--compute)",
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due",
+    "slowdown_not_fitted": "the simulated drive was fitted to runs that do not show what writes cost these reads",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
     "unseen_commands": "programs passed commands to the drive that a trace does not have",

@@ -29,6 +29,8 @@ def main():
     parser.add_argument("directory", type=Path, help="for traces and runs, on a disk")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--rate", default=RATE, help="of the writes")
+    parser.add_argument("--devices", nargs="+", choices=DEVICES, default=list(DEVICES), metavar="NAME",
+                        help=f"of {', '.join(DEVICES)}")
     parser.add_argument("--only-fit", action="store_true")
     options = parser.parse_args()
     print(machine())
@@ -37,9 +39,9 @@ def main():
         on_drive("sata-tlc", "capture", list(PROGRAMS), options.rate, options.directory)
     print(f"writes of {options.rate}\n{'device':12} {'trace':8} {'measured':>9} {'predicted':>10} {'error':>7}  "
           f"{'low':>7} {'high':>7}")
-    for name, device in (("image", disk_image), ("zram", lambda _: zram_drive(SIZE_BYTES)), ("sata-qlc", qlc_drive)):
+    for name in options.devices:
         if not options.only_fit:
-            with device(options.directory) as path, as_a_program():
+            with DEVICES[name](options.directory) as path, as_a_program():
                 for program in PROGRAMS:
                     replay(options, program, path, options.directory / f"{name}-{program}")
         show(name, options)
@@ -61,6 +63,9 @@ def disk_image(directory):
 def qlc_drive(_):
     with emulated("sata-qlc,cache=0", SIZE_BYTES) as (device, _):
         yield device
+
+
+DEVICES = {"image": disk_image, "zram": lambda _: zram_drive(SIZE_BYTES), "sata-qlc": qlc_drive}
 
 
 def replay(options, program, device, runs):

@@ -34,6 +34,8 @@ SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
 SAMPLES = ("app-start", "game-small")
 TRACE_METRICS = ("load_time", "added_by_drive", "read_p50", "read_p99")
+# Of a capture during the replay: from the issue of each I/O to its completion.
+BY_KERNEL = ("read_p50", "read_p99")
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
 PRIORITY = -15
 disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
@@ -170,15 +172,24 @@ def traced(sample, metric):
 
 def replay_both(sample):
     with emulated(SATA, "1GiB") as (device, description), tempfile.TemporaryDirectory() as place:
-        documents = []
-        for name, drive in (("simulated", description), ("emulated", device)):
-            subprocess.run([BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
-                            "dependent", "--idle", "cap=100ms"], capture_output=True, text=True)
-            report = subprocess.run([BLKREEL, "report", f"{place}/{name}", "--json"], capture_output=True, text=True)
-            documents.append(json.loads(report.stdout))
-        for metric in TRACE_METRICS:
-            simulated, on_device = (document["entry"]["headline"][metric]["value"] for document in documents)
-            ratios[sample, metric].append(100 * on_device / simulated)
+        def replay(name, drive):
+            return [BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
+                    "dependent", "--idle", "cap=100ms"]
+
+        capture = [BLKREEL, "capture", device, "-o", f"{place}/captured.parquet", "--"]
+        subprocess.run(replay("simulated", description), capture_output=True)
+        subprocess.run([*capture, *replay("emulated", device)], capture_output=True)
+        simulated, on_device, by_kernel = (headline(f"{place}/{name}")
+                                           for name in ("simulated", "emulated", "captured.parquet"))
+    for metric in TRACE_METRICS:
+        ratios[sample, metric].append(100 * on_device[metric] / simulated[metric])
+    for metric in BY_KERNEL:
+        ratios[sample, f"{metric} by the kernel"].append(100 * by_kernel[metric] / simulated[metric])
+
+
+def headline(path):
+    report = subprocess.run([BLKREEL, "report", path, "--json"], capture_output=True, text=True)
+    return {key: figure["value"] for key, figure in json.loads(report.stdout)["entry"]["headline"].items()}
 
 
 def rows(options):
@@ -204,7 +215,7 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in TRACE_METRICS:
+        for metric in (*TRACE_METRICS, *(f"{metric} by the kernel" for metric in BY_KERNEL)):
             yield ("trace", f"{sample}, {metric.replace('_', ' ')}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import format_bytes, format_ns
+from blkreel.common.units import binary_size, format_bytes, format_ns
 from blkreel.common.verdict import (
     BACKGROUND_LIMIT,
+    NOT_FITTED_LIMIT,
     READ_AHEAD_LIMIT,
     UNSEEN_LIMIT,
     Level,
@@ -19,6 +20,7 @@ from blkreel.common.verdict import (
     reason,
 )
 from blkreel.replay.drive.write_support import check_left_out
+from blkreel.replay.simulated.fitted import FittedAccount
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.replay.telemetry.sensors.sysfs import PcieLink
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
@@ -168,6 +170,7 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
                          f"background {background.spec} reached {_share(round(share, 3))} of its rate, "
                          f"{(background.reached_bytes_s or 0) / 1e6:,.0f} of {background.asked_bytes_s / 1e6:,.0f} "
                          f"MB/s (limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
+    yield from _not_fitted(account.get("fitted"))
     yield from _pace(account.get("pace", {}), run)
     yield from _read_ahead(account, run)
     if run.hazards:
@@ -208,6 +211,24 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
                      "external I/O not counted: the kernel has no count for this kind of target")
     yield from health.qualified(run.telemetry)
     yield from emulated.reasons(run.emulated)
+
+
+def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
+    if fitted is None or not fitted["read_bytes"]:
+        return
+    least, most = fitted["reads_from_bytes"], fitted["reads_to_bytes"]
+    share = fitted["other_bytes"] / fitted["read_bytes"]
+    if least is None or most is None:
+        text = "the drive was fitted without a background: what writes cost its reads is unknown"
+    elif fitted["is_open"]:
+        text = "the runs that the drive was fitted to leave open what writes cost its reads"
+    elif share > NOT_FITTED_LIMIT:
+        sizes = " to ".join(binary_size(each) for each in dict.fromkeys((least, most)))
+        text = (f"{_share(round(share, 3))} of the bytes are in reads of other sizes than the drive was fitted to "
+                f"beside writes, {sizes} (limit {_share(NOT_FITTED_LIMIT)})")
+    else:
+        return
+    yield reason("slowdown_not_fitted", "qualified", text, "slowdown_by_writes", share, NOT_FITTED_LIMIT)
 
 
 def _check_left_out(name: str, account: Mapping[str, Any]) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, with_compute
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
-from blkreel.replay.simulated.spec import FITTED, PREFIX, SimulatedDrive
+from blkreel.replay.simulated.fitted import FITTED
+from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
@@ -202,23 +203,6 @@ def _toml(value: str | bool | int | float) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in escaped) + '"'
     return str(value)
-
-
-class FittedFacts(TypedDict, total=False):
-    """Table `fitted` of a drive's file."""
-
-    drive: str
-    firmware: str
-    runs: int
-    traces: int
-    held_out: bool
-    load_time_error: float
-    read_p99_error: float
-    slowdown_by_writes_error: float
-    slowdown_by_writes_open: int
-    reads_from_bytes: int
-    reads_to_bytes: int
-    version: str
 
 
 def drive_file(path: Path) -> str:

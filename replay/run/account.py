@@ -10,6 +10,7 @@ from blkreel.replay.background.account import BackgroundAccount
 from blkreel.replay.background.phases import PhaseTimes
 from blkreel.replay.engine.spans import ReadTimesAccount
 from blkreel.replay.fidelity.host_effect import HostEffectAccount
+from blkreel.replay.simulated.fitted import FittedAccount
 from blkreel.replay.telemetry.account import TelemetryAccount
 from blkreel.traces.format.metadata_types import Lateness
 
@@ -93,6 +94,7 @@ class RunFacts(TypedDict):
     reads: ReadTimesAccount | None  # None without a read
     baseline: BaselineAccount | None  # of a run without the writes, or without the background
     background: list[BackgroundAccount] | None
+    fitted: FittedAccount | None  # of a run beside a background on the file of a fitted drive
     other_phases: list[PhaseTimes] | None  # of the background, on simulated drives
     zero_latency: ZeroLatency | None  # of a complete run with a dependent pace
     compute_curve: list[ComputePoint] | None  # alone, on one simulated drive at dependent pace

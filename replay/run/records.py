@@ -11,6 +11,7 @@ from blkreel.replay.engine.io_errors import error_kind, error_text
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.fidelity.lateness import Lateness
 from blkreel.replay.plan.batch import issued_rows
+from blkreel.replay.simulated.fitted import FittedReads
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, OPS, WRITES
 from blkreel.traces.format.trace_survey import add_write_flags
 from blkreel.traces.spool.spool import Spool
@@ -121,13 +122,14 @@ class RunRecords:
     """Writes the engine's records to the spool and sums them up for the account of the run.
 
     backgrounds: their sums. Of all rows: issued, unfinished_ops, errors, and totals by target; the others are of the
-    foreground.
+    foreground. fitted: only on a drive that was fitted.
     """
 
-    def __init__(self, spool: Spool, backgrounds: Backgrounds | None = None):
+    def __init__(self, spool: Spool, backgrounds: Backgrounds | None = None, fitted: FittedReads | None = None):
         self.issued = IoChecksum()
         self.issued_ops = self.completed_ops = self.unfinished_ops = 0
         self.backgrounds = backgrounds
+        self.fitted = fitted
         self.error_ops = 0
         self.first_error: str | None = None
         self.errors: Counter[str] = Counter()  # by error_kind()
@@ -172,6 +174,8 @@ class RunRecords:
         self.lateness.add(rows["due_ns"], rows["submit_ns"], rows["flags"])
         if self.backgrounds is not None:
             self.backgrounds.add(background_rows, rows)
+        if self.fitted is not None:
+            self.fitted.add(rows["op"], rows["length_bytes"])
 
     def _count_errors(self, rows: Batch) -> None:
         failed = np.flatnonzero(rows["status"] != 0)

@@ -46,6 +46,7 @@ from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.simulated import state as simulated_state
+from blkreel.replay.simulated.fitted import FittedReads
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
@@ -145,8 +146,10 @@ class _Run:
         except BaseException:
             self.output.abandon()
             raise
-        self._records = RunRecords(self._spool, Backgrounds(
-            self._beside.backgrounds, self._beside.start_ns, self._beside.lead_ns) if self._beside else None)
+        beside, simulated = self._beside, self.plan.target.simulated
+        self._records = RunRecords(
+            self._spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None,
+            FittedReads(simulated.fitted) if beside and simulated and simulated.fitted else None)
         self._planned: list[tuple[Lane, IoChecksum]] = []
         self._recorder = Recorder(replay.options.telemetry, self.plan.targets, self.output.path, replay.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))
@@ -399,6 +402,7 @@ class _Run:
             "reads": records.reads.account(),
             "baseline": self._baseline_account(),
             "background": records.backgrounds.account(is_final=is_final) if records.backgrounds else None,
+            "fitted": records.fitted.account() if records.fitted else None,
             "other_phases": self._phases or None,
             "zero_latency": self._zero_latency,
             "compute_curve": self._compute_curve,

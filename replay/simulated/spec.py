@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,8 @@ from types import MappingProxyType
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.typed_document import parse_toml
 from blkreel.common.units import parse_size_bytes, parse_time_ns
+
+from .fitted import FITTED, FittedFacts, fitted_facts
 
 PREFIX = "nil:"
 _MODEL = "simulated drive"
@@ -123,8 +125,6 @@ SPREAD_SHARES = (0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0)
 _SPREADS = ("read_spread", "write_spread")
 MAX_FACTOR = 1e6
 OTHER_KEYS = ("clock", "name", "state", *_SPREADS)
-# Of a file: the table that `blkreel model-drive` adds.
-FITTED = "fitted"
 
 _KEY_LIST = f"the keys are: {', '.join([*OTHER_KEYS, *KEYS])}"
 
@@ -136,7 +136,7 @@ class SimulatedDrive:
     clock: `real`, or `virtual`, whose time passes without waiting. name: distinguishes drives of one description.
     state: `fresh`: each command starts with a drive that was never used; `keep`: with the state that the last command
     left; `none`: each run of the engine starts fresh, and nothing is saved. typical: name of the typical drive whose
-    keys the words replace, or empty.
+    keys the words replace, or empty. fitted: of the file that `blkreel model-drive` wrote.
     """
 
     size_bytes: int
@@ -146,6 +146,7 @@ class SimulatedDrive:
     name: str = ""
     state: str = "fresh"
     typical: str = ""
+    fitted: FittedFacts | None = None
 
     @property
     def is_virtual(self) -> bool:
@@ -187,9 +188,9 @@ def parse(name: str) -> SimulatedDrive:
     """
     if name.endswith(".toml"):
         path = name.removeprefix(PREFIX)
-        size, given = _from_file(path)
+        size, given, fitted = _from_file(path)
         try:
-            return _drive(name, size, given)
+            return replace(_drive(name, size, given), fitted=fitted)
         except UsageError as error:
             raise UsageError(error.message if path in error.message else f"{path}: {error.message}",
                              error.remedy) from None
@@ -264,16 +265,17 @@ def _from_words(name: str, text: str) -> dict[str, str]:
     return given
 
 
-def _from_file(path: str) -> tuple[str, dict[str, str]]:
+def _from_file(path: str) -> tuple[str, dict[str, str], FittedFacts | None]:
     try:
-        given = {key: str(value) for key, value in parse_toml(Path(path).read_bytes()).items() if key != FITTED}
+        document = parse_toml(Path(path).read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "use nil:FILE.toml or nil:SIZE,key=value") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", 'write lines like: size = "64GiB"') from None
+    given = {key: str(value) for key, value in document.items() if key != FITTED}
     if "size" not in given:
         raise UsageError(f"{path}: no size", 'add a line: size = "64GiB"')
-    return given.pop("size"), given
+    return given.pop("size"), given, fitted_facts(path, document)
 
 
 def _value(key: str, given: Mapping[str, str]) -> float | None:

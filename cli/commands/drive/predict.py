@@ -14,13 +14,13 @@ from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
-from blkreel.common.files.typed_document import mismatch, parse_toml
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
 from blkreel.common.units import digits, time_unit
 from blkreel.replay.plan.mapping import DoesNotFit
-from blkreel.replay.predict.prediction import FittedFacts, Prediction, drive_file, predict
+from blkreel.replay.predict.prediction import Prediction, drive_file, predict
 from blkreel.replay.simulated import spec
+from blkreel.replay.simulated.fitted import FittedFacts
 from blkreel.traces.format.reader import open_trace
 
 # Metrics whose errors a drive's file has.
@@ -53,9 +53,9 @@ def command(trace: str, drives: tuple[Path, ...], device: int | None, compute: s
     predictions = []
     for path in drives:
         simulated = spec.parse(drive_file(path))
-        facts = _facts(path)
         try:
-            predictions.append(_Row(path, facts, predict(opened, simulated, device, progress, compute=compute)))
+            predictions.append(_Row(path, simulated.fitted or {},
+                                    predict(opened, simulated, device, progress, compute=compute)))
         except DoesNotFit as error:
             raise UsageError(f"{path}: drive too small: {error.message}", "name the file of a larger drive") from None
     predictions.sort(key=lambda row: (row.of.load_time_ns is None, row.of.load_time_ns or row.of.read_p99_ns or 0))
@@ -114,12 +114,3 @@ def _show(rows: list[_Row]) -> None:
         notice("no load time: the trace does not tell what its I/Os waited for")
     if any(row.facts.get("held_out") is False for row in rows):
         notice("errors in brackets: of the traces that the drive was fitted to, so those of others are larger")
-
-
-def _facts(path: Path) -> FittedFacts:
-    """Table `fitted` of the file, {} if a user wrote it. Raises UsageError for one with other types."""
-    facts = parse_toml(path.read_bytes()).get(spec.FITTED, {})
-    if problem := mismatch(facts, FittedFacts, spec.FITTED):
-        raise UsageError(f"{path}: {problem}", "fit it again: blkreel model-drive RUN... -o DRIVE.toml")
-    checked: FittedFacts = facts
-    return checked

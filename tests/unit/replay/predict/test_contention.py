@@ -10,10 +10,13 @@ from documented import run_blkreel
 from quiet import progress
 
 from blkreel.cli.main import cli
+from blkreel.common.errors import UsageError
 from blkreel.replay.predict import contention
 from blkreel.replay.predict.fit import fit_drives
 from blkreel.replay.predict.measured_run import same_drive, with_baselines
 from blkreel.replay.predict.prediction import CheckedErrors, error_of, file_text
+from blkreel.replay.simulated import spec
+from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.writer import TraceWriter
 
@@ -103,3 +106,27 @@ def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(repla
         abs(slowdown["predicted"] / slowdown["measured"] - 1))
     facts = tomllib.loads((tmp_path / "drive.toml").read_text())["fitted"]
     assert facts["slowdown_by_writes_error"] < 0.1 and abs(beside["load_time_error"]) < 0.1
+
+
+@pytest.mark.parametrize(("facts", "said"), [
+    ("reads_from_bytes = 4096\nreads_to_bytes = 131072", "99.1 % of the bytes are in reads of other sizes"),
+    ("reads_from_bytes = 4096\nreads_to_bytes = 1048576", None),
+    ("reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "leave open"),
+    ("runs = 2", "fitted without a background")])
+def test_a_replay_beside_writes_says_if_the_drive_was_not_fitted_to_such_reads(command_server, tmp_path, facts, said):
+    load = write_load(tmp_path / "load.parquet", 6, [1 << 20] * 15 + [131072], 50_000)
+    (tmp_path / "drive.toml").write_text('size = "8GiB"\nclock = "virtual"\nread_bandwidth = "500MB/s"\n'
+                                         f"[fitted]\n{facts}\n")
+    for name, background in (("beside", BACKGROUND), ("alone", ("--pace", "dependent"))):
+        run_blkreel(command_server, tmp_path, "replay", load, "--on", f"nil:{tmp_path}/drive.toml", "-o", name,
+                    *background)
+        verdict = open_trace(tmp_path / name).metadata["run"]["verdict"]
+        reasons = {reason["code"]: reason["text"] for reason in verdict["reasons"]}
+        assert ("slowdown_not_fitted" in reasons) == bool(said and name == "beside")
+        assert not said or name == "alone" or said in reasons["slowdown_not_fitted"]
+
+
+def test_facts_of_other_types_are_refused(tmp_path):
+    (tmp_path / "drive.toml").write_text('size = "8GiB"\n[fitted]\nreads_from_bytes = "4 KiB"\n')
+    with pytest.raises(UsageError, match="reads_from_bytes"):
+        spec.parse(f"nil:{tmp_path}/drive.toml")
