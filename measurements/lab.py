@@ -9,6 +9,10 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from blkreel.traces.format.schema import OPS
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samples"))
 
 
@@ -116,3 +120,19 @@ def print_table(title, columns, rows):
 def machine():
     """One line about the machine."""
     return f"{os.cpu_count()} processors, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f}"
+
+
+def read_figures(op, submit_ns, latency_ns):
+    """Of the completed reads: p50_us and p99_us of their latency, mean_depth while any is in flight, and the most that
+    are. None without any."""
+    done = (op == OPS["read"]) & (latency_ns >= 0)
+    if not done.any():
+        return None
+    submit_ns, latency_ns = submit_ns[done], latency_ns[done]
+    at_ns = np.concatenate([submit_ns + latency_ns, submit_ns])
+    order = np.argsort(at_ns, kind="stable")
+    depth = np.repeat([-1, 1], len(submit_ns))[order].cumsum()[:-1]
+    lasts_ns = np.diff(at_ns[order])
+    p50_ns, p99_ns = np.quantile(latency_ns, (0.5, 0.99))
+    return {"p50_us": float(p50_ns / 1e3), "p99_us": float(p99_ns / 1e3), "most": int(depth.max()),
+            "mean_depth": float((depth * lasts_ns).sum() / lasts_ns[depth > 0].sum())}

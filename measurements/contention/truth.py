@@ -18,13 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 from blkreel.common.emulated import IO_KINDS, read_account
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS
 from measurements.contention.programs import PROGRAMS, fill, install_game, size_bytes, write_random
-from measurements.lab import SERVER_FIRST, as_a_program, machine, need
+from measurements.lab import SERVER_FIRST, as_a_program, machine, need, read_figures
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 RUN_PROGRAM = Path(__file__).with_name("programs.py")
@@ -112,24 +110,18 @@ def show_reads(options, programs, directory, outside_s):
             run = replayed(program, drive, directory)[0]
             replay = reads_of(run)
             load_s = own_io_s(run) + outside_s[program]
-            columns = [(result[program]["alone_s"], load_s, ".2f"), (own[0], replay[0], ",.0f"),
-                       (own[1], replay[1], ",.0f"), (own[2], replay[2], ".2f")]
+            columns = [(result[program]["alone_s"], load_s, ".2f"),
+                       *((own[key], replay[key], form) for key, form in (
+                           ("p50_us", ",.0f"), ("p99_us", ",.0f"), ("mean_depth", ".2f")))]
             print(f"{program:8} {drive:16} " + " ".join(
                 f"{program_has:{form}}, {replay_has:{form}} {replay_has / program_has - 1:+.1%}".ljust(24)
                 for program_has, replay_has, form in columns)
-                + f"{own[3]:3}, {replay[3]:3} {result[program]['late_share']:6.2%}", flush=True)
+                + f"{own['most']:3}, {replay['most']:3} {result[program]['late_share']:6.2%}", flush=True)
 
 
 def reads_of(path):
-    """Median and p99 latency in microseconds, mean depth while any is in flight, and the most in flight."""
     rows = own_rows(path)
-    rows = rows[rows.op == OPS["read"]]
-    at_ns = np.concatenate([rows.submit_ns + rows.latency_ns, rows.submit_ns])
-    order = np.argsort(at_ns, kind="stable")
-    depth = np.repeat([-1, 1], len(rows))[order].cumsum()[:-1]
-    lasts_ns = np.diff(at_ns[order])
-    return (*np.quantile(rows.latency_ns, (0.5, 0.99)) / 1e3,
-            (depth * lasts_ns).sum() / lasts_ns[depth > 0].sum(), int(depth.max()))
+    return read_figures(*(rows[name].to_numpy() for name in ("op", "submit_ns", "latency_ns")))
 
 
 def on_drive(drive, task, programs, rate, directory):

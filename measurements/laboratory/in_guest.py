@@ -23,6 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT))
 
 from blkreel.traces.format.reader import open_trace  # noqa: E402
+from measurements.lab import read_figures  # noqa: E402
 from measurements.laboratory.drive_pairs import PAIRS, NullDrive  # noqa: E402
 from measurements.laboratory.images import DATA  # noqa: E402
 from measurements.replay.dependent import own_rows  # noqa: E402
@@ -75,19 +76,19 @@ class Laboratory:
         """Yields a dictionary for each replay and program."""
         for pair in pairs:
             for direction, source, target in pair.directions():
-                captured_s, actual_s = (self.durations_s(self.trace(drive)) for drive in (source, target))
+                captured, actual = (self.figures(self.trace(drive)) for drive in (source, target))
                 with self.drive(target) as path:
                     for name in replays:
                         run = WORK / f"{name}, {source.file_name} to {target.file_name}"
                         try:
-                            predicted_s = getattr(self, f"replay_{name}")(self.trace(source), path, run)
+                            predicted = getattr(self, f"replay_{name}")(self.trace(source), path, run)
                         except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
                             step(f"failed: {name}, {pair.name}, {direction}: {error}")
                             continue
                         for number, program in enumerate(self.programs):
                             yield {"program": program.name, "pair": pair.name, "direction": direction, "replay": name,
-                                   "captured_s": captured_s[number], "actual_s": actual_s[number],
-                                   "predicted_s": predicted_s[number],
+                                   "captured": captured[number], "actual": actual[number],
+                                   "predicted": predicted[number],
                                    "program_failed": (WORK / f"failed-{number}").exists()}
 
     def trace(self, drive):
@@ -132,20 +133,22 @@ class Laboratory:
         last = self.size_bytes // BLOCK_BYTES - 1
         return [last - mark for mark in range(2 * len(self.programs))]
 
-    def durations_s(self, trace, records=None):
-        """Of each program, from its first I/O to the end of its last; in the records of a replay if given."""
+    def figures(self, trace, records=None):
+        """Of each program: load_s, from its first I/O to the end of its last, and reads, as read_figures(); in the
+        records of a replay if given."""
         columns = open_trace(trace).table(["offset_bytes"])
         mark_rows = [int(np.flatnonzero(columns["offset_bytes"].to_numpy() == block * BLOCK_BYTES)[0])
                      for block in self.marks()]
-        times = (records or open_trace(trace)).table(["submit_ns", "latency_ns"] + ["source_row"] * bool(records))
-        submit_ns, latency_ns = (times[name].to_numpy() for name in ("submit_ns", "latency_ns"))
+        times = (records or open_trace(trace)).table(["op", "submit_ns", "latency_ns"] + ["source_row"] * bool(records))
+        op, submit_ns, latency_ns = (times[name].to_numpy() for name in ("op", "submit_ns", "latency_ns"))
         row = times["source_row"].to_numpy() if records else np.arange(len(submit_ns))
         own = (row >= 0) & own_rows(trace)[row]
         result = []
         for first, last in zip(mark_rows[::2], mark_rows[1::2], strict=True):
             part = own & (row > first) & (row < last)
             end_ns = submit_ns[part] + np.maximum(latency_ns[part], 0)
-            result.append(float(end_ns.max() - submit_ns[part].min()) / 1e9)
+            result.append({"load_s": float(end_ns.max() - submit_ns[part].min()) / 1e9,
+                           "reads": read_figures(op[part], submit_ns[part], latency_ns[part])})
         return result
 
     def replay_dependent(self, trace, drive, run):
@@ -158,7 +161,7 @@ class Laboratory:
         # 3: limits of the trace or delays of this machine, which the figures show.
         blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, "--destroy",
                 f"{Path(drive).name}:{self.size_bytes}", allowed=(0, 3))
-        return None if trace.stem == "warm-up" else self.durations_s(trace, open_trace(run))
+        return None if trace.stem == "warm-up" else self.figures(trace, open_trace(run))
 
     def replay_fio(self, trace, drive, directory):
         directory.mkdir()
@@ -167,7 +170,7 @@ class Laboratory:
         blkreel("capture", drive, "-o", seen, "--", "fio", "--name=replay", f"--read_iolog={log}",
                 f"--replay_redirect={drive}", "--ioengine=io_uring", "--direct=1", "--iodepth=64", "--thread",
                 f"--output={directory}/output")
-        return self.durations_s(seen)
+        return self.figures(seen)
 
 
 def step(*words):

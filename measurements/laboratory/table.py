@@ -130,17 +130,32 @@ def print_table(rows):
         lines.setdefault((row["program"], row["pair"], row["direction"]), {})[row["replay"]] = row
     for (program, pair, direction), by_replay in sorted(lines.items()):
         first = next(iter(by_replay.values()))
-        cells = [f"{by_replay[name]['predicted_s']:>13.4f} {relative_error(by_replay[name]):>+8.1%}"
+        cells = [f"{by_replay[name]['predicted']['load_s']:>13.4f} {relative_error(by_replay[name]):>+8.1%}"
                  if name in by_replay else " " * 22 for name in replays]
-        print(f"{program:<{width}} {pair:24} {direction:9} {first['captured_s']:>11.4f} {first['actual_s']:>11.4f}",
-              *cells, " the program failed" if first["program_failed"] else "")
+        print(f"{program:<{width}} {pair:24} {direction:9} {first['captured']['load_s']:>11.4f} "
+              f"{first['actual']['load_s']:>11.4f}", *cells, " the program failed" if first["program_failed"] else "")
     for name in replays:
         errors = [abs(relative_error(row)) for row in rows if row["replay"] == name]
         print(f"{name}: error median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+    print_reads(rows, width)
+
+
+def print_reads(rows, width):
+    """Of replays at dependent pace only: those of the others do not wait as the program does."""
+    print(f"\n{'reads: program, replay':{width}} {'pair of drives':24} {'direction':9} {'p50, us':>22} {'error':>8} "
+          f"{'p99, us':>22} {'error':>8} {'mean depth':>14} {'error':>8}")
+    for row in sorted(rows, key=lambda row: (row["program"], row["pair"], row["direction"])):
+        actual, predicted = row["actual"]["reads"], row["predicted"]["reads"]
+        if row["replay"] != "dependent" or not actual or not predicted:
+            continue
+        cells = [f"{f'{actual[key]:,.{digits}f}, {predicted[key]:,.{digits}f}':>{columns}} "
+                 f"{predicted[key] / actual[key] - 1:>+8.1%}"
+                 for key, columns, digits in (("p50_us", 22, 0), ("p99_us", 22, 0), ("mean_depth", 14, 2))]
+        print(f"{row['program']:<{width}} {row['pair']:24} {row['direction']:9}", *cells)
 
 
 def relative_error(row):
-    return row["predicted_s"] / row["actual_s"] - 1
+    return row["predicted"]["load_s"] / row["actual"]["load_s"] - 1
 
 
 if __name__ == "__main__":

@@ -122,9 +122,13 @@ def deep_latency_us(iops, op, seconds):
     """By the kernel's count of the device, from the issue of an I/O to its completion, as many as it serves at once:
     mean."""
     with emulated({**NEUTRAL, f"{op}_latency": f"{32e9 / iops:.0f}ns"}) as (device, _):
-        before = count_and_ms(device, op)
-        fio(device, seconds, rw=f"rand{op}", bs="4k", iodepth=32)
-        count, total_ms = (after - earlier for after, earlier in zip(count_and_ms(device, op), before, strict=True))
+        return mean_us(device, op, lambda: fio(device, seconds, rw=f"rand{op}", bs="4k", iodepth=32))
+
+
+def mean_us(device, op, use):
+    before = count_and_ms(device, op)
+    use()
+    count, total_ms = (after - earlier for after, earlier in zip(count_and_ms(device, op), before, strict=True))
     return 1000 * total_ms / count
 
 
@@ -136,8 +140,17 @@ def count_and_ms(device, op):
 
 def mixed_us(us, op, seconds):
     """Latency of one kind at depth 1 beside the other at depth 1."""
-    with emulated({**NEUTRAL, "read_latency": f"{us}us", "write_latency": f"{2 * us}us"}) as (device, _):
+    with emulated(mixed(us)) as (device, _):
         return latencies_us(device, seconds, "read", "write")[op == "write"]
+
+
+def mixed_by_kernel_us(us, op, seconds):
+    with emulated(mixed(us)) as (device, _):
+        return mean_us(device, op, lambda: latencies_us(device, seconds, "read", "write"))
+
+
+def mixed(us):
+    return {**NEUTRAL, "read_latency": f"{us}us", "write_latency": f"{2 * us}us"}
 
 
 def beside_flushes_us(us, own_group, seconds):
@@ -209,6 +222,8 @@ def rows(options):
         for us in (100, 500):
             yield ("mixed", f"{op}s beside {'writes' if op == 'read' else 'reads'}, each one at a time", "us",
                    factor * us, lambda s, us=us, op=op: mixed_us(us, op, s))
+            yield ("mixed", "their latency by the kernel, mean", "us", factor * us,
+                   lambda s, us=us, op=op: mixed_by_kernel_us(us, op, s))
     yield "link", "128 KiB reads and writes over one link", "MB/s", 550, lambda s: link_mb(550, s)
     yield "flush", "reads beside flushes of 5 ms, mean", "us", 80, lambda s: beside_flushes_us(80, False, s)
     if Path("/sys/fs/cgroup/blkio").is_dir():
