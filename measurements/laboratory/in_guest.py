@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(CHECKOUT))
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests/support/services")]
 
 from blkreel.traces.format.reader import open_trace  # noqa: E402
 from measurements.lab import read_figures  # noqa: E402
