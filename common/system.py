@@ -43,12 +43,17 @@ def find_program(name: str) -> str | None:
 
 def io_max(number: str, group: Path | None = None, root: Path = CGROUPS,
            own: Path = Path("/proc/self/cgroup")) -> dict[str, int]:
-    """The limits of a drive (MAJOR:MINOR) in a control group of version 2 and those that it is in: riops, wiops, rbps,
-    wbps, as far as there are any. group: its directory; None for that of this process."""
+    """The limits of a drive (MAJOR:MINOR) in a control group: riops, wiops, rbps, wbps, as far as there are any.
+
+    Of version 2 with those of the groups that it is in; of version 1, whose groups do not limit those in them.
+    group: its directory; None for that of the process.
+    """
     limits: dict[str, int] = {}
     if group is None:
-        paths = [line[3:] for line in text_in(own).splitlines() if line.startswith("0::")]
-        group = root / paths[0].lstrip("/") if paths else root
+        groups = _control_groups(own)
+        if "blkio" in groups:
+            limits = _blkio_limits(number, root / "blkio" / groups["blkio"])
+        group = root / groups.get("", "")
     for directory in (group, *group.parents):
         for line in text_in(directory / "io.max").splitlines():
             device, *words = line.split()
@@ -57,6 +62,22 @@ def io_max(number: str, group: Path | None = None, root: Path = CGROUPS,
                     limits[key] = min(limits.get(key, int(value)), int(value))
         if directory == root:
             break
+    return limits
+
+
+def _control_groups(own: Path) -> dict[str, str]:
+    """Of /proc/PID/cgroup: the path in the hierarchy of each controller; version 2 is the controller ""."""
+    fields = [line.split(":", 2) for line in text_in(own).splitlines()]
+    return {controller: path.lstrip("/") for _, controllers, path in fields for controller in controllers.split(",")}
+
+
+def _blkio_limits(number: str, group: Path) -> dict[str, int]:
+    limits = {}
+    for key, name in (("riops", "read_iops"), ("wiops", "write_iops"), ("rbps", "read_bps"), ("wbps", "write_bps")):
+        for line in text_in(group / f"blkio.throttle.{name}_device").splitlines():
+            device, value = line.split()
+            if device == number:
+                limits[key] = int(value)
     return limits
 
 

@@ -72,7 +72,7 @@ CODES = {
     "no_completed_ios": "no I/O was seen to complete",
     "writer_fell_behind": "planned writes were due before the earlier ones had ended",
     "provider_limit": "a constant rate that the drive exceeded before; a note",
-    "io_max": "a limit of a control group (io.max) held back the I/O; a note of a trace",
+    "io_max": "a limit of a control group held back the I/O; a note of a trace",
     "stall": "no I/O completed in a whole second with I/O in flight; a note unless the drive is behind a network",
     # of several runs
     "few_runs": "fewer than 6 runs or repeats",

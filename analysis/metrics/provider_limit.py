@@ -55,12 +55,12 @@ class GroupLimit:
 
     @property
     def words(self) -> str:
-        """`limited by io.max of the control group from 12 s on, 200 read IOPS`."""
+        """`limited by its control group from 12 s on, 200 read IOPS`."""
         since = duration(round(self.since_ns, -8)) if self.since_ns else "the start"
         rates = [f"{f'{limit:,}' if key.endswith('iops') else digits(limit / 1e6)} "
                  f"{'read' if key.startswith('r') else 'write'} {'IOPS' if key.endswith('iops') else 'MB/s'}"
                  for key, limit in self.limits.items()]
-        return f"limited by io.max of the control group from {since} on, {', '.join(rates)}"
+        return f"limited by its control group from {since} on, {', '.join(rates)}"
 
 
 @dataclass(frozen=True)

@@ -70,8 +70,9 @@ DEVICES = {"image": disk_image, "zram": lambda _: zram_drive(SIZE_BYTES), "sata-
 
 def replay(options, program, device, runs):
     serial = f"{Path(device).name}:{SIZE_BYTES}"  # of a drive that replays ask to confirm
+    trace = options.directory / f"capture-{program}.parquet"
     done = subprocess.run(
-        [BLKREEL, "replay", options.directory / f"{program}.parquet", "--on", device, "-o", runs, "--pace", "dependent",
+        [BLKREEL, "replay", trace, "--on", device, "-o", runs, "--pace", "dependent",
          "--background", f"writes={options.rate}", "--background-lead", "4s", "--baseline", "--repeat",
          str(options.repeat), *(["--destroy", serial] if "zram" in serial else [])], capture_output=True, text=True)
     if done.returncode not in (0, 3):

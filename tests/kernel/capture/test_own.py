@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from waiting import wait_until
 
@@ -179,6 +181,31 @@ def limited_group(require_root):
     for group in groups:
         wait_until(lambda group=group: not (group / "cgroup.procs").read_text())
         group.rmdir()
+
+
+@contextmanager
+def within(group):
+    """What this process starts meanwhile is in the control group."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def test_a_capture_in_a_control_group_with_a_limit(blkreel, loop_drive, limited_group, tmp_path):
+    """The trace names the limit; the wait for it is not in the latency of the drive."""
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    with within(limited_group(drive, 20)):
+        # stdin: no fork of the session's server, which is in no group.
+        blkreel("capture", drive, "--workload-only", "-o", path, "--", "dd", "if=/dev/zero", f"of={drive}", "bs=4k",
+                "count=20", "oflag=direct", "status=none", stdin=subprocess.DEVNULL)
+    assert open_trace(path).metadata["devices"][0]["io_max"] == {"riops": 20, "wiops": 20}
+    frame = rows(path)
+    assert len(frame) == 20 and frame.own.all()
+    assert np.median(frame.latency_ns) < 10_000_000
+    if probe()["limiter"]:  # else the kernel attaches no program to a function
+        assert (frame.queue_ns > 20_000_000).sum() >= 5
 
 
 @pytest.mark.parametrize("reader", ["buffered", "direct", "asynchronous", "split"])

@@ -34,3 +34,14 @@ def test_the_limits_of_a_control_group_are_those_of_its_parents_too(tmp_path):
     limits = {"wbps": 1_000_000, "riops": 100, "wiops": 300}
     assert io_max("259:1", root=tmp_path, own=tmp_path / "own") == io_max("259:1", group, tmp_path) == limits
     assert io_max("259:2", group, tmp_path) == io_max("259:1", tmp_path / "gone", tmp_path) == {}
+
+
+def test_the_limits_of_a_control_group_of_version_1_are_its_own(tmp_path):
+    group = tmp_path / "blkio/machine/one"
+    group.mkdir(parents=True)
+    (tmp_path / "own").write_text("9:cpu,cpuacct:/other\n4:blkio:/machine/one\n0::/\n")
+    (group / "blkio.throttle.write_iops_device").write_text("8:0 7\n259:1 300\n")
+    (group / "blkio.throttle.read_bps_device").write_text("259:1 1000000\n")
+    (group.parent / "blkio.throttle.read_iops_device").write_text("259:1 1\n")
+    assert io_max("259:1", root=tmp_path, own=tmp_path / "own") == {"wiops": 300, "rbps": 1_000_000}
+    assert io_max("259:2", root=tmp_path, own=tmp_path / "own") == {}

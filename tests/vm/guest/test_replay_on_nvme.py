@@ -1,9 +1,7 @@
 """The engine on an NVMe drive: polled completions, long rows, zeroes, a drive without a write cache, and a limit."""
 
 import json
-import os
 import re
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from tests.kernel.capture.test_own import limited_group  # noqa: F401
+from tests.kernel.capture.test_own import limited_group, within  # noqa: F401
 from tests.vm.guest.test_ends import make_trace
 from tests.vm.guest.test_nvme_commands import OF_BLOCK_LAYER, commands_of  # noqa: F401
 
@@ -156,16 +154,6 @@ def test_without_a_cache_flushes_are_told(a_plan, issue, drive_without_cache, co
     assert totals["altered"] == {"flush_without_cache": 5, "fua_without_cache": 5, "preflush_without_cache": 5}
 
 
-@contextmanager
-def within(group):
-    """What this process starts meanwhile is in the control group."""
-    (group / "cgroup.procs").write_text(str(os.getpid()))
-    try:
-        yield
-    finally:
-        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
-
-
 def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, tmp_path):  # noqa: F811
     """The group has its I/Os, their latency has the wait for the limit, and its verdict names the limit.
 
@@ -191,7 +179,7 @@ def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, 
     entry = json.loads(blkreel("report", tmp_path / "run", "--json").stdout)["entry"]
     limited, = (reason for reason in entry["verdict"]["reasons"] if reason["code"] == "io_max")
     assert limited["level"] == "qualified" and limited["text"] == entry["provider_limit"]
-    assert re.fullmatch(rf"limited by io.max of the control group from .* on, {limit} write IOPS", limited["text"])
+    assert re.fullmatch(rf"limited by its control group from .* on, {limit} write IOPS", limited["text"])
 
 
 def test_a_capture_in_a_control_group_with_a_limit(rows_of, nvme, limited_group):  # noqa: F811

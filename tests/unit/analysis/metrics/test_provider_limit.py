@@ -91,7 +91,7 @@ def test_the_limit_of_a_control_group_is_named_without_credit(measured, drive, o
     if not words:
         assert limit is None and not reasons and entry["provider_limit"] is None
         return
-    assert limit.words == f"limited by io.max of the control group from the start on, {words}"
+    assert limit.words == f"limited by its control group from the start on, {words}"
     assert entry["provider_limit"] == limit.words
     assert [(reason["level"], reason["text"]) for reason in reasons] == [("qualified", limit.words)]
     trace = replace(one, metadata={"devices": one.metadata["devices"]})
