@@ -24,6 +24,13 @@ class NullDrive:
         return {"size": -(-size_bytes >> 20), "memory_backed": 1, "irqmode": 2, "completion_nsec": self.latency_ns,
                 "mbps": self.bandwidth_mb_per_s}
 
+    def description(self, size_bytes: int) -> str:
+        """Of the same as a simulated drive."""
+        bandwidth = f"{self.bandwidth_mb_per_s}MB/s" if self.bandwidth_mb_per_s else "1000GB/s"
+        return ",".join([f"nil:{size_bytes}", "clock=virtual", "channels=1024", f"link={bandwidth}",
+                         *(f"{op}_latency={self.latency_ns}ns" for op in ("read", "write", "flush")),
+                         *(f"{op}_bandwidth={bandwidth}" for op in ("read", "write"))])
+
 
 @dataclass(frozen=True)
 class DrivePair:

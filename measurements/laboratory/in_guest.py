@@ -81,7 +81,8 @@ class Laboratory:
                     for name in replays:
                         run = WORK / f"{name}, {source.file_name} to {target.file_name}"
                         try:
-                            predicted = getattr(self, f"replay_{name}")(self.trace(source), path, run)
+                            on = target.description(self.size_bytes) if name == "simulated" else path
+                            predicted = getattr(self, f"replay_{name}")(self.trace(source), on, run)
                         except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
                             step(f"failed: {name}, {pair.name}, {direction}: {error}")
                             continue
@@ -154,13 +155,16 @@ class Laboratory:
     def replay_dependent(self, trace, drive, run):
         return self.replay(trace, drive, run, "dependent")
 
+    def replay_simulated(self, trace, drive, run):
+        return self.replay(trace, drive, run, "dependent")
+
     def replay_original(self, trace, drive, run):
         return self.replay(trace, drive, run, "original")
 
     def replay(self, trace, drive, run, pace):
+        confirmed = [] if drive.startswith("nil:") else ["--destroy", f"{Path(drive).name}:{self.size_bytes}"]
         # 3: limits of the trace or delays of this machine, which the figures show.
-        blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, "--destroy",
-                f"{Path(drive).name}:{self.size_bytes}", allowed=(0, 3))
+        blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, allowed=(0, 3))
         return None if trace.stem == "warm-up" else self.figures(trace, open_trace(run))
 
     def replay_fio(self, trace, drive, directory):
