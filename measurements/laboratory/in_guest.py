@@ -39,6 +39,8 @@ BLOCK_BYTES = 4096
 def main():
     job = json.loads(sys.argv[1])
     WORK.mkdir()
+    # Whether a program gets huge pages would depend on the programs and captures before it.
+    Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("never")
     step("import the command")
     load_command()
     by_name = {program.name: program for program in PROGRAMS}
