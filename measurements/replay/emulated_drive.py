@@ -21,6 +21,8 @@ from pathlib import Path
 
 from blkreel.common.emulated import IO_KINDS, LINKS, RUN, read_account
 from blkreel.common.system import text_in
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
 from measurements.lab import machine, need
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
@@ -36,6 +38,8 @@ SAMPLES = ("app-start", "game-small")
 TRACE_METRICS = ("load_time", "added_by_drive", "read_p50", "read_p99")
 # Of a capture during the replay: from the issue of each I/O to its completion.
 BY_KERNEL = ("read_p50", "read_p99")
+# The median of the ratios of each read: a p50 that lies between reads of two lengths moves far where few of them do.
+EACH_READ = "latency of each read, median"
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
 PRIORITY = -15
 disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
@@ -194,10 +198,20 @@ def replay_both(sample):
         subprocess.run([*capture, *replay("emulated", device)], capture_output=True)
         simulated, on_device, by_kernel = (headline(f"{place}/{name}")
                                            for name in ("simulated", "emulated", "captured.parquet"))
+        ratios[sample, EACH_READ].append(100 * each_read(f"{place}/emulated", f"{place}/simulated"))
     for metric in TRACE_METRICS:
         ratios[sample, metric].append(100 * on_device[metric] / simulated[metric])
     for metric in BY_KERNEL:
         ratios[sample, f"{metric} by the kernel"].append(100 * by_kernel[metric] / simulated[metric])
+
+
+def each_read(run, of_run):
+    """Median of the latency of each read over that of the same read."""
+    latency_ns = []
+    for path in (run, of_run):
+        rows = open_trace(path).table(["source_row", "op", "latency_ns"]).to_pandas()
+        latency_ns.append(rows[rows.op == OPS["read"]].set_index("source_row").latency_ns)
+    return (latency_ns[0] / latency_ns[1]).median()
 
 
 def headline(path):
@@ -230,7 +244,7 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in (*TRACE_METRICS, *(f"{metric} by the kernel" for metric in BY_KERNEL)):
+        for metric in (*TRACE_METRICS, *(f"{metric} by the kernel" for metric in BY_KERNEL), EACH_READ):
             yield ("trace", f"{sample}, {metric.replace('_', ' ')}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 
