@@ -34,12 +34,8 @@ BANDWIDTHS_MB = (40, 140, 550, 1000, 2000, 3500)
 DEEP_IOPS = (12_500, 25_000, 50_000, 62_500, 100_000)
 SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us", "channels": "8",
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
-SAMPLES = ("app-start", "game-small")
-TRACE_METRICS = ("load_time", "added_by_drive", "read_p50", "read_p99")
-# Of a capture during the replay: from the issue of each I/O to its completion.
-BY_KERNEL = ("read_p50", "read_p99")
-# The median of the ratios of each read: a p50 that lies between reads of two lengths moves far where few of them do.
-EACH_READ = "latency of each read, median"
+SAMPLES = ("app-start", "game-small", "package-install")
+KINDS = ("read", "write", "flush")
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
 PRIORITY = -15
 disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
@@ -181,14 +177,22 @@ def own_blkio_group():
 
 
 def traced(sample, metric):
-    """A metric of one replay on the emulated drive in percent of that on the simulated drive; dependent pace."""
+    """A metric of one replay on the emulated drive in percent of that on the simulated drive; dependent pace.
+
+    Raises IndexError if the trace has no such I/Os.
+    """
     if not ratios[sample, metric]:
         replay_both(sample)
     return ratios[sample, metric].pop()
 
 
 def replay_both(sample):
-    with emulated(SATA, "1GiB") as (device, description), tempfile.TemporaryDirectory() as place:
+    """Ratios of the load time, of each I/O and of the p99 of each kind.
+
+    Each I/O, because a p50 that lies between reads of two lengths moves far where few of them do. The p99 by a capture
+    during the replay, from the issue of each I/O to its completion, without the wake-up of the replay.
+    """
+    with emulated(SATA, "2GiB") as (device, description), tempfile.TemporaryDirectory() as place:
         def replay(name, drive):
             return [BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
                     "dependent", "--idle", "cap=100ms"]
@@ -196,27 +200,25 @@ def replay_both(sample):
         capture = [BLKREEL, "capture", device, "-o", f"{place}/captured.parquet", "--"]
         subprocess.run(replay("simulated", description), capture_output=True)
         subprocess.run([*capture, *replay("emulated", device)], capture_output=True)
-        simulated, on_device, by_kernel = (headline(f"{place}/{name}")
-                                           for name in ("simulated", "emulated", "captured.parquet"))
-        ratios[sample, EACH_READ].append(100 * each_read(f"{place}/emulated", f"{place}/simulated"))
-    for metric in TRACE_METRICS:
-        ratios[sample, metric].append(100 * on_device[metric] / simulated[metric])
-    for metric in BY_KERNEL:
-        ratios[sample, f"{metric} by the kernel"].append(100 * by_kernel[metric] / simulated[metric])
+        simulated, on_device, captured = (latencies_ns(f"{place}/{name}")
+                                          for name in ("simulated", "emulated", "captured.parquet"))
+        load_times = [open_trace(f"{place}/{name}").account.load_time_ns for name in ("emulated", "simulated")]
+    ratios[sample, "load time"].append(100 * load_times[0] / load_times[1])
+    for kind in KINDS:
+        if kind in simulated and kind in captured:
+            ratios[sample, f"each {kind}, median"].append(100 * (on_device[kind] / simulated[kind]).median())
+            p99_ns = [latency_ns[kind].quantile(0.99) for latency_ns in (captured, simulated)]
+            ratios[sample, f"{kind} p99 by the kernel"].append(100 * p99_ns[0] / p99_ns[1])
 
 
-def each_read(run, of_run):
-    """Median of the latency of each read over that of the same read."""
-    latency_ns = []
-    for path in (run, of_run):
-        rows = open_trace(path).table(["source_row", "op", "latency_ns"]).to_pandas()
-        latency_ns.append(rows[rows.op == OPS["read"]].set_index("source_row").latency_ns)
-    return (latency_ns[0] / latency_ns[1]).median()
-
-
-def headline(path):
-    report = subprocess.run([BLKREEL, "report", path, "--json"], capture_output=True, text=True)
-    return {key: figure["value"] for key, figure in json.loads(report.stdout)["entry"]["headline"].items()}
+def latencies_ns(path):
+    """By kind; of a replay by the row of the trace."""
+    trace = open_trace(path)
+    number = ["source_row"] * trace.is_run
+    rows = trace.table(["op", "latency_ns", *number]).to_pandas()
+    rows = rows[(rows[number[0]] >= 0) & (rows.latency_ns >= 0) if number else rows.latency_ns >= 0]
+    return {kind: rows[rows.op == OPS[kind]].set_index(number or rows[rows.op == OPS[kind]].index).latency_ns
+            for kind in KINDS if (rows.op == OPS[kind]).any()}
 
 
 def rows(options):
@@ -244,8 +246,9 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in (*TRACE_METRICS, *(f"{metric} by the kernel" for metric in BY_KERNEL), EACH_READ):
-            yield ("trace", f"{sample}, {metric.replace('_', ' ')}, of the simulated drive", "%", 100,
+        for metric in ("load time", *(f"each {kind}, median" for kind in KINDS),
+                       *(f"{kind} p99 by the kernel" for kind in KINDS)):
+            yield ("trace", f"{sample}, {metric}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 
 
