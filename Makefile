@@ -23,7 +23,7 @@ APT_DEMO  := e2fsprogs util-linux
 APT_SAMPLES := aria2 curl mktorrent opentracker e2fsprogs util-linux mmdebstrap xvfb imagemagick zstd
 APT_TEST  := aria2 mktorrent opentracker btrfs-progs xfsprogs fio blktrace chromium fdisk zstd bpftrace dosfstools bzip2 sqlite3 bash-completion zsh fish mandoc
 APT_FUZZ  := clang libclang-rt-dev
-APT_VM    := qemu-system-x86 busybox-static cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
+APT_VM    := qemu-system-x86 busybox-static bzip2 cpio kmod fio blktrace nvme-cli dmsetup mdadm fdisk smartmontools
 APT_LAB   := bzip2 ffmpeg fio gcc git make ripgrep sqlite3 xz-utils
 APT_DEB   := debhelper dpkg-dev fakeroot libcap2-bin python3-click python3-jinja2 python3-rich
 APT_CHROOT := mmdebstrap
@@ -129,12 +129,12 @@ test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(if $(VM_ARGS),,$(MAKE) --no-print-directory test-vm-rest)
 
 # Beside the guest above, a kernel with ublk and atomic writes: the tests of the back end that differ most; `make test-ublk`
-# runs all of them. The test of run.py is last, because it needs the kernel downloaded before.
+# runs all of them. The tests of run.py and of the laboratory are last, because they need the kernels downloaded before.
 test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
 	  -k "(written and memory) or killed_server or flushes or atomic"
 	@# pytest exits with 5 if all tests are skipped, as without QEMU.
-	BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py || [ $$? -eq 5 ]
+	BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py tests/vm/test_laboratory.py || [ $$? -eq 5 ]
 
 # mypy needs the packages under their installed name, so links provide a folder blkreel.
 # Native code must compile without warnings with gcc and clang.
