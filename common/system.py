@@ -3,8 +3,13 @@
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from .errors import BlkreelError
 
 _SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin")  # may not be on a user's path
 # Only root can write here. A PATH that sudo or a service let through would give root another program.
@@ -39,6 +44,22 @@ def find_program(name: str) -> str | None:
     """The path of a program; None if it is not installed. Root does not use PATH."""
     directories = ROOT_DIRECTORIES if os.geteuid() == 0 else (os.environ.get("PATH", ""), *_SYSTEM_PROGRAMS)
     return shutil.which(name, path=os.pathsep.join(directories))
+
+
+def native_library(path: Path, prefix: str, signatures: Mapping[str, tuple[Any, Any]]) -> SimpleNamespace:
+    """The functions PREFIX_NAME of a shared library by their NAME. signatures: result and arguments of each, as ctypes
+    has them. Raises BlkreelError."""
+    import ctypes
+
+    try:
+        library, functions = ctypes.CDLL(str(path)), SimpleNamespace()
+    except OSError as error:
+        raise BlkreelError(f"cannot load {path}: {error}", "build it: make install") from error
+    for name, (result, arguments) in signatures.items():
+        function = library[f"{prefix}_{name}"]
+        function.restype, function.argtypes = result, arguments
+        setattr(functions, name, function)
+    return functions
 
 
 def io_max(number: str, group: Path | None = None, root: Path = CGROUPS,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from blkreel.analysis.metrics.partials.boundary_state import CLASSES, Carry, out_of_order, out_of_range
 from blkreel.common.errors import TraceError
+from blkreel.common.system import native_library
 from blkreel.traces.format.schema import COLUMN_TYPES
 
 # In the order of struct metrics_columns.
@@ -118,10 +119,5 @@ class NativeMetrics:
 
 @cache
 def _native() -> SimpleNamespace:
-    """The functions of the library, which is loaded with the first accumulator."""
-    library, functions = ctypes.CDLL(str(_LIBRARY)), SimpleNamespace()
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, f"metrics_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    return functions
+    """Loaded with the first accumulator."""
+    return native_library(_LIBRARY, "metrics", _SIGNATURES)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.common.errors import BlkreelError
+from blkreel.common.system import native_library
 from blkreel.traces.format.schema import OPS
 
 _LIBRARY = Path(__file__).with_name("libblkreel-host-effect.so")
@@ -160,13 +160,4 @@ def _native_model(model: QueueModel) -> _Model:
 
 @functools.cache
 def _native() -> SimpleNamespace:
-    try:
-        library = ctypes.CDLL(str(_LIBRARY))
-    except OSError as error:
-        raise BlkreelError(f"cannot load {_LIBRARY}: {error}", "build it: make install") from error
-    functions = {}
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = library[f"host_effect_{name}"]
-        function.restype, function.argtypes = result, arguments
-        functions[name] = function
-    return SimpleNamespace(**functions)
+    return native_library(_LIBRARY, "host_effect", _SIGNATURES)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.system import native_library
 
 # bytes is also the name of a property of BlockSet, which hides the type inside the class.
 Buffer = bytes | memoryview
@@ -215,11 +216,6 @@ def _check(result: int) -> int:
 
 
 @functools.cache
-def _native() -> Any:
-    """The functions of the library, loaded when the first set is made."""
-    library, functions = ctypes.CDLL(str(_LIBRARY)), SimpleNamespace()
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, f"block_set_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    return functions
+def _native() -> SimpleNamespace:
+    """Loaded when the first set is made."""
+    return native_library(_LIBRARY, "block_set", _SIGNATURES)
