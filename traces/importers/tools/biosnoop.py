@@ -51,8 +51,8 @@ class Biosnoop(SourceFormat):
             at = np.flatnonzero(lines.count > 0)
             # Also behind the start, where outputs are joined or the next prompt is pasted.
             starts, _ = lines.field(0, at)
-            is_text = (lines.byte(starts) < ord("0")) | (lines.byte(starts) > ord("9"))
-            is_frame = [index for index in np.flatnonzero(is_text).tolist() if _is_frame(lines.line(at[index]))]
+            is_frame = [index for index in np.flatnonzero(~lines.is_digit(starts)).tolist()
+                        if _is_frame(lines.line(at[index]))]
             at = np.delete(at, is_frame)
             account.read(len(at))
             yield _batch(lines, at, columns, account)
@@ -67,7 +67,7 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     queue_ns, queue_valid = lines.scaled_decimals(*field("QUE(ms)"), 6) if "QUE(ms)" in columns else (None, True)
     # A line without a drive has no field for it: there stands the process number.
     disk_starts, _ = field("DISK")
-    has_drive = (lines.byte(disk_starts) < ord("0")) | (lines.byte(disk_starts) > ord("9"))
+    has_drive = ~lines.is_digit(disk_starts)
     pid, pid_valid = lines.integers(*lines.field(np.where(has_drive, columns["PID"], columns["PID"] + 1), at))
     length, length_valid = lines.integers(*field("BYTES"))
     sector, sector_valid = lines.integers(*field("SECTOR"))
@@ -82,9 +82,7 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     for mask, count, reason in ((~valid, account.reject, "a field is not a number, or missing"),
                                 (empty, account.ignore, "requests without data whose operation is not recorded"),
                                 (driveless, account.ignore, "requests without a drive")):
-        of_lines = np.zeros(len(lines), bool)
-        of_lines[at[mask]] = True
-        lines.account_for(of_lines, count, reason)
+        lines.account_for(mask, count, reason, at)
     chosen = valid & ~empty & ~driveless
     at = at[chosen]
     name_starts, _ = lines.field(1, at)

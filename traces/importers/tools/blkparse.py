@@ -72,8 +72,8 @@ class Blkparse(SourceFormat):
 def _events(lines: Lines, account: Account) -> Events:
     """The events that take part in pairing. Accounts for all other lines."""
     device_starts, device_ends = lines.field(0)
-    is_event = (lines.count >= 7) & (device_ends - device_starts >= 3) & _digit(lines, device_starts) \
-        & _digit(lines, device_ends - 1)
+    is_event = (lines.count >= 7) & (device_ends - device_starts >= 3) & lines.is_digit(device_starts) \
+        & lines.is_digit(device_ends - 1)
     _account_for_others(lines, ~is_event & (lines.count > 0), account)
     account.read(int(is_event.sum()))
     action = np.where(is_event, lines.mapped(*lines.field(5), _action_of), _UNKNOWN_ACTION)
@@ -105,7 +105,8 @@ def _fields(lines: Lines, at: np.ndarray, action: np.ndarray) -> Events:
     category = np.where(has_extent | is_flush | (category < 0), category, PASSTHROUGH)
     status, status_valid = _status(lines, at, action)
     valid &= status_valid
-    name_starts, name_ends = _names(lines, at)
+    # The thread's name: from the first field in brackets after the operation to the end of the line.
+    name_starts, name_ends = lines.bracketed_text(at, (12, 11, 10, 8, 7))
     count = np.where(has_extent & valid, count, np.uint64(0))
     return Events(lines, at, action, category, time_ns, np.where(has_extent & valid, sector, np.uint64(0)),
                   np.where(is_split, 0, count.astype(np.int64) * _SECTOR_BYTES), pid.astype(np.int64),
@@ -119,25 +120,11 @@ def _ends_with_status(action: np.ndarray) -> np.ndarray:
 
 def _status(lines: Lines, at: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The error of completions and requeues, in brackets at the end of the line, and where it is valid."""
-    starts, ends = lines.field(-1, at)
     has = _ends_with_status(action)
-    bracketed = (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]"))
-    negative = lines.byte(starts + 1) == ord("-")
-    value, valid = lines.integers(np.where(bracketed, starts + 1 + negative, 0), np.where(bracketed, ends - 1, 0))
+    value, negative, valid = lines.bracketed_number(at)
     # blkparse prints the error, a negative number of 16 bits, as an unsigned one.
     status = np.where(negative, -value.astype(np.int64), value.astype(np.int64)).astype(np.int16)
-    return np.where(has, status, 0), ~has | (bracketed & valid & (value < 1 << 16))
-
-
-def _names(lines: Lines, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The thread's name: from the first field in brackets after the operation to the end of the line."""
-    starts = np.zeros(len(at), np.int64)
-    for index in (12, 11, 10, 8, 7):
-        begin, _ = lines.field(index, at)
-        starts = np.where(lines.byte(begin) == ord("["), begin + 1, starts)
-    ends = lines.field(-1, at)[1] - 1
-    has = (starts > 0) & (lines.byte(ends) == ord("]")) & (ends > starts)
-    return np.where(has, starts, 0), np.where(has, ends, 0)
+    return np.where(has, status, 0), ~has | valid & (value < 1 << 16)
 
 
 def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> None:
@@ -153,9 +140,3 @@ def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> N
 
 def _action_of(letters: bytes) -> int:
     return _ACTIONS.get(letters, _OTHER_CODES.get(letters, _UNKNOWN_ACTION))
-
-
-def _digit(lines: Lines, positions: np.ndarray) -> np.ndarray:
-    byte = lines.byte(positions)
-    digit: np.ndarray = (byte >= ord("0")) & (byte <= ord("9"))
-    return digit

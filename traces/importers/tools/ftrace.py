@@ -150,7 +150,7 @@ def _events(lines: Lines, account: Account) -> Events:
 def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, time_at: np.ndarray) -> Events:
     starts, ends = lines.field(cpu_at, at)
     bracketed = lines.byte(starts) == ord("[")
-    digits = np.where(bracketed, 0, _leading_digits(lines, starts, ends))
+    digits = np.where(bracketed, 0, lines.digits(starts, ends, 5))
     cpu, valid = lines.integers(starts + bracketed, np.where(bracketed, ends - 1, starts + digits))
     starts, ends = lines.field(time_at, at)
     seconds_ns, seconds_valid = lines.scaled_decimals(starts, ends - 1, 9)
@@ -183,7 +183,9 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     sector = np.where(has_sector & valid, sector, np.uint64(0))
     is_error = np.isin(name, _WITH_ERROR)
     status, status_valid = _status(lines, at, is_error)
-    name_starts, name_ends = _names(lines, at, sector_at, is_error)
+    # The thread's name in brackets: behind the extent, or behind the priority that follows it.
+    name_starts, name_ends = (np.where(is_error, 0, position) for position in lines.bracketed_text(
+        at, (sector_at + 4, sector_at + 3)))
     return Events(lines, at, action, category, time_ns, sector,
                   np.where(is_split, 0, length_bytes.astype(np.int64)), pid, cpu.astype(np.int64), status,
                   lines.mapped(*lines.field(device_at, at), block_events.device_number), count,
@@ -208,28 +210,15 @@ def _cpu_field(lines: Lines) -> np.ndarray:
 
 def _is_cpu_with_flags(lines: Lines, starts: np.ndarray, ends: np.ndarray, index: int, at: np.ndarray) -> np.ndarray:
     """Whether a field is a CPU and its flags, as 0d.h.., before a time, which a colon ends."""
-    digits = _leading_digits(lines, starts, ends)
+    digits = lines.digits(starts, ends, 5)
     flags = ends - starts - digits
     is_cpu: np.ndarray = (digits > 0) & (flags >= _FEWEST_FLAGS) & (flags <= _MOST_FLAGS)
     if not is_cpu.any():
         return is_cpu
     time_starts, time_ends = lines.field(index + 1, at)
-    time_digits = _leading_digits(lines, time_starts, time_ends)
+    time_digits = lines.digits(time_starts, time_ends, 5)
     is_cpu &= (time_digits > 0) & (lines.byte(time_ends - 1) == ord(":"))
     return is_cpu
-
-
-def _leading_digits(lines: Lines, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The number of digits at the start of each field, at most 5."""
-    digits = np.zeros(len(starts), np.int64)
-    going = ends > starts
-    for _ in range(5):
-        byte = lines.byte(starts + digits)
-        going &= (byte >= ord("0")) & (byte <= ord("9")) & (digits < ends - starts)
-        if not going.any():
-            break
-        digits += going
-    return digits
 
 
 def _pid(lines: Lines, at: np.ndarray, cpu_at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -242,37 +231,15 @@ def _pid(lines: Lines, at: np.ndarray, cpu_at: np.ndarray) -> tuple[np.ndarray, 
     opens = lines.byte(starts) == ord("(")
     index = np.where(in_parentheses, np.where(opens, cpu_at - 2, cpu_at - 3), cpu_at - 1)
     starts, ends = lines.field(np.maximum(index, 0), at)
-    digits = np.zeros(len(at), np.int64)
-    going = ends > starts
-    for _ in range(10):
-        byte = lines.byte(ends - 1 - digits)
-        going &= (byte >= ord("0")) & (byte <= ord("9")) & (digits < ends - starts)
-        if not going.any():
-            break
-        digits += going
-    pid, valid = lines.integers(ends - digits, ends)
+    pid, valid = lines.integers(ends - lines.digits(starts, ends, 10, at_end=True), ends)
     return pid.astype(np.int64), valid & (pid < 1 << 31)
 
 
 def _status(lines: Lines, at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The error at the end of the line, such as [-5], and where it is valid."""
-    starts, ends = lines.field(-1, at)
-    bracketed = is_error & (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]"))
-    negative = lines.byte(starts + 1) == ord("-")
-    value, valid = lines.integers(np.where(bracketed, starts + 1 + negative, 0), np.where(bracketed, ends - 1, 0))
+    value, _, valid = lines.bracketed_number(at)
     valid &= value < 1 << 15
-    return np.where(bracketed & valid, -value.astype(np.int64), 0), ~is_error | valid
-
-
-def _names(lines: Lines, at: np.ndarray, sector_at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The thread's name in brackets: behind the extent, or behind the priority that follows it."""
-    starts = np.zeros(len(at), np.int64)
-    for behind in (4, 3):
-        begin, _ = lines.field(sector_at + behind, at)
-        starts = np.where(lines.byte(begin) == ord("["), begin + 1, starts)
-    ends = lines.field(-1, at)[1] - 1
-    has = ~is_error & (starts > 0) & (lines.byte(ends) == ord("]")) & (ends > starts)
-    return np.where(has, starts, 0), np.where(has, ends, 0)
+    return np.where(is_error & valid, -value.astype(np.int64), 0), ~is_error | valid
 
 
 def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> None:

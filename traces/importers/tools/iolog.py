@@ -26,7 +26,6 @@ _OPS = {b"read": OPS["read"], b"write": OPS["write"], b"trim": OPS["discard"], b
 _WAIT, _FILE_ACTION, _UNKNOWN = -2, -3, -4
 _ACTIONS = {**_OPS, b"wait": _WAIT, b"add": _FILE_ACTION, b"open": _FILE_ACTION, b"close": _FILE_ACTION}
 _HEADER = re.compile(rb"fio version (\d+) iolog\s*")
-_VERSIONS = (2, 3)
 # Nanoseconds of the unit of time, by version.
 _UNIT_NS = {2: 1_000_000, 3: 1_000}
 _LATEST_NS = 1 << 62
@@ -97,16 +96,12 @@ class _Iolog(SourceFormat):
             # Syncs have no extent in some versions.
             valid &= ~is_io | (action == OPS["flush"]) | value_valid & length_valid \
                 & (value < 1 << 63) & (length < 1 << 63)
-            bad = np.zeros(len(lines), bool)
-            bad[at[~valid]] = True
-            lines.account_for(bad, account.reject, "not an action with a time and an extent")
+            lines.account_for(~valid, account.reject, "not an action with a time and an extent", at)
             time_ns = np.zeros(len(at), np.int64)
             has_time = valid & (action == _WAIT) if self.version == 2 else valid
             time_ns[valid] = clock.submit_ns(time[valid].astype(np.int64) * _UNIT_NS[self.version], has_time[valid])
             for code, reason in ((_WAIT, "waits"), (_FILE_ACTION, "actions on files: add, open, close")):
-                other = np.zeros(len(lines), bool)
-                other[at[valid & (action == code)]] = True
-                lines.account_for(other, account.ignore, reason)
+                lines.account_for(valid & (action == code), account.ignore, reason, at)
             chosen = valid & is_io
             is_flush = action == OPS["flush"]
             starts, ends = lines.field(before, at[chosen])

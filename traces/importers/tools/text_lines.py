@@ -8,7 +8,7 @@ import ctypes
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blkreel.common.system import native_library
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile
 from blkreel.traces.importers.text_table import TextSource, line_blocks
@@ -139,6 +140,40 @@ class Lines:
             raise MemoryError
         return codes, firsts[:count]
 
+    def digits(self, starts: np.ndarray, ends: np.ndarray, most: int, *, at_end: bool = False) -> np.ndarray:
+        """The number of digits at the start of each field, or at its end, at most `most`."""
+        digits = np.zeros(len(starts), np.int64)
+        going = ends > starts
+        for _ in range(most):
+            going &= self.is_digit(ends - 1 - digits if at_end else starts + digits) & (digits < ends - starts)
+            if not going.any():
+                break
+            digits += going
+        return digits
+
+    def is_digit(self, positions: np.ndarray) -> np.ndarray:
+        byte = self.byte(positions)
+        digit: np.ndarray = (byte >= ord("0")) & (byte <= ord("9"))
+        return digit
+
+    def bracketed_number(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(value, whether it is negative, whether it is valid) of a number in brackets at the end of lines, as [-5]."""
+        starts, ends = self.field(-1, at)
+        bracketed = (self.byte(starts) == ord("[")) & (self.byte(ends - 1) == ord("]"))
+        negative = self.byte(starts + 1) == ord("-")
+        value, valid = self.integers(np.where(bracketed, starts + 1 + negative, 0), np.where(bracketed, ends - 1, 0))
+        return value, negative, bracketed & valid
+
+    def bracketed_text(self, at: np.ndarray, indexes: Iterable[int | np.ndarray]) -> Fields:
+        """From the last field of `indexes` that begins with a bracket to the bracket that ends the line."""
+        starts = np.zeros(len(at), np.int64)
+        for index in indexes:
+            begin, _ = self.field(index, at)
+            starts = np.where(self.byte(begin) == ord("["), begin + 1, starts)
+        ends = self.field(-1, at)[1] - 1
+        has = (starts > 0) & (self.byte(ends) == ord("]")) & (ends > starts)
+        return np.where(has, starts, 0), np.where(has, ends, 0)
+
     def slice(self, start: int, end: int) -> bytes:
         return self._padded[start:end]
 
@@ -146,11 +181,13 @@ class Lines:
         """The text of a line, without its end."""
         return self._padded[self._begins[index]:self._breaks[index]]
 
-    def account_for(self, mask: np.ndarray, count: Callable[..., None], reason: str) -> None:
-        """Report the lines of a mask by `count`: Account.reject or Account.ignore."""
+    def account_for(self, mask: np.ndarray, count: Callable[..., None], reason: str,
+                    at: np.ndarray | None = None) -> None:
+        """Report the lines of a mask by `count`: Account.reject or Account.ignore. The mask is of all lines, or of
+        those with the indexes `at`."""
         number = int(np.count_nonzero(mask))
         if number:
-            first = int(np.argmax(mask))
+            first = int(np.argmax(mask)) if at is None else int(at[np.argmax(mask)])
             count(reason, int(self.numbers[first]), self.line(first), number)
 
     def _numbers(self, read: Any, type: type[np.generic], starts: np.ndarray, ends: np.ndarray, *how: int
@@ -207,11 +244,6 @@ def _address(array: np.ndarray | None) -> int | None:
 
 
 @functools.cache
-def _native() -> Any:
-    """The functions of the library, loaded when the first block is split."""
-    library, functions = ctypes.CDLL(str(_LIBRARY)), SimpleNamespace()
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, f"text_lines_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    return functions
+def _native() -> SimpleNamespace:
+    """Loaded when the first block is split."""
+    return native_library(_LIBRARY, "text_lines", _SIGNATURES)

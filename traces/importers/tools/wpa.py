@@ -49,10 +49,7 @@ class Wpa(SourceFormat):
             at = begin + np.flatnonzero(block.count[begin:] > 0)
             account.read(len(at))
             wrong = block.count[at] != table.fields
-            if wrong.any():
-                first = at[int(np.argmax(wrong))]
-                account.reject(f"not {table.fields} fields", int(block.numbers[first]), block.line(first),
-                               int(wrong.sum()))
+            block.account_for(wrong, account.reject, f"not {table.fields} fields", at)
             yield table.batch(block, at[~wrong], account)
 
 
@@ -108,10 +105,7 @@ class _Table:
             complete_ns, complete_valid = self._time_ns(lines, at, "complete")
             latency_ns = complete_ns - submit_ns
             valid &= complete_valid & (latency_ns >= 0)
-        if not valid.all():
-            first = at[int(np.argmin(valid))]
-            account.reject("a number is invalid or out of range", int(lines.numbers[first]), lines.line(first),
-                           int((~valid).sum()))
+        lines.account_for(~valid, account.reject, "a number is invalid or out of range", at)
         return Batch(
             submit_ns[valid], np.where(is_flush, 0, begin.astype(np.int64))[valid],
             np.where(is_flush, 0, size.astype(np.int64))[valid], op[valid], lines.numbers[at][valid],
@@ -119,9 +113,7 @@ class _Table:
             device=texts("disk", lambda text: b"disk" + text), process=texts("process"))
 
     def _time_ns(self, lines: TableLines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
-        places = self._places[key]
-        value, valid = lines.grouped_decimals(*lines.field(self._columns[key], at), self.point, places)
-        return value, valid
+        return lines.grouped_decimals(*lines.field(self._columns[key], at), self.point, self._places[key])
 
     def _offset(self, lines: TableLines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
         starts, ends = lines.field(self._columns[key], at)

@@ -73,9 +73,7 @@ def _batch(lines: TableLines, at: np.ndarray, op: np.ndarray, columns: dict[int,
     is_flush = op == OPS["flush"]
     (offset, offset_valid), (size, size_valid) = (_extent(lines, *field(title)) for title in _EXTENT)
     valid &= is_flush | offset_valid & size_valid
-    bad = np.zeros(len(lines), bool)
-    bad[at[~valid]] = True
-    lines.account_for(bad, account.reject, "a field is not a number, or missing")
+    lines.account_for(~valid, account.reject, "a field is not a number, or missing", at)
     at, op, is_flush = at[valid], op[valid], is_flush[valid]
     elapsed_ns = elapsed_us[valid].astype(np.int64) * _US_NS
     tid, tid_valid = lines.integers(*field("ThreadID"))
