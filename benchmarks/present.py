@@ -34,18 +34,6 @@ def report_test(directory: str | Location, output: str | Path | None = None, *, 
     return _written(results_of(Path(str(directory)), on_step), output, force, view)
 
 
-def compare_tests(directories: Sequence[str | Location], output: str | Path | None = None, *, force: bool = False,
-                  view: View | None = None,
-                  on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> Document:
-    """Results of one test on several drives as a document; with `output`, also its page. Raises as `report_test`.
-
-    on_step(directory, done, total): progress.
-    """
-    view = view or View()
-    view.check(output, force)
-    return compare_results(read_tests(directories, on_step), output, force=force, view=view)
-
-
 def read_tests(directories: Sequence[str | Location],
                on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[NamedResults]:
     """The results of each test. Raises as `report_test`, UsageError for a test named twice."""
@@ -56,19 +44,13 @@ def read_tests(directories: Sequence[str | Location],
 
 def compare_results(tests: Sequence[NamedResults], output: str | Path | None = None, *, force: bool = False,
                     view: View | None = None) -> Document:
-    """As compare_tests(), of results that were read."""
+    """Results of one test on several drives as a document; with `output`, also its page. Raises as `report_test`."""
     paths, results = zip(*tests, strict=True)
     return _written(compared(paths, results), output, force, view or View())
 
 
-def attached_tests(directories: Sequence[str | Location],
-                   on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[Attached]:
-    """Results of benchmarks for the page of a comparison of runs, one for each benchmark. Raises as `report_test`."""
-    return attached_results(read_tests(directories, on_step))
-
-
 def attached_results(tests: Sequence[NamedResults]) -> list[Attached]:
-    """As attached_tests(), of results that were read."""
+    """Results of benchmarks for the page of a comparison of runs, one for each benchmark."""
     groups: dict[tuple[str | None, str], list[NamedResults]] = {}
     for path, results in tests:
         groups.setdefault((results["test"], results["report"]), []).append((path, results))

@@ -15,7 +15,7 @@ from blkreel.analysis.metrics.definitions.headline import headline_metrics
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document, drives_file, export, figure, present
 from blkreel.analysis.report.page import compare_page, report_page
-from blkreel.benchmarks.present import compare_tests, report_test
+from blkreel.benchmarks.present import compare_results, read_tests, report_test
 from blkreel.common.errors import BlkreelError, OutputExists, UsageError
 from blkreel.common.files.safe_files import NewFile
 
@@ -224,7 +224,7 @@ def test_what_was_said_of_drives_is_checked_where_no_page_is_made(tmp_path, runs
     (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
     ways = [(lambda view: present.compare(runs, view=view), "In memory, On disk"),
             (lambda view: present.report(runs[0], view=view), "In memory"),
-            (lambda view: compare_tests(tests, view=view), "fast drive"),
+            (lambda view: compare_results(read_tests(tests), view=view), "fast drive"),
             (lambda view: report_test(tests[0], view=view), "fast drive")]
     for show, drives in ways:
         with pytest.raises(UsageError, match=f"--highlight 'WD' is none of these drives; name one of: {drives}"):

@@ -10,7 +10,7 @@ from synthetic_runs import write_run
 from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis.report import export, present
-from blkreel.benchmarks.present import attached_tests
+from blkreel.benchmarks.present import attached_results, read_tests
 from blkreel.common.errors import UsageError
 
 MS = 10**6
@@ -36,7 +36,7 @@ def review(tmp_path_factory):
 
 def test_a_benchmark_is_a_workload_of_the_page(review):
     root, runs, tests = review
-    document = present.compare(runs, root / "review.html", attached=attached_tests(tests),
+    document = present.compare(runs, root / "review.html", attached=attached_results(read_tests(tests)),
                                view=export.View(highlight="drive A"))
     assert json.loads(json.dumps(document)) == document
     relative = document["relative_performance"]
@@ -90,4 +90,4 @@ def test_benchmarks_of_different_drives_name_the_drives_of_each(blkreel, benchma
 def test_a_benchmark_named_twice_is_refused(review):
     _, _, tests = review
     with pytest.raises(UsageError, match="named twice"):
-        attached_tests([tests[0], tests[0]])
+        read_tests([tests[0], tests[0]])

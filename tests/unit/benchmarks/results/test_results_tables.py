@@ -147,7 +147,7 @@ def cached(tmp_path, place, fast, label="A drive", **more):
 
 def test_tests_side_by_side(tmp_path):
     paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 200, "Warm")]
-    document = present.compare_tests(paths, tmp_path / "both.html")
+    document = present.compare_results(present.read_tests(paths), tmp_path / "both.html")
     (table,) = document["tables"]
     assert [(row["of"], row["fast_bytes"]) for row in table["rows"]] == [
         ("0 ns · A drive", 100 * MIB), ("0 ns · Warm", 200 * MIB)]
@@ -164,7 +164,7 @@ def test_tests_side_by_side(tmp_path):
 def test_what_sets_tests_apart_qualifies_their_comparison(tmp_path):
     paths = [cached(tmp_path, "a", 100, parameters={"depth": 1, "span": 8}, scale=0.5),
              cached(tmp_path, "b", 100, parameters={"depth": 2, "span": 8}, quick=True)]
-    texts = [reason["text"] for reason in present.compare_tests(paths)["verdict"]["reasons"]]
+    texts = [reason["text"] for reason in present.compare_results(present.read_tests(paths))["verdict"]["reasons"]]
     assert texts[-3:] == ["quick is not the same: False [A drive (a)], True [A drive (b)]",
                           "scale is not the same: 0.5 [A drive (a)], 1.0 [A drive (b)]",
                           "depth is not the same: 1 [A drive (a)], 2 [A drive (b)]"]
@@ -182,7 +182,7 @@ def test_tests_that_differ_in_an_input_are_no_repetitions(tmp_path, name, header
         test.told |= header if directory == "other" else {}
         test.step("trace", {"state": "full", "repeat": 1}, rows_of([0, MS], MS), do="replay",
                   **{"source": {"path": "w.parquet", "sha256": "5e" * 32}, "map": {"name": "identity"}} | account)
-    compared = present.compare_tests([tmp_path / directory for directory in ("a", "b", "other")])
+    compared = present.compare_results(present.read_tests([tmp_path / directory for directory in ("a", "b", "other")]))
     entries = [test["entry"] for test in compared["tests"]]
     assert entries[0] == entries[1] != entries[2]
     assert any(reason["text"].startswith(f"{name} is not the same: ") for reason in compared["verdict"]["reasons"])
@@ -193,9 +193,9 @@ def test_tests_that_differ_in_an_input_are_no_repetitions(tmp_path, name, header
 def test_different_tests_are_not_compared(tmp_path):
     paths = [cached(tmp_path, "a", 100), cached(tmp_path, "b", 100, name="another-test")]
     with pytest.raises(UsageError, match="is the test a-test"):
-        present.compare_tests(paths)
+        present.compare_results(present.read_tests(paths))
     with pytest.raises(UsageError, match="named twice"):
-        present.compare_tests([paths[0], paths[0]])
+        present.compare_results(present.read_tests([paths[0], paths[0]]))
 
 
 def test_compare_command_with_tests(blkreel, tmp_path):
@@ -203,4 +203,4 @@ def test_compare_command_with_tests(blkreel, tmp_path):
     result = blkreel("compare", *paths, "-o", tmp_path / "both.html")
     assert "0 ns · A drive (a)" in result.stdout and "0 ns · A drive (b)" in result.stdout
     assert (tmp_path / "both.html").exists()
-    assert json.loads(blkreel("compare", *paths, "--json").stdout) == present.compare_tests(paths)
+    assert json.loads(blkreel("compare", *paths, "--json").stdout) == present.compare_results(present.read_tests(paths))
