@@ -28,6 +28,15 @@
 #define PROGRAM(name) SEC("raw_tp/" #name)
 #endif
 
+/* A program of one statement. */
+#define HANDLER(tracepoint, name, statement) \
+	PROGRAM(tracepoint)                  \
+	int name(__u64 *args)                \
+	{                                    \
+		statement;                   \
+		return 0;                    \
+	}
+
 char LICENSE[] SEC("license") = "GPL";
 
 /* The slots of a request. */
@@ -424,40 +433,11 @@ int rq_complete(__u64 *args)
 	return 0;
 }
 
-PROGRAM(sched_waking)
-int waking(__u64 *args)
-{
-	on_waking(args, (struct task_struct *)args[0]);
-	return 0;
-}
-
-PROGRAM(sched_switch)
-int task_switch(__u64 *args)
-{
-	on_switch(args[0], (struct task_struct *)args[1]);
-	return 0;
-}
-
-PROGRAM(sched_wakeup_new)
-int wakeup_new(__u64 *args)
-{
-	on_new_thread(args, (struct task_struct *)args[0]);
-	return 0;
-}
-
-PROGRAM(workqueue_queue_work)
-int queue_work(__u64 *args)
-{
-	on_work_queued(args, number_at(&args[2]));
-	return 0;
-}
-
-PROGRAM(workqueue_execute_start)
-int execute_work(__u64 *args)
-{
-	on_work_started(number_at(&args[0]));
-	return 0;
-}
+HANDLER(sched_waking, waking, on_waking(args, (struct task_struct *)args[0]))
+HANDLER(sched_switch, task_switch, on_switch(args[0], (struct task_struct *)args[1]))
+HANDLER(sched_wakeup_new, wakeup_new, on_new_thread(args, (struct task_struct *)args[0]))
+HANDLER(workqueue_queue_work, queue_work, on_work_queued(args, number_at(&args[2])))
+HANDLER(workqueue_execute_start, execute_work, on_work_started(number_at(&args[0])))
 
 PROGRAM(block_bio_queue)
 int bio_queue(__u64 *args)
@@ -499,20 +479,10 @@ int bio_split(__u64 *args)
 	return 0;
 }
 
-PROGRAM(writeback_dirty_folio)
-int dirty_folio(__u64 *args)
-{
-	on_dirty((struct address_space *)args[1]);
-	return 0;
-}
+HANDLER(writeback_dirty_folio, dirty_folio, on_dirty((struct address_space *)args[1]))
 
 /* Its name before 5.18. */
-PROGRAM(writeback_dirty_page)
-int dirty_page(__u64 *args)
-{
-	on_dirty((struct address_space *)args[1]);
-	return 0;
-}
+HANDLER(writeback_dirty_page, dirty_page, on_dirty((struct address_space *)args[1]))
 
 /* Lists the processes that the reader sees. */
 SEC("iter/task")
