@@ -141,7 +141,7 @@ def _level_columns(history: History) -> list[TextColumn]:
     columns = [
         TextColumn("from", [history.points[level.first].name for level in history.levels], right=False),
         TextColumn("to", [history.points[level.last].name for level in history.levels], right=False),
-        TextColumn("value", [history.metric.text(level.value) for level in history.levels])]
+        TextColumn("value", [history.metric.unit.text(level.value) for level in history.levels])]
     if history.changes:
         columns += [
             TextColumn("change", [as_percent(change.point.ratio.value) if change else "" for change in changes],
@@ -157,7 +157,7 @@ def _level_columns(history: History) -> list[TextColumn]:
 
 
 def _point_columns(history: History) -> list[TextColumn]:
-    points, text = history.points, history.metric.text
+    points, text = history.points, history.metric.unit.text
     starts = {change.index: change for change in history.changes}
     columns = [
         TextColumn(NOUNS[history.by], [point.name for point in points], right=False),
@@ -189,7 +189,7 @@ def document_of(histories: Sequence[History], selected: Selected, by: str,
 
 
 def _series(history: History) -> dict[str, Any]:
-    return {"metric": history.metric.key, "title": history.metric.title, "unit": history.metric.symbol,
+    return {"metric": history.metric.key, "title": history.metric.title, "unit": history.metric.unit.symbol,
             "better": history.metric.better or None, "sentence": sentence(history), "unusable": history.unusable,
             "searched": history.is_searched, "spread": history.spread, "dated_from": history.dated_from,
             "points": [{"name": point.name, "date": point.date, "value": point.value, "smallest": point.smallest,

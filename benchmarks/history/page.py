@@ -10,7 +10,7 @@ from blkreel.common.verdict import judged
 
 from .document import NOUNS, change_words, direction, interval_words, runs_of, sentence, spread_words
 from .selection import Selected
-from .series import History, as_percent
+from .series import History, as_percent, axis_of, columns_of
 
 _METHOD = (
     ("change points", "largest sum of squares between two parts of the normal scores of the ranks, over all splits; p "
@@ -65,9 +65,9 @@ def _chart(history: History, entry: str, id_: str) -> Chart:
         f"{metric.title} by {history.by}. {sentence(history)}.", entry,
         [Dot(point.name, point.value, point.smallest if point.runs > 1 else None,
              point.largest if point.runs > 1 else None, f"{point.runs:,}") for point in history.points],
-        [LevelLine(level.first, level.last, level.value, metric.text(level.value)) for level in history.levels],
+        [LevelLine(level.first, level.last, level.value, metric.unit.text(level.value)) for level in history.levels],
         [Step(change.index, change.first, change.last, as_percent(change.point.ratio.value), change.worse)
-         for change in history.changes], metric.axis(), by_date=by_date)
+         for change in history.changes], axis_of(metric), by_date=by_date)
     notes = ("The axis does not begin at zero.", "Thin lines: range of the runs.") if any(
         point.runs > 1 for point in history.points) else ("The axis does not begin at zero.",)
     text = "; ".join(change_words(history, change) for change in history.changes)
@@ -77,7 +77,7 @@ def _chart(history: History, entry: str, id_: str) -> Chart:
 
 def _points(history: History, entry: str) -> Table:
     metric = history.metric
-    column, smallest, largest = metric.columns()
+    column, smallest, largest = columns_of(metric)
     columns = (Column(history.by, NOUNS[history.by].capitalize()), column, smallest, largest,
                Column("runs", "Runs", "count"), Column("change", "Change", "change"), Column("firmware", "Firmware"),
                Column("kernel", "Kernel"))

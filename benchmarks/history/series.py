@@ -4,18 +4,15 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal
 
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Column
-from blkreel.analysis.metrics.definitions.metric import COUNT, NS, NUMBER, Better, Unit, Value, column_name
-from blkreel.analysis.metrics.definitions.registry import METRICS
+from blkreel.analysis.metrics.definitions.metric import Metric, Value, column_name
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common.units import digits
 
 from .selection import Row
 
@@ -25,42 +22,18 @@ FEWEST_VALUES = 12  # with fewer, no order of the values is rare enough to be si
 _DATED_SPREADS = 2.9  # a step of so many standard deviations is dated to within one value in 95 of 100 series
 
 
-@dataclass(frozen=True)
-class MetricText:
-    """A metric as a catalog shows it. unit: of a registered metric, or its symbol behind three digits."""
+def axis_of(metric: Metric) -> Axis:
+    return Axis(metric.title, "share" if metric.unit.symbol == "%" else metric.unit.symbol)
 
-    key: str
-    title: str
-    better: Better
-    unit: Unit
-    symbol: str = ""
-    formula: str = ""
 
-    @staticmethod
-    @cache
-    def of(key: str, symbol: str, better: Better) -> "MetricText":
-        metric = METRICS.get(key)
-        if metric is None:
-            return MetricText(key, key.rpartition("/")[2].replace("_", " ").capitalize(), better, NUMBER, symbol)
-        return MetricText(key, metric.title, metric.better, metric.unit, metric.unit.symbol, metric.formula)
-
-    def text(self, value: float) -> str:
-        if self.unit is COUNT and float(value).is_integer():
-            return self.unit.text(int(value))  # the table of metrics has no integers
-        return self.unit.text(value) if self.unit is not NUMBER else f"{digits(value)} {self.symbol}".strip()
-
-    def axis(self) -> Axis:
-        units = {"bytes": "bytes", "%": "share"}
-        return Axis(self.title, units.get(self.symbol, "ns" if self.unit is NS else self.symbol))
-
-    def columns(self) -> tuple[Column, Column, Column]:
-        """Of a value, and of the smallest and the largest of those that it is the mean of."""
-        symbol = self.unit.symbol or self.symbol if self.unit.format == "number" else ""
-        value = Column(column_name(self.key.replace("/", "_"), self.unit), self.title, self.unit.format, symbol,
-                       self.formula, better=self.better)
-        smallest, largest = (replace(value, key=f"{title.lower()}_{value.key}", title=title, formula="", better="")
-                             for title in ("Smallest", "Largest"))
-        return value, smallest, largest
+def columns_of(metric: Metric) -> tuple[Column, Column, Column]:
+    """Of a value, and of the smallest and the largest of those that it is the mean of."""
+    symbol = metric.unit.symbol if metric.unit.format == "number" else ""
+    value = Column(column_name(metric.key.replace("/", "_"), metric.unit), metric.title, metric.unit.format, symbol,
+                   metric.formula, better=metric.better)
+    smallest, largest = (replace(value, key=f"{title.lower()}_{value.key}", title=title, formula="", better="")
+                         for title in ("Smallest", "Largest"))
+    return value, smallest, largest
 
 
 @dataclass(frozen=True)
@@ -116,7 +89,7 @@ class History:
     version. unusable: runs without a positive value, left out. spread: standard deviation of the logarithms of the
     values within their levels; None of fewer than two."""
 
-    metric: MetricText
+    metric: Metric
     by: By
     points: tuple[Point, ...]
     levels: tuple[Level, ...]
@@ -141,7 +114,7 @@ def date_of(row: Row) -> str:
     return text
 
 
-def history_of(rows: Sequence[Row], values: Mapping[str, Value], metric: MetricText, by: By) -> History:
+def history_of(rows: Sequence[Row], values: Mapping[str, Value], metric: Metric, by: By) -> History:
     """rows: of selected(). values: id -> the metric. A result without a positive value is left out.
 
     By date a point is a day in UTC, and these are searched. By firmware or kernel a point is a version, in the order of
@@ -201,7 +174,7 @@ def _spread(values: Sequence[float], bounds: Sequence[int]) -> float | None:
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def _is_worse(metric: MetricText, change: ChangePoint) -> bool | None:
+def _is_worse(metric: Metric, change: ChangePoint) -> bool | None:
     return (change.ratio.value > 1) == (metric.better == "lower") if metric.better else None
 
 

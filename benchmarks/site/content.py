@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blkreel.analysis.metrics.definitions.metric import Better
+from blkreel.analysis.metrics.definitions.metric import Better, Metric
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
 from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.analysis.stats.ranking import places_by_value
 from blkreel.analysis.stats.relative import RelativePerformance, on_every_workload, relative_to
-from blkreel.benchmarks.history.series import MetricText
 
 MOST_COLUMNS = 10  # conditions of the overview
 _SLUG_LETTERS = 48
@@ -50,7 +50,7 @@ class Condition:
     score: Score
     detail: str
     simulated: bool
-    metric: MetricText
+    metric: Metric
     standings: tuple[Standing, ...]
 
     @cached_property
@@ -190,14 +190,15 @@ def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, 
     left_out["with another headline metric"] += sum(row["headline"] != headline for row in usable)
     better: Better = next((metric["better"] for row in usable for metric in metrics.get(row["id"], ())
                            if metric["key"] == headline), "")
-    metric = MetricText.of(headline, symbol or "", better)
+    metric = metric_of(headline, symbol or "", better)
     by_drive: dict[str, list[Row]] = {}
     for row in usable:
         if row["headline"] == headline:
             by_drive.setdefault(row["label"], []).append(row)
     newest = rows[-1]
     detail = " · ".join(filter(None, (newest["pace"], newest["state"], "simulated" if newest["simulated"] else "")))
-    score = Score(newest["workload_title"] or newest["workload_name"], metric.title, better == "higher", metric.text,
+    score = Score(newest["workload_title"] or newest["workload_name"], metric.title, better == "higher",
+                  metric.unit.text,
                   {label: [float(row["headline_value"]) for row in by_drive[label]] for label in sorted(by_drive)})
     return Condition(key, score, detail, bool(newest["simulated"]), metric, _standings(score, by_drive))
 

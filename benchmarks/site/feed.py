@@ -4,7 +4,7 @@ import re
 import uuid
 from xml.sax.saxutils import escape, quoteattr
 
-from blkreel.benchmarks.history.series import MetricText
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.common.printable import printable, within_sentence
 
 from .content import Content
@@ -28,9 +28,9 @@ def feed_of(content: Content, title: str, url: str) -> str:
     rows = rows[:-MOST_ENTRIES - 1:-1]
     entries = []
     for row in rows:
-        metric = MetricText.of(row["headline"] or "", row["headline_unit"] or "", "")
+        metric = metric_of(row["headline"] or "", row["headline_unit"] or "", "")
         value = row["headline_value"]
-        value = f", {metric.text(value)} ({within_sentence(metric.title)})" if value else ""
+        value = f", {metric.unit.text(value)} ({within_sentence(metric.title)})" if value else ""
         what = f"{row['label']}: {row['workload_title'] or row['workload_name']}{value}"
         detail = " · ".join(filter(None, (row["pace"], row["state"], row["verdict"], row["firmware"])))
         entries.append(f"""<entry>

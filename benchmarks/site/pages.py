@@ -12,10 +12,12 @@ from blkreel.analysis.charts.matrix import MatrixCell, matrix
 from blkreel.analysis.charts.model import Answer, Chart, Column, Entry, KeyFigure, Page, Row, Section, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.metrics.definitions.metric import Metric
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report.workloads import interval_words, percent
 from blkreel.analysis.stats.intervals import EFFECT
 from blkreel.analysis.stats.relative import relative_performance
-from blkreel.benchmarks.history.series import MetricText
+from blkreel.benchmarks.history.series import axis_of, columns_of
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import counted, size
 from blkreel.common.verdict import Level, judged
@@ -142,7 +144,7 @@ class Maker:
 
     def drive(self, drive: SiteDrive) -> Page:
         content, own = self.content, self.content.conditions_of(drive.label)
-        figures = tuple(KeyFigure(condition.metric.text(standing.value), condition.metric.title,
+        figures = tuple(KeyFigure(condition.metric.unit.text(standing.value), condition.metric.title,
                                   f"{condition.title}: {_place(condition, standing)}")
                         for condition, standing in own[:3])
         facts = f"{counted(len(drive.rows), 'result')}, the newest of {_date(drive.rows[-1]) or 'an unknown day'}"
@@ -194,7 +196,8 @@ class Maker:
             assert relative  # positive values
             sure = interval_words(relative)
             rows.append(Row({"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
-                             "one": condition.metric.text(own.value), "other": condition.metric.text(its.value),
+                             "one": condition.metric.unit.text(own.value),
+                             "other": condition.metric.unit.text(its.value),
                              "performance": relative.value, "interval": sure or None,
                              "differ": ("yes" if relative.differs else "no") if sure else None},
                             why={"interval": "one run", "differ": "one run"},
@@ -214,13 +217,13 @@ class Maker:
         metric = condition.metric
         dots = [Dot(standing.label, standing.value, number, low=min(standing.values), high=max(standing.values),
                     rank=standing.place,
-                    text=metric.text(standing.value), spread=f"{metric.text(min(standing.values))} to "
-                                                         f"{metric.text(max(standing.values))}")
+                    text=metric.unit.text(standing.value), spread=f"{metric.unit.text(min(standing.values))} to "
+                                                         f"{metric.unit.text(max(standing.values))}")
                 for number, standing in enumerate(condition.standings)]
         style = SeriesStyle(tuple(standing.label for standing in condition.standings), {})
         spec = dot_plot(f"{metric.title} of {counted(len(dots), 'drive')}: {condition.title}, {condition.detail}.",
-                        dots, style, metric.axis())
-        value, smallest, largest = metric.columns()
+                        dots, style, axis_of(metric))
+        value, smallest, largest = columns_of(metric)
         value = replace(value, formula="; ".join(filter(None, (metric.formula, _GEOMETRIC_MEAN))),
                         recompute=_command(condition))
         columns = (Column("place", "Place", "count"), Column("entry", "Drive"), value, smallest, largest,
@@ -271,11 +274,11 @@ class Maker:
             reason = f"no result of {which}"
             no_interval = "the others are relative to it" if is_best else "one run" if drive.overall else reason
             rows.append(Row(values, drive.label, {"overall": reason, "interval": no_interval},
-                            {key: column.metric.text(own.value) for column in columns
+                            {key: column.metric.unit.text(own.value) for column in columns
                              for key, own in ((column.slug, standings[column.slug]),) if own},
                             links={"entry": drive_path(drive)}))
         cells = [MatrixCell(drive.label, title, number, own.relative.value, not own.relative.differs,
-                            percent(own.relative.value), column.metric.text(own.value))
+                            percent(own.relative.value), column.metric.unit.text(own.value))
                  for number, drive in enumerate(ranked[:_CHARTED])
                  for column, title in zip(columns, titles, strict=True) if (own := column.of(drive.label))]
         cells += [MatrixCell(drive.label, "Overall", number, drive.overall.value, not drive.overall.differs,
@@ -307,7 +310,7 @@ class Maker:
             {"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
              "drives": len(condition.standings),
              "results": sum(len(own.values) for own in condition.standings), "best": condition.standings[0].label,
-             "value": condition.metric.text(condition.standings[0].value),
+             "value": condition.metric.unit.text(condition.standings[0].value),
              "newest": max(_date(own.rows[-1]) for own in condition.standings)},
             links={"workload": condition_path(condition), "best": self.links[condition.standings[0].label]})
             for condition in self.content.conditions))
@@ -329,7 +332,7 @@ class Maker:
                           formula="largest / smallest value of the results, − 1"))
         return Table(f"{drive.label} by workload", columns, tuple(Row(
             {"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
-             "value": condition.metric.text(own.value), "performance": own.relative.value,
+             "value": condition.metric.unit.text(own.value), "performance": own.relative.value,
              "place": _place(condition, own), "results": len(own.values),
              "spread": max(own.values) / min(own.values) - 1 if len(own.values) > 1 else None},
             why={"spread": "one result"}, path=tuple(row["path"] for row in own.rows),
@@ -349,12 +352,12 @@ class Maker:
 
     def _metrics(self, own: Sequence[tuple[Condition, Standing]]) -> Table:
         texts: dict[str, dict[str, str]] = {}
-        metrics: dict[str, MetricText] = {}
+        metrics: dict[str, Metric] = {}
         for condition, standing in own:
             for found in self.content.metrics.get(standing.rows[-1]["id"], ()):
-                metric = MetricText.of(found["key"], found["unit"] or "", found["better"] or "")
+                metric = metric_of(found["key"], found["unit"] or "", found["better"] or "")
                 metrics[found["key"]] = metric
-                texts.setdefault(found["key"], {})[condition.slug] = metric.text(found["value"])
+                texts.setdefault(found["key"], {})[condition.slug] = metric.unit.text(found["value"])
         titles = _titles([condition for condition, _ in own])
         columns = (Column("metric", "Metric"), *(Column(condition.slug, title) for (condition, _), title in
                                                  zip(own, titles, strict=True)),
@@ -386,12 +389,12 @@ _RESULT_COLUMNS = (Column("date", "Date"), Column("workload", "Workload"), Colum
 
 
 def _result_row(row: Result, up: str) -> Row:
-    metric = MetricText.of(row["headline"] or "", row["headline_unit"] or "", "")
+    metric = metric_of(row["headline"] or "", row["headline_unit"] or "", "")
     value = row["headline_value"]
     reasons = (row["reasons"] or "").replace(",", ", ")
     return Row({"date": _date(row), "workload": row["workload_title"] or row["workload_name"],
                 "detail": " · ".join(filter(None, (row["pace"], row["state"]))), "metric": metric.title,
-                "value": metric.text(value) if value is not None else None, "verdict": row["verdict"],
+                "value": metric.unit.text(value) if value is not None else None, "verdict": row["verdict"],
                 "file": f"{row['id'][:8]}.json", "firmware": row["firmware"], "kernel": row["kernel"],
                 "blkreel": row["blkreel"]}, row["label"], remarks={"verdict": reasons},
                path=row["path"], links={"file": f"{up}{result_path(row['id'])}"})
@@ -417,10 +420,10 @@ def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:
 def _best(condition: Condition) -> str:
     best, *others = condition.standings
     metric = condition.metric
-    text = f"{condition.title}: {within_sentence(metric.title)} of {best.label} {metric.text(best.value)}"
+    text = f"{condition.title}: {within_sentence(metric.title)} of {best.label} {metric.unit.text(best.value)}"
     if not others:
         return text
-    value = condition.metric.text(others[0].value)
+    value = condition.metric.unit.text(others[0].value)
     if min(len(best.values), len(others[0].values)) < 2:
         return f"{text}, then {others[0].label} with {value}; one result does not show a difference"
     if others[0].relative.differs:

@@ -33,7 +33,7 @@ class Unit:
 NS = Unit("ns", "_ns", "time", units.duration)
 MB_S = Unit("MB/s", "_mb_s", "rate", lambda value: f"{units.digits(value)} MB/s")
 BYTES = Unit("bytes", "_bytes", "size", units.size)
-COUNT = Unit("", "", "count", lambda value: f"{value:,}")
+COUNT = Unit("", "", "count", lambda value: f"{int(value) if float(value).is_integer() else value:,}")
 NUMBER = Unit("", "", "number", units.digits)
 IOPS = Unit("IOPS", "_iops", "number", lambda value: f"{units.digits(value)} IOPS")
 SHARE = Unit("%", "", "share", lambda value: f"{units.digits(value * 100)} %")

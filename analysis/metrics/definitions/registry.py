@@ -7,6 +7,7 @@ metrics a comparison leads with: headline.py.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from blkreel.analysis.metrics.partials import formulas
@@ -16,6 +17,7 @@ from blkreel.analysis.metrics.partials.formulas import mb_per_s, ratio
 from blkreel.analysis.metrics.partials.partial import ClassPartial, Partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.metrics.write_amplification import LARGEST_UNCERTAINTY, write_amplification
+from blkreel.common import units
 from blkreel.common.printable import within_sentence
 
 from .metric import (
@@ -476,6 +478,14 @@ def figures(partial: Partial, times: RunTimes | None = None) -> dict[str, Any]:
     for path, values in distributions:
         value_at(tree, path).update(too_small=formulas.too_small(values), error=values.error)
     return tree
+
+
+@cache
+def metric_of(key: str, symbol: str, better: Better) -> Metric:
+    """The metric of a key. One of a benchmark has its key as title, and three digits before the symbol of its unit."""
+    return METRICS.get(key) or Metric(
+        key, key, key.rpartition("/")[2].replace("_", " ").capitalize(),
+        Unit(symbol, "", "number", lambda value: f"{units.digits(value)} {symbol}".strip()), "", _nothing, better)
 
 
 def value_at(figures: Any, path: str) -> Any:

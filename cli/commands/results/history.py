@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blkreel.analysis.charts.theme import NO_BRAND
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report import export
 from blkreel.analysis.report.page import brand
 from blkreel.benchmarks.catalog import Catalog
@@ -17,7 +18,6 @@ from blkreel.benchmarks.history.document import lines, outcome, outcome_line
 from blkreel.benchmarks.history.junit import junit_of
 from blkreel.benchmarks.history.page import chart_id, page_of
 from blkreel.benchmarks.history.selection import COLUMNS
-from blkreel.benchmarks.history.series import MetricText
 from blkreel.cli.options import catalog as options
 from blkreel.cli.options import completion, types
 from blkreel.cli.options.detail import detail_options
@@ -138,7 +138,7 @@ def _histories(catalog: Catalog, chosen: Selected, keys: Sequence[str], by: By) 
         usable = f"use {', '.join(known[:_MOST_KEYS])}{' …' if len(known) > _MOST_KEYS else ''}"
         if not own:
             raise UsageError(f"--metric {key or 'KEY'}: the results do not have it", did_you_mean(key, known, usable))
-        text = MetricText.of(key, own[-1]["unit"], own[-1]["better"])
+        text = metric_of(key, own[-1]["unit"], own[-1]["better"])
         try:
             histories.append(history_of(chosen.rows, {row["id"]: row["value"] for row in own}, text, by))
         except ValueError as error:

@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.benchmarks.history import Selection, document_of, history_of, selected
 from blkreel.benchmarks.history.document import change_words, lines, outcome
 from blkreel.benchmarks.history.junit import junit_of
 from blkreel.benchmarks.history.page import page_of
-from blkreel.benchmarks.history.series import MetricText
 from blkreel.common.errors import UsageError
 
-LOAD_TIME = MetricText.of("load_time", "ns", "lower")
+LOAD_TIME = metric_of("load_time", "ns", "lower")
 SELECTION = Selection("game load", ("990",))
 START = date(2026, 9, 1)
 
@@ -58,7 +58,7 @@ def test_a_step_is_dated_and_sized(slower):
 
 def test_higher_is_better_of_a_throughput():
     rows, values = nights()
-    history = history_of(rows, values, MetricText.of("read_throughput", "MB/s", "higher"), "date")
+    history = history_of(rows, values, metric_of("read_throughput", "MB/s", "higher"), "date")
     assert [change.worse for change in history.changes] == [False]
     assert outcome(history, None, False).status == "unchanged"
 
@@ -178,7 +178,7 @@ def test_a_change_names_the_version_that_is_new_since_then():
 
 def test_results_of_a_benchmark_have_no_pace():
     rows, values = nights(count=2, pace="", state="")
-    history = history_of(rows, values, MetricText.of("score", "", "higher"), "date")
+    history = history_of(rows, values, metric_of("score", "", "higher"), "date")
     chosen = selected(rows, SELECTION)
     assert lines([history], chosen, 80, False)[0] == "Game load on Example 990"
     assert page_of([history], chosen).lead == "Game load on Example 990; 6 runs."
