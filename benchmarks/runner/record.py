@@ -1,26 +1,19 @@
 """The directory of a test while it runs: test.json and one run for each measuring step."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-from blkreel.benchmarks.benchmark_file import (
-    FILE,
-    VERSION,
-    BenchmarkDocument,
-    BenchmarkHeader,
-    RecipeCopy,
-    damaged,
-    read_test,
-)
+from blkreel.benchmarks.benchmark_file import FILE, VERSION, BenchmarkDocument, BenchmarkHeader, damaged, read_test
 from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, WAITING, BenchmarkStep
 from blkreel.common.errors import BlkreelError, OutputExists
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import directory_locked, refuse_in_use
 from blkreel.common.files.safe_files import clear_directory, directory_at
-from blkreel.common.files.typed_document import mismatch
+from blkreel.replay.engine.engine import Payload
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 
 RESULTS = "results.json"
@@ -102,51 +95,23 @@ def _clear(directory: Path, force: bool) -> None:
         raise BlkreelError(f"cannot remove the test in {directory}: {error.strerror}", "use another output") from error
 
 
-class _Drive(TypedDict):
-    serial_hash: str
-    size_bytes: int
-    path: str
-    model: str
-    backing_file: str
-
-
-class _Payload(TypedDict):
-    compressible_percent: int
-    duplicates_percent: int
-
-
-class _ResumableStep(TypedDict):
-    """interrupted: becomes part of the name of a directory."""
-
-    started_at: str | None
-    ended_at: str | None
-    result: dict[str, Any] | None
-    error: str | None
-    interrupted: int
-
-
-class _Resumable(TypedDict):
-    """Keys that resuming needs."""
-
-    test: str
-    overrides: dict[str, str]
-    recipe: RecipeCopy
-    quick: bool
-    scale: float
-    seed: int
-    drive: _Drive
-    device: str
-    payload: _Payload
-    erase: str
-    label: str
-    ended_at: str | None
-    steps: list[_ResumableStep]
+# What resuming needs, beyond what read_test() checks. interrupted: becomes part of the name of a directory.
+_NEEDED = ("test", "overrides", "recipe", "quick", "scale", "seed", "drive", "device", "payload", "erase", "label",
+           "ended_at")
+_NEEDED_OF_DRIVE = ("serial_hash", "size_bytes", "path", "model", "backing_file")
+_NEEDED_OF_STEP = ("started_at", "ended_at", "result", "error", "interrupted")
 
 
 def read_resumable(directory: Path) -> tuple[BenchmarkDocument, bool]:
     """As read_test(), but with all keys that resuming needs. Raises OutputInUse while another command runs the test."""
     refuse_in_use(directory)
     document, is_private = read_test(directory)
-    if wrong := mismatch(document, _Resumable):
-        raise damaged(directory / FILE, wrong)
+    needed: list[tuple[str, Mapping[str, Any], Sequence[str]]] = [
+        ("", document, _NEEDED), ("drive.", document.get("drive", {}), _NEEDED_OF_DRIVE),
+        ("payload.", document.get("payload", {}), tuple(Payload().account())),
+        *((f"steps[{number}].", step, _NEEDED_OF_STEP) for number, step in enumerate(document["steps"]))]
+    if missing := next((f"{path}{key}" for path, part, keys in needed for key in keys if key not in part), None):
+        raise damaged(directory / FILE, f"{missing} is missing")
+    if document["label"] is None:
+        raise damaged(directory / FILE, "label is not a string")
     return document, is_private
