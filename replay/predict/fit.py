@@ -40,11 +40,6 @@ _LONG_BYTES = 256 << 10
 _AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
 
 
-def fit_drive(runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """As the first of fit_drives()."""
-    return fit_drives(runs, progress)[0]
-
-
 def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
     """The model that explains the runs best, and others that explain them as well: what the runs leave open.
 

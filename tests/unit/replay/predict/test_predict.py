@@ -113,7 +113,7 @@ def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
     drive = "nil:64GiB,clock=virtual,read_latency=80us,write_latency=200us,read_slowdown=3"
     blkreel("replay", GAME_DOWNLOAD, "--on", drive, "-o", tmp_path / "run", "--idle", "cap=25ms", check=False)
     run = read_run(str(tmp_path / "run"))
-    model = fit.fit_drive([run], progress)
+    model = fit.fit_drives([run], progress)[0]
     simulated_ns = simulated_latencies(run, model.drive(), progress)
     reads, writes = run.op == 0, run.op == 1
     for ios, share, error in ((reads, 0.5, 0.15), (reads, 0.99, 0.25), (writes, 0.5, 0.3)):
