@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.spool.rows_child import Lost
+from blkreel.traces.format.metadata_types import Lost
 from blkreel.traces.spool.spool import Spool
 
 _CHECK_EVERY_NS = 500_000_000

@@ -7,7 +7,8 @@ from typing import Any, TypedDict
 from blkreel.common.device import SYS, multipath_paths
 from blkreel.common.system import text_in
 from blkreel.common.verdict import UNSEEN_LIMIT
-from blkreel.traces.spool.rows_child import ClockPair, DriveTotals, Lost, Totals
+from blkreel.traces.format.metadata_types import ClockPair, Lost
+from blkreel.traces.spool.rows_child import DriveTotals, Totals
 
 # Counters and the capture are not switched at one instant: a share of the I/Os may fall between.
 _TOLERATED_SHARE = 0.001

@@ -4,7 +4,7 @@ Replay, analysis and benchmarks add reasons. Reports group them by code.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, Required, TypedDict, cast
 
 Level = Literal["valid", "qualified", "invalid"]
 LEVELS: tuple[Level, ...] = ("valid", "qualified", "invalid")
@@ -91,33 +91,34 @@ CODES = {
 }
 
 
-class Reason(TypedDict):
+# Keys that are not required were added later: files of earlier versions do not have them.
+class Reason(TypedDict, total=False):
     """metric: key of the metric concerned. value, limit: what `text` compares, times in ns, shares as fractions.
 
     None where there is none. steps: of a benchmark, the ids of the steps it applies to.
     """
 
     code: str
-    level: Level
+    level: Required[Level]
     metric: str | None
     value: float | None
     limit: float | None
-    text: str
-    steps: NotRequired[list[str]]
+    text: Required[str]
+    steps: list[str]
 
 
-class Note(TypedDict):
+class Note(TypedDict, total=False):
     """A fact that does not lower the level."""
 
     code: str
-    text: str
+    text: Required[str]
 
 
-class Verdict(TypedDict):
+class Verdict(TypedDict, total=False):
     """level: the worst of the reasons. withheld: keys of the metrics that must not be used."""
 
-    level: Level
-    reasons: list[Reason]
+    level: Required[Level]
+    reasons: Required[list[Reason]]
     notes: list[Note]
     withheld: list[str]
 

@@ -64,7 +64,7 @@ def compute_share(path: Path) -> float:
     plan = plan_trace(trace, _LARGE, pace=DEPENDENT, idle=ORIGINAL, prefill=False)
     least = zero_latency(plan, None, progress)
     assert least, path
-    return least["load_time_ns"] / int((submit_ns + latency_ns.clip(min=0)).max() - submit_ns.min())
+    return int(least["load_time_ns"]) / int((submit_ns + latency_ns.clip(min=0)).max() - submit_ns.min())
 
 
 def main() -> None:

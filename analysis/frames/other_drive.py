@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.metadata_types import Verdict
+from blkreel.common.verdict import Verdict
 from blkreel.traces.format.trace import Trace
 
 from .stutters import CAUSE_NAMES, IO, FrameWait, Stutter, with_waits

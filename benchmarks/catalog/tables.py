@@ -207,7 +207,7 @@ def _rows(read: list[_Read], files: Mapping[str, tuple[int, int]]) -> pa.Table:
         "drive_kind": result["drive"]["kind"], "workload_name": result["workload"]["name"],
         **_inputs(result), "headline": result["headline"], **_headline(result),
         "verdict": result["verdict"]["level"],
-        "reasons": ",".join(dict.fromkeys(reason["code"] for reason in result["verdict"]["reasons"])),
+        "reasons": ",".join(dict.fromkeys(reason.get("code", "") for reason in result["verdict"]["reasons"])),
         "partial": result["partial"]["sha256"] if result["partial"] else None,
         "file_bytes": files[f"{result['id']}.json"][0], "file_mtime_ns": files[f"{result['id']}.json"][1],
         "file_sha256": sha256,

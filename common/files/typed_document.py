@@ -250,6 +250,20 @@ def _converter_of(kind: Any) -> Callable[[Any], Any]:
     return lambda value: _record_of(part)(value)
 
 
+def document_of(part: Any) -> dict[str, Any]:
+    """The JSON object of a record. Of a field that may be null (OrEmpty), null is what it has by default."""
+    return {each.name: None if get_origin(each.type) is Annotated and (not value or value is each.default)
+            else _json_of(value) for each in fields(part) for value in (getattr(part, each.name),)}
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _json_of(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return list(map(_json_of, value))
+    return document_of(value) if is_dataclass(value) else value
+
+
 def _class_of(kind: Any) -> type:
     if is_typeddict(kind) or is_dataclass(kind):
         return dict

@@ -1,13 +1,15 @@
 """What the backgrounds of a run did while the foreground ran: the key `background` of the run's account."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
+from blkreel.common.files.typed_document import document_of
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import OutstandingTime
 from blkreel.replay.fidelity.lateness import Histogram
+from blkreel.traces.format import metadata_types
 from blkreel.traces.format.schema import OPS
 
 from .streams import Background
@@ -15,36 +17,6 @@ from .streams import Background
 # A write completes after it was due: bytes completed in a span of time are compared with those due in a span that is
 # earlier by this share of it, at most by this time or the lead.
 _GRACE_SHARE, _MOST_GRACE_NS = 0.1, 10**9
-
-
-class BackgroundAccount(TypedDict):
-    """stream: of its rows. spec: as given to --background; words: the same for a sentence. part: of the drive, in
-    bytes.
-
-    asked_bytes_s: mean rate of its writes, of its reads if it writes nothing. ios: completed in all, bytes: written in
-    all, with the lead. sha256: of its trace.
-    reached_bytes_s: bytes completed during the foreground / its time. reached_share: these bytes /
-    the bytes due in that time, moved a little earlier; at most 1, None if none was due. outstanding_share: share of the
-    foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an even
-    rate.
-    """
-
-    stream: int
-    spec: str
-    words: str
-    sha256: str | None
-    part: dict[str, int]
-    asked_bytes_s: float
-    ios: int
-    bytes: int
-    reached_bytes_s: float | None
-    reached_share: float | None
-    outstanding_share: float | None
-    latency_p50_ns: int | None
-    latency_p99_ns: int | None
-    phase: float
-    period_ns: int | None
-    lead_ns: int
 
 
 class BackgroundTotals:
@@ -90,7 +62,7 @@ class BackgroundTotals:
                 left.append((complete_ns[~inside], length[~inside]))
         self._waiting = left
 
-    def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> BackgroundAccount:
+    def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> metadata_types.Background:
         """is_final: False of a run that goes on, without the share reached, which reads the plan again."""
         background, duration_ns = self._background, max(0, end_ns - self._begin_ns)
         reached_share = None
@@ -98,15 +70,15 @@ class BackgroundTotals:
             grace_ns = min(round(duration_ns * _GRACE_SHARE), _MOST_GRACE_NS, lead_ns)
             due_bytes = background.due_bytes(self._begin_ns - grace_ns, end_ns - grace_ns)
             reached_share = min(1.0, self._bytes_during / due_bytes) if due_bytes else None
-        return {"stream": background.number, "spec": background.spec.text,
-                "words": background.words(), "sha256": self._sha256,
-                "part": {"start_bytes": background.part.start_bytes, "size_bytes": background.part.size_bytes},
-                "asked_bytes_s": background.asked_bytes_s, "ios": self._ios, "bytes": self._bytes,
-                "reached_bytes_s": self._bytes_during * 10**9 / duration_ns if duration_ns else None,
-                "reached_share": reached_share,
-                "outstanding_share": self._outstanding.until(end_ns) / duration_ns if duration_ns else None,
-                "latency_p50_ns": self._latency.percentile_ns(500), "latency_p99_ns": self._latency.percentile_ns(990),
-                "phase": background.phase, "period_ns": background.period_ns, "lead_ns": lead_ns}
+        return metadata_types.Background(
+            stream=background.number, spec=background.spec.text, words=background.words(), sha256=self._sha256,
+            part={"start_bytes": background.part.start_bytes, "size_bytes": background.part.size_bytes},
+            asked_bytes_s=background.asked_bytes_s, ios=self._ios, bytes=self._bytes,
+            reached_bytes_s=self._bytes_during * 10**9 / duration_ns if duration_ns else None,
+            reached_share=reached_share,
+            outstanding_share=self._outstanding.until(end_ns) / duration_ns if duration_ns else None,
+            latency_p50_ns=self._latency.percentile_ns(500), latency_p99_ns=self._latency.percentile_ns(990),
+            phase=background.phase, period_ns=background.period_ns, lead_ns=lead_ns)
 
 
 class Backgrounds:
@@ -127,5 +99,7 @@ class Backgrounds:
         for totals in self._totals:
             totals.foreground_until(self._end_ns)
 
-    def account(self, *, is_final: bool) -> list[BackgroundAccount]:
-        return [totals.account(self._end_ns, self._lead_ns, is_final=is_final) for totals in self._totals]
+    def account(self, *, is_final: bool) -> list[dict[str, Any]]:
+        """A document of metadata_types.Background for each."""
+        return [document_of(totals.account(self._end_ns, self._lead_ns, is_final=is_final))
+                for totals in self._totals]

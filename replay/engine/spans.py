@@ -1,9 +1,11 @@
 """Times of a run over all its I/Os: from the first submit to the last completion, and with a read outstanding."""
 
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
+from blkreel.common.files.typed_document import document_of
+from blkreel.traces.format import metadata_types
 from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
 
 from .engine import Batch
@@ -11,16 +13,6 @@ from .engine import Batch
 # Rows come in the order of completion. None starts so much earlier than the rows before it, so older time is settled.
 _SETTLED_NS = 300 * 10**9
 _MERGE_ROWS = 1 << 18
-
-
-class ReadTimesAccount(TypedDict):
-    """load_time_ns: from the first submit to the last completion of workload reads, of all reads if none is marked.
-
-    wait_ns: time with at least one read outstanding, or due and held back by the drive's full queue.
-    """
-
-    load_time_ns: int
-    wait_ns: int
 
 
 class RunSpan:
@@ -115,11 +107,10 @@ class ReadTimes:
         due_ns = np.clip(reads["due_ns"], submit_ns - QUEUED_LIMIT_NS, submit_ns)
         self._outstanding.add(np.where(queue_full, due_ns, submit_ns), reads["complete_ns"])
 
-    def account(self) -> ReadTimesAccount | None:
-        """None without a read."""
-        if not self._has_reads:
-            return None
-        return {"load_time_ns": self._span.load_time_ns, "wait_ns": self._outstanding.until()}
+    def account(self) -> dict[str, Any] | None:
+        """A document of metadata_types.ReadTimes; None without a read."""
+        return document_of(metadata_types.ReadTimes(
+            load_time_ns=self._span.load_time_ns, wait_ns=self._outstanding.until())) if self._has_reads else None
 
 
 def _widened(span_ns: tuple[int, int] | None, submit_ns: np.ndarray,

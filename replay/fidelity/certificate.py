@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from blkreel.common.units import format_ns
 from blkreel.replay.plan.batch import issued_rows
 from blkreel.replay.telemetry.sensors.host_counters import HostCounters, read_counters
 from blkreel.traces.format import metadata_types
-from blkreel.traces.format.metadata_types import InFlightComparison, StallCause
+from blkreel.traces.format.metadata_types import StallCause
 
 from .gaps import WINDOW_NS, Arrivals, InSubmitOrder, SubmitTimes
 from .in_flight import InFlight, distance
@@ -28,15 +28,6 @@ CAUSES = {
     "wakeup": "late wake-up",
     "overload": "more I/Os due than the thread can issue",
 }
-
-
-class CertificateAccount(TypedDict):
-    """host: the totals of the stall monitor with `causes`, and of HostCounters; None until the end."""
-
-    arrivals: metadata_types.Arrivals | None
-    in_flight: InFlightComparison | None
-    misplaced_ops: int
-    host: dict[str, Any] | None
 
 
 class Certificate:
@@ -101,7 +92,9 @@ class Certificate:
             causes = {name: {**cause, "words": CAUSES.get(name, name)} for name, cause in stalls["causes"].items()}
             self._host = {**stalls, "causes": causes, **read_counters().since(self._before)}
 
-    def account(self) -> CertificateAccount:
+    def account(self) -> dict[str, Any]:
+        """As metadata_types.Certificate. host: the totals of the stall monitor, and of HostCounters; None until the
+        end."""
         with self._lock:
             captured, replayed = self._captured.account(), self._replayed.account()
             ks = round(distance(self._captured, self._replayed), 4) if captured and replayed else None

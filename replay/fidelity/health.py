@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from blkreel.common.units import format_ns
 from blkreel.common.verdict import Note, Reason, note, reason
 from blkreel.replay.telemetry.sensors.smart_formats import TEMPERATURE_WARNING
-from blkreel.replay.telemetry.sensors.sysfs import PcieLink
-from blkreel.traces.format.metadata_types import DriveTelemetry, Telemetry
+from blkreel.traces.format.metadata_types import DriveTelemetry, PcieLink, Telemetry
 
 from .certificate import times
 
@@ -29,8 +28,8 @@ def invalid(telemetry: Telemetry, links: Mapping[str, PcieLink | None]) -> Itera
     for name, drive in _drives(telemetry):
         title, before, during = name or "drive", links.get(name), drive.link
         if before and during:
-            for start, least, unit in ((before["speed_gts"], during.get("least_speed_gts"), "GT/s"),
-                                       (before["width"], during.get("least_width"), "lanes")):
+            for start, least, unit in ((before.get("speed_gts"), during.get("least_speed_gts"), "GT/s"),
+                                       (before.get("width"), during.get("least_width"), "lanes")):
                 if start and least is not None and least < start:
                     yield reason("slow_link", "invalid",
                                  f"{title} link fell from {start:g} {unit} to {least:g} {unit} during the run", None,

@@ -9,11 +9,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from blkreel.common.errors import UsageError
+from blkreel.common.files.typed_document import document_of
+from blkreel.traces.format import metadata_types
 from blkreel.traces.format.metadata_types import MetricEffect
 from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 
@@ -58,15 +60,6 @@ def parse_limits(text: str) -> EffectLimits:
     return limits
 
 
-class HostEffectAccount(TypedDict):
-    """metrics: by key. headline: keys that the verdict on the run depends on. queue: the fitted model."""
-
-    limits: dict[str, float]
-    metrics: dict[str, MetricEffect]
-    headline: list[str]
-    queue: dict[str, Any] | None
-
-
 class HostEffect:
     """Takes the engine's records as they come, in bounded memory.
 
@@ -107,8 +100,8 @@ class HostEffect:
         threads = max(1, totals.get("threads") or 1)
         self._stalled_ns = sum(cause["total_ns"] for cause in causes.values()) // threads
 
-    def account(self, wall_ns: int, zero_latency_ns: int | None = None) -> HostEffectAccount | None:
-        """None before the end, for a run without I/O, and on a virtual clock.
+    def account(self, wall_ns: int, zero_latency_ns: int | None = None) -> dict[str, Any] | None:
+        """A document of metadata_types.HostEffect. None before the end, for a run without I/O, and on a virtual clock.
 
         zero_latency_ns: load time of the plan on a drive without latency, None if unknown.
         """
@@ -125,14 +118,15 @@ class HostEffect:
         if self._open_loop:
             headline += OPEN if self._measured.count(READ) else OPEN_WITHOUT_READS
         model = self._model
-        return {"limits": {"accepted": self._limits.accepted, "withheld": self._limits.withheld}, "metrics": metrics,
-                "headline": [key for key in headline if key in metrics],
-                "queue": None if model is None else {
-                    "channels": model.channels,
-                    "latency_ns": {name: round(model.latency_ns[code]) for name, code in OPS.items()},
-                    "bandwidth_mb_s": {name: round(1e3 / model.ns_per_byte[code], 1)
-                                       for name, code in _DIRECTIONS.items()},
-                    "misfit": round(model.misfit, 3)}}
+        return document_of(metadata_types.HostEffect(
+            limits={"accepted": self._limits.accepted, "withheld": self._limits.withheld}, metrics=metrics,
+            headline=[key for key in headline if key in metrics],
+            queue=None if model is None else {
+                "channels": model.channels,
+                "latency_ns": {name: round(model.latency_ns[code]) for name, code in OPS.items()},
+                "bandwidth_mb_s": {name: round(1e3 / model.ns_per_byte[code], 1)
+                                   for name, code in _DIRECTIONS.items()},
+                "misfit": round(model.misfit, 3)}))
 
     def _add(self, times: SubmitTimes | None) -> None:
         if times is None or not len(times.submit_ns):

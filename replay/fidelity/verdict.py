@@ -20,10 +20,8 @@ from blkreel.common.verdict import (
     reason,
 )
 from blkreel.replay.drive.write_support import check_left_out
-from blkreel.replay.simulated.fitted import FittedAccount
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
-from blkreel.replay.telemetry.sensors.sysfs import PcieLink
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, Run, lacks
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, FittedAccount, HostAccount, PcieLink, Run
 from blkreel.traces.format.schema import CHECKS, ZONE_MANAGEMENT
 
 from . import health
@@ -41,52 +39,49 @@ ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_
 
 def judge(account: Mapping[str, Any]) -> Verdict:
     run = Run.of({"run": account})
-    power_reasons, notes = health.power(run.telemetry, account["wall_ns"])
-    return judged([*_invalid(account, run), *_host(account, run), *_qualified(account, run), *power_reasons],
-                  notes=notes,
+    power_reasons, notes = health.power(run.telemetry, run.wall_ns or 0)
+    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
                   withheld=[key for key, effect in run.host_effect.metrics.items() if effect["level"] == "withheld"])
 
 
-def _invalid(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
-    """account: what readers of runs do not need is only there."""
+def _invalid(run: Run) -> Iterator[Reason]:
     if run.partial:
         yield reason("partial_run", "invalid", f"partial run: {run.partial}")
     if run.drive.get("kind") == "nil" and not run.simulated:
         yield reason("no_drive", "invalid", "no drive: the figures are those of this machine and blkreel")
     if run.error_ops:
-        first = f", the first: {account['first_error']}" if account.get("first_error") else ""
+        first = f", the first: {run.first_error}" if run.first_error else ""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in run.errors.items())
         yield reason("io_errors", "invalid", f"{run.error_ops:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
                      "error_ops", run.error_ops, 0)
-    missing = account["planned_ops"] - account["completed_ops"] - sum(run.dropped.values())
+    planned_ops = run.planned_ops or 0
+    missing = planned_ops - (run.completed_ops or 0) - sum(run.dropped.values())
     if missing > 0:
-        yield reason("missing_ios", "invalid", f"{missing:,} of {account['planned_ops']:,} planned I/Os missing", None,
-                     missing, 0)
-    elif not run.dropped and not account["as_planned"]:
+        yield reason("missing_ios", "invalid", f"{missing:,} of {planned_ops:,} planned I/Os missing", None, missing, 0)
+    elif not run.dropped and not run.as_planned:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
     for name, count in run.dropped.items():
-        if name in ZONE_MANAGEMENT or _check_left_out(name, account):
+        if name in ZONE_MANAGEMENT or _check_left_out(name, run):
             continue  # a drive without zones needs no zone management, and checks are left out on any drive
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
-    if account["unwritten_bytes"]:
+    if run.unwritten_bytes:
         yield reason("unwritten_reads", "invalid",
-                     f"{format_bytes(account['unwritten_bytes'])} read that were never written, which a drive answers "
-                     "without its flash: replay without --no-prefill", None, account["unwritten_bytes"], 0)
-    if account["foreign_ios"]:
-        yield reason("external_io", "invalid", f"{account['foreign_ios']:,} external I/Os on the drive", None,
-                     account["foreign_ios"], 0)
-    if account["page_cache"]:
+                     f"{format_bytes(run.unwritten_bytes)} read that were never written, which a drive answers "
+                     "without its flash: replay without --no-prefill", None, run.unwritten_bytes, 0)
+    if run.foreign_ios:
+        yield reason("external_io", "invalid", f"{run.foreign_ios:,} external I/Os on the drive", None,
+                     run.foreign_ios, 0)
+    if run.page_cache:
         yield reason("page_cache", "invalid",
                      "I/O through the page cache: attach the image with losetup --direct-io=on")
-    links = {"": account["environment"].get("link")}
-    links |= {drive["name"]: drive["link"] for drive in (account.get("drives") or [])[1:]}
+    links = {"": run.environment.link, **{drive["name"]: drive.get("link") for drive in run.drives[1:]}}
     for name, link in links.items():
         yield from _slow_link(name, link)
     yield from health.invalid(run.telemetry, links)
 
 
-def _host(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+def _host(run: Run) -> Iterator[Reason]:
     """Delays of this machine, as far as they change a metric."""
     host = run.certificate.host or HostAccount(preemptions=0)
     if host.suspended_ns:
@@ -94,9 +89,9 @@ def _host(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
                      host.suspended_ns, 0)
     yield from _effects(run)
     # Accounts of earlier versions do not have the period of the counters.
-    counted_ns = host.counted_ns or account["wall_ns"]
-    cpu_ns = counted_ns * (account["environment"].get("cpu_count") or 1)
-    stolen = (host.steal_ns or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(account) else 0.0
+    counted_ns = host.counted_ns or run.wall_ns or 0
+    cpu_ns = counted_ns * (run.environment.cpu_count or 1)
+    stolen = (host.steal_ns or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(run) else 0.0
     for level, limit in (("invalid", STEAL_INVALID_SHARE), ("qualified", STEAL_QUALIFIED_SHARE)):
         # Each CPU counts in steps: of a shorter run, one step would exceed the limit.
         if stolen > limit and counted_ns * limit >= STEP_NS:
@@ -142,23 +137,23 @@ def _percent(share: float) -> str:
     return f"{share * 100:+.1f} %"
 
 
-def _has_virtual_clock(run: Mapping[str, Any]) -> bool:
-    return bool(((run.get("engine") or {}).get("features") or {}).get("clock") == "virtual")
+def _has_virtual_clock(run: Run) -> bool:
+    return bool((run.engine.get("features") or {}).get("clock") == "virtual")
 
 
 def _slow_link(name: str, link: PcieLink | None) -> Iterator[Reason]:
     if not link:
         return
-    for now, best, unit in ((link["speed_gts"], link["best_speed_gts"], "GT/s"),
-                            (link["width"], link["best_width"], "lanes")):
+    for now, best, unit in ((link.get("speed_gts"), link.get("best_speed_gts"), "GT/s"),
+                            (link.get("width"), link.get("best_width"), "lanes")):
         if now and best and now < best:
             yield reason("slow_link", "invalid",
                          f"{name or 'drive'} link at {now:g} {unit}; drive and slot support {best:g} {unit}", None,
                          now, best)
 
 
-def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
-    idle, source = run.idle, account["source"]
+def _qualified(run: Run) -> Iterator[Reason]:
+    idle, source = run.idle, run.source
     if idle.removed_ns:
         limit = f" above {format_ns(idle.cap_ns)}" if idle.cap_ns else ""
         yield reason("idle_removed", "qualified", f"{format_ns(idle.removed_ns)} of idle time{limit} removed", None,
@@ -170,26 +165,25 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
                          f"background {background.spec} reached {_share(round(share, 3))} of its rate, "
                          f"{(background.reached_bytes_s or 0) / 1e6:,.0f} of {background.asked_bytes_s / 1e6:,.0f} "
                          f"MB/s (limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
-    yield from _not_fitted(account.get("fitted"))
-    yield from _pace(account.get("pace", {}), run)
-    yield from _read_ahead(account, run)
+    yield from _not_fitted(run.fitted)
+    yield from _pace(run)
+    yield from _read_ahead(run)
     if run.hazards:
         yield reason("hazards", "qualified", f"{run.hazards:,} I/Os in flight together with others on the same "
                      "blocks, unlike in the trace", None, run.hazards, 0)
-    lost = run.source.lost["total"] if run.source.lost else None
+    lost = source.lost["total"] if source.lost else None
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
-    if commands := run.source.commands_unseen:
+    if commands := source.commands_unseen:
         yield reason("unseen_commands", "qualified", f"{commands:,} commands that programs passed to the drive are not "
                      "in the trace", None, commands, 0)
-    step_ns = run.source.times_step_ns
+    step_ns = source.times_step_ns
     if step_ns and run.pace.name not in ("depth", "asap"):
         yield reason("coarse_times", "qualified", "all submit times of the trace are multiples of "
                      f"{format_ns(step_ns)}, but its import states a finer clock: gaps between I/Os may be wrong by as "
                      "much", None, step_ns, COARSE_CLOCK_NS)
-    # `unfinished` counts I/Os of the replayed devices, `rows` those of all devices.
-    unseen, replayed = source.get("unfinished") or 0, source.get("ios") or run.source.rows or 0
-    if lacks(source, "latency"):
+    unseen, replayed = source.unfinished or 0, source.ios or source.rows or 0
+    if "latency" in (source.source_lacks or ()):
         yield reason("unseen_completions", "qualified",
                      "the source of the trace records no completions: which I/Os were in flight together is unknown")
     elif unseen > UNSEEN_LIMIT * replayed:
@@ -201,12 +195,12 @@ def _qualified(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because this drive has no zones: {name}",
                          None, count, 0)
     for name in CHECKS:
-        if (count := run.dropped.get(name)) and (why := _check_left_out(name, account)):
+        if (count := run.dropped.get(name)) and (why := _check_left_out(name, run)):
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because {why}: {name}", None, count, 0)
     for name, count in run.altered.items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
-    if account["foreign_ios"] is None and not run.simulated:
+    if run.foreign_ios is None and not run.simulated:
         yield reason("external_io_unknown", "qualified",
                      "external I/O not counted: the kernel has no count for this kind of target")
     yield from health.qualified(run.telemetry)
@@ -231,11 +225,11 @@ def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
     yield reason("slowdown_not_fitted", "qualified", text, "slowdown_by_writes", share, NOT_FITTED_LIMIT)
 
 
-def _check_left_out(name: str, account: Mapping[str, Any]) -> str | None:
-    return check_left_out(name, passthrough=bool(account.get("passthrough"))) if name in CHECKS else None
+def _check_left_out(name: str, run: Run) -> str | None:
+    return check_left_out(name, passthrough=run.passthrough) if name in CHECKS else None
 
 
-def _pace(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+def _pace(run: Run) -> Iterator[Reason]:
     pace = run.pace
     if pace.factor:
         yield reason("times_scaled", "qualified", f"times divided by {pace.factor:g}", None, pace.factor, 1)
@@ -249,33 +243,33 @@ def _pace(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
             yield reason("times_scaled", "qualified", f"times of stream {stream} divided by {stream_pace.factor:g}",
                          None, stream_pace.factor, 1)
     if pace.dependencies == "inferred":
-        share = account.get("dependencies_inferred")
+        share = pace.dependencies_inferred
         of_ios = "" if share is None else f" for {_share(round(share, 3))} of the I/Os"
         yield reason("dependencies_inferred", "qualified",
                      f"dependencies inferred from times{of_ios}, because the trace has none", None, share)
 
 
-def _read_ahead(account: Mapping[str, Any], run: Run) -> Iterator[Reason]:
+def _read_ahead(run: Run) -> Iterator[Reason]:
     """Read-ahead of another length than here, and read-ahead for which the load time is a lower bound."""
-    ios_of_load = run.pace.read_ahead.ios
+    read_ahead = run.pace.read_ahead
+    ios_of_load = read_ahead.ios
     if not ios_of_load:
         return
-    read_ahead = account["pace"]["read_ahead"]
     devices, number = run.source.devices or [], run.source.device or 0
     captured_bytes = devices[number].get("read_ahead_bytes") if number < len(devices) else None
     here_bytes = run.drive.get("read_ahead_bytes")
-    share = (run.pace.read_ahead.read_ahead_ios or 0) / ios_of_load
+    share = (read_ahead.read_ahead_ios or 0) / ios_of_load
     if captured_bytes and here_bytes and captured_bytes != here_bytes and share > READ_AHEAD_LIMIT:
         yield reason("read_ahead_differs", "qualified",
                      f"captured with {captured_bytes >> 10:,} KiB of read-ahead, and this drive has "
                      f"{here_bytes >> 10:,} KiB: a program reads other windows here; set read_ahead_kb of one drive as "
                      "of the other, and capture again", None, share, READ_AHEAD_LIMIT)
-    unknown, in_time = (read_ahead.get(key) or 0 for key in ("blocked_unknown_ios", "in_time_ios"))
+    unknown, in_time = read_ahead.blocked_unknown_ios or 0, read_ahead.in_time_ios or 0
     captured_ns = (run.source.duration_ns or 0) - run.idle.removed_ns
     if unknown > READ_AHEAD_LIMIT * ios_of_load:
         ios, of = unknown, "by threads without a blocked time"
         why = "computing meanwhile is not replayed"
-    elif in_time > READ_AHEAD_LIMIT * ios_of_load and account["wall_ns"] > SLOWER_DRIVE * captured_ns > 0:
+    elif in_time > READ_AHEAD_LIMIT * ios_of_load and (run.wall_ns or 0) > SLOWER_DRIVE * captured_ns > 0:
         ios, of = in_time, "that was complete in time on the captured drive"
         why = "on this slower drive nothing waits for it"
     else:

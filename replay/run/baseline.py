@@ -11,12 +11,13 @@ from blkreel.common.files.safe_files import remove_directory
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.plan import Plan
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.overrides import amend
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.trace import Trace
 
-from .account import RunAccount, baseline_account, load_time_of
+from .account import RunAccount, baseline_account
 from .directory import BASELINE, LAYOUT, RunDirectory
 from .run import Outcome, Replay
 
@@ -50,7 +51,7 @@ def run_with_baseline(run: Replay, plan: Plan, between: Callable[[], None] = lam
             baseline = _run_baseline(run, plan, RunDirectory(directory.path / BASELINE, force=True), last_use=True)
             is_dependent = any(pace.dependent for pace in plan.paces)
             added = baseline_account(baseline, account["reads"], is_dependent,
-                                     load_time_of(account) if account["background"] else None,
+                                     Run.of({"run": account}).load_time_ns if account["background"] else None,
                                      account["other_phases"] or ())
             amend(open_trace(directory.path), {"baseline": added}, "the baseline was replayed after the run")
         finally:

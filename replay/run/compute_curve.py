@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import Progress
@@ -21,15 +21,9 @@ FACTORS = (1, 2, 4, 8, 16, math.inf)
 MOST_IOS = 500_000
 
 
-class ComputePoint(TypedDict):
-    """compute: divisor of the computing time, or NO_COMPUTING. load_time_ns: of workload I/O, without a background."""
-
-    compute: float | str
-    load_time_ns: int
-
-
-def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress, engine: Engine) -> list[ComputePoint] | None:
-    """A point for each of FACTORS, of a fresh drive; from the cache if it has them.
+def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress,
+                  engine: Engine) -> list[dict[str, Any]] | None:
+    """A document of metadata_types.ComputePoint for each of FACTORS, of a fresh drive; from the cache if it has them.
 
     None unless the plan runs at dependent pace and at the recorded compute speed on one simulated drive with a virtual
     clock, has at most MOST_IOS, and can be simulated. sha256: of the trace; without it nothing is cached.
@@ -48,8 +42,8 @@ def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress, engin
             faster = replace(plan, pace=replace(plan.pace, compute=factor))
             if not simulate(faster, drive, span.add, progress, "computing load times over compute speed", engine):
                 return None
-            points.append(ComputePoint(compute=factor if math.isfinite(factor) else NO_COMPUTING,
-                                       load_time_ns=span.load_time_ns))
+            points.append({"compute": factor if math.isfinite(factor) else NO_COMPUTING,
+                           "load_time_ns": span.load_time_ns})
     except BlkreelError:
         return None  # it must not cost the run that was measured
     if sha256:
@@ -57,7 +51,7 @@ def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress, engin
     return points
 
 
-def _cached(key: dict[str, Any]) -> list[ComputePoint] | None:
+def _cached(key: dict[str, Any]) -> list[dict[str, Any]] | None:
     facts = survey_cache.load_facts(facts_name("compute curve", key)) or {}
     points: Sequence[Any] = facts.get("points") or ()
     is_valid = facts.get("key") == key and len(points) == len(FACTORS) and all(

@@ -38,7 +38,7 @@ class Repetition:
     @property
     def is_valid(self) -> bool:
         """Whether its verdict is valid or qualified."""
-        return self.account["verdict"]["level"] != "invalid"
+        return bool(self.account["verdict"]["level"] != "invalid")
 
 
 class _Settings(TypedDict, total=False):

@@ -53,13 +53,13 @@ from blkreel.replay.telemetry.recorder import Recorder
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_SCHEMA, WRITES
 from blkreel.traces.spool.spool import Spool
 
-from .account import BaselineAccount, PrefillAccount, RunAccount, RunFacts, baseline_account
-from .compute_curve import ComputePoint, compute_curve
+from .account import RunAccount, baseline_account
+from .compute_curve import compute_curve
 from .directory import LATENCY_LOG, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
 from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of
-from .zero_latency import ZeroLatency, zero_latency
+from .zero_latency import zero_latency
 
 _NOTE_EVERY_S = 2.0
 # Totals of the engine that the account copies. The others follow from the records.
@@ -136,8 +136,8 @@ class _Run:
         self._totals: EngineTotals = {}
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
-        self._zero_latency: ZeroLatency | None = None
-        self._compute_curve: list[ComputePoint] | None = None
+        self._zero_latency: dict[str, Any] | None = None
+        self._compute_curve: list[dict[str, Any]] | None = None
         self._phases: list[PhaseTimes] = []
         self._beside = self.plan if isinstance(self.plan, PlanBeside) else None
         try:
@@ -366,7 +366,7 @@ class _Run:
         plan, records, totals = self.plan, self._records, self._totals
         first = self._drives[0]
         planned = self._planned_checksum()
-        account: RunFacts = {
+        account: RunAccount = {
             "label": self.options.label,
             "simulated": any(target.is_simulated for target in plan.targets),
             "drive": first.describe(),
@@ -426,7 +426,7 @@ class _Run:
         account["certificate"] = certified(account)
         return {**account, "verdict": judge(account), "latency_log": None}
 
-    def _baseline_account(self) -> BaselineAccount | None:
+    def _baseline_account(self) -> dict[str, Any] | None:
         is_dependent = any(pace.dependent for pace in self.plan.paces)
         load_time_ns = self._records.span.load_time_ns if self._beside else None
         return self.replay.baseline and baseline_account(self.replay.baseline, self._records.reads.account(),
@@ -478,7 +478,8 @@ class _Run:
         return {name: {"trace_bytes": count, "issued_bytes": self._records.write_flags.get(name, 0)}
                 for name, count in of_trace.items()}
 
-    def _prefilled(self) -> PrefillAccount | None:
+    def _prefilled(self) -> dict[str, Any] | None:
+        """Blocks written before the run. by_state: if the drive's state `trace` had written them."""
         extents = [drive.prefill for drive in self.plan.drives]
         if not any(len(blocks) for blocks in extents):
             return None

@@ -8,31 +8,28 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from blkreel import __version__
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.typed_document import document_of
 from blkreel.common.progress import Progress
 from blkreel.replay.engine.engine import HELPER, Engine, run_engine
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.plan import TracePlan
 from blkreel.replay.simulated.spec import ZERO_LATENCY
+from blkreel.traces.format.metadata_types import ZeroLatency
 
 from .simulate import simulate
 
 _PLANNER = Path(survey_cache.__file__).parent
 
-class ZeroLatency(TypedDict):
-    """load_time_ns: from the first submit to the last completion of workload I/O, of all I/O if none is marked."""
-
-    load_time_ns: int
-    engine_version: str
-
 
 def zero_latency(plan: TracePlan, sha256: str | None, progress: Progress,
-                 engine: Engine = run_engine) -> ZeroLatency | None:
-    """From the cache, or by running the plan. None without a dependent pace, or if the run did not complete.
+                 engine: Engine = run_engine) -> dict[str, Any] | None:
+    """A document of ZeroLatency, from the cache, or by running the plan. None without a dependent pace, or if the run
+    did not complete.
 
     sha256: of the trace; without it nothing is cached.
     """
@@ -46,7 +43,7 @@ def zero_latency(plan: TracePlan, sha256: str | None, progress: Progress,
             return None
         if sha256:
             survey_cache.store_facts(facts_name("zero latency", key), {"key": key, "load_time_ns": load_time_ns})
-    return {"load_time_ns": load_time_ns, "engine_version": engine_version()}
+    return document_of(ZeroLatency(load_time_ns=load_time_ns, engine_version=engine_version()))
 
 
 @cache

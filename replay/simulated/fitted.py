@@ -6,6 +6,7 @@ import numpy as np
 
 from blkreel.common.errors import UsageError
 from blkreel.common.files.typed_document import mismatch
+from blkreel.traces.format.metadata_types import FittedAccount
 from blkreel.traces.format.schema import OPS
 
 # The table of the file.
@@ -28,17 +29,6 @@ class FittedFacts(TypedDict, total=False):
     reads_from_bytes: int
     reads_to_bytes: int
     version: str
-
-
-class FittedAccount(TypedDict):
-    """Of the reads of a run beside a background. read_bytes, other_bytes: of all reads, and of those of sizes that were
-    not fitted."""
-
-    reads_from_bytes: int | None
-    reads_to_bytes: int | None
-    is_open: bool
-    read_bytes: int
-    other_bytes: int
 
 
 def fitted_facts(path: str, document: dict[str, Any]) -> FittedFacts | None:
@@ -66,5 +56,5 @@ class FittedReads:
             self._other_bytes += int(read_bytes[(read_bytes < self._from_bytes) | (read_bytes > self._to_bytes)].sum())
 
     def account(self) -> FittedAccount:
-        return {"reads_from_bytes": self._from_bytes, "reads_to_bytes": self._to_bytes, "is_open": self._is_open,
-                "read_bytes": self._read_bytes, "other_bytes": self._other_bytes}
+        return FittedAccount(reads_from_bytes=self._from_bytes, reads_to_bytes=self._to_bytes, is_open=self._is_open,
+                             read_bytes=self._read_bytes, other_bytes=self._other_bytes)

@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from math import gcd
-from typing import NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
+from blkreel.common.files.typed_document import document_of
 from blkreel.replay.telemetry.sensors.smart_formats import DATA_UNIT_BYTES, THROTTLED_TIMES, UNITS
+from blkreel.traces.format import metadata_types
+from blkreel.traces.format.metadata_types import DriveTelemetry, Power, Smart, Temperature, WriteCounters
 from blkreel.traces.telemetry.file import Telemetry
 
 from .power.samples import integral
-
-
-class TemperatureAccount(TypedDict):
-    start: float
-    max: float
-    end: float
 
 
 class Meter(TypedDict):
@@ -23,89 +20,29 @@ class Meter(TypedDict):
     rail: str | None
 
 
-class PowerAccount(Meter):
-    rate_hz: float | None
-    average_w: float
-    energy_j: float
-    gaps: int
-    covered_ns: int
-
-
-class LinkAccount(TypedDict, total=False):
-    least_speed_gts: float
-    least_width: float
-
-
-class WriteCounters(TypedDict):
-    """What the host and what the drive's media were written, by the drive's own counters, from the query before the run
-    to the one after it. unit: "B" or "page", of unknown size. host_step, media_step: what a counter grows by at a time:
-    the largest number that divides all its values."""
-
-    unit: str
-    host: int
-    media: int
-    host_step: int
-    media_step: int
-
-
-class SmartAccount(TypedDict):
-    """changed: field -> difference, unless 0. critical_warning: all bits seen. took_ns: the longest query. writes: None
-    without a counter of media writes, or if one went back; accounts of earlier versions do not have it."""
-
-    changed: dict[str, float]
-    critical_warning: int
-    took_ns: int | None
-    writes: NotRequired[WriteCounters | None]
-
-
-class DriveTelemetry(TypedDict):
-    temperature_c: TemperatureAccount | None
-    throttled: int | None
-    link: LinkAccount | None
-    smart: SmartAccount | None
-
-
-class TelemetryAccount(DriveTelemetry):
-    """The entries of DriveTelemetry are those of the first drive; drives: those of the others, by name."""
-
-    power: PowerAccount | None
-    drives: dict[str, DriveTelemetry] | None
-    missing: dict[str, str]
-    notes: dict[str, list[str]]
-    meter_given: bool  # not in accounts of earlier versions
-
-
-def empty_account() -> TelemetryAccount:
-    return {"temperature_c": None, "power": None, "throttled": None, "link": None, "smart": None, "drives": None,
-            "missing": {}, "notes": {}, "meter_given": False}
-
-
 def account_of(telemetry: Telemetry, wall_ns: int, meter: Meter | None,
-               other_drives: Sequence[str] = ()) -> TelemetryAccount:
-    """wall_ns: duration of the run. meter: of `power_w`, None without one. other_drives: names of all but the first."""
-    return {
-        **_account_of_drive(telemetry, wall_ns, ""),
-        "power": _power(telemetry, wall_ns, meter),
-        "drives": {name: _account_of_drive(telemetry, wall_ns, f".{name}") for name in other_drives} or None,
-        "missing": {name: entry["missing"] for name, entry in telemetry.sensors.items() if entry["missing"]},
-        "notes": {name: entry["notes"] for name, entry in telemetry.sensors.items() if entry["notes"]},
-        "meter_given": meter is not None,
-    }
+               other_drives: Sequence[str] = ()) -> dict[str, Any]:
+    """A document of metadata_types.Telemetry. wall_ns: duration of the run. meter: of `power_w`, None without one.
+    other_drives: names of all but the first."""
+    return document_of(metadata_types.Telemetry(
+        **_of_drive(telemetry, wall_ns, ""), power=_power(telemetry, wall_ns, meter),
+        drives={name: DriveTelemetry(**_of_drive(telemetry, wall_ns, f".{name}")) for name in other_drives},
+        missing={name: entry["missing"] for name, entry in telemetry.sensors.items() if entry["missing"]},
+        notes={name: entry["notes"] for name, entry in telemetry.sensors.items() if entry["notes"]},
+        meter_given=meter is not None))
 
 
-def _account_of_drive(telemetry: Telemetry, wall_ns: int, suffix: str) -> DriveTelemetry:
+def _of_drive(telemetry: Telemetry, wall_ns: int, suffix: str) -> dict[str, Any]:
+    """The fields of a DriveTelemetry that are known."""
     values = {field: telemetry.series(f"smart{suffix}.{field}")[1] for field in UNITS}
     # The difference to the start needs two values.
     smart = {field: value for field, value in values.items() if len(value) > 1}
-    return {
-        "temperature_c": _temperature(telemetry, wall_ns, suffix),
-        "throttled": _throttled(telemetry, smart, suffix),
-        "link": _link(telemetry, wall_ns, suffix),
-        "smart": _smart(telemetry, smart, suffix),
-    }
+    return {"temperature_c": _temperature(telemetry, wall_ns, suffix),
+            "throttled": _throttled(telemetry, smart, suffix), "link": _link(telemetry, wall_ns, suffix),
+            **({"smart": _smart(telemetry, smart, suffix)} if smart else {})}
 
 
-def _temperature(telemetry: Telemetry, wall_ns: int, suffix: str) -> TemperatureAccount | None:
+def _temperature(telemetry: Telemetry, wall_ns: int, suffix: str) -> Temperature | None:
     time_ns, value = telemetry.series(f"temperature_c{suffix}")
     if not len(value):
         return None
@@ -113,10 +50,10 @@ def _temperature(telemetry: Telemetry, wall_ns: int, suffix: str) -> Temperature
     first = max(int(np.searchsorted(time_ns, 0, "right")) - 1, 0)
     last = min(int(np.searchsorted(time_ns, wall_ns, "left")), len(value) - 1)
     during = value[first:max(last, first) + 1]
-    return {"start": float(value[first]), "max": float(during.max()), "end": float(value[last])}
+    return Temperature(start=float(value[first]), max=float(during.max()), end=float(value[last]))
 
 
-def _power(telemetry: Telemetry, wall_ns: int, meter: Meter | None) -> PowerAccount | None:
+def _power(telemetry: Telemetry, wall_ns: int, meter: Meter | None) -> Power | None:
     time_ns, value = telemetry.series("power_w")
     if meter is None or not len(value):
         return None
@@ -125,8 +62,8 @@ def _power(telemetry: Telemetry, wall_ns: int, meter: Meter | None) -> PowerAcco
     if not covered_ns:
         return None
     gaps = [gap for gap in entry["gaps"] if gap[0] < wall_ns and gap[1] > 0]
-    return {**meter, "rate_hz": entry["rate_hz"], "average_w": _rounded(energy_j / covered_ns * 1e9),
-            "energy_j": _rounded(energy_j), "gaps": len(gaps), "covered_ns": covered_ns}
+    return Power(**meter, rate_hz=entry["rate_hz"], average_w=_rounded(energy_j / covered_ns * 1e9),
+                 energy_j=_rounded(energy_j), gaps=len(gaps), covered_ns=covered_ns)
 
 
 def _throttled(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: str) -> int | None:
@@ -138,40 +75,33 @@ def _throttled(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: st
     return max(int(value[-1]), int(all_the_time))
 
 
-def _link(telemetry: Telemetry, wall_ns: int, suffix: str) -> LinkAccount | None:
+def _link(telemetry: Telemetry, wall_ns: int, suffix: str) -> dict[str, float | None] | None:
     def least(name: str) -> float | None:
         time_ns, value = telemetry.series(f"{name}{suffix}")
         during = value[(time_ns >= 0) & (time_ns <= wall_ns)]
         return float(during.min()) if len(during) else None
 
-    account: LinkAccount = {}
-    if (speed := least("link_speed_gts")) is not None:
-        account["least_speed_gts"] = speed
-    if (width := least("link_width")) is not None:
-        account["least_width"] = width
-    return account or None
+    lowest = {f"least_{name.removeprefix('link_')}": least(name) for name in ("link_speed_gts", "link_width")}
+    return {name: value for name, value in lowest.items() if value is not None} or None
 
 
-def _smart(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: str) -> SmartAccount | None:
-    if not smart:
-        return None
+def _smart(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: str) -> Smart:
     changes = {field: _change(value) for field, value in smart.items()}
     warnings = smart.get("critical_warning", np.zeros(1)).astype(np.int64)
-    return {"changed": {field: change for field, change in changes.items() if change},
-            "critical_warning": int(np.bitwise_or.reduce(warnings)),
-            "took_ns": None if suffix else (telemetry.smart.get("after") or {}).get("took_ns"),
-            "writes": _writes(smart)}
+    return Smart(changed={field: change for field, change in changes.items() if change},
+                 critical_warning=int(np.bitwise_or.reduce(warnings)),
+                 took_ns=None if suffix else (telemetry.smart.get("after") or {}).get("took_ns"), writes=_writes(smart))
 
 
 def _writes(smart: Mapping[str, np.ndarray]) -> WriteCounters | None:
     units, media, host_pages, own_pages = (_counter(smart.get(field)) for field in (
         "data_units_written", "media_bytes_written", "host_program_pages", "ftl_program_pages"))
     if units and media:
-        return {"unit": "B", "host": units[0] * DATA_UNIT_BYTES, "media": media[0],
-                "host_step": units[1] * DATA_UNIT_BYTES, "media_step": media[1]}
+        return WriteCounters(unit="B", host=units[0] * DATA_UNIT_BYTES, media=media[0],
+                             host_step=units[1] * DATA_UNIT_BYTES, media_step=media[1])
     if host_pages and own_pages:
-        return {"unit": "page", "host": host_pages[0], "media": host_pages[0] + own_pages[0],
-                "host_step": host_pages[1], "media_step": host_pages[1] + own_pages[1]}
+        return WriteCounters(unit="page", host=host_pages[0], media=host_pages[0] + own_pages[0],
+                             host_step=host_pages[1], media_step=host_pages[1] + own_pages[1])
     return None
 
 

@@ -11,16 +11,18 @@ import numpy as np
 
 from blkreel.common.device import SYS
 from blkreel.common.errors import BlkreelError
+from blkreel.common.files.typed_document import document_of
 from blkreel.replay.drive.target import Target
 from blkreel.replay.telemetry.power import rails
 from blkreel.replay.telemetry.power.command import PowerCommand
 from blkreel.replay.telemetry.power.samples import ClockPairs
 from blkreel.replay.telemetry.sensors import hwmon, sysfs
+from blkreel.traces.format import metadata_types
 from blkreel.traces.format.schema import OPS, WRITE_CODES
 from blkreel.traces.telemetry.file import FILE, Series, Telemetry, sensor
 from blkreel.traces.telemetry.spool import TelemetrySpool
 
-from .account import Meter, TelemetryAccount, account_of, empty_account
+from .account import Meter, account_of
 from .drive import SampledDrive
 from .options import TelemetryOptions
 from .sampler import Sampler
@@ -50,7 +52,7 @@ class Recorder:
         self._meter: Meter | None = None
         self._first_pair = self._last_pair = _clock_pair()
         self._failures: dict[str, str] = {}
-        self._account: TelemetryAccount | None = None
+        self._account: dict[str, Any] | None = None
 
     def __enter__(self) -> "Recorder":
         try:
@@ -136,11 +138,11 @@ class Recorder:
             if self._spool is not None:
                 self._spool.discard()
 
-    def account(self) -> TelemetryAccount | None:
-        """As in account.py; None before finish()."""
+    def account(self) -> dict[str, Any] | None:
+        """As account_of(); None before finish()."""
         if self._account is None and not self._failures:
             return None
-        account = self._account or empty_account()
+        account = self._account or document_of(metadata_types.Telemetry())
         return {**account, "missing": {**account["missing"], **self._failures},
                 "meter_given": self._options.has_meter}
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.files.typed_document import OrEmpty, Unsigned, mismatch, record, record_type
-from blkreel.common.verdict import Level
+from blkreel.common.verdict import Verdict
 
 # The times of a trace have 63 bits with those of its clock.
 _LATEST_NS = (1 << 62) - 1
@@ -69,11 +69,21 @@ class Volume(TypedDict):
 StorageLayer = Literal["device", "volume", "both"]
 
 
+class PcieLink(TypedDict, total=False):
+    """None where sysfs has no number. best_*: the most that drive and slot both support."""
+
+    speed_gts: float | None
+    width: float | None
+    best_speed_gts: float | None
+    best_width: float | None
+
+
 class RunDrive(TypedDict, total=False):
     name: Required[str]
     model: str
     size_bytes: int
     serial_hash: str
+    link: PcieLink | None
 
 
 class Thread(TypedDict, total=False):
@@ -84,12 +94,15 @@ class Thread(TypedDict, total=False):
 
 
 class LostInterval(TypedDict):
+    cpu: NotRequired[int]
     first_ns: int
     last_ns: int
     count: int
 
 
 class Lost(TypedDict, total=False):
+    """unit: "events" where an I/O has several of them, else I/Os. total: None if the source cannot count."""
+
     total: Required[int | None]
     per_cpu: dict[str, int]
     intervals: list[LostInterval]
@@ -111,32 +124,12 @@ class Ring(TypedDict):
     dropped_rows: int
 
 
-class Reason(TypedDict, total=False):
-    code: str
-    level: Required[Level]
-    text: Required[str]
-    metric: str | None
-    value: float | None
-    limit: float | None
-    steps: list[str]
-
-
-class Note(TypedDict, total=False):
-    code: str
-    text: Required[str]
-
-
-class Verdict(TypedDict, total=False):
-    level: Required[Level]
-    reasons: Required[list[Reason]]
-    notes: list[Note]
-    withheld: list[str]
-
-
 @record_type
 class ReadAhead:
     ios: int | None = None
     read_ahead_ios: int | None = None
+    blocked_unknown_ios: int | None = None
+    in_time_ios: int | None = None
 
 
 ComputeSpeed = float | Literal["none"] | None
@@ -149,35 +142,56 @@ class Pace:
     factor: float | None = None
     compute: ComputeSpeed = None
     dependencies: str | None = None
+    dependencies_inferred: float | None = None
     read_ahead: OrEmpty[ReadAhead] = ReadAhead()
     streams: OrEmpty[dict[str, "Pace"]] = field(default_factory=dict)
 
 
 @record_type
 class ComputePoint:
+    """compute: divisor of the computing time. load_time_ns: of workload I/O, without a background."""
+
     compute: float | Literal["none"]
     load_time_ns: int
 
 
 @record_type
 class ZeroLatency:
+    """load_time_ns: from the first submit to the last completion of workload I/O, of all I/O if none is marked."""
+
     load_time_ns: int | None = None
+    engine_version: str = ""
 
 
 @record_type
 class ReadTimes:
+    """load_time_ns: from the first submit to the last completion of workload reads, of all reads if none is marked.
+
+    wait_ns: time with at least one read outstanding, or due and held back by the drive's full queue.
+    """
+
     load_time_ns: int | None = None
     wait_ns: int | None = None
 
 
 @record_type
 class SlowdownRatios:
+    """Times of the reads beside the writes over their times in the baseline. load_time: only at dependent pace."""
+
     load_time: float | None
     read_wait: float | None
 
 
 @record_type
 class Baseline:
+    """path: relative to the directory of the run. without: what it leaves out, writes or background.
+    load_time_ns, read_wait_ns: as `reads` of the baseline's account; of a run with a background load_time_ns is that of
+    all workload I/O. verdict: its level. reason: the text of its first reason, which is one of the worst; None without
+    one. withheld: keys of the baseline's metrics that must not be used. phases: the slowdown (load time at dependent
+    pace, else read wait) at each phase of the background that was simulated, with that of the run; `slowdown` is their
+    geometric mean.
+    """
+
     path: str
     without: list[str] = field(default_factory=list)
     load_time_ns: int | None = None
@@ -247,6 +261,8 @@ class Source:
     rows: int | None = None
     device: int | None = None
     duration_ns: int | None = None
+    ios: int | None = None  # of the replayed devices; rows: of all devices
+    unfinished: int | None = None  # of those
     streams: OrEmpty[list[Stream]] = field(default_factory=list)
     programs: OrEmpty[list[str]] = field(default_factory=list)
     title: str | None = None
@@ -275,6 +291,7 @@ class Lateness(TypedDict, total=False):
 class Power:
     meter: str
     rail: str | None = None
+    rate_hz: float | None = None
     average_w: float
     energy_j: float
     gaps: int
@@ -290,6 +307,10 @@ class Temperature:
 
 @record_type
 class WriteCounters:
+    """What the host and what the drive's media were written, by the drive's own counters, from the query before the run
+    to the one after it. unit: "B" or "page", of unknown size. host_step, media_step: what a counter grows by at a time:
+    the largest number that divides all its values."""
+
     unit: str
     host: int
     media: int
@@ -299,8 +320,12 @@ class WriteCounters:
 
 @record_type
 class Smart:
+    """changed: field -> difference, unless 0. critical_warning: all bits seen. took_ns: the longest query. writes: None
+    without a counter of media writes, or if one went back; accounts of earlier versions do not have it."""
+
     changed: dict[str, float] = field(default_factory=dict)
     critical_warning: int = 0
+    took_ns: int | None = None
     writes: WriteCounters | None = None
 
 
@@ -314,25 +339,44 @@ class DriveTelemetry:
 
 @record_type
 class Telemetry(DriveTelemetry):
+    """The entries of DriveTelemetry are those of the first drive; drives: those of the others, by name."""
+
     power: Power | None = None
     drives: OrEmpty[dict[str, DriveTelemetry]] = field(default_factory=dict)
-    missing: OrEmpty[dict[str, str]] = field(default_factory=dict)
-    notes: OrEmpty[dict[str, Any]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
     meter_given: bool = False
 
 
 @record_type
 class Background:
-    words: str
+    """stream: of its rows. spec: as given to --background; words: the same for a sentence. part: of the drive, in
+    bytes.
+
+    asked_bytes_s: mean rate of its writes, of its reads if it writes nothing. ios: completed in all, bytes: written in
+    all, with the lead. sha256: of its trace.
+    reached_bytes_s: bytes completed during the foreground / its time. reached_share: these bytes /
+    the bytes due in that time, moved a little earlier; at most 1, None if none was due. outstanding_share: share of the
+    foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an even
+    rate.
+    """
+
+    stream: int = 0
     spec: str = ""
-    lead_ns: int = 0
-    phase: float = 0
+    words: str
+    sha256: str | None = None
+    part: dict[str, int] = field(default_factory=dict)
     asked_bytes_s: float
+    ios: int = 0
+    bytes: int = 0
     reached_bytes_s: float | None
     reached_share: float | None
     outstanding_share: float | None
     latency_p50_ns: int | None = None
     latency_p99_ns: int | None
+    phase: float = 0
+    period_ns: int | None = None
+    lead_ns: int = 0
 
 
 class MetricEffect(TypedDict, total=False):
@@ -347,9 +391,12 @@ class MetricEffect(TypedDict, total=False):
 
 @record_type
 class HostEffect:
+    """metrics: by key. headline: keys that the verdict on the run depends on. queue: the fitted model."""
+
     limits: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, MetricEffect] = field(default_factory=dict)
     headline: list[str] = field(default_factory=list)
+    queue: dict[str, Any] | None = None
 
 
 class Gaps(TypedDict):
@@ -422,66 +469,87 @@ class Certificate:
 
 
 @record_type
-class Link:
-    speed_gts: float | None = None
-    width: float | None = None
-
-
-@record_type
 class Environment:
     blkreel: str = ""
     kernel: str = ""
     cpu_model: str | None = None
-    link: OrEmpty[Link] = Link()
+    cpu_count: int | None = None
+    link: PcieLink | None = None
+
+
+class FittedAccount(TypedDict):
+    """Of the reads of a run beside a background. read_bytes, other_bytes: of all reads, and of those of sizes that were
+    not fitted."""
+
+    reads_from_bytes: int | None
+    reads_to_bytes: int | None
+    is_open: bool
+    read_bytes: int
+    other_bytes: int
 
 
 @record_type
 class Run:
-    """The account of a run: the metadata key `run` of its records."""
+    """The account of a run: the metadata key `run` of its records. Operations are counted in I/Os."""
 
     label: str = ""
-    simulated: bool = False
-    drive: Device = field(default_factory=Device)
-    drives: OrEmpty[list[RunDrive]] = field(default_factory=list)
+    simulated: bool = False  # on simulated drives: the figures are those of their models
+    drive: Device = field(default_factory=Device)  # the first
+    drives: OrEmpty[list[RunDrive]] = field(default_factory=list)  # null with one drive
     source: Source = Source()
     pace: Pace = Pace(name="original")
     idle: Idle = Idle(name="unknown", cap_ns=None)
-    map: dict[str, Any] = field(default_factory=dict)
-    without: OrEmpty[list[str]] = field(default_factory=list)
-    state: DriveState | None = None
-    reads: OrEmpty[ReadTimes] = ReadTimes()
-    baseline: Baseline | None = None
-    zero_latency: OrEmpty[ZeroLatency] = ZeroLatency()
+    map: dict[str, Any] = field(default_factory=dict)  # of the first drive
+    without: OrEmpty[list[str]] = field(default_factory=list)  # kinds of I/Os of the trace that the run leaves out
+    state: DriveState | None = None  # of the first drive, before the run
+    prefill: dict[str, Any] | None = None
+    reads: OrEmpty[ReadTimes] = ReadTimes()  # null without a read
+    baseline: Baseline | None = None  # of a run without the writes, or without the background
+    zero_latency: OrEmpty[ZeroLatency] = ZeroLatency()  # of a complete run with a dependent pace
+    # Alone, on one simulated drive at dependent pace.
     compute_curve: OrEmpty[list[ComputePoint]] = field(default_factory=list)
-    payload: OrEmpty[dict[str, int]] = field(default_factory=dict)
-    polled: bool = False
-    passthrough: bool = False
+    # Of the background, on simulated drives.
+    other_phases: OrEmpty[list[dict[str, float]]] = field(default_factory=list)
+    payload: OrEmpty[dict[str, int]] = field(default_factory=dict)  # null if the plan writes nothing
+    polled: bool = False  # completions were polled for
+    passthrough: bool = False  # I/Os were NVMe commands, without the block layer
+    unwritten_bytes: int = 0
     planned_ops: int | None = None
     issued_ops: int | None = None
     completed_ops: int | None = None
     moved_bytes: int | None = None
-    written_bytes: int | None = None
+    written_bytes: int | None = None  # of those; accounts of earlier versions do not have it
     error_ops: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)  # by kind: `write EIO`
+    first_error: str | None = None
+    as_planned: bool = False  # complete, and the I/Os issued are those of the plan
     altered: dict[str, int] = field(default_factory=dict)
+    # trace_bytes and issued_bytes of writes with each of WRITE_FLAGS.
+    write_flags: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     hazards: int = 0
+    left_out: int = 0
     plan_ns: int | None = None
     wall_ns: int | None = None
-    own_wall_ns: int | None = None
+    own_wall_ns: int | None = None  # of workload I/O
     lateness: Lateness | None = None
     background: OrEmpty[list[Background]] = field(default_factory=list)
+    fitted: FittedAccount | None = None  # of a run beside a background on the file of a fitted drive
     drift_ns: int | None = None
     underruns: int | None = None
     record_stalls: int | None = None
     certificate: OrEmpty[Certificate] = Certificate()
-    host_effect: OrEmpty[HostEffect] = HostEffect()
-    emulated: OrEmpty[list[EmulatedUse]] = field(default_factory=list)
+    host_effect: OrEmpty[HostEffect] = HostEffect()  # null of a killed run and on a virtual clock
+    engine: dict[str, Any] = field(default_factory=dict)
+    foreign_ios: int | None = None  # external I/O
+    page_cache: bool = False
+    emulated: OrEmpty[list[EmulatedUse]] = field(default_factory=list)  # of the drives that are emulated
     telemetry: OrEmpty[Telemetry] = Telemetry()
-    latency_log: str | None = None
-    partial: str | None = None
+    latency_log: str | None = None  # a file in the run's directory, of a run that is not valid
+    partial: str | None = None  # why the run is not complete
     started_at: str = ""
     environment: Environment = Environment()
+    seed: int | None = None
     verdict: Verdict = field(default_factory=lambda: Verdict(
         level="invalid", reasons=[{"level": "invalid", "text": "no verdict recorded"}]))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NotRequired, Protocol, TypedDict
 
 from blkreel.common.errors import BlkreelError
+from blkreel.traces.format.metadata_types import ClockPair, Lost
 
 
 class Attached(TypedDict):
@@ -25,22 +26,6 @@ class Attached(TypedDict):
     capture_layer: str
     queue_time_source: str
     page_uses: NotRequired[bool]
-
-
-class LostInterval(TypedDict):
-    cpu: int
-    first_ns: int
-    last_ns: int
-    count: int
-
-
-class Lost(TypedDict):
-    """unit: "events" where an I/O has several of them, else I/Os. total: None if the source cannot count."""
-
-    total: int | None
-    per_cpu: dict[str, int]
-    intervals: list[LostInterval]
-    unit: NotRequired[str]
 
 
 class DriveTotals(TypedDict):
@@ -62,11 +47,6 @@ class DriveTotals(TypedDict):
     queued: NotRequired[int]
     issued: NotRequired[int]
     completed: NotRequired[int]
-
-
-class ClockPair(TypedDict):
-    monotonic_ns: int
-    realtime_ns: int
 
 
 class Stream(TypedDict):

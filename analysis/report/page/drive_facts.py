@@ -12,7 +12,7 @@ from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Verdict, merged_by_name
 from blkreel.traces.format.condition import payload_words
-from blkreel.traces.format.metadata_types import Run
+from blkreel.traces.format.metadata_types import PcieLink, Run
 
 FILTERS = ("class", "interface", "flash", "model", "firmware", "state")
 _GENERATIONS = {2.5: "1.0", 5: "2.0", 8: "3.0", 16: "4.0", 32: "5.0", 64: "6.0"}
@@ -96,7 +96,8 @@ def facts_of(entry: Document, drives_file: DrivesFile | None = None) -> dict[str
 
 def interface(drive: Document, run: Run) -> str:
     """How the drive was attached, as recorded in the run; "" if not recorded."""
-    speed, width = run.environment.link.speed_gts, run.environment.link.width
+    link = run.environment.link or PcieLink()
+    speed, width = link.get("speed_gts"), link.get("width")
     if speed and width:
         return f"PCIe {_GENERATIONS[speed]} x{width:g}" if speed in _GENERATIONS else f"PCIe, {speed:g} GT/s x{width:g}"
     if (drive.get("model") or "").startswith(MODEL):

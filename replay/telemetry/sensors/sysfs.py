@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
 
 from blkreel.common.system import read_kernel_text
 from blkreel.replay.telemetry.source import MissingSensor, Sensor, SensorSet
+from blkreel.traces.format.metadata_types import PcieLink
 
 from .host_counters import throttled
 
@@ -50,15 +50,6 @@ class FileSensors:
 
     def read(self) -> dict[str, float]:
         return {sensor.name: number_in(path) * scale for sensor, (path, scale) in self._files.items()}
-
-
-class PcieLink(TypedDict):
-    """None where sysfs has no number. best_*: the most that drive and slot both support."""
-
-    speed_gts: float | None
-    width: float | None
-    best_speed_gts: float | None
-    best_width: float | None
 
 
 def link_of(disk: Path) -> PcieLink | None:
