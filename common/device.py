@@ -150,7 +150,6 @@ def multipath_paths(disk: Path, block_root: Path = SYS / "class/block") -> list[
 
 
 def block_directory(drive: Drive, sys_root: Path = SYS) -> Path:
-    """The sysfs directory of a drive."""
     return (sys_root / "class/block" / drive.name).resolve()
 
 

@@ -130,7 +130,6 @@ def reason(code: str, level: Level, text: str, metric: str | None = None, value:
 
 
 def step_reason(code: str, level: Level, text: str, steps: Iterable[str] = ()) -> Reason:
-    """A reason of a benchmark."""
     return {**reason(code, level, text), "steps": list(steps)}
 
 

@@ -59,7 +59,6 @@ def answer(section: Document, under_test: str | None = None) -> Answer:
 
 
 def answer_document(answer: Answer) -> Document:
-    """The answer as JSON."""
     return {"sentence": answer.sentence, "workload": answer.workload, "differences": answer.differences,
             "figures": [asdict(figure) for figure in answer.figures],
             "reasons": [{"level": level, "text": text} for level, text in answer.reasons]}

@@ -150,7 +150,6 @@ def drives_of(document: dict[str, Any]) -> list[DriveResults]:
 
 
 def models_of(drives: list[DriveResults]) -> dict[str, str]:
-    """Key -> model of the drives."""
     return {drive.key: drive.tests[0]["drive"].get("model") or "" for drive in drives}
 
 

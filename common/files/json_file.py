@@ -28,7 +28,6 @@ def finite(document: Any) -> Any:
 
 
 def print_json(document: Any, indent: int | None = None) -> None:
-    """Print a document on stdout."""
     # In pieces: the text of a trace of months would need more memory than its metrics.
     sys.stdout.writelines(json.JSONEncoder(indent=indent, allow_nan=False).iterencode(finite(document)))
     sys.stdout.write("\n")

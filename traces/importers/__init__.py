@@ -93,7 +93,6 @@ def preview_recording(names: list[Path], rows: int, *, format_name: str | None =
 
 
 def format_titles() -> dict[str, str]:
-    """The title of each format by its name for --format."""
     return {BLKTRACE: blktrace.NAME, **{format_.name: format_.title for format_ in FORMATS},
             ColumnMapping.name: ColumnMapping.title}
 

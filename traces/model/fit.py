@@ -38,7 +38,6 @@ def modeled_trace(trace: Trace, device: int | None = None,
 
 
 def fit_model(measurement: Measurement) -> WorkloadModel:
-    """The model of a measured workload."""
     arrivals, placement = measurement.arrivals, measurement.placement
     states, transitions, exits, first = arrivals.chain()
     _, placements = placement.reuse()

@@ -103,7 +103,6 @@ def _joined(parts: list[Columns]) -> Columns:
 
 def measured(batches: Iterable[Columns], capacity_bytes: int, ios: int,
              most_sampled_ios: int = MOST_SAMPLED_IOS) -> Measurement:
-    """The measurement of all batches."""
     result = Measurement(capacity_bytes, ios, most_sampled_ios)
     for piece in pieces(batches):
         result.add(piece)

@@ -88,7 +88,6 @@ class BlockFile:
                 yield self.rows_of(block)
 
     def rows_of(self, block: Block) -> dict[str, np.ndarray]:
-        """The columns of a block of rows."""
         return split_rows(self._types, block.rows, self._payload(block))
 
     def json(self, block: Block, kind: type[T]) -> T:

@@ -150,7 +150,6 @@ class Spool:
         self._flushed_at = time.monotonic()
 
     def metadata(self, key: str) -> Any:
-        """The value of a metadata key."""
         return self._metadata[key]
 
     def written_bytes(self) -> int:

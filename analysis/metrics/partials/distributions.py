@@ -248,7 +248,6 @@ class Histogram(Distribution):
         return self._bins, self._counts, self._totals
 
     def add(self, values: np.ndarray) -> None:
-        """Add values."""
         pooled = self + Histogram.of(values, np.ones(len(values), np.int64))
         vars(self).update(vars(pooled))
 

@@ -57,7 +57,6 @@ def heads(table: Table) -> list[Head]:
 
 
 def cell(column_head: Head, row: Row) -> Cell:
-    """The cell of a row below this head."""
     key = column_head.column.key
     value, beside = _plain(row.values.get(key)), row.remarks.get(key, "")
     if value is None or value == "" or isinstance(value, float) and not math.isfinite(value):

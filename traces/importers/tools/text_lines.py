@@ -85,7 +85,6 @@ class Lines:
         return starts, ends
 
     def byte(self, positions: np.ndarray) -> np.ndarray:
-        """The byte at each position."""
         found: np.ndarray = self.text[positions]
         return found
 
