@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blkreel.analysis.metrics.partials.partial import Partial
+from blkreel.traces.blocksets.intervals import union
 
 _SECOND_NS = 10**9
 
@@ -41,7 +42,7 @@ def stalls(partial: Partial) -> Stalls | None:
     filled = np.unique(np.concatenate([bins.filled for kind in partial.classes().values()
                                        for bins in kind.seconds.runs]))
     found: list[tuple[int, int]] = []  # (length, first second)
-    for begin, end in _union(first[outstanding], behind[outstanding]):
+    for begin, end in zip(*union(first[outstanding], behind[outstanding]), strict=True):
         within = filled[np.searchsorted(filled, begin):np.searchsorted(filled, end)]
         edges = np.concatenate([[begin - 1], within, [end]])
         lengths = np.diff(edges) - 1
@@ -50,12 +51,3 @@ def stalls(partial: Partial) -> Stalls | None:
         return None
     longest_s, since_s = max(found, key=lambda stall: (stall[0], -stall[1]))
     return Stalls(len(found), longest_s, since_s)
-
-
-def _union(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
-    """The union of intervals [begin, end), disjoint and ascending."""
-    order = np.argsort(begins, kind="stable")
-    begins, ends = begins[order], np.maximum.accumulate(ends[order])
-    starts = np.flatnonzero(np.concatenate([[True], begins[1:] > ends[:-1]]))
-    last = np.concatenate([starts[1:] - 1, [len(begins) - 1]])
-    return list(zip(begins[starts].tolist(), ends[last].tolist(), strict=True))

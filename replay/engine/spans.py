@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.files.typed_document import document_of
+from blkreel.traces.blocksets.intervals import union
 from blkreel.traces.format import metadata_types
 from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS
 
@@ -72,11 +73,7 @@ class OutstandingTime:
         starts_ns = np.concatenate([self._starts_ns, *(start_ns for start_ns, _ in self._pending)])
         ends_ns = np.concatenate([self._ends_ns, *(end_ns for _, end_ns in self._pending)])
         self._pending, self._pending_rows = [], 0
-        order = np.argsort(starts_ns, kind="stable")
-        starts_ns, ends_ns = starts_ns[order], np.maximum.accumulate(ends_ns[order])
-        is_first = np.concatenate([[True], starts_ns[1:] > ends_ns[:-1]])
-        first = np.flatnonzero(is_first)
-        self._starts_ns, self._ends_ns = starts_ns[first], ends_ns[np.append(first[1:], len(starts_ns)) - 1]
+        self._starts_ns, self._ends_ns = union(starts_ns, ends_ns)
 
     def _settle(self, before_ns: int) -> None:
         count = int(np.searchsorted(self._ends_ns, before_ns))

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from blkreel.traces.blocksets.block_set import BlockSet
+from blkreel.traces.blocksets.intervals import union
 
 from .mapping import Mapping
 
@@ -25,15 +26,7 @@ class Extents:
     @staticmethod
     def of(start: np.ndarray, end: np.ndarray) -> "Extents":
         """The union of ranges in any order, which may be empty."""
-        not_empty = end > start
-        start, end = start[not_empty], end[not_empty]
-        if not len(start):
-            return Extents.none()
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], np.maximum.accumulate(end[order])
-        opens = np.concatenate([[True], start[1:] > end[:-1]])
-        closes = np.concatenate([opens[1:], [True]])
-        return Extents(start[opens], end[closes])
+        return Extents(*union(start, end))
 
     def __len__(self) -> int:
         return len(self.start)

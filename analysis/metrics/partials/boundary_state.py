@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
+from blkreel.traces.blocksets.intervals import union
 from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS, WRITE_CODES
 
 CLASSES = ("read", "write", "other")
@@ -168,11 +169,8 @@ def _of_rows(submit_ns: np.ndarray, latency_ns: np.ndarray, op: np.ndarray, due_
 
 def _uncovered(begin_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """Rows of begin and end of the times outside all intervals [begin, end), which need no order."""
-    wide = end_ns > begin_ns
-    order = np.argsort(begin_ns[wide], kind="stable")
-    begin_ns, reach_ns = begin_ns[wide][order], np.maximum.accumulate(end_ns[wide][order])
-    rows = np.column_stack([np.append(_NONE_REACH, reach_ns), np.append(begin_ns, _NONE_FIRST)])
-    return rows[rows[:, 0] < rows[:, 1]]
+    begin_ns, end_ns = union(begin_ns, end_ns)
+    return np.column_stack([np.append(_NONE_REACH, end_ns), np.append(begin_ns, _NONE_FIRST)])
 
 
 def _intersection(a: np.ndarray, b: np.ndarray) -> np.ndarray:
