@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from blkreel.analysis.report.document import refuse_repeated
 from blkreel.analysis.report.export import View
 from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.workloads import Score
+from blkreel.analysis.scale.dataset import refuse_repeated
 from blkreel.common.files.storage_url import Location
 
 from .charts.drives import drives_of, models_of

@@ -17,9 +17,8 @@ What is known of a figure's certainty stands beside it (statistics.py, ranking.p
 
 import functools
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from blkreel import __version__
 from blkreel.analysis.metrics.definitions.headline import HEADLINE, headline, ranked_families
@@ -32,14 +31,13 @@ from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
-from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.metadata_types import Pace, Source
-from blkreel.traces.format.reader import RUN_RECORDS
 from blkreel.traces.samples import workload_names
 
 from . import verdict as verdicts
@@ -302,17 +300,6 @@ def _changed_traces(measured: list[Measured]) -> Iterator[str]:
 def _input_words(name: str, entry: Entry) -> str | None:
     value: str = getattr(condition_of(entry.measured[0]), name)
     return value if name in ("state", "payload", "polling") or not value else f"{name} {value}"
-
-
-def refuse_repeated(paths: Iterable[str | Path]) -> None:
-    """Raise UsageError if two of the paths are the same run."""
-    seen = set()
-    for path in paths:
-        where = Path(path).resolve()
-        where = where.parent if where.name == RUN_RECORDS else where
-        if where in seen:
-            raise UsageError(f"{path} is named twice", "name each run once: one run is not two repetitions")
-        seen.add(where)
 
 
 def label(measured: Measured) -> str:

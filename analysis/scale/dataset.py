@@ -51,7 +51,7 @@ def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
             words = "copy them here first, then" if isinstance(where, StorageUrl) else "compare them as tests"
             raise TraceError(f"{where} holds tests only, of which each step is a run",
                              f"{words}: blkreel compare {name} ...")
-    _refuse_repeated(dataset.locations)
+    refuse_repeated(dataset.locations)
     return dataset
 
 
@@ -136,7 +136,8 @@ def _natural(path: object) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def _refuse_repeated(locations: list[Location]) -> None:
+def refuse_repeated(locations: Iterable[Location]) -> None:
+    """Raise UsageError if two of the locations are the same run."""
     seen: set[Location] = set()
     for location in locations:
         where: Location = location if isinstance(location, StorageUrl) else location.resolve()
