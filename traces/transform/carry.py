@@ -34,6 +34,15 @@ def history(sources: Sequence[Trace], command: str, options: Metadata, notes: Se
         "notes": list(notes)}]}
 
 
+def lost_per_cpu(intervals: Sequence[Metadata]) -> dict[str, int]:
+    """The lost events of intervals that state their processor."""
+    per_cpu: dict[str, int] = {}
+    for interval in intervals:
+        if "cpu" in interval:
+            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) + interval["count"]
+    return per_cpu
+
+
 def with_warnings(metadata: Metadata, warnings: Sequence[str]) -> Metadata:
     """The metadata with further `import_warnings`, which blkreel check shows."""
     before = metadata.get("import_warnings") or []

@@ -13,7 +13,7 @@ from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
 from blkreel.traces.format.trace import Trace
 
-from .carry import carried, history
+from .carry import carried, history, lost_per_cpu
 from .output import Transformed, TransformOutput
 from .row_numbers import RowNumbers
 from .rows import TRACE_FLAGS, trace_schema, without_lost_dependencies
@@ -202,9 +202,5 @@ def _lost(lost: Metadata, selection: Selection, shift_ns: int) -> Metadata:
                  and (selection.to_ns is None or interval["first_ns"] < selection.to_ns)]
     if sum(interval["count"] for interval in recorded) != lost["total"]:
         return {**lost, "intervals": intervals} if "intervals" in lost else lost
-    per_cpu: dict[str, int] = {}
-    for interval in intervals:
-        if "cpu" in interval:
-            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) + interval["count"]
-    return {**lost, "total": sum(interval["count"] for interval in intervals), "per_cpu": per_cpu,
+    return {**lost, "total": sum(interval["count"] for interval in intervals), "per_cpu": lost_per_cpu(intervals),
             "intervals": intervals}

@@ -9,7 +9,7 @@ import numpy as np
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
-from .carry import carried, with_warnings
+from .carry import carried, lost_per_cpu, with_warnings
 from .rows import TRACE_FLAGS
 
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
@@ -138,8 +138,4 @@ def _lost(losses: Sequence[Any], shifts_ns: Sequence[int]) -> Metadata:
         intervals += new
         twice = sum(interval["count"] for interval in moved) - sum(interval["count"] for interval in new)
         total = None if total is None else total + lost["total"] - twice
-    per_cpu: dict[str, int] = {}
-    for interval in intervals:
-        if "cpu" in interval:
-            per_cpu[str(interval["cpu"])] = per_cpu.get(str(interval["cpu"]), 0) + interval["count"]
-    return {"total": total, "per_cpu": per_cpu, "intervals": intervals}
+    return {"total": total, "per_cpu": lost_per_cpu(intervals), "intervals": intervals}
