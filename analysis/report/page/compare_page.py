@@ -76,10 +76,7 @@ def page_of(document: Document, sections: Sequence[Section], highlight: str | No
     page = Page("compare", _title(order, highlight), _summary(documents), entries, with_gap(parts, document),
                 filters_of(entries), tuple(notices), **method_of(document, documents),
                 answer=answer_of(documents, highlight, [attachment.score for attachment in attached]))
-    for index, attachment in enumerate(attached):
-        own = attachment.page(highlight if highlight in attachment.models else None, drives_file)
-        page = _joined(page, own, f"t{index}-", attachment.score.title)
-    return page
+    return _with_attached(page, attached, highlight, drives_file)
 
 
 def page_of_attached(over: Overview, attached: Sequence[Attached], under_test: str | None,
@@ -91,6 +88,11 @@ def page_of_attached(over: Overview, attached: Sequence[Attached], under_test: s
     lead = f"{len(attached)} benchmarks of {len(labels)} drives."
     page = Page("compare", _title(labels, under_test), lead, (), sections,
                 answer=workloads.answer(over))
+    return _with_attached(page, attached, under_test, drives_file)
+
+
+def _with_attached(page: Page, attached: Sequence[Attached], under_test: str | None,
+                   drives_file: DrivesFile | None) -> Page:
     for index, attachment in enumerate(attached):
         own = attachment.page(under_test if under_test in attachment.models else None, drives_file)
         page = _joined(page, own, f"t{index}-", attachment.score.title)
