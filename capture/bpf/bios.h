@@ -4,8 +4,7 @@
  * recorded, from the call of the driver to their end. A bio has no tag, so a hash
  * by its address replaces the array of slots.
  */
-#ifndef BLKREEL_BIOS_H
-#define BLKREEL_BIOS_H
+#pragma once
 
 #include "drive.h"
 #include "emit.h"
@@ -131,5 +130,3 @@ static __always_inline void on_bio_complete(const __u64 *args, struct bio *bio)
 	note_completion(slot, now_ns, args);
 	bpf_map_delete_elem(&bios, &key);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Which captured drive a bio goes to. */
-#ifndef BLKREEL_DRIVE_H
-#define BLKREEL_DRIVE_H
+#pragma once
 
 #include "maps.h"
 #include "request.h"
@@ -44,5 +43,3 @@ static __always_inline bool is_of_volume(struct bio *bio)
 
 	return queue && !READ(queue, mq_ops);
 }
-
-#endif

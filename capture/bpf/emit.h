@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Records into the ring, and counts of those for which it had no room. */
-#ifndef BLKREEL_EMIT_H
-#define BLKREEL_EMIT_H
+#pragma once
 
 #include "maps.h"
 
@@ -95,5 +94,3 @@ static __always_inline bool emit(const struct slot *slot, __u64 complete_ns, __u
 	bpf_ringbuf_submit(record, wakeup_flags(now_ns));
 	return true;
 }
-
-#endif

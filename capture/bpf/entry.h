@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Entry into the block layer, in the context of the thread that causes the I/O: later events run in any context. */
-#ifndef BLKREEL_ENTRY_H
-#define BLKREEL_ENTRY_H
+#pragma once
 
 #include "files.h"
 #include "issuer.h"
@@ -155,5 +154,3 @@ static __always_inline void compare_files(struct slot *slot, struct request *rq)
 	if (has_several_files((__u64)BPF_CORE_READ(rq, bio), (__u64)BPF_CORE_READ(rq, biotail)))
 		slot->flags |= FLAG_SEVERAL_FILES;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * Kernel pointers are followed by probe_read, which fails for an invalid one;
  * the result is then unknown.
  */
-#ifndef BLKREEL_FILES_H
-#define BLKREEL_FILES_H
+#pragma once
 
 #include "request.h"
 #include "threads.h"
@@ -320,5 +319,3 @@ static __always_inline void on_dirty(struct address_space *mapping)
 								      is_own_process(entry->dirtier.pid));
 	entry->is_dirtied = 1;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * previous one is complete, and a queue has one flush in flight at a time. So
  * the later steps do not wait for what the thread had waited for at entry.
  */
-#ifndef BLKREEL_FLUSHES_H
-#define BLKREEL_FLUSHES_H
+#pragma once
 
 #include "records.h"
 
@@ -50,5 +49,3 @@ static __always_inline void data_waits(struct slot *slot, const struct slot *flu
 	flushed = step_of(flush);
 	wait_for_newer(slot, &flushed, slot->start_ns);
 }
-
-#endif

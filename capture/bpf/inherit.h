@@ -17,8 +17,7 @@
  *   waited before it took the lock, in which case the two are unrelated. The
  *   programs cannot distinguish these cases.
  */
-#ifndef BLKREEL_INHERIT_H
-#define BLKREEL_INHERIT_H
+#pragma once
 
 #include "request.h"
 #include "threads.h"
@@ -114,5 +113,3 @@ static __always_inline void on_new_thread(const __u64 *args, struct task_struct 
 	if (entry && from && entry != from && is_caused_by_thread(args))
 		inherit(entry, tid, from);
 }
-
-#endif

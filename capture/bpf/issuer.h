@@ -9,8 +9,7 @@
  * A volume may submit bios of its own: dm-crypt does it for each write. block_bio_remap has the bio for the drive, and
  * the volume and the sector of the bio for which it is; there the issuing thread was when it entered the volume.
  */
-#ifndef BLKREEL_ISSUER_H
-#define BLKREEL_ISSUER_H
+#pragma once
 
 #include "drive.h"
 #include "files.h"
@@ -200,5 +199,3 @@ static __always_inline void on_limit(struct bio *bio)
 	issuer.entered_ns = bpf_ktime_get_ns();
 	note_issuer(bio, &issuer);
 }
-
-#endif

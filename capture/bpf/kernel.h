@@ -5,8 +5,7 @@
  * order nor size matter here, and neither the build host's kernel nor a
  * generated vmlinux.h is needed. A suffix behind ___ names an older shape.
  */
-#ifndef BLKREEL_KERNEL_H
-#define BLKREEL_KERNEL_H
+#pragma once
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -271,5 +270,3 @@ enum req_opf {
 	REQ_OP_ZONE_CLOSE___opf,
 	REQ_OP_ZONE_FINISH___opf,
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Shared by the programs: the configuration, the ring, and the ledger. */
-#ifndef BLKREEL_MAPS_H
-#define BLKREEL_MAPS_H
+#pragma once
 
 #include "kernel.h"
 #include "records.h"
@@ -45,5 +44,3 @@ static __always_inline struct cpu_ledger *own_ledger(void)
 		if (own__)                                               \
 			__sync_fetch_and_add(&own__->what, 1);           \
 	} while (0)
-
-#endif

@@ -3,8 +3,7 @@
  * Commands that a program passes to the drive: uring_cmd, SG_IO, NVME_IOCTL_IO_CMD. Their requests have neither an
  * operation nor a place for the block layer. The driver has the command behind the request, in a structure of its own.
  */
-#ifndef BLKREEL_PASSTHROUGH_H
-#define BLKREEL_PASSTHROUGH_H
+#pragma once
 
 #include "maps.h"
 #include "request.h"
@@ -190,5 +189,3 @@ static __always_inline bool decode_command(struct slot *slot, struct request *rq
 	slot->flags |= command.flags;
 	return true;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Shared by the BPF programs and the helper: configuration, records, slots and the ledger. */
-#ifndef BLKREEL_RECORDS_H
-#define BLKREEL_RECORDS_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -245,5 +244,3 @@ struct cpu_ledger {
 	__u64 interval_count;
 	struct lost_interval intervals[MAX_LOST_INTERVALS];
 };
-
-#endif

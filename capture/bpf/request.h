@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Operation, flags and priority of a request, in the codes of a trace, on every kernel. */
-#ifndef BLKREEL_REQUEST_H
-#define BLKREEL_REQUEST_H
+#pragma once
 
 #include "kernel.h"
 #include "records.h"
@@ -128,5 +127,3 @@ static __always_inline bool in_flush_sequence(struct request *rq)
 
 	return READ(rq, rq_flags) >> bit & 1;
 }
-
-#endif

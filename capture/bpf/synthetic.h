@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Synthetic records, through the same path as real ones: for tests and measurements. */
-#ifndef BLKREEL_SYNTHETIC_H
-#define BLKREEL_SYNTHETIC_H
+#pragma once
 
 #include "emit.h"
 
@@ -33,5 +32,3 @@ int synthetic(struct synthetic_args *args)
 	bpf_loop(copy.count, emit_one, &copy, 0);
 	return 0;
 }
-
-#endif

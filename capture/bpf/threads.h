@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Threads: their names, whether they belong to the captured workload, and the completion they waited for last. */
-#ifndef BLKREEL_THREADS_H
-#define BLKREEL_THREADS_H
+#pragma once
 
 #include "maps.h"
 
@@ -174,5 +173,3 @@ static __always_inline void forget_thread(__s32 tid)
 	if (entry && entry->tid == tid)
 		entry->tid = 0;
 }
-
-#endif

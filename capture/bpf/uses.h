@@ -8,8 +8,7 @@
  *
  * A fault is reported before it reads further ahead, and would make that wait: the mapping after it counts.
  */
-#ifndef BLKREEL_USES_H
-#define BLKREEL_USES_H
+#pragma once
 
 #include "emit.h"
 #include "issuer.h"
@@ -236,5 +235,3 @@ static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last)
 		if (!use_chunk(mapping, chunk, first, last))
 			break;
 }
-
-#endif

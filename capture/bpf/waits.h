@@ -9,8 +9,7 @@
  * I/O: for it the time is shorter. inherit.h handles all other wake-ups; a cause
  * that is not known stays unknown.
  */
-#ifndef BLKREEL_WAITS_H
-#define BLKREEL_WAITS_H
+#pragma once
 
 #include "request.h"
 #include "threads.h"
@@ -190,5 +189,3 @@ static __always_inline void on_switch(bool preempted, struct task_struct *task)
 	if (entry && entry->tid == tid && entry->blocked_ns != BLOCKED_UNKNOWN)
 		entry->slept_ns = bpf_ktime_get_ns();
 }
-
-#endif

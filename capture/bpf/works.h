@@ -4,8 +4,7 @@
  * Any worker may run a work item, also without a wake-up, so the cause is stored
  * with the item.
  */
-#ifndef BLKREEL_WORKS_H
-#define BLKREEL_WORKS_H
+#pragma once
 
 #include "inherit.h"
 #include "threads.h"
@@ -83,5 +82,3 @@ static __always_inline void on_work_started(__u64 work)
 		own->woken_complete_ns = 0;
 	}
 }
-
-#endif

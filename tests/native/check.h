@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What a native test needs: a check that says what it expected and where. */
-#ifndef BLKREEL_CHECK_H
-#define BLKREEL_CHECK_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,5 +23,3 @@
 			exit(1);                                                                  \
 		}                                                                                 \
 	} while (0)
-
-#endif

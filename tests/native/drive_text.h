@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A description for tests: a drive of 1 GiB in granules of 16 KiB, with four channels. */
-#ifndef BLKREEL_DRIVE_TEXT_H
-#define BLKREEL_DRIVE_TEXT_H
+#pragma once
 
 #include "simulated/drive_model.h"
 
@@ -40,5 +39,3 @@ static inline void make_drive(struct drive *drive, const char *changes)
 	fclose(file);
 	CHECK(!drive_init(drive));
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* Log-linear bins, as in common/binning.py: 2^bits bins per power of two, and a bin of its own for each integer below
  * 2^(bits + 1).
  */
-#ifndef BLKREEL_BINNING_H
-#define BLKREEL_BINNING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ static inline uint32_t log_linear_bin(uint64_t value, unsigned bits)
 	octave = 63 - bits - (unsigned)__builtin_clzll(value);
 	return (octave << bits) + (uint32_t)(value >> octave);
 }
-
-#endif

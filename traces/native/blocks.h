@@ -6,8 +6,7 @@
  * Functions return 0, unless they say otherwise, or a negative errno. Writes and reads are whole or
  * an error: a short one is continued, EINTR is retried.
  */
-#ifndef BLKREEL_BLOCKS_H
-#define BLKREEL_BLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ int block_read_exactly(int fd, void *buffer, size_t nbytes);
 /* Points columns[i] into a rows payload: -EPROTO if the length does not fit. */
 int block_split_rows(const struct block_layout *layout, uint32_t rows, const void *payload,
 		     uint64_t payload_bytes, const void **columns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Dropping privileges for good. Sets of capabilities have the bits of linux/capability.h. */
-#ifndef BLKREEL_CAPABILITIES_H
-#define BLKREEL_CAPABILITIES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ int capabilities_limit(uint64_t allowed);
  * which would stay as they are.
  */
 int capabilities_leave_root(uint64_t allowed);
-
-#endif

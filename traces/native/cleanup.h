@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Scope guards: a variable declared with one of these is released at the end of its scope. */
-#ifndef BLKREEL_CLEANUP_H
-#define BLKREEL_CLEANUP_H
+#pragma once
 
 #include <dirent.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ static inline void cleanup_close(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 }
-
-#endif

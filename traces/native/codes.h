@@ -3,8 +3,7 @@
  * The codes of a trace's columns `op` and `flags`, for C and BPF.
  * traces/format/schema.py has the same for Python; a test compares them.
  */
-#ifndef BLKREEL_CODES_H
-#define BLKREEL_CODES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -82,5 +81,3 @@ enum trace_flag {
 
 #define HINT_COUNT 5
 #define FLAG_HINTS (FLAG_HINT_NONE | FLAG_HINT_SHORT | FLAG_HINT_MEDIUM | FLAG_HINT_LONG | FLAG_HINT_EXTREME)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Error messages of the helpers. */
-#ifndef BLKREEL_ERROR_H
-#define BLKREEL_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ __attribute__((format(printf, 2, 3))) int report_error(const char *remedy, const
 
 /* Prints such a line if err says that files or memory ran out. Returns whether it does. what: "cannot ...". */
 bool report_shortage(const char *what, int err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Binary heaps in arrays, whose items[0] is the first by is_before(context, a, b). */
-#ifndef BLKREEL_HEAP_H
-#define BLKREEL_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@
 		}                                                                                                      \
 		items[at] = item;                                                                                      \
 	}
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Command-line options of a helper, as a table. */
-#ifndef BLKREEL_OPTIONS_H
-#define BLKREEL_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ int parse_options(int argc, char **argv, const struct option_entry *entries, con
 
 /* Whether the text is a decimal number from `least` to `most`. */
 bool parse_number(const char *text, int64_t least, int64_t most, int64_t *number);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The PID namespace of this process. The kernel's events have the numbers of the initial one. */
-#ifndef BLKREEL_PID_NAMESPACE_H
-#define BLKREEL_PID_NAMESPACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -16,5 +15,3 @@ static inline bool pid_namespace_is_initial(void)
 	/* It fails on a kernel without namespaces, and without /proc. */
 	return stat("/proc/self/ns/pid", &status) || status.st_ino == INITIAL_PID_NAMESPACE;
 }
-
-#endif

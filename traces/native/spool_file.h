@@ -3,8 +3,7 @@
  * Blocks appended to a spool, which always ends with a whole block. A share of its size stays reserved on the disk
  * in a second file, so that a full disk leaves room for the trace.
  */
-#ifndef BLKREEL_SPOOL_FILE_H
-#define BLKREEL_SPOOL_FILE_H
+#pragma once
 
 #include "blocks.h"
 
@@ -29,5 +28,3 @@ int spool_file_write_json(struct spool_file *file, enum block_kind kind, const c
 
 /* After a failed write: frees room for the names and the end block that still follow. */
 void spool_file_release_reserve(struct spool_file *file);
-
-#endif

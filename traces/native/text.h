@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* JSON built in memory. */
-#ifndef BLKREEL_TEXT_H
-#define BLKREEL_TEXT_H
+#pragma once
 
 #include "cleanup.h"
 
@@ -42,5 +41,3 @@ void print_json_numbers(FILE *file, const uint64_t *numbers, size_t count);
  * zone operations are writes.
  */
 void print_json_counted(FILE *file, const uint64_t *by_op);
-
-#endif

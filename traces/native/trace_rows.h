@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The columns of a trace in a spool, as X(type, name) in their order. */
-#ifndef BLKREEL_TRACE_ROWS_H
-#define BLKREEL_TRACE_ROWS_H
+#pragma once
 
 #include "blocks.h"
 
@@ -12,5 +11,3 @@
 	X(int64_t, submit_ns) X(int64_t, latency_ns) X(int64_t, queue_ns) X(int64_t, offset_bytes)            \
 	X(int64_t, length_bytes) X(int32_t, flags) X(int32_t, tid) X(int16_t, device) X(int16_t, cpu)         \
 	X(int16_t, status) X(int8_t, op)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The state of an accumulator, private to metrics.c and metrics_read.c. */
-#ifndef BLKREEL_ACCUMULATOR_H
-#define BLKREEL_ACCUMULATOR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -101,5 +100,3 @@ struct metrics {
 	size_t taken_count[DISTRIBUTIONS];
 	size_t taken_capacity;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* How writes lie on blocks that are larger than a sector, such as the mapping units of a drive. */
-#ifndef BLKREEL_ALIGNMENT_H
-#define BLKREEL_ALIGNMENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -47,5 +46,3 @@ static inline void alignment_add(struct alignment *alignment, int16_t device, in
 						  ends->last_byte >> (FIRST_BLOCK_BITS + i);
 	ends->last_byte = offset + bytes - 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Growing arrays. */
-#ifndef BLKREEL_ARRAY_H
-#define BLKREEL_ARRAY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
  * used. Returns 0 or -ENOMEM. Not inline, because that would slow the loop over rows by 4 %.
  */
 int array_grow(void *items, size_t *capacity, size_t item_bytes);
-
-#endif

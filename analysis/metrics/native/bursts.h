@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Groups the I/Os of a class into bursts, by the time between them or by their labels. */
-#ifndef BLKREEL_BURSTS_H
-#define BLKREEL_BURSTS_H
+#pragma once
 
 #include "number_map.h"
 
@@ -76,5 +75,3 @@ static inline int bursts_add(struct bursts *bursts, int64_t begin_ns, int64_t re
 	bursts->reach_ns = greatest_of(bursts->reach_ns, reach_ns + idle_removed_ns);
 	return err;
 }
-
-#endif

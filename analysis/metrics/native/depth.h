@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The time at each number of outstanding I/Os, for each class and for all. */
-#ifndef BLKREEL_DEPTH_H
-#define BLKREEL_DEPTH_H
+#pragma once
 
 #include <errno.h>
 #include <string.h>
@@ -96,5 +95,3 @@ static inline int depths_submit(struct depths *depths, int64_t submit_ns, int64_
 	}
 	return complete_ns > submit_ns ? depths_push(depths, complete_ns, kind) : 0;
 }
-
-#endif

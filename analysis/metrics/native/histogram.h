@@ -3,8 +3,7 @@
  * values below 512 have their own. The mean of a bin represents its values. analysis/metrics/partials/distributions.py has the same
  * bins.
  */
-#ifndef BLKREEL_HISTOGRAM_H
-#define BLKREEL_HISTOGRAM_H
+#pragma once
 
 #include "binning.h"
 
@@ -56,5 +55,3 @@ void histogram_deinit(struct histogram *histogram);
 
 /* Returns the length of PART_HISTOGRAM in int64, and writes as much as there is room for. */
 int64_t histogram_read(const struct histogram *histogram, int64_t *values, size_t capacity);
-
-#endif

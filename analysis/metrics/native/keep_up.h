@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* How many bytes were written by the time the last write was due. */
-#ifndef BLKREEL_KEEP_UP_H
-#define BLKREEL_KEEP_UP_H
+#pragma once
 
 #include "number_map.h"
 
@@ -27,5 +26,3 @@ struct keep_up {
 /* Adds a write with a due time. Returns 0 or -ENOMEM. */
 int keep_up_add(struct keep_up *keep_up, int64_t due_ns, int64_t complete_ns, int64_t bytes);
 void keep_up_deinit(struct keep_up *keep_up);
-
-#endif

@@ -2,8 +2,7 @@
 /* Latency over time in a fixed number of cells: columns of submit time, whose width doubles when the trace is longer, and
  * rows of latency, POINT_BITS bins per power of two. Each cell has its slowest I/O, so that no slow I/O is lost.
  */
-#ifndef BLKREEL_LATENCY_POINTS_H
-#define BLKREEL_LATENCY_POINTS_H
+#pragma once
 
 #include "binning.h"
 #include "metrics.h"
@@ -57,5 +56,3 @@ static inline void latency_points_add(struct latency_points *points, int kind, i
 
 /* Returns the length of PART_LATENCY_POINTS in int64, and writes it if `capacity` allows. */
 int64_t latency_points_read(const struct latency_points *points, int64_t *values, size_t capacity);
-
-#endif

@@ -5,8 +5,7 @@
  * Rows without a completion are only counted. Times are ns since any origin; sums have 64 bits. Results are arrays of
  * int64 in the layouts below.
  */
-#ifndef BLKREEL_METRICS_H
-#define BLKREEL_METRICS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -133,5 +132,3 @@ int64_t metrics_bursts(const struct metrics *metrics, int part, int which, int64
 
 /* Returns the length of a part in int64, and writes it if `capacity` allows; -EINVAL: no such part. */
 int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *values, size_t capacity);
-
-#endif

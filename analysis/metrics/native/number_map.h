@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Maps numbers to 0, 1, 2 ... in the order of their first occurrence. */
-#ifndef BLKREEL_NUMBER_MAP_H
-#define BLKREEL_NUMBER_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ static inline int64_t number_map_get(struct number_map *map, int64_t number)
 		return map->last_index;
 	return number_map_find(map, number);
 }
-
-#endif

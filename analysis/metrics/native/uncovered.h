@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The time at which no I/O of a class is outstanding or waits for a full queue. */
-#ifndef BLKREEL_UNCOVERED_H
-#define BLKREEL_UNCOVERED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ int uncovered_restore(struct uncovered *uncovered, const struct interval *rows, 
 /* Drops intervals that no I/O with this or a later submit can fill. */
 void uncovered_prune(struct uncovered *uncovered, int64_t submit_ns);
 void uncovered_deinit(struct uncovered *uncovered);
-
-#endif

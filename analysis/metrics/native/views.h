@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A trace over time in a fixed number of bins, whose width doubles when the trace is longer. */
-#ifndef BLKREEL_VIEWS_H
-#define BLKREEL_VIEWS_H
+#pragma once
 
 #include "metrics.h"
 
@@ -53,5 +52,3 @@ static inline void heat_add(struct heat *heat, int kind, int64_t since_ns, int64
 		heat_heighten(heat);
 	heat->cells[kind][row][column] += bytes;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A captured drive in sysfs: its queue depth, and its counters of completed requests. An NVMe multipath head has none
  * of its own: its requests and counters are those of its paths, which are hidden disks.
  */
-#ifndef BLKREEL_DRIVES_H
-#define BLKREEL_DRIVES_H
+#pragma once
 
 #include "records.h"
 
@@ -81,5 +80,3 @@ uint64_t disk_counts_total(const struct disk_counts *counts);
  * slots, or -1 after an error message if the heads have more than MAX_DISK_PATHS paths.
  */
 int64_t drives_assign_slots(const struct drive *drives, uint32_t count, struct capture_config *config);
-
-#endif

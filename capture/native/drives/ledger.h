@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The counts of the BPF programs, per CPU. */
-#ifndef BLKREEL_LEDGER_H
-#define BLKREEL_LEDGER_H
+#pragma once
 
 #include "records.h"
 
@@ -24,5 +23,3 @@ uint64_t ledger_lost(const struct ledger *ledger);
 
 /* Writes the members "lost": {...}, "ledger": {...}; times relative to epoch_ns. */
 void ledger_print(const struct ledger *ledger, FILE *file, uint64_t epoch_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Numbers of processes in another PID namespace than the initial one, whose numbers all events have. */
-#ifndef BLKREEL_PROCESSES_H
-#define BLKREEL_PROCESSES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ struct bpf_object;
  * list_processes is loaded. Returns 0 or a negative errno.
  */
 int processes_translate(const struct bpf_object *object, int32_t *pids, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Loads the BPF programs, in the best kind that the kernel accepts, and attaches them. */
-#ifndef BLKREEL_PROGRAMS_H
-#define BLKREEL_PROGRAMS_H
+#pragma once
 
 #include "records.h"
 
@@ -63,5 +62,3 @@ uint64_t programs_recursion_misses(const struct programs *programs);
 
 /* Whether libbpf prints its messages on stderr. */
 void programs_set_verbose(bool verbose);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Synthetic records at a rate, through the ring and everything behind it: for tests and measurements. */
-#ifndef BLKREEL_SYNTHETIC_RUN_H
-#define BLKREEL_SYNTHETIC_RUN_H
+#pragma once
 
 #include "programs.h"
 
@@ -30,5 +29,3 @@ void synthetic_begin(struct synthetic *synthetic);
 
 /* Ends the thread, also before the last record. The counts stay. */
 void synthetic_deinit(struct synthetic *synthetic);
-
-#endif

@@ -4,8 +4,7 @@
  * directory: at 1,000,000 events per second every pause loses events.
  * tests/native/drain_symbols.py checks this for drain.c.
  */
-#ifndef BLKREEL_DRAIN_H
-#define BLKREEL_DRAIN_H
+#pragma once
 
 #include "names.h"
 #include "outbox.h"
@@ -51,5 +50,3 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 
 /* Hands over the rows and names that are waiting. */
 void drain_flush(struct drain *drain);
-
-#endif

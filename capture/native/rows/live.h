@@ -3,8 +3,7 @@
  * Counts for the live view: the rows since the last interval that was printed.
  * The thread that writes rows counts, never the one that empties the ring.
  */
-#ifndef BLKREEL_LIVE_H
-#define BLKREEL_LIVE_H
+#pragma once
 
 #include "rows.h"
 
@@ -70,5 +69,3 @@ void live_print_interval(struct live *live, FILE *file, size_t device_count);
 
 /* The most bytes that both print. */
 size_t live_max_bytes(struct live *live);
-
-#endif

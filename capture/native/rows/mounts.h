@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Where file systems are mounted, for the paths of their files. */
-#ifndef BLKREEL_MOUNTS_H
-#define BLKREEL_MOUNTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ const struct mount *mounts_find(const struct mounts *mounts, uint32_t device, co
 
 /* A line of mountinfo, split in place. type: of the file system, with what follows. Returns whether it is one. */
 bool mount_parse(char *line, struct mount *mount, const char **type);
-
-#endif

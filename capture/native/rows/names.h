@@ -4,8 +4,7 @@
  * records; a thread of its own resolves cgroups and mounts, which walks
  * directories, and posts the notes. Memory is bounded: the drain waits while the queue is full.
  */
-#ifndef BLKREEL_NAMES_H
-#define BLKREEL_NAMES_H
+#pragma once
 
 #include "mounts.h"
 #include "outbox.h"
@@ -70,5 +69,3 @@ bool path_map_want(struct path_map *map, uint64_t number);
 
 /* NULL if the number has no path. */
 const char *path_map_get(const struct path_map *map, uint64_t number);
-
-#endif

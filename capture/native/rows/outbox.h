@@ -4,8 +4,7 @@
  * the drain never waits for a disk. Memory is fixed: when all row blocks are
  * queued the drain waits, the ring fills, and the kernel side counts the loss.
  */
-#ifndef BLKREEL_OUTBOX_H
-#define BLKREEL_OUTBOX_H
+#pragma once
 
 #include "live.h"
 #include "rows.h"
@@ -64,5 +63,3 @@ void outbox_post_json(struct outbox *outbox, enum block_kind kind, char *json);
  * may be written there.
  */
 int outbox_finish(struct outbox *outbox);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Records as columns of the trace, in blocks that circulate between the drain and the writer. */
-#ifndef BLKREEL_ROWS_H
-#define BLKREEL_ROWS_H
+#pragma once
 
 #include "records.h"
 #include "trace_rows.h"
@@ -57,5 +56,3 @@ void row_columns(const struct row_block *block, const void *columns[ROW_COLUMNS]
 
 /* The negative errno of a completion event's status: an errno itself, or since 5.17 a BLK_STS code. */
 int16_t status_errno(int16_t error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Dropping the privileges that only loading the programs needs. */
-#ifndef BLKREEL_PRIVILEGE_H
-#define BLKREEL_PRIVILEGE_H
+#pragma once
 
 /*
  * Drops all capabilities of this thread, and of all that it starts, for good. Root becomes nobody. CAP_BPF is kept
@@ -9,5 +8,3 @@
  * into `value`. Returns 0 or a negative errno.
  */
 int privilege_drop(int map_fd, void *value);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* One capture, from attaching the programs to the end block. */
-#ifndef BLKREEL_SESSION_H
-#define BLKREEL_SESSION_H
+#pragma once
 
 #include "drives/drives.h"
 #include "drives/ledger.h"
@@ -61,5 +60,3 @@ int session_probe(struct session_options *options);
 
 /* Captures until stdin ends, a signal arrives or the disk is full; status goes to stdout. Returns the exit code. */
 int session_run(struct session_options *options);
-
-#endif

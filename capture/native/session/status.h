@@ -3,8 +3,7 @@
  * Status of a capture: JSON lines on stdout for the parent process, notes beside the rows.
  * capture/helper.py and traces/spool/rows_child.py read the lines.
  */
-#ifndef BLKREEL_STATUS_H
-#define BLKREEL_STATUS_H
+#pragma once
 
 #include "session.h"
 
@@ -27,5 +26,3 @@ void status_live(struct session *session, bool may_skip);
  * neither was written.
  */
 int status_end(struct session *session);
-
-#endif

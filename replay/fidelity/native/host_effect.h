@@ -4,8 +4,7 @@
  * gives completion times for arrivals: channels with a latency per operation, then a bus per direction.
  * Loaded by replay/fidelity/queue_metrics.py. Times are ns.
  */
-#ifndef BLKREEL_HOST_EFFECT_H
-#define BLKREEL_HOST_EFFECT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -63,5 +62,3 @@ int64_t host_effect_percentile(const struct variant *variant, int direction, int
 
 /* From the first arrival to the last completion of workload I/O; of all I/O if there is none. */
 int64_t host_effect_load_time(const struct variant *variant);
-
-#endif

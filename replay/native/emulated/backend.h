@@ -3,8 +3,7 @@
  * The two ways from an emulated drive to a block device: FUSE and a loop device (fuse.c), or ublk (ublk.c). A back end
  * reads requests, passes them to server_take(), and replies when delay.h says so.
  */
-#ifndef BLKREEL_EMULATED_BACKEND_H
-#define BLKREEL_EMULATED_BACKEND_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -53,5 +52,3 @@ bool ublk_is_supported(void);
 
 /* Removes a device that a killed server left, if it is the one with this key. */
 void ublk_remove(unsigned device_number, uint64_t key);
-
-#endif

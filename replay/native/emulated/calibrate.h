@@ -3,8 +3,7 @@
  * Measures what this machine adds to each I/O of an emulated drive, and the most that it reaches. It issues real I/Os
  * to the device, which the server completes after a constant time; the data of its writes is dropped.
  */
-#ifndef BLKREEL_CALIBRATE_H
-#define BLKREEL_CALIBRATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ int calibrate(const struct calibration_target *target, struct calibration *calib
 
 /* Measures check_read and check_write alone. */
 int calibrate_check(const struct calibration_target *target, struct reached *read, struct reached *write);
-
-#endif

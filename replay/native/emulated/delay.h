@@ -5,8 +5,7 @@
  * that calls delay_send_due(). Replies leave earlier by the calibrated overhead of the way between a program and this
  * process, and by what the completions of the last I/Os took longer than that.
  */
-#ifndef BLKREEL_DELAY_H
-#define BLKREEL_DELAY_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -144,5 +143,3 @@ void delay_write_status(struct delay *delay, FILE *out);
 void delay_write_state(struct delay *delay, FILE *out);
 /* With nothing in flight any more: ends the run of the drive. */
 void delay_end(struct delay *delay);
-
-#endif

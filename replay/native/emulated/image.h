@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The data of an emulated drive: in locked memory, or in a file by direct I/O. */
-#ifndef BLKREEL_IMAGE_H
-#define BLKREEL_IMAGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ int image_file_transfer(const struct image *image, bool writes, int64_t offset_b
 int image_file_punch(const struct image *image, int64_t offset_bytes, int64_t length_bytes);
 int image_file_zero(const struct image *image, int64_t offset_bytes, int64_t length_bytes);
 int image_file_flush(const struct image *image);
-
-#endif

@@ -5,8 +5,7 @@
  * small ones before large ones. The drive is to count from its issue, and in the order of issue. A completion shows how
  * much later than its reply it came. Without BPF, an I/O counts from its arrival.
  */
-#ifndef BLKREEL_EMULATED_ISSUE_TIMES_H
-#define BLKREEL_EMULATED_ISSUE_TIMES_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -31,6 +30,4 @@ struct issue_times {
 void issue_times_begin(struct issue_times *times, struct delay *delay);
 void issue_times_of(struct issue_times *times, const char *node);
 void issue_times_end(struct issue_times *times);
-#endif
-
 #endif

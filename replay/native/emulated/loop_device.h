@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The loop device over the file of an emulated drive. */
-#ifndef BLKREEL_LOOP_DEVICE_H
-#define BLKREEL_LOOP_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ void loop_detach(struct loop_device *loop, const char *path);
 
 /* Whether it is still attached over the file. */
 bool loop_is_attached(const struct loop_device *loop, const char *path);
-
-#endif

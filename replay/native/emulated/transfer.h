@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the back ends of an emulated drive share: I/Os, and the transfer of their data to and from the image. */
-#ifndef BLKREEL_EMULATED_TRANSFER_H
-#define BLKREEL_EMULATED_TRANSFER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,5 +53,3 @@ bool server_accepts(const struct server *server, const struct emulated_io *io);
 
 /* Takes an accepted I/O with its fields and, of a write, its data. */
 void server_take(struct server *server, struct emulated_io *io);
-
-#endif

@@ -3,8 +3,7 @@
  * A process beside the server, with locked memory. It aborts the connection of a server that no longer answers, so that
  * programs get EIO and do not hang; and it detaches and unmounts the drive of a server that was killed.
  */
-#ifndef BLKREEL_WATCHDOG_H
-#define BLKREEL_WATCHDOG_H
+#pragma once
 
 #include "backend.h"
 
@@ -17,5 +16,3 @@ struct watchdog {
 int watchdog_start(struct watchdog *watchdog, struct backend *backend, unsigned timeout_s);
 
 void watchdog_stop(struct watchdog *watchdog);
-
-#endif

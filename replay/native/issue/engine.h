@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The issuing loop of one thread: issues each row of its lanes at its deadline, within the lane's depth. */
-#ifndef BLKREEL_ENGINE_H
-#define BLKREEL_ENGINE_H
+#pragma once
 
 #include "issuer.h"
 #include "lane_select.h"
@@ -57,5 +56,3 @@ void engine_deinit(struct engine *engine);
  * outstanding I/O.
  */
 void engine_run(struct engine *engine, int64_t start_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The interface between the issuing loop and a target: io_uring, a simulated drive, or the nil target. */
-#ifndef BLKREEL_ISSUER_H
-#define BLKREEL_ISSUER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ struct issuer_options {
 /* These return NULL after an error message. */
 struct issuer *uring_issuer(const struct issuer_options *options);
 struct issuer *nil_issuer(const struct issuer_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Selects the lane whose row is issued next, and computes the time until a row can be issued. */
-#ifndef BLKREEL_LANE_SELECT_H
-#define BLKREEL_LANE_SELECT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -68,5 +67,3 @@ struct lane_summary lane_select_summary(struct lane_select *select, int64_t now_
 /* How long to sleep for a completion; 0: spin or go on, because a deadline is near or a row can be issued. */
 int64_t lane_select_idle_ns(const struct lane_select *select, const struct lane_summary *summary, int64_t now_ns,
 			    bool outstanding);
-
-#endif

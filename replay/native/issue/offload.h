@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Blocking ioctls in worker threads: zone management, and discards on kernels whose io_uring has no such command. */
-#ifndef BLKREEL_OFFLOAD_H
-#define BLKREEL_OFFLOAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ void offload_ioctl(struct offload *offload, int target_fd, unsigned long command
 
 /* Takes the available results without waiting. */
 unsigned offload_reap(struct offload *offload, struct offload_result *results, unsigned room);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* An io_uring with the newest features that the kernel accepts. Only the thread that made it uses it. */
-#ifndef BLKREEL_RING_H
-#define BLKREEL_RING_H
+#pragma once
 
 #include <liburing.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ bool ring_poll(struct ring *ring);
  * time after the process has ended, and the next run finds the drive in use.
  */
 void ring_release(struct ring *ring);
-
-#endif

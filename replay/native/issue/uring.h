@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The io_uring issuer: uring.c submits and reaps, uring_rows.c turns rows into submission entries. */
-#ifndef BLKREEL_URING_H
-#define BLKREEL_URING_H
+#pragma once
 
 #include "issuer.h"
 #include "offload.h"
@@ -74,5 +73,3 @@ void uring_zero_without_hole(struct uring *uring, struct io *io, uint32_t slot);
 
 /* Tries a misaligned discard, which no drive executes: EINVAL means that the kernel has the discard command. */
 bool uring_discard_command_works(struct uring *uring, int16_t target);
-
-#endif

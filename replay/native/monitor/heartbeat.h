@@ -3,8 +3,7 @@
  * A thread that sleeps and wakes at fixed intervals on another CPU than the issuing threads. If both are late at the
  * same time, the process was stopped, or a hypervisor or firmware stole the CPUs.
  */
-#ifndef BLKREEL_HEARTBEAT_H
-#define BLKREEL_HEARTBEAT_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,5 +42,3 @@ int64_t heartbeat_missed_ns(const struct heartbeat *heartbeat, int64_t from_ns, 
 
 /* Whether the process may have been continued within a span. */
 bool heartbeat_continued(const struct heartbeat *heartbeat, int64_t from_ns, int64_t to_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The time that a thread waited for a CPU, from the scheduler's statistics. */
-#ifndef BLKREEL_SCHEDSTAT_H
-#define BLKREEL_SCHEDSTAT_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ static inline int64_t schedstat_waited_ns(int fd, int64_t otherwise)
 	strtoll(text, &end, 10); /* the run time, which the kernel updates only at each tick */
 	return strtoll(end, NULL, 10);
 }
-
-#endif

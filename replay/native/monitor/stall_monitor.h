@@ -6,8 +6,7 @@
  *
  * Times are nanoseconds since the start of the run.
  */
-#ifndef BLKREEL_STALL_MONITOR_H
-#define BLKREEL_STALL_MONITOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -193,5 +192,3 @@ static inline bool stall_monitor_explains(const struct stall_monitor *monitor, i
 
 /* Writes the object "stall_monitor" of the end block, for all issuing threads. */
 void stall_monitor_write_json(FILE *out, const struct stall_monitor *const *monitors, unsigned count);
-
-#endif

@@ -3,8 +3,7 @@
  * A hazard: two I/Os in flight over common bytes, of which one had completed before the other began in the source, and
  * at least one is not a read. The contents of these bytes can then differ from the source.
  */
-#ifndef BLKREEL_HAZARD_H
-#define BLKREEL_HAZARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ void hazard_deinit(struct hazard *hazard);
 bool hazard_add(struct hazard *hazard, uint32_t slot);
 
 void hazard_remove(struct hazard *hazard, uint32_t slot);
-
-#endif

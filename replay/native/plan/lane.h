@@ -3,8 +3,7 @@
  * A plan with its own depth. Lanes do not wait for each other, so a lane with deadlines and one at a fixed depth can
  * share a run. Rows come in plan order, or in the order of the schedule if the plan has dependencies.
  */
-#ifndef BLKREEL_LANE_H
-#define BLKREEL_LANE_H
+#pragma once
 
 #include "issue/issuer.h"
 #include "plan.h"
@@ -69,5 +68,3 @@ static inline void lane_completed(struct lane *lane, const struct io *io, int64_
 
 /* Whether no row is left and none will come. */
 bool lane_exhausted(struct lane *lane);
-
-#endif

@@ -3,8 +3,7 @@
  * The plan of a lane. A thread reads and checks a bounded number of blocks ahead of the issuing thread, so memory does
  * not grow with the trace.
  */
-#ifndef BLKREEL_PLAN_H
-#define BLKREEL_PLAN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -147,5 +146,3 @@ bool plan_exhausted(struct plan *plan);
 
 /* Checks every row of a block before any is issued. Returns 0, or a negative errno with plan->refusal set. */
 int plan_check(struct plan *plan, const struct plan_block *block);
-
-#endif

@@ -5,8 +5,7 @@
  * plus its compute time, plus its delay, and then it enters a heap by deadline. The times of rows are stored for twice as many rows as a dependency can reach back.
  * No I/O and no clock here.
  */
-#ifndef BLKREEL_SCHEDULE_H
-#define BLKREEL_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ static inline bool schedule_empty(const struct schedule *schedule)
 /* host_delay_ns: how much earlier it would have been without delays of the host, which rows after it inherit. */
 void schedule_submitted(struct schedule *schedule, uint64_t ordinal, int64_t submit_ns, int64_t host_delay_ns);
 void schedule_completed(struct schedule *schedule, uint64_t ordinal, int64_t complete_ns, int64_t host_delay_ns);
-
-#endif

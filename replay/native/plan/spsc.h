@@ -3,8 +3,7 @@
  * A lock-free ring of pointers between one producer and one consumer thread. It makes no system calls, because the
  * issuing thread at one end must never wait for the other.
  */
-#ifndef BLKREEL_SPSC_H
-#define BLKREEL_SPSC_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ static inline unsigned spsc_count(struct spsc *ring)
 
 	return atomic_load_explicit(&ring->tail, memory_order_acquire) - head;
 }
-
-#endif

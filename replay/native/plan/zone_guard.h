@@ -3,8 +3,7 @@
  * One row in flight at most that changes a zone: a zoned drive takes a write only at the write pointer, and the kernel
  * may hand a row that it cannot take at once to another thread, behind a later one.
  */
-#ifndef BLKREEL_ZONE_GUARD_H
-#define BLKREEL_ZONE_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ bool zone_guard_allows(const struct zone_guard *guard, int16_t target, int op, i
 
 /* A row of that kind is in flight, or no longer. */
 void zone_guard_set(struct zone_guard *guard, int16_t target, int op, int64_t offset_bytes, bool in_flight);
-
-#endif

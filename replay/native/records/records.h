@@ -3,8 +3,7 @@
  * The records of issued rows: issuing threads fill blocks of columns, one writer thread sends them to stdout with
  * notes of the progress. The issuing threads never wait for the pipe.
  */
-#ifndef BLKREEL_RECORDS_H
-#define BLKREEL_RECORDS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,5 +91,3 @@ void records_hand_over(struct records *records, int64_t now_ns, bool now);
 
 /* After the last row of every thread: waits for the writer. Returns a negative errno unless it wrote all records. */
 int record_writer_finish(struct record_writer *writer);
-
-#endif

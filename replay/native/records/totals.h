@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The totals of a run, for its end block. */
-#ifndef BLKREEL_TOTALS_H
-#define BLKREEL_TOTALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ struct run_conditions {
 
 /* Returns the end block as JSON, which the caller frees; NULL: out of memory. */
 char *totals_json(const struct totals *totals, const struct run_conditions *conditions);
-
-#endif

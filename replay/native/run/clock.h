@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Time in integer nanoseconds. */
-#ifndef BLKREEL_CLOCK_H
-#define BLKREEL_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ static inline int64_t sleep_before(int64_t deadline_ns, int64_t now_ns, int64_t 
 		return 0;
 	return left_ns < max_ns ? left_ns : max_ns;
 }
-
-#endif

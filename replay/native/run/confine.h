@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Confinement of the helper: what it could do beyond its run, if a plan or a drive made it misbehave. */
-#ifndef BLKREEL_CONFINE_H
-#define BLKREEL_CONFINE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ int confine_process(bool commands);
  * maps and starts nothing. Any other system call fails with EPERM. A kernel without seccomp does not filter them.
  */
 void confine_thread(enum thread_role role);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Exit codes of the helper; replay/engine/engine.py maps them to its errors. */
-#ifndef BLKREEL_EXIT_CODE_H
-#define BLKREEL_EXIT_CODE_H
+#pragma once
 
 enum exit_code {
 	EXIT_DONE = 0,
@@ -9,5 +8,3 @@ enum exit_code {
 	EXIT_WRONG_USAGE = 2,
 	EXIT_REFUSED = 5,
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* CPUs, memory and priority of the issuing threads. A run works without each of them. */
-#ifndef BLKREEL_HOST_H
-#define BLKREEL_HOST_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -35,5 +34,3 @@ void host_reduce_timer_slack(void);
 
 /* Gives the caller real-time priority, or the highest ordinary one. Returns whether the kernel allowed it. */
 bool host_take_priority(bool realtime);
-
-#endif

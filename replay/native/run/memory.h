@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Memory without page faults during the run, which would make rows late. */
-#ifndef BLKREEL_MEMORY_H
-#define BLKREEL_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -19,5 +18,3 @@ static inline void *alloc_touched(size_t count, size_t item_bytes)
 		bytes[at] = 0;
 	return (void *)bytes;
 }
-
-#endif

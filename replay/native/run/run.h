@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A run: spreads lanes over threads that start at the same time, and adds up their totals. */
-#ifndef BLKREEL_RUN_H
-#define BLKREEL_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ struct run_options {
 
 /* Runs the plans and writes records to stdout. Returns an exit code, after an error message if it is not 0. */
 int run_replay(const struct run_options *options, struct stop *stop);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The reason to end a run early. Any thread or the signal handler may set it; the first reason stays. */
-#ifndef BLKREEL_STOP_H
-#define BLKREEL_STOP_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -31,5 +30,3 @@ static inline enum stop_reason stop_requested(struct stop *stop)
 {
 	return (enum stop_reason)atomic_load_explicit(&stop->reason, memory_order_acquire);
 }
-
-#endif

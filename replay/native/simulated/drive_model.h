@@ -3,8 +3,7 @@
  * A model of a drive: completion times of I/Os, and the drive's cache, temperature and power. The formulas are in
  * docs/replay.md, "Simulated drive". The caller passes times in order, in nanoseconds since the start of the run.
  */
-#ifndef BLKREEL_DRIVE_MODEL_H
-#define BLKREEL_DRIVE_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ void drive_end(struct drive *drive, int64_t now_ns);
 /* The saved state as a JSON object; [[time_ns, temperature_c, power_w, throttled 0 or 1], ...] at 1 Hz and at the end. */
 void drive_write_state(const struct drive *drive, FILE *out);
 void drive_write_samples(const struct drive *drive, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* I/Os in the order in which they are due. */
-#ifndef BLKREEL_DUE_HEAP_H
-#define BLKREEL_DUE_HEAP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ static inline struct due due_heap_pop(struct due_heap *heap)
 	dues_replace(NULL, heap->entries, heap->count, last);
 	return first;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The issuer for simulated drives. */
-#ifndef BLKREEL_SIMULATED_H
-#define BLKREEL_SIMULATED_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ struct issuer *simulated_issuer(struct drive *drives, unsigned drive_count, unsi
 
 /* After the run: writes the samples and states of the drives as a JSON object. */
 void simulated_write_json(struct issuer *issuer, FILE *out);
-
-#endif

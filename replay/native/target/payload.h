@@ -4,8 +4,7 @@
  * it has a stamp that is unique in the run, so a drive can neither compress nor deduplicate it. On request a part of
  * each sector is zeros, which compress, and a part of the 4 KiB pieces are copies, which have no stamp.
  */
-#ifndef BLKREEL_PAYLOAD_H
-#define BLKREEL_PAYLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ void payload_put_stamps(struct payload *payload, void *data, int64_t offset_byte
 
 /* Returns a buffer for a read. Reads share it, because their data is discarded. */
 void *payload_sink(struct payload *payload, size_t length_bytes);
-
-#endif

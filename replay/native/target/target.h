@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A target of the I/O: a block device, a regular file, or the nil target. */
-#ifndef BLKREEL_TARGET_H
-#define BLKREEL_TARGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -135,5 +134,3 @@ int32_t target_write_flags(const struct target *target, enum trace_op op, int32_
 			   int64_t length_bytes);
 
 enum fidelity target_fidelity(const struct target *target, enum trace_op op, int32_t flags);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the fuzz targets share. A target is a function of bytes that aborts where an invariant does not hold. */
-#ifndef BLKREEL_FUZZ_H
-#define BLKREEL_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ static inline int memory_file(const void *data, size_t size)
 	REQUIRE(fd >= 0 && (!size || write(fd, data, size) == (ssize_t)size) && !lseek(fd, 0, SEEK_SET));
 	return fd;
 }
-
-#endif

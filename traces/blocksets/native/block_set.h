@@ -10,8 +10,7 @@
  * Functions that change a set return 0 or a negative errno: -ENOMEM; -ERANGE for a range before 0 or beyond 2^62;
  * -EFBIG if more than 128 TiB are touched; -E2BIG beyond the limit of memory. Ranges added before the failure stay.
  */
-#ifndef BLKREEL_BLOCK_SET_H
-#define BLKREEL_BLOCK_SET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ int64_t block_set_save(struct block_set *set, uint8_t *bytes, size_t capacity);
 
 /* NULL for bytes that block_set_save() cannot have written, without memory, and beyond the limit (0 for none). */
 struct block_set *block_set_load(const uint8_t *bytes, size_t length, int64_t memory_limit);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* From inputs to rows: one run of the decoder. */
-#ifndef BLKREEL_BLKTRACE_DECODE_H
-#define BLKREEL_BLKTRACE_DECODE_H
+#pragma once
 
 #include "report.h"
 
@@ -21,5 +20,3 @@ struct decode_options {
 
 /* Takes options->devices over. Returns 0, or -1 after report_error(). */
 int decode(struct decode_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The devices of a recording, in the order of their first event: its place is the number in a row. */
-#ifndef BLKREEL_BLKTRACE_DEVICES_H
-#define BLKREEL_BLKTRACE_DEVICES_H
+#pragma once
 
 #include "codes.h"
 
@@ -37,5 +36,3 @@ struct pair_device *pair_devices_find(const struct pair_devices *devices, uint32
 
 /* Adds a device that is not there yet. Returns 0, -ENOMEM, or -E2BIG beyond MAX_PAIR_DEVICES. */
 int pair_devices_add(struct pair_devices *devices, uint32_t number, bool bio_based);
-
-#endif

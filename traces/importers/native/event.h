@@ -3,8 +3,7 @@
  * One event of a blktrace stream, version 7 (48-byte header) or 8 (64 bytes, Linux 6.19), of either byte order.
  * include/uapi/linux/blktrace_api.h of the kernel is the format.
  */
-#ifndef BLKREEL_BLKTRACE_EVENT_H
-#define BLKREEL_BLKTRACE_EVENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,5 +100,3 @@ uint32_t event_flags(const struct blk_event *event);
 
 /* A number of the payload: `wide` 8 bytes, else 4. Zero if the payload is too short. */
 uint64_t event_payload_number(const struct blk_event *event, size_t at, bool wide, bool big_endian);
-
-#endif

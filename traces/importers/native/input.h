@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* One stream of events: the file of one CPU, or the pipe of a live tracer. */
-#ifndef BLKREEL_BLKTRACE_INPUT_H
-#define BLKREEL_BLKTRACE_INPUT_H
+#pragma once
 
 #include "event.h"
 
@@ -52,5 +51,3 @@ int input_fill(struct input *input);
 /* Reads the next event into input->event. Returns 1, 0 if more data is needed, or -1 with input->error. */
 int input_peek(struct input *input);
 void input_next(struct input *input);
-
-#endif

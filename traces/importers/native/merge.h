@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Merges streams that are each in order of time. Memory: one buffer per stream. */
-#ifndef BLKREEL_BLKTRACE_MERGE_H
-#define BLKREEL_BLKTRACE_MERGE_H
+#pragma once
 
 #include "input.h"
 
@@ -28,5 +27,3 @@ void merge_deinit(struct merge *merge);
  * result of `consume`.
  */
 int merge_run(struct merge *merge, uint64_t limit_ns, merge_consumer consume, void *context);
-
-#endif

@@ -3,8 +3,7 @@
  * From events to I/Os: an issue and its completion become a row, with the thread and flags of the entry into the block
  * layer. Events come in order of time. Memory is bounded: beyond a limit the oldest I/O is dropped and counted.
  */
-#ifndef BLKREEL_BLKTRACE_PAIR_H
-#define BLKREEL_BLKTRACE_PAIR_H
+#pragma once
 
 #include "devices.h"
 #include "event.h"
@@ -45,5 +44,3 @@ void pairing_note_loss(struct pairing *pairing);
 
 /* I/Os in flight become rows without a latency. */
 void pairing_finish(struct pairing *pairing);
-
-#endif

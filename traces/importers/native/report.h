@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the decoder counted, as JSON. */
-#ifndef BLKREEL_BLKTRACE_REPORT_H
-#define BLKREEL_BLKTRACE_REPORT_H
+#pragma once
 
 #include "input.h"
 #include "merge.h"
@@ -36,5 +35,3 @@ void report_progress(const struct decoded *decoded, FILE *file);
 void report_end(const struct decoded *decoded, FILE *file, bool with_note);
 
 uint64_t report_clock_ns(int clock);
-
-#endif

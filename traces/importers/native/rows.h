@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Rows of a trace as blocks in a file, with the columns of the capture helper. */
-#ifndef BLKREEL_BLKTRACE_ROWS_H
-#define BLKREEL_BLKTRACE_ROWS_H
+#pragma once
 
 #include "codes.h"
 #include "spool_file.h"
@@ -47,5 +46,3 @@ void rows_add(struct rows *rows, const struct trace_row *row);
 
 /* Writes the buffered rows. Returns 0 or the negative errno of the first write that failed. */
 int rows_flush(struct rows *rows);
-
-#endif

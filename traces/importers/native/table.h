@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* I/Os that wait for an event, by device, sector and operation, oldest first. The caller keeps to `room`. */
-#ifndef BLKREEL_BLKTRACE_TABLE_H
-#define BLKREEL_BLKTRACE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ struct pending *table_find_newest(const struct table *table, uint32_t device, ui
 
 /* Removes an entry, which stays readable until the next table_add(). */
 void table_remove(struct table *table, struct pending *entry);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Names of threads: from notices in the stream, and from /proc while it is live. */
-#ifndef BLKREEL_BLKTRACE_THREADS_H
-#define BLKREEL_BLKTRACE_THREADS_H
+#pragma once
 
 #include "event.h"
 #include "rows.h"
@@ -40,5 +39,3 @@ int threads_name(struct threads *threads, const struct blk_event *event);
 
 /* Writes the names that are waiting. Returns 0 or a negative errno. */
 int threads_flush(struct threads *threads);
-
-#endif

@@ -5,8 +5,7 @@
  * separator; then they are without the blanks and the quotes around them, a separator between quotes is text, and a line
  * of blanks has no field. Arrays of results have an entry for each field asked for; an invalid number is 0.
  */
-#ifndef BLKREEL_TEXT_LINES_H
-#define BLKREEL_TEXT_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void text_lines_decimals(const uint8_t *text, const int64_t *starts, const int64
  */
 int64_t text_lines_codes(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows, uint64_t seed,
 			 int32_t *codes, int64_t *first_rows);
-
-#endif
