@@ -40,7 +40,6 @@ class Column:
         return self.metric.short
 
     def cell(self, entry: Document) -> Cell:
-        """The cell of an entry of the document."""
         figure = entry["headline"][self.metric.key]
         if figure["value"] is None:
             return Cell(units.MISSING, None, missing(entry, self.metric))

@@ -318,7 +318,6 @@ def check_traces(steps: list[BenchmarkStep], target: Target) -> None:
 
 
 def space_warning(output: Path, steps: list[BenchmarkStep]) -> str | None:
-    """See shortage()."""
     return shortage(output, [open_trace(step.trace).rows if step.do == "replay" else estimated_ios(step)
                              for step in steps if step.measures], COMPRESSED_RUN_SCHEMA)
 

@@ -59,7 +59,6 @@ class LiveTask(ProgressTask):
         self._guarded(self._draw)
 
     def show_interval(self, interval: Interval, drives: Sequence[str], names: ThreadNames) -> None:
-        """Draw an interval of a capture."""
         self._guarded(lambda: self._view.set_interval(interval, drives, names))
 
     def note(self, text: str) -> None:
@@ -111,7 +110,6 @@ class LiveTask(ProgressTask):
             self._live.refresh()
 
     def refresh(self) -> None:
-        """Draw now."""
         self._guarded(lambda: self._draw(at_once=True))
 
     def __rich__(self) -> RenderableType:

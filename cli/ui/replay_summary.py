@@ -43,7 +43,6 @@ def pace_words(pace: Pace, idle: Idle) -> str:
 
 
 def plan_pace_words(plan: Plan) -> str:
-    """pace_words() of a plan."""
     return pace_words(record(Pace, plan.pace_account()), Idle(name=plan.idle.name, cap_ns=plan.idle.cap_ns))
 
 

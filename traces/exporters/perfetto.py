@@ -148,7 +148,6 @@ def _packets(columns: Columns, rows: np.ndarray, on_device: np.ndarray, on_threa
 
 
 def _event(time_ns: np.ndarray, *fields: wire.Part) -> wire.Part:
-    """A packet with a TrackEvent."""
     return wire.messages(_PACKET, wire.integers(_TIMESTAMP, time_ns),
                          wire.constant(wire.integer(_SEQUENCE_ID, _SEQUENCE), len(time_ns)),
                          wire.messages(_TRACK_EVENT, *fields),
@@ -184,7 +183,6 @@ def _names() -> bytes:
 
 
 def _descriptor(track: NewTrack) -> bytes:
-    """TrackDescriptor."""
     ordered = wire.integer(11, _EXPLICIT_ORDER)
     if track.number is None:
         process = wire.integer(1, track.group) + wire.content(6, track.name)

@@ -161,8 +161,6 @@ def _checked(line: bytes) -> dict[str, Any]:
 
 
 class _Collected:
-    """Collects the lines of a spool."""
-
     def __init__(self) -> None:
         self._epoch_ns: int | None = None
         self._sensors: dict[str, Sensor] = {}

@@ -43,7 +43,6 @@ class LatencyPoints:
 
     @property
     def count(self) -> int:
-        """Number of points."""
         return len(self.ops)
 
     def join(self, later: "LatencyPoints") -> "LatencyPoints":

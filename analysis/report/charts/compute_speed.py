@@ -34,7 +34,6 @@ class _Curve:
 
     @property
     def fastest(self) -> float:
-        """The highest compute speed."""
         return max(self.load_ns)
 
 

@@ -224,7 +224,6 @@ def _live_line(before: Counts, now: Counts, seconds: float) -> str:
 
 
 def _mounts(running: EmulatedDrive) -> list[str]:
-    """Mount points of the device."""
     uses = uses_of(find_target(running.device), Kernel())
     return [use.how.removeprefix("mounted at ") for use in uses if use.how.startswith("mounted at ")]
 
