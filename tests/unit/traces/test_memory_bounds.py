@@ -73,8 +73,7 @@ def page_bomb(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", [
-    ["check", "{}"], ["compare", "{}", "{}.copy"], ["replay", "--dry-run", "{}", "--on", "nil:1TiB"]],
-    ids=lambda command: command[0])
+    ["check", "{}"], ["compare", "{}", "{}.copy"]], ids=lambda command: command[0])
 def test_pages_that_expand_are_refused(blkreel, page_bomb, command):
     code, peak_bytes, output = run_measured(blkreel, *(part.format(page_bomb) for part in command))
     assert code in (1, 2) and "has pages that take more than" in output and str(page_bomb) in output
@@ -103,7 +102,7 @@ def test_a_page_counts_whatever_the_footer_says(tmp_path):
         sizes.add(Chunk(0, 0, len(pages)), memoryview(bytes(pages)))
 
 
-@cases(100)
+@cases(40)
 @given(st.binary(max_size=300))
 def test_any_bytes_of_pages_are_refused_or_measured(content):
     try:

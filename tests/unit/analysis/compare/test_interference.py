@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.compare.interference import ERROR, WINDOWS_NS, Interference
@@ -74,7 +75,7 @@ def check(shown, x, latency):
         assert shown["rank_correlation"] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=20)
+@cases(8)
 @given(rows, st.lists(st.integers(0, 60), max_size=3))
 def test_each_read_meets_what_was_written_before_it(given_rows, cuts):
     t = frame(given_rows)

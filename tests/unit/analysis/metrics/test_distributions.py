@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
@@ -26,7 +27,7 @@ def near(told, true):
     return abs(told - true) <= abs(true) / 100
 
 
-@settings(max_examples=100)
+@cases(40)
 @given(values)
 def test_every_percentile_is_within_a_percent(numbers):
     true, binned = exact(numbers), exact(numbers).to_histogram()
@@ -49,7 +50,7 @@ def test_sums_beyond_64_bits_are_refused(numbers):
         half + half + half
 
 
-@settings(max_examples=100)
+@cases(40)
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=60).map(lambda numbers: np.array(numbers, np.int64)))
 def test_waiting_is_cut_at_the_same_value(numbers):
     true, binned = exact(numbers), exact(numbers).to_histogram()
@@ -59,7 +60,7 @@ def test_waiting_is_cut_at_the_same_value(numbers):
             binned.waiting_percentile(fraction), expected)
 
 
-@settings(max_examples=60)
+@cases(24)
 @given(values, values, values)
 def test_histograms_add_up_in_any_order(a, b, c):
     together = exact(np.concatenate([a, b, c])).to_histogram()

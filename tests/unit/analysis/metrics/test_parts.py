@@ -3,7 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from cases import cases
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
@@ -82,7 +83,7 @@ def reads(*submit_ns):
                       "device": 0} for at_ns in submit_ns])
 
 
-@settings(max_examples=40)
+@cases(16)
 @given(batches, st.lists(st.integers(0, 40), max_size=6), st.booleans())
 @example(reads(0, 100 + GAP_NS), [1], True)  # a gap as long as those within a burst, at the cut
 @example(reads(0, 101 + GAP_NS), [1], True)
@@ -93,7 +94,7 @@ def test_any_parts_join_to_the_same_digits(batch, cuts, exact):
     assert figures(many) == figures(one)
 
 
-@settings(max_examples=40)
+@cases(16)
 @given(batches, st.lists(st.integers(0, 40), max_size=6))
 def test_an_accumulator_goes_on_as_if_it_had_never_stopped(batch, cuts):
     metrics = MetricsAccumulator(GAP_NS)
@@ -104,7 +105,7 @@ def test_an_accumulator_goes_on_as_if_it_had_never_stopped(batch, cuts):
     assert metrics.carry() == carry_after(parts_of(batch, cuts))
 
 
-@settings(max_examples=20)
+@cases(8)
 @given(batches, batches)
 def test_pooled_runs_keep_what_both_had(a, b):
     a, b = whole(a), whole(b, exact=False)
@@ -124,7 +125,7 @@ def plain_depth(intervals):
     return [found.get(n, 0) for n in range(max(found, default=-1) + 1)]
 
 
-@settings(max_examples=60)
+@cases(24)
 @given(batches)
 def test_depth_gaps_and_streams_are_what_a_plain_look_finds(batch):
     partial = whole(batch)

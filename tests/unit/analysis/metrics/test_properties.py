@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
@@ -147,7 +148,7 @@ def check_against_pandas(columns):
                 == plain_distribution(mine.tolist()))
 
 
-@settings(max_examples=25)
+@cases(10)
 @given(traces)
 def test_every_figure_equals_plain_pandas(columns):
     check_against_pandas(columns)

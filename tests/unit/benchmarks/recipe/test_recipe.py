@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe, recipe_names
+from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe
 from blkreel.benchmarks.recipe.run_stream import longest_ns
 from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.recipe.values import Share, evaluate, read_value
@@ -206,21 +206,6 @@ def test_values_are_read_as_people_write_them():
     assert Share(250_000).of(GIB) == GIB // 4
     assert read_value("sizes", ["4K", "1MiB"]) == [4096, MIB]
     assert read_value("times", "30s,5min") == [30 * 10**9, 300 * 10**9]
-
-
-@pytest.mark.parametrize("name", recipe_names())
-@pytest.mark.parametrize("quick", [False, True])
-def test_every_recipe_that_ships_makes_steps(name, quick):
-    """On a drive of the usual size, and shrunk to a small one; measured is always something that ends."""
-    one = load_recipe(name)
-    given_words = {"trace": "sample:game-load"} if "trace" in one.parameters else {}
-    for size_bytes, scale in ((512 * GIB, 1.0), (8 * GIB, 1 / 32)):
-        values = one.resolve(given_words, quick=quick, scale=scale)
-        made = steps_of(one, values, size_bytes=size_bytes, block_bytes=512, seed=1)
-        assert any(step.measures for step in made)
-        for step in made:
-            for stream in step.streams:
-                assert stream.start_bytes + stream.span_bytes <= size_bytes
 
 
 def test_how_long_it_takes_at_most_is_known_but_for_states():

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from cases import cases
 from engine_rule import issued
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.replay.plan.dependencies import Observed
@@ -94,7 +95,7 @@ def programs(draw):
     return steps
 
 
-@settings(max_examples=50)
+@cases(20)
 @given(steps=programs(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), data=st.data())
 def test_a_program_takes_the_time_that_it_takes_on_any_drive(steps, sizes, data):
     count = sum(step[0] == "read" for step in steps)
