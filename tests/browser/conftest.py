@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from page_reader import Reader, show
+from page_reader import Reader, show, without_pictures
 from synthetic_pages import made
 
 from blkreel.analysis.report.html.page import render_page
@@ -16,8 +16,9 @@ def browser():
     if not chromium:
         pytest.skip("needs chromium: apt-get install chromium")
     with sync_api.sync_playwright() as playwright:
-        # Without the sandbox, since tests run as root.
-        instance = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        # Without the sandbox, since tests run as root. No page is open for so long that optimized code would pay.
+        instance = playwright.chromium.launch(executable_path=chromium, args=[
+            "--no-sandbox", "--disable-gpu", "--js-flags=--no-opt"])
         yield instance
         instance.close()
 
@@ -36,8 +37,9 @@ def made_pages(tmp_path_factory):
     """Paths of pages made up from the model: of one drive and of eight."""
     root = tmp_path_factory.mktemp("made")
     paths = {count: root / f"made-{count}.html" for count in (1, 8)}
-    for count, path in paths.items():
-        path.write_text(render_page(made(count, paces=1, steps=60)), encoding="utf-8")
+    with without_pictures():
+        for count, path in paths.items():
+            path.write_text(render_page(made(count, paces=1, steps=60)), encoding="utf-8")
     return paths
 
 

@@ -3,7 +3,7 @@
 import shlex
 
 import pytest
-from page_reader import Reader, settle
+from page_reader import Reader, settle, without_pictures
 from synthetic_runs import write_run
 
 from blkreel.analysis.charts.axes import Axis
@@ -27,7 +27,8 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def path(runs, tmp_path_factory):
     output = tmp_path_factory.mktemp("page") / "page.html"
-    present.compare(runs, output, view=export.View(highlight=SHORT))
+    with without_pictures():
+        present.compare(runs, output, view=export.View(highlight=SHORT))
     return output
 
 
@@ -75,7 +76,8 @@ def test_the_command_beside_a_figure_of_several_runs_gives_that_figure(shared, r
 def test_pairs_go_with_the_drives_that_filters_hide(reader, tmp_path):
     runs = [write_run(tmp_path / f"{name}-{seed}", name, 90, seed=seed, seconds=3, model=name)
             for name in ("alpha", "bravo", "charlie") for seed in range(6)]
-    present.compare(runs, tmp_path / "page.html", view=export.View(highlight="alpha"))
+    with without_pictures():
+        present.compare(runs, tmp_path / "page.html", view=export.View(highlight="alpha"))
     page = reader.open(tmp_path / "page.html", view="search=bravo")
     rows = page.evaluate("""() => [...document.querySelectorAll("#ratios-table tbody tr[data-entry]")].filter(
         (row) => row.offsetParent).map((row) => row.dataset.entry)""")

@@ -1,5 +1,11 @@
 """Opens report pages in a browser and navigates between their views."""
 
+from contextlib import contextmanager
+
+import pytest
+
+from blkreel.analysis.report.html import rendering
+
 SETTLED = "document.documentElement.dataset.settled === '1'"
 
 
@@ -28,6 +34,14 @@ class Reader:
         for context in self._contexts:
             context.close()
         self._contexts = []
+
+
+@contextmanager
+def without_pictures():
+    """Pages without the pictures for readers without JavaScript, which take most of the time of making a page."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rendering, "static_svg", lambda chart, page: "")
+        yield
 
 
 def settle(page):

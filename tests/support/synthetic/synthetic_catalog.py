@@ -1,6 +1,7 @@
 """Runs and results for catalogs."""
 
 import numpy as np
+from made_once import made_once
 from synthetic_tests import DRIVE, closed_loop, write_step
 
 from blkreel.benchmarks.catalog.result import checksum_of, id_of
@@ -9,6 +10,7 @@ SOURCE = {"path": "game.parquet", "sha256": "5e" * 32, "title": "Game load"}
 PACE = {"name": "asap", "depth": None}
 
 
+@made_once
 def run_of(directory, label="fast drive", cost_us=100, seed=0, drive=None, **run):
     """A small run: 1500 reads by one server."""
     random = np.random.default_rng(seed)

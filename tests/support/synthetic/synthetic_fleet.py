@@ -4,6 +4,7 @@ import copy
 import math
 
 import numpy as np
+from made_once import made_once
 from synthetic_tests import GIB, KIB, MIB, MS, SECOND, MadeTest, both, closed_loop, rows_of
 
 from blkreel.benchmarks.reports.results import results_of
@@ -19,6 +20,7 @@ _RATES = ("mb_s", "iops", "mb_per_j", "kiops", "kiops_per_w", "score", "downside
 _TIMES = ("_ns",)
 
 
+@made_once
 def small_test(directory, kind, **more):
     """The directory of a small test of that kind, with power and whatever else its charts can show."""
     test = MadeTest(directory, kind, name=kind, **more)

@@ -1,6 +1,7 @@
 """Synthetic runs in the format of a replay: a background writer, bursts of reads, two different drives."""
 
 import numpy as np
+from made_once import made_once
 
 from blkreel.traces.format.schema import FLAGS, RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
@@ -64,6 +65,7 @@ def served(columns, read_us, write_us, seed):
             "tid": np.where(op == 1, 4242, 4243 + np.arange(len(due)) % 3), "source_row": np.arange(len(due))}
 
 
+@made_once
 def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=None, seed=1, seconds=12,
               verdict="valid", reasons=(), withheld=(), simulated=False, state="client", model="Example 980 500GB"):
     """A run directory of one drive and pace; returns its path."""
@@ -117,6 +119,7 @@ def write_four_runs(root):
     return runs
 
 
+@made_once
 def write_trace(path, seconds=6, lost=0):
     """A captured trace of the same workload."""
     rows = served(plan(seconds), 90, 220, 3)

@@ -22,6 +22,8 @@ from blkreel.traces.spool.spool import ROWS_FILE, Spool
 from blkreel.traces.telemetry.reader import read_telemetry
 from blkreel.traces.telemetry.spool import spool_of as telemetry_spool_of
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture
 def catalog(tmp_path):

@@ -11,6 +11,7 @@ from blkreel.analysis.report.html.page import render_page
 from blkreel.analysis.report.page import brand
 from blkreel.common.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 LOGO = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 100"><rect width="300" height="100"/></svg>'
 THEME = """
 font = "Liberation Serif"

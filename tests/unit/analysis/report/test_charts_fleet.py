@@ -13,6 +13,8 @@ from blkreel.analysis.report import document, export, present
 from blkreel.analysis.report.page import compare_page
 from blkreel.traces.format.reader import open_trace
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture(scope="module")
 def fleet():

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_trace import new_trace
 from synthetic_runs import MS, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
@@ -16,6 +17,10 @@ from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
+from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.writer import TraceWriter
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def measured(account):
@@ -155,22 +160,25 @@ def test_report_of_a_trace_names_threads_and_losses(tmp_path):
     assert document["source"]["command"] == "./start-game"
 
 
-def test_page_is_whole_or_not_there(tmp_path, runs, monkeypatch):
+def test_page_is_whole_or_not_there_and_has_no_markup_of_its_input(tmp_path):
+    run = write_run(tmp_path / "run", label="<script>alert(1)</script></script><!--")
     output = tmp_path / "compare.html"
     output.write_text("mine")
     with pytest.raises(OutputExists):
-        present.compare(runs[:1], output)
+        present.compare([run], output)
     assert output.read_text() == "mine"
-    present.compare(runs[:1], output, force=True)
-    assert output.read_text().startswith("<!DOCTYPE html>")
-    assert list(tmp_path.iterdir()) == [output]
+    present.compare([run], output, force=True)
+    page = output.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+    assert set(tmp_path.iterdir()) == {output, run}
 
 
 def test_missing_directories_of_a_page_are_made(tmp_path, runs):
-    present.compare(runs[:1], tmp_path / "new/pages/compare.html")
-    assert (tmp_path / "new/pages/compare.html").read_text().startswith("<!DOCTYPE html>")
-    with pytest.raises(BlkreelError, match="compare.html is not a directory"):
-        present.compare(runs[:1], tmp_path / "new/pages/compare.html/a.html")
+    present.compare(runs[:1], tmp_path / "new/pages/compare.json")
+    assert (tmp_path / "new/pages/compare.json").exists()
+    with pytest.raises(BlkreelError, match="compare.json is not a directory"):
+        present.compare(runs[:1], tmp_path / "new/pages/compare.json/a.json")
 
 
 def test_foreign_input_leaves_no_page(tmp_path, runs):
@@ -182,8 +190,6 @@ def test_foreign_input_leaves_no_page(tmp_path, runs):
 
 
 def test_a_trace_without_rows_still_gives_a_page(tmp_path):
-    from blkreel.traces.format.schema import TRACE_SCHEMA
-    from blkreel.traces.format.writer import TraceWriter
     with TraceWriter(tmp_path / "empty.parquet", TRACE_SCHEMA) as writer:
         writer.close({})
     document = present.report(tmp_path / "empty.parquet", tmp_path / "report.html")
@@ -195,25 +201,17 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
 
 def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):
     """A step of 60 ms on a machine that was delayed for longer."""
-    from blkreel.traces.format.schema import RUN_SCHEMA
-    from blkreel.traces.format.writer import TraceWriter
     (tmp_path / "run").mkdir()
     with TraceWriter(tmp_path / "run/records.parquet", RUN_SCHEMA) as writer:
         writer.close({"run": {"label": "held up", "issued_ops": 0, "verdict": {
             "level": "valid", "reasons": [], "notes": [], "withheld": []}}})
-    verdict = present.report(tmp_path / "run", tmp_path / "report.html")["entry"]["verdict"]
+    verdict = present.report(tmp_path / "run")["entry"]["verdict"]
     assert verdict["level"] == "invalid"
     assert "it issued no I/O" in verdict["reasons"][0]["text"]
 
 
 def test_a_trace_of_which_no_completion_was_seen_is_not_called_valid(blkreel, tmp_path):
-    from blkreel.traces.format.schema import TRACE_SCHEMA
-    from blkreel.traces.format.writer import TraceWriter
-    none = np.zeros(20, np.int64)
-    with TraceWriter(tmp_path / "unseen.parquet", TRACE_SCHEMA) as writer:
-        writer.write({"submit_ns": np.arange(20), "latency_ns": none - 1, "op": none, "length_bytes": none + 4096,
-                      "offset_bytes": none, "flags": none, "tid": none})
-        writer.close({})
+    new_trace(tmp_path / "unseen.parquet", {}, submit_ns=np.arange(20), latency_ns=-1)
     told = blkreel("report", tmp_path / "unseen.parquet").stdout
     assert "invalid: none of 20 I/Os was seen to complete" in told and "Data rate" not in told
 
@@ -223,14 +221,6 @@ def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
     assert "a [/red] [bold]" in blkreel("report", runs[0]).stdout
     assert "b [/red] [bold]" in blkreel("compare", *runs[:2]).stdout
     assert "e [/red] [bold]" in blkreel("compare", *runs).stdout
-
-
-def test_text_in_the_input_cannot_become_markup(tmp_path):
-    label = "<script>alert(1)</script></script><!--"
-    run = write_run(tmp_path / "run", label=label)
-    present.compare([run], tmp_path / "compare.html")
-    page = (tmp_path / "compare.html").read_text()
-    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
 
 
 def assert_asks_for_nothing_and_is_small(page):

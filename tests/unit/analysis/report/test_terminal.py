@@ -13,6 +13,7 @@ from blkreel.analysis.report.columns import columns_of
 from blkreel.common.console import Detail
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 

@@ -21,6 +21,7 @@ from blkreel.benchmarks.catalog.verify import verify
 from blkreel.benchmarks.site.build import build
 from blkreel.common.errors import BlkreelError, UsageError
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 NAMES = ["../../outside/keep", "{outside}/keep", "sub/keep", "keep\0", "link"]
 _opened: list[str] = []
 _watching = [False]

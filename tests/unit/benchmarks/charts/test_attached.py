@@ -13,6 +13,7 @@ from blkreel.analysis.report import export, present
 from blkreel.benchmarks.present import attached_results, read_tests
 from blkreel.common.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 MS = 10**6
 LABELS = ("drive A", "drive B")
 

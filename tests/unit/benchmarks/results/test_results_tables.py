@@ -18,6 +18,8 @@ from blkreel.common.console import Console, Detail
 from blkreel.common.errors import OutputExists, UsageError
 from blkreel.traces.format.condition import Role, input_names
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def printed(document, width=200):
     file = io.StringIO()
